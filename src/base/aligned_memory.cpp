@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/base/aligned_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "cairn/base/checked.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+
+}  // namespace
+
+AlignedMemory::AlignedMemory(std::size_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  const std::size_t wanted = round_up(bytes, kPageBytes);
+  const std::size_t alignment = wanted >= kHugePageBytes ? kHugePageBytes : kPageBytes;
+  const std::size_t mapped = wanted + (alignment - kPageBytes);  // Room to cut an aligned piece out of.
+  void* raw = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) {
+    throw_errno(errno, "mmap", "anonymous memory");
+  }
+  auto* begin = static_cast<std::byte*>(raw);
+  const std::size_t head = round_up(reinterpret_cast<std::uintptr_t>(raw), alignment) -
+                           reinterpret_cast<std::uintptr_t>(raw);
+  if (head != 0) {
+    ::munmap(begin, head);
+  }
+  if (const std::size_t tail = mapped - head - wanted; tail != 0) {
+    ::munmap(begin + head + wanted, tail);
+  }
+  data_ = begin + head;
+  size_ = wanted;
+  if (alignment == kHugePageBytes) {
+    ::madvise(data_, size_, MADV_HUGEPAGE);  // Advice: small pages serve as well.
+  }
+}
+
+AlignedMemory::~AlignedMemory() {
+  if (data_ != nullptr) {
+    ::munmap(data_, size_);
+  }
+}
+
+AlignedMemory::AlignedMemory(AlignedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+AlignedMemory& AlignedMemory::operator=(AlignedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void touch(std::byte* data, std::size_t bytes) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data) & ~(kPageBytes - 1);
+  const auto end = reinterpret_cast<std::uintptr_t>(data) + bytes;
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+}
+
+}  // namespace cairn

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything that Cairn takes from the distribution's packages. Nothing is downloaded.
+
+find_package(Threads REQUIRED)
+find_package(Boost 1.81 REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(FlatBuffers REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET GLOBAL libxxhash)
+
+# Sets <result> to whether the three-state <option> ends up on: AUTO follows <found>; ON without
+# <found> is an error that names the package to install.
+function(cairn_decide result option found package)
+  if(${option} STREQUAL "OFF")
+    set(${result} OFF PARENT_SCOPE)
+  elseif(${found})
+    set(${result} ON PARENT_SCOPE)
+  elseif(${option} STREQUAL "ON")
+    message(FATAL_ERROR "${option}=ON, but ${package} was not found")
+  else()
+    set(${result} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+pkg_check_modules(liburing QUIET IMPORTED_TARGET GLOBAL liburing>=2.2)
+cairn_decide(CAIRN_HAS_URING CAIRN_URING "${liburing_FOUND}" liburing-dev)
+
+find_package(Protobuf QUIET)
+cairn_decide(CAIRN_HAS_PROTOBUF CAIRN_PROTOBUF "${Protobuf_FOUND}" "libprotobuf-dev and protobuf-compiler")
+
+# Boost 1.81 does not see that clang with libstdc++ has coroutines; g++ it knows.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(CAIRN_COMPILE_DEFINITIONS BOOST_ASIO_HAS_CO_AWAIT=1 BOOST_ASIO_HAS_STD_COROUTINE=1)
+endif()

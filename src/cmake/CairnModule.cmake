@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+include(GNUInstallDirs)
+
+set(CAIRN_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
+if(CAIRN_WERROR)
+  list(APPEND CAIRN_WARNINGS -Werror)
+endif()
+
+# Defines the library cairn::<name> from one module's files.
+#
+#   cairn_module(<name>
+#     SOURCES  <files relative to the calling folder>
+#     HEADERS  <public headers relative to include/>
+#     PUBLIC   <targets that the public headers use>
+#     PRIVATE  <targets that only the sources use>)
+#
+# Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
+# CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
+function(cairn_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  set(target cairn_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(cairn::${name} ALIAS ${target})
+  list(TRANSFORM arg_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/")
+  target_sources(${target} PUBLIC FILE_SET HEADERS
+    BASE_DIRS "${PROJECT_SOURCE_DIR}/include" FILES ${arg_HEADERS})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_definitions(${target} PUBLIC ${CAIRN_COMPILE_DEFINITIONS})
+  target_compile_options(${target} PRIVATE ${CAIRN_WARNINGS})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
+  set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
+endfunction()
+
+# Defines one test program from the files of one folder and registers each of its tests with ctest.
+#
+#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABELS <labels>] [TIMEOUT <seconds>])
+function(cairn_test module)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  set(target cairn_${module}_test)
+  add_executable(${target} ${arg_SOURCES})
+  target_compile_options(${target} PRIVATE ${CAIRN_WARNINGS})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${target} PRIVATE CAIRN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
+  target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} cairn_test_support GTest::gmock_main)
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  gtest_discover_tests(${target} TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/base/error.hpp"
+
+#include <cerrno>
+
+#include <gmock/gmock.h>
+
+#include "cairn/base/checked.hpp"
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StrEq;
+using testing::Fails;
+using testing::FailsWithErrno;
+
+TEST(Error, SaysTheDetailAndTheMeaningOfItsCode) {
+  const Error error(Errc::shape_mismatch, "'w': stored [4, 8] but requested [8, 8]");
+
+  EXPECT_THAT(error.what(), StrEq("'w': stored [4, 8] but requested [8, 8]: shape mismatch"));
+  EXPECT_EQ(error.code(), Errc::shape_mismatch);
+}
+
+TEST(Error, EqualsThePortableConditionWhereOneExists) {
+  EXPECT_EQ(make_error_code(Errc::not_found), std::errc::no_such_file_or_directory);
+  EXPECT_EQ(make_error_code(Errc::already_exists), std::errc::file_exists);
+  EXPECT_NE(make_error_code(Errc::shape_mismatch), std::errc::invalid_argument);
+}
+
+TEST(Error, EveryCodeHasAMeaning) {
+  for (int value = 1; value <= static_cast<int>(Errc::io_failure); ++value) {
+    EXPECT_NE(cairn_category().message(value), "unknown error") << value;
+  }
+  EXPECT_EQ(cairn_category().message(static_cast<int>(Errc::io_failure) + 1), "unknown error");
+}
+
+TEST(ThrowErrno, KeepsTheErrnoAndNamesOperationPathAndOffset) {
+  EXPECT_THAT([] { throw_errno(ENOSPC, "write", "/data/f", 4096); },
+              FailsWithErrno(ENOSPC, HasSubstr("write /data/f at 4096")));
+}
+
+TEST(Describe, SpeaksForExceptionsOfAnyType) {
+  EXPECT_EQ(describe(std::make_exception_ptr(std::runtime_error("why"))), "why");
+  EXPECT_EQ(describe(std::make_exception_ptr(7)), "an exception of an unknown type");
+}
+
+TEST(CodeOf, FindsTheCodeOnlyWhereThereIsOne) {
+  EXPECT_EQ(code_of(std::make_exception_ptr(Error(Errc::closed, "x"))), make_error_code(Errc::closed));
+  EXPECT_EQ(code_of(std::make_exception_ptr(7)), std::nullopt);
+}
+
+TEST(Checked, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(checked_add<unsigned char>(200, 55), 255);
+  EXPECT_EQ(checked_add<unsigned char>(200, 56), std::nullopt);
+  EXPECT_EQ(checked_multiply<int>(1 << 16, 1 << 15), std::nullopt);
+  EXPECT_EQ(round_up(4097u, 4096u), 8192u);
+}
+
+}  // namespace
+}  // namespace cairn
