@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/event.hpp"
+#include "cairn/async/when_all.hpp"
+
+namespace cairn::async {
+
+/// Starts `task` on `executor`; the event happens when it ends, with its failure.
+///
+/// Ownership: whoever waits for the event owns the task; until then it must be able to run.
+[[nodiscard]] Event start(const Executor& executor, Awaitable<> task);
+
+/// Runs `task` on `executor` and blocks the calling thread until it has ended; rethrows its failure.
+/// Not from a thread that `executor` needs.
+inline void sync_wait(const Executor& executor, Awaitable<> task) {
+  start(executor, std::move(task)).get();
+}
+
+template <class T>
+T sync_wait(const Executor& executor, Awaitable<T> task) {
+  std::optional<T> result;
+  sync_wait(executor, detail::store_result(std::move(task), &result));
+  return std::move(*result);
+}
+
+/// Waits `duration`.
+///
+/// Cancel: stops waiting at once.
+Awaitable<> sleep_for(std::chrono::nanoseconds duration);
+
+}  // namespace cairn::async

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace cairn {
+
+/// Bytes that are not simply in memory: a strided array, one that is cast on the way, one on a device.
+///
+/// Threads: `read` is called concurrently, for different ranges.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  /// Fills `out` with the bytes that begin `offset_bytes` after the first.
+  virtual void read(std::uint64_t offset_bytes, std::span<std::byte> out) const = 0;
+};
+
+/// The reverse: takes bytes that a file holds to where they belong.
+///
+/// Threads: `write` is called concurrently, for different ranges.
+class ByteSink {
+ public:
+  virtual ~ByteSink() = default;
+
+  /// Takes the bytes that begin `offset_bytes` after the first.
+  virtual void write(std::uint64_t offset_bytes, std::span<const std::byte> in) = 0;
+};
+
+/// Where the bytes `[offset, offset + size)` of a file come from: `data`, or `source` when `data` is null.
+struct SourcePiece {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+  const std::byte* data = nullptr;
+  std::shared_ptr<const ByteSource> source;
+  /// Keeps `data` alive; may be null when the caller does.
+  std::shared_ptr<const void> owner;
+};
+
+/// Where the bytes `[offset, offset + size)` of a file go to: `data`, or `sink` when `data` is null.
+struct DestinationPiece {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+  std::byte* data = nullptr;
+  std::shared_ptr<ByteSink> sink;
+  /// Keeps `data` alive; may be null when the caller does.
+  std::shared_ptr<void> owner;
+};
+
+/// Sorts pieces by offset and checks them against a file of `file_bytes`.
+///
+/// Errors: Errc::invalid_argument when two overlap, or one reaches beyond the file.
+void arrange(std::vector<SourcePiece>& pieces, std::uint64_t file_bytes);
+void arrange(std::vector<DestinationPiece>& pieces, std::uint64_t file_bytes);
+
+/// Fills `out` with the bytes of the file that begin at `begin_bytes`; zeros where no piece has any.
+/// `pieces` are arranged.
+void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out);
+
+/// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them. `pieces` are arranged.
+void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes,
+             std::span<const std::byte> in);
+
+/// The memory that holds all of `[begin, begin + size)` of the file in one run; null when it is in several
+/// pieces, or not in memory. `pieces` are arranged.
+const std::byte* contiguous(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes,
+                            std::uint64_t size_bytes);
+std::byte* contiguous(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes,
+                      std::uint64_t size_bytes);
+
+}  // namespace cairn

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/async/task_scope.hpp"
+
+#include <utility>
+
+#include "async/task_group.hpp"
+#include "cairn/async/when_all.hpp"
+
+namespace cairn::async {
+namespace {
+
+Awaitable<> join_group(std::shared_ptr<TaskGroup> group) {
+  const std::vector<std::exception_ptr> failures = co_await TaskGroup::settle(std::move(group));
+  rethrow_first(failures);
+}
+
+}  // namespace
+
+TaskScope::TaskScope(Executor executor)
+    : group_(std::make_shared<TaskGroup>(std::move(executor))) {}
+
+TaskScope::~TaskScope() {
+  if (group_->is_running()) {
+    std::terminate();
+  }
+}
+
+void TaskScope::spawn(Awaitable<> task) { group_->spawn(std::move(task)); }
+
+void TaskScope::cancel() { group_->cancel(); }
+
+Awaitable<> TaskScope::join() { return join_group(group_); }
+
+void TaskScope::wait() { group_->wait(); }
+
+}  // namespace cairn::async

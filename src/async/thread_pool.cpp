@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/async/thread_pool.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+namespace cairn::async {
+namespace asio = boost::asio;
+
+struct ThreadPool::State {
+  explicit State(std::size_t threads) : size(threads), pool(threads) {}
+
+  std::size_t size;
+  asio::thread_pool pool;
+};
+
+ThreadPool::ThreadPool(std::size_t threads, const char* name)
+    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1))) {
+  for (std::size_t i = 0; i < state_->size; ++i) {
+    // A thread that takes two of these leaves another unnamed: names are for people only.
+    asio::post(state_->pool, [title = std::string(name).substr(0, 15)] {
+      ::pthread_setname_np(::pthread_self(), title.c_str());
+    });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  state_->pool.stop();
+  state_->pool.join();
+}
+
+Executor ThreadPool::executor() const { return state_->pool.get_executor(); }
+
+void ThreadPool::submit(std::function<void()> work) {
+  asio::post(state_->pool, [work = std::move(work)]() noexcept { work(); });
+}
+
+bool ThreadPool::runs_this_thread() const noexcept {
+  return state_->pool.get_executor().running_in_this_thread();
+}
+
+std::size_t ThreadPool::size() const noexcept { return state_->size; }
+
+Executor make_strand(const Executor& executor) { return asio::make_strand(executor); }
+
+Awaitable<> offload(ThreadPool& pool, std::function<void()> work) {
+  Start start = [&pool, &work](Resume resume) {
+    pool.submit([&work, resume = std::move(resume)] {
+      std::exception_ptr failure;
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      resume(std::move(failure));
+    });
+  };
+  co_await suspend(std::move(start));
+}
+
+}  // namespace cairn::async

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/async/when_all.hpp"
+
+#include <boost/asio/this_coro.hpp>
+
+#include "async/task_group.hpp"
+#include "cairn/async/suspend.hpp"
+
+namespace cairn::async {
+namespace {
+
+Awaitable<> stop_the_others_on_failure(Awaitable<> task, std::shared_ptr<TaskGroup> group) {
+  std::exception_ptr failure;
+  try {
+    co_await std::move(task);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    group->cancel();
+    std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace
+
+void rethrow_first(const std::vector<std::exception_ptr>& failures) {
+  for (const std::exception_ptr& failure : failures) {
+    if (!is_cancelled(failure)) {
+      std::rethrow_exception(failure);
+    }
+  }
+  if (!failures.empty()) {
+    std::rethrow_exception(failures.front());
+  }
+}
+
+Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks) {
+  const Executor executor = co_await boost::asio::this_coro::executor;
+  const auto group = std::make_shared<TaskGroup>(executor);
+  for (Awaitable<>& task : tasks) {
+    group->spawn(stop_the_others_on_failure(std::move(task), group));
+  }
+  co_return co_await TaskGroup::settle(group);
+}
+
+Awaitable<> when_all(std::vector<Awaitable<>> tasks) {
+  const std::vector<std::exception_ptr> failures = co_await settle_all(std::move(tasks));
+  rethrow_first(failures);
+}
+
+}  // namespace cairn::async

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/base/clock.hpp"
+
+namespace cairn {
+namespace {
+
+class SystemClock final : public Clock {
+ public:
+  std::chrono::system_clock::time_point now() const override {
+    return std::chrono::system_clock::now();
+  }
+  std::chrono::steady_clock::time_point steady_now() const override {
+    return std::chrono::steady_clock::now();
+  }
+};
+
+}  // namespace
+
+const Clock& system_clock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+}  // namespace cairn

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/staging/buffer_pool.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/aligned_memory.hpp"
+
+namespace cairn::staging {
+namespace {
+
+/// Memory is taken from the system in pieces of this size, so that few mappings hold many buffers.
+constexpr std::size_t kSlabBytes = 8 * kBufferBytes;
+
+std::size_t whole_buffers(std::size_t capacity_bytes) {
+  if (capacity_bytes == 0) {
+    return 0;
+  }
+  return std::max(capacity_bytes / kBufferBytes, std::size_t{2}) * kBufferBytes;
+}
+
+void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
+  const std::size_t share = bytes.size() / std::max<std::size_t>(threads, 1);
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < threads; ++i) {
+    helpers.emplace_back([piece = bytes.subspan(i * share, share)] { touch(piece.data(), piece.size()); });
+  }
+  touch(bytes.data(), share);
+}
+
+}  // namespace
+
+struct BufferPool::Memory {
+  std::mutex mutex;
+  std::vector<AlignedMemory> slabs;
+  std::vector<std::byte*> free;
+  std::size_t allocated_bytes = 0;
+
+  void add_slab(AlignedMemory slab) {
+    // Backwards, so that buffers are handed out in the order of their addresses.
+    for (std::size_t end = slab.size(); end >= kBufferBytes; end -= kBufferBytes) {
+      free.push_back(slab.data() + end - kBufferBytes);
+    }
+    allocated_bytes += slab.size();
+    slabs.push_back(std::move(slab));
+  }
+
+  std::byte* take(std::size_t capacity_bytes) {
+    const std::lock_guard lock(mutex);
+    if (free.empty()) {
+      const std::size_t room = capacity_bytes == 0 ? kSlabBytes : capacity_bytes - allocated_bytes;
+      add_slab(AlignedMemory(std::min(kSlabBytes, room)));
+    }
+    std::byte* data = free.back();
+    free.pop_back();
+    return data;
+  }
+
+  void give_back(std::byte* data) {
+    const std::lock_guard lock(mutex);
+    free.push_back(data);
+  }
+};
+
+BufferPool::BufferPool(std::size_t capacity_bytes)
+    : memory_(std::make_shared<Memory>()), budget_(whole_buffers(capacity_bytes)) {}
+
+void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
+  std::size_t wanted = (bytes + kBufferBytes - 1) / kBufferBytes * kBufferBytes;
+  if (budget_.capacity_bytes() != 0) {
+    wanted = std::min(wanted, budget_.capacity_bytes());
+  }
+  const std::lock_guard lock(memory_->mutex);
+  if (wanted <= memory_->allocated_bytes) {
+    return;
+  }
+  AlignedMemory slab(wanted - memory_->allocated_bytes);
+  touch_in_parallel(slab.bytes(), threads);
+  memory_->add_slab(std::move(slab));
+}
+
+Awaitable<Buffer> BufferPool::acquire() { return acquire(memory_, budget_); }
+
+Awaitable<Buffer> BufferPool::acquire(std::shared_ptr<Memory> memory, async::ByteBudget budget) {
+  async::ByteLease lease = co_await budget.acquire(kBufferBytes);
+  Buffer buffer(memory, std::move(lease));
+  buffer.data_ = memory->take(budget.capacity_bytes());
+  co_return buffer;
+}
+
+Buffer BufferPool::try_acquire() {
+  async::ByteLease lease = budget_.try_acquire(kBufferBytes);
+  if (!lease) {
+    return {};
+  }
+  Buffer buffer(memory_, std::move(lease));
+  buffer.data_ = memory_->take(budget_.capacity_bytes());
+  return buffer;
+}
+
+std::size_t BufferPool::capacity_bytes() const noexcept { return budget_.capacity_bytes(); }
+
+std::size_t BufferPool::leased_bytes() const { return budget_.leased_bytes(); }
+
+std::size_t BufferPool::allocated_bytes() const {
+  const std::lock_guard lock(memory_->mutex);
+  return memory_->allocated_bytes;
+}
+
+Buffer::Buffer(std::shared_ptr<BufferPool::Memory> memory, async::ByteLease lease)
+    : memory_(std::move(memory)), lease_(std::move(lease)) {}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : memory_(std::move(other.memory_)),
+      lease_(std::move(other.lease_)),
+      data_(std::exchange(other.data_, nullptr)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    release();
+    memory_ = std::move(other.memory_);
+    lease_ = std::move(other.lease_);
+    data_ = std::exchange(other.data_, nullptr);
+  }
+  return *this;
+}
+
+std::span<std::byte> Buffer::bytes() const noexcept {
+  return {data_, data_ == nullptr ? 0 : kBufferBytes};
+}
+
+void Buffer::release() noexcept {
+  if (std::byte* data = std::exchange(data_, nullptr)) {
+    memory_->give_back(data);  // Before the lease: whoever gets it must find the buffer.
+  }
+  lease_.release();
+  memory_.reset();
+}
+
+}  // namespace cairn::staging
