@@ -2,6 +2,7 @@
 #include "cairn/async/byte_budget.hpp"
 
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -10,21 +11,18 @@
 #include "cairn/base/error.hpp"
 
 namespace cairn::async {
-namespace {
+struct ByteBudget::State : std::enable_shared_from_this<State> {
+  enum class Grant { waiting, granted, refused };
 
-enum class Grant { waiting, granted, refused };
+  struct Waiter {
+    Waiter(std::size_t wanted, Resume handle) : bytes(wanted), resume(std::move(handle)) {}
 
-struct Waiter {
-  Waiter(std::size_t wanted, Resume handle) : bytes(wanted), resume(std::move(handle)) {}
+    std::size_t bytes;
+    Resume resume;
+    Grant grant = Grant::waiting;
+    ByteLease lease;
+  };
 
-  std::size_t bytes;
-  Resume resume;
-  Grant grant = Grant::waiting;
-};
-
-}  // namespace
-
-struct ByteBudget::State {
   explicit State(std::size_t capacity) : capacity_bytes(capacity) {}
 
   bool fits(std::size_t bytes) const {
@@ -32,13 +30,37 @@ struct ByteBudget::State {
            (bytes <= capacity_bytes && leased_bytes <= capacity_bytes - bytes);
   }
 
+  /// From here on the lease goes back with its waiter, also when the coroutine is destroyed before it runs on.
+  void grant(Waiter& waiter) {
+    waiter.grant = Grant::granted;
+    waiter.lease = ByteLease(shared_from_this(), waiter.bytes);
+    leased_bytes += waiter.bytes;
+  }
+
+  /// Takes a waiter out of the queue; returns false when it is in it no longer.
+  bool leave(const std::shared_ptr<Waiter>& waiter) {
+    std::vector<Resume> granted;
+    {
+      const std::lock_guard lock(mutex);
+      if (waiter->grant != Grant::waiting) {
+        return false;
+      }
+      std::erase(waiters, waiter);
+      waiter->grant = Grant::refused;
+      granted = grant_waiters();  // The one in front may have been the one that did not fit.
+    }
+    for (const Resume& resume : granted) {
+      resume();
+    }
+    return true;
+  }
+
   /// Grants what fits, in order; returns who is to be resumed once the lock is given up.
   std::vector<Resume> grant_waiters() {
     std::vector<Resume> granted;
     while (!waiters.empty() && fits(waiters.front()->bytes)) {
-      waiters.front()->grant = Grant::granted;
-      leased_bytes += waiters.front()->bytes;
       granted.push_back(waiters.front()->resume);
+      grant(*waiters.front());
       waiters.pop_front();
     }
     return granted;
@@ -66,45 +88,55 @@ struct ByteBudget::State {
 ByteBudget::ByteBudget(std::size_t capacity_bytes)
     : state_(std::make_shared<State>(capacity_bytes)) {}
 
-Awaitable<ByteLease> ByteBudget::acquire(std::size_t bytes) { return acquire(state_, bytes); }
+Awaitable<ByteLease> ByteBudget::acquire(std::size_t bytes) {
+  return acquire(state_, bytes);
+}
+
+/// A coroutine's place in the queue, given up when the coroutine is destroyed while it waits.
+struct ByteBudget::Place {
+  explicit Place(std::shared_ptr<State> budget) : state(std::move(budget)) {}
+
+  ~Place() {
+    if (waiter) {
+      state->leave(waiter);
+    }
+  }
+
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  const std::shared_ptr<State> state;
+  std::shared_ptr<State::Waiter> waiter;
+};
 
 Awaitable<ByteLease> ByteBudget::acquire(std::shared_ptr<State> state, std::size_t bytes) {
-  std::shared_ptr<Waiter> waiter;
-  Start start = [&](const Resume& resume) {
-    waiter = std::make_shared<Waiter>(bytes, resume);
+  Place place(state);
+  Start start = [&place, bytes](const Resume& resume) {
+    State& budget = *place.state;
+    place.waiter = std::make_shared<State::Waiter>(bytes, resume);
     {
-      const std::lock_guard lock(state->mutex);
-      if (state->is_closed) {
-        waiter->grant = Grant::refused;
-      } else if (state->waiters.empty() && state->fits(bytes)) {
-        waiter->grant = Grant::granted;
-        state->leased_bytes += bytes;
+      const std::lock_guard lock(budget.mutex);
+      if (budget.is_closed) {
+        place.waiter->grant = State::Grant::refused;
+      } else if (budget.waiters.empty() && budget.fits(bytes)) {
+        budget.grant(*place.waiter);
       } else {
-        state->waiters.push_back(waiter);
+        budget.waiters.push_back(place.waiter);
         return;
       }
     }
     resume();
   };
-  OnCancel leave = [&](const Resume& resume) {
-    std::vector<Resume> granted;
-    {
-      const std::lock_guard lock(state->mutex);
-      if (std::erase(state->waiters, waiter) == 0) {
-        return;  // Granted or refused already; that resumption is on its way.
-      }
-      granted = state->grant_waiters();  // The one in front may have been the one that did not fit.
-    }
-    resume(cancelled());
-    for (const Resume& next : granted) {
-      next();
+  OnCancel leave = [&place](const Resume& resume) {
+    if (place.state->leave(place.waiter)) {
+      resume(cancelled());  // Else the other resumption is on its way.
     }
   };
   co_await suspend(std::move(start), std::move(leave));
-  if (waiter->grant == Grant::refused) {
+  if (place.waiter->grant == State::Grant::refused) {
     throw Error(Errc::closed, "the byte budget was closed");
   }
-  co_return ByteLease(std::move(state), bytes);
+  co_return std::move(place.waiter->lease);
 }
 
 ByteLease ByteBudget::try_acquire(std::size_t bytes) {
@@ -117,13 +149,13 @@ ByteLease ByteBudget::try_acquire(std::size_t bytes) {
 }
 
 void ByteBudget::close() {
-  std::deque<std::shared_ptr<Waiter>> refused;
+  std::deque<std::shared_ptr<State::Waiter>> refused;
   {
     const std::lock_guard lock(state_->mutex);
     state_->is_closed = true;
     refused.swap(state_->waiters);
     for (const auto& waiter : refused) {
-      waiter->grant = Grant::refused;
+      waiter->grant = State::Grant::refused;
     }
   }
   for (const auto& waiter : refused) {
@@ -131,7 +163,9 @@ void ByteBudget::close() {
   }
 }
 
-std::size_t ByteBudget::capacity_bytes() const noexcept { return state_->capacity_bytes; }
+std::size_t ByteBudget::capacity_bytes() const noexcept {
+  return state_->capacity_bytes;
+}
 
 std::size_t ByteBudget::leased_bytes() const {
   const std::lock_guard lock(state_->mutex);

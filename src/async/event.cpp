@@ -20,6 +20,12 @@ struct Event::State {
 
 Event::Event() : state_(std::make_shared<State>()) {}
 
+Event Event::happened() {
+  Event event;
+  event.set();
+  return event;
+}
+
 bool Event::complete(std::exception_ptr failure) const {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
@@ -64,10 +70,13 @@ void Event::get() const {
   }
 }
 
-Awaitable<> Event::wait() const { return wait_on(state_); }
+Awaitable<> Event::wait() const {
+  return wait_on(state_);
+}
 
 Awaitable<> Event::wait_on(std::shared_ptr<State> state) {
-  Start start = [state](const Resume& resume) {
+  // The coroutine keeps no reference: an event that everybody else has dropped takes its waiters along.
+  Start start = [state = std::move(state)](const Resume& resume) {
     std::unique_lock lock(state->mutex);
     if (state->has_happened) {
       std::exception_ptr failure = state->failure;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/suspend.hpp"
 
-#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <mutex>
 #include <optional>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -9,6 +11,7 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
+#include <boost/asio/execution_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/this_coro.hpp>
@@ -28,33 +31,147 @@ Executor keep_working(const Executor& executor) {
 
 }  // namespace
 
+/// Every coroutine of one execution context (a pool, an io_context) that is suspended in `suspend`.
+///
+/// A `Resume` may outlive the context: an event or a budget holds it. The context destroys what is still
+/// suspended when it goes, as Asio does for its own operations; a later call then finds nothing to resume.
+class Resume::Registry {
+ public:
+  /// The registry of the context that `executor` belongs to.
+  static std::shared_ptr<Registry> of(const Executor& executor);
+
+  void add(Suspended* suspended);
+  [[nodiscard]] bool contains(const Suspended& suspended);
+
+  /// Takes `suspended` out. Returns false when somebody has done so before; otherwise the context stays alive
+  /// until `leave` is called.
+  [[nodiscard]] bool enter(Suspended* suspended);
+  void leave();
+
+  /// Destroys all coroutines that are suspended, after those that are being resumed have been.
+  void destroy_all();
+
+ private:
+  class Service;
+
+  std::mutex mutex_;  // Protects all below, and `Suspended::place_`.
+  std::condition_variable nobody_inside_;
+  std::size_t inside_ = 0;
+  std::list<Suspended*> suspended_;
+};
+
 class Resume::Suspended {
  public:
   explicit Suspended(Handler handler)
       : executor_(keep_working(asio::get_associated_executor(handler))),
-        handler_(std::move(handler)) {}
+        handler_(std::move(handler)),
+        registry_(Registry::of(executor_)) {
+    registry_->add(this);
+  }
+
+  ~Suspended() {
+    if (registry_->enter(this)) {
+      abandon();
+      registry_->leave();
+    }
+  }
+
+  Suspended(const Suspended&) = delete;
+  Suspended& operator=(const Suspended&) = delete;
 
   /// False means: the coroutine is suspended here, and its frame is alive.
-  [[nodiscard]] bool has_resumed() const { return resumed_; }
+  [[nodiscard]] bool has_resumed() const { return !registry_->contains(*this); }
 
   void resume(std::exception_ptr failure) {
-    if (resumed_.exchange(true)) {
+    if (!registry_->enter(this)) {
       return;
     }
-    Executor executor = std::move(executor_);
-    asio::post(executor, [handler = std::move(*handler_), failure = std::move(failure)]() mutable {
+    asio::post(executor_, [handler = std::move(*handler_), failure = std::move(failure)]() mutable {
       std::move(handler)(std::move(failure));
     });
-    handler_.reset();
+    abandon();
+    registry_->leave();
   }
 
  private:
-  std::atomic<bool> resumed_{false};
+  friend class Registry;
+
+  /// Destroys the coroutine, on its executor, when it is still here.
+  void abandon() {
+    handler_.reset();
+    executor_ = nullptr;  // After the handler, which posts to it: the context may end its run now.
+  }
+
   Executor executor_;
   std::optional<Handler> handler_;
+  std::shared_ptr<Registry> registry_;
+  std::optional<std::list<Suspended*>::iterator> place_;  // Empty once somebody has entered.
 };
 
-void Resume::operator()(std::exception_ptr failure) const { suspended_->resume(std::move(failure)); }
+class Resume::Registry::Service final : public asio::execution_context::service {
+ public:
+  static inline asio::execution_context::id id;
+
+  explicit Service(asio::execution_context& context) : service(context) {}
+
+  const std::shared_ptr<Registry> registry = std::make_shared<Registry>();
+
+ private:
+  void shutdown() override { registry->destroy_all(); }
+};
+
+std::shared_ptr<Resume::Registry> Resume::Registry::of(const Executor& executor) {
+  asio::execution_context& context = asio::query(executor, asio::execution::context);
+  return asio::use_service<Service>(context).registry;
+}
+
+void Resume::Registry::add(Suspended* suspended) {
+  const std::lock_guard lock(mutex_);
+  suspended->place_ = suspended_.insert(suspended_.end(), suspended);
+}
+
+bool Resume::Registry::contains(const Suspended& suspended) {
+  const std::lock_guard lock(mutex_);
+  return suspended.place_.has_value();
+}
+
+bool Resume::Registry::enter(Suspended* suspended) {
+  const std::lock_guard lock(mutex_);
+  if (!suspended->place_) {
+    return false;
+  }
+  suspended_.erase(*std::exchange(suspended->place_, std::nullopt));
+  ++inside_;
+  return true;
+}
+
+void Resume::Registry::leave() {
+  const std::lock_guard lock(mutex_);
+  if (--inside_ == 0) {
+    nobody_inside_.notify_all();
+  }
+}
+
+void Resume::Registry::destroy_all() {
+  std::unique_lock lock(mutex_);
+  while (!suspended_.empty()) {
+    Suspended* suspended = suspended_.front();
+    suspended_.pop_front();
+    suspended->place_.reset();
+    // Moved out under the lock: once it is given up, `suspended` itself may go away at any moment.
+    Executor executor = std::move(suspended->executor_);
+    std::optional<Handler> handler = std::exchange(suspended->handler_, std::nullopt);
+    lock.unlock();
+    handler.reset();
+    executor = nullptr;
+    lock.lock();
+  }
+  nobody_inside_.wait(lock, [this] { return inside_ == 0; });
+}
+
+void Resume::operator()(std::exception_ptr failure) const {
+  suspended_->resume(std::move(failure));
+}
 
 Awaitable<> suspend(Start start, OnCancel on_cancel) {
   const auto initiate = [](Handler handler, Start begin, OnCancel hook) {
@@ -80,6 +197,9 @@ std::exception_ptr cancelled() {
 }
 
 bool is_cancelled(const std::exception_ptr& failure) {
+  if (!failure) {
+    return false;
+  }
   try {
     std::rethrow_exception(failure);
   } catch (const boost::system::system_error& error) {

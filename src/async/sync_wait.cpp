@@ -1,18 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/sync_wait.hpp"
 
+#include <memory>
+
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "cairn/base/error.hpp"
+
 namespace cairn::async {
 namespace asio = boost::asio;
+
+namespace {
+
+/// Makes `event` fail when the task is destroyed before it ends, so that nobody waits for it for ever.
+struct FailWhenDropped {
+  explicit FailWhenDropped(Event watched) : event(std::move(watched)) {}
+
+  ~FailWhenDropped() {
+    if (!event.has_happened()) {
+      const Error error(Errc::closed, "the executor of a running task was destroyed");
+      event.fail(std::make_exception_ptr(error));
+    }
+  }
+
+  FailWhenDropped(const FailWhenDropped&) = delete;
+  FailWhenDropped& operator=(const FailWhenDropped&) = delete;
+
+  const Event event;
+};
+
+}  // namespace
 
 Event start(const Executor& executor, Awaitable<> task) {
   Event ended;
   asio::co_spawn(executor, std::move(task),
-                 [ended](std::exception_ptr failure) { ended.complete(std::move(failure)); });
+                 [dropped = std::make_shared<FailWhenDropped>(ended)](std::exception_ptr failure) {
+                   dropped->event.complete(std::move(failure));
+                 });
   return ended;
 }
 

@@ -1,42 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "async/task_group.hpp"
+#include "cairn/async/task_group.hpp"
 
+#include <optional>
 #include <utility>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
 #include "cairn/async/suspend.hpp"
+#include "cairn/base/error.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
 
+/// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's context
+/// is) counts as ended too: whoever settles must not wait for ever.
+class TaskGroup::Task {
+ public:
+  explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {}
+
+  ~Task() {
+    if (group_) {
+      const Error error(Errc::closed, "the executor of a running task was destroyed");
+      end(std::make_exception_ptr(error));
+    }
+  }
+
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  void end(std::exception_ptr failure) {
+    const std::shared_ptr<TaskGroup> group = std::exchange(group_, nullptr);
+    group->end(this, std::move(failure));
+  }
+
+  std::optional<std::list<asio::cancellation_signal>::iterator>
+      signal;  // Once it has been launched.
+
+ private:
+  std::shared_ptr<TaskGroup> group_;
+};
+
 void TaskGroup::spawn(Awaitable<> task) {
-  Signals::iterator signal;
-  bool stop = false;
   {
     const std::lock_guard lock(mutex_);
-    signal = signals_.emplace(signals_.end());
     ++running_;
-    stop = is_cancelled_;
   }
-  auto ended = [self = shared_from_this(), signal](std::exception_ptr failure) {
-    self->end(signal, std::move(failure));
-  };
-  asio::co_spawn(executor_, std::move(task),
-                 asio::bind_cancellation_slot(signal->slot(), std::move(ended)));
-  if (stop) {
+  auto entry = std::make_shared<Task>(shared_from_this());
+  // Where the tasks run: Asio's slots are not thread-safe, and cancel() may come from anywhere.
+  asio::dispatch(executor_, [self = shared_from_this(), task = std::move(task), entry]() mutable {
+    self->launch(std::move(task), entry);
+  });
+}
+
+void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
+  asio::cancellation_slot slot;
+  {
+    const std::lock_guard lock(mutex_);
+    entry->signal = signals_.emplace(signals_.end());
+    slot = (*entry->signal)->slot();
+  }
+  auto ended = [entry](std::exception_ptr failure) { entry->end(std::move(failure)); };
+  asio::co_spawn(executor_, std::move(task), asio::bind_cancellation_slot(slot, std::move(ended)));
+  std::unique_lock lock(mutex_);
+  if (is_cancelled_) {
+    lock.unlock();
     cancel();
   }
 }
 
-void TaskGroup::end(Signals::iterator signal, std::exception_ptr failure) {
+void TaskGroup::end(Task* entry, std::exception_ptr failure) {
   std::vector<std::function<void()>> wake;
   {
     const std::lock_guard lock(mutex_);
-    signals_.erase(signal);
+    if (entry->signal) {
+      signals_.erase(*entry->signal);
+    }
     if (failure) {
       failures_.push_back(std::move(failure));
     }
@@ -54,21 +96,26 @@ void TaskGroup::cancel() {
   {
     const std::lock_guard lock(mutex_);
     is_cancelled_ = true;
+    if (std::exchange(is_raise_posted_, true)) {
+      return;  // One round reaches all: n tasks spawned after a failure must not cost n rounds of n signals.
+    }
   }
-  // Signals are raised where the tasks run: Asio's slots are not thread-safe.
-  asio::post(executor_, [self = shared_from_this()] {
-    std::vector<asio::cancellation_signal*> raised;
-    {
-      const std::lock_guard lock(self->mutex_);
-      for (asio::cancellation_signal& signal : self->signals_) {
-        raised.push_back(&signal);
-      }
+  asio::post(executor_, [self = shared_from_this()] { self->raise_signals(); });
+}
+
+void TaskGroup::raise_signals() {
+  std::vector<asio::cancellation_signal*> raised;
+  {
+    const std::lock_guard lock(mutex_);
+    is_raise_posted_ = false;
+    for (asio::cancellation_signal& signal : signals_) {
+      raised.push_back(&signal);
     }
-    // Tasks end in completions of their own on this strand, so no signal goes away during this loop.
-    for (asio::cancellation_signal* signal : raised) {
-      signal->emit(asio::cancellation_type::terminal);
-    }
-  });
+  }
+  // Tasks end in completions of their own on this strand, so no signal goes away during this loop.
+  for (asio::cancellation_signal* signal : raised) {
+    signal->emit(asio::cancellation_type::terminal);
+  }
 }
 
 void TaskGroup::wait() {

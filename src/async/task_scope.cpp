@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "async/task_group.hpp"
+#include "cairn/async/task_group.hpp"
 #include "cairn/async/when_all.hpp"
 
 namespace cairn::async {
@@ -25,12 +25,20 @@ TaskScope::~TaskScope() {
   }
 }
 
-void TaskScope::spawn(Awaitable<> task) { group_->spawn(std::move(task)); }
+void TaskScope::spawn(Awaitable<> task) {
+  group_->spawn(std::move(task));
+}
 
-void TaskScope::cancel() { group_->cancel(); }
+void TaskScope::cancel() {
+  group_->cancel();
+}
 
-Awaitable<> TaskScope::join() { return join_group(group_); }
+Awaitable<> TaskScope::join() {
+  return join_group(group_);
+}
 
-void TaskScope::wait() { group_->wait(); }
+void TaskScope::wait() {
+  group_->wait();
+}
 
 }  // namespace cairn::async

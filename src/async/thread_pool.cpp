@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/thread_pool.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <exception>
 #include <string>
@@ -10,15 +8,32 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <pthread.h>
 
 namespace cairn::async {
 namespace asio = boost::asio;
+
+namespace {
+
+/// Destroys what is queued and suspended while the pool is still whole: those destructors may post to it.
+class Pool : public asio::thread_pool {
+ public:
+  using asio::thread_pool::thread_pool;
+
+  ~Pool() {
+    stop();
+    join();
+    shutdown();
+  }
+};
+
+}  // namespace
 
 struct ThreadPool::State {
   explicit State(std::size_t threads) : size(threads), pool(threads) {}
 
   std::size_t size;
-  asio::thread_pool pool;
+  Pool pool;
 };
 
 ThreadPool::ThreadPool(std::size_t threads, const char* name)
@@ -31,12 +46,11 @@ ThreadPool::ThreadPool(std::size_t threads, const char* name)
   }
 }
 
-ThreadPool::~ThreadPool() {
-  state_->pool.stop();
-  state_->pool.join();
-}
+ThreadPool::~ThreadPool() = default;
 
-Executor ThreadPool::executor() const { return state_->pool.get_executor(); }
+Executor ThreadPool::executor() const {
+  return state_->pool.get_executor();
+}
 
 void ThreadPool::submit(std::function<void()> work) {
   asio::post(state_->pool, [work = std::move(work)]() noexcept { work(); });
@@ -46,9 +60,13 @@ bool ThreadPool::runs_this_thread() const noexcept {
   return state_->pool.get_executor().running_in_this_thread();
 }
 
-std::size_t ThreadPool::size() const noexcept { return state_->size; }
+std::size_t ThreadPool::size() const noexcept {
+  return state_->size;
+}
 
-Executor make_strand(const Executor& executor) { return asio::make_strand(executor); }
+Executor make_strand(const Executor& executor) {
+  return asio::make_strand(executor);
+}
 
 Awaitable<> offload(ThreadPool& pool, std::function<void()> work) {
   Start start = [&pool, &work](Resume resume) {

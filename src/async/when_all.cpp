@@ -3,8 +3,8 @@
 
 #include <boost/asio/this_coro.hpp>
 
-#include "async/task_group.hpp"
 #include "cairn/async/suspend.hpp"
+#include "cairn/async/task_group.hpp"
 
 namespace cairn::async {
 namespace {
@@ -37,11 +37,16 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures) {
 
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks) {
   const Executor executor = co_await boost::asio::this_coro::executor;
+  // Once tasks run, a cancellation must not throw before they have been waited for.
+  const bool throws = co_await boost::asio::this_coro::throw_if_cancelled();
+  co_await boost::asio::this_coro::throw_if_cancelled(false);
   const auto group = std::make_shared<TaskGroup>(executor);
   for (Awaitable<>& task : tasks) {
     group->spawn(stop_the_others_on_failure(std::move(task), group));
   }
-  co_return co_await TaskGroup::settle(group);
+  std::vector<std::exception_ptr> failures = co_await TaskGroup::settle(group);
+  co_await boost::asio::this_coro::throw_if_cancelled(throws);
+  co_return failures;
 }
 
 Awaitable<> when_all(std::vector<Awaitable<>> tasks) {

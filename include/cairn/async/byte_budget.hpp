@@ -39,6 +39,7 @@ class ByteBudget {
  private:
   friend class ByteLease;
   struct State;
+  struct Place;
 
   static Awaitable<ByteLease> acquire(std::shared_ptr<State> state, std::size_t bytes);
 
@@ -49,12 +50,16 @@ class ByteBudget {
 class ByteLease {
  public:
   ByteLease() = default;
+
   ~ByteLease() { release(); }
+
   ByteLease(ByteLease&& other) noexcept;
   ByteLease& operator=(ByteLease&& other) noexcept;
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
   explicit operator bool() const noexcept { return state_ != nullptr; }
+
   void release() noexcept;
 
  private:

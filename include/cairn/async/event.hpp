@@ -17,6 +17,9 @@ class Event {
  public:
   Event();
 
+  /// One that has happened already.
+  static Event happened();
+
   /// Makes it happen; wakes all that wait. Returns false when it had happened before.
   bool set() const { return complete(nullptr); }
   bool fail(std::exception_ptr failure) const { return complete(std::move(failure)); }

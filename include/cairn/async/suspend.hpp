@@ -12,11 +12,13 @@ namespace cairn::async {
 /// Resumes one suspended coroutine, on the coroutine's own executor.
 ///
 /// Copies resume the same coroutine; the first call counts, later ones do nothing. When the last copy goes
-/// away without a call, the coroutine is destroyed: it never runs on, and leaks nothing.
+/// away without a call, the coroutine is destroyed: it never runs on, and leaks nothing. So it is when its
+/// execution context goes away first; calling does nothing then.
 /// Threads: may be called from any thread.
 class Resume {
  public:
   class Suspended;
+  class Registry;
 
   explicit Resume(std::shared_ptr<Suspended> suspended) : suspended_(std::move(suspended)) {}
 
@@ -43,7 +45,7 @@ Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr);
 /// The exception of a cancelled operation: what Asio's own operations throw.
 std::exception_ptr cancelled();
 
-/// Whether an exception says that its operation was cancelled.
+/// Whether an exception says that its operation was cancelled. No exception says so.
 bool is_cancelled(const std::exception_ptr& failure);
 
 /// Whether the calling coroutine has been cancelled.

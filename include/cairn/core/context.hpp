@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cairn/base/clock.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/core/registry.hpp"
+#include "cairn/io/engine.hpp"
+#include "cairn/io/uuid.hpp"
+
+namespace cairn {
+
+namespace core {
+class Services;
+}
+
+struct ContextOptions {
+  ContextOptions() = default;
+
+  /// How files are read and written. `automatic` takes io_uring where the kernel offers it.
+  io::EngineKind engine = io::EngineKind::automatic;
+  /// Requests in flight. More cost memory (4 MiB each) and gain nothing beyond what keeps the disk busy.
+  std::uint32_t queue_depth = 24;
+  /// Threads that copy and hash; 0: as many as the machine has cores.
+  std::size_t worker_threads = 0;
+  /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
+  /// memory, but blocks callers longer: a save larger than it streams. 0: half of the machine's memory.
+  std::size_t staging_bytes = 0;
+  /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
+  std::size_t reserve_bytes = 0;
+  /// Handlers on top of the global registry, for this context only.
+  HandlerRegistry registry;
+  /// How long `close` and the destructor wait for saves in flight before they cancel them.
+  std::chrono::seconds close_timeout{600};
+  /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
+  std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
+
+  /// For tests and for programs of many processes. The objects must outlive the context.
+  Coordinator* coordinator = nullptr;  ///< Null: a single process.
+  const Clock* clock = nullptr;        ///< Null: the machine's.
+  io::RandomSource random = io::system_random;
+  io::Syscalls* syscalls = nullptr;    ///< Null: the operating system's.
+};
+
+/// Owns what saves and loads share: the I/O engine, threads and staging memory. Make one, use it throughout.
+///
+/// Threads: every method may be called from any thread; the destructor not from one of the context's own.
+class Context {
+ public:
+  /// Errors: OS errors when `engine` was asked for by name and is not to be had, or memory is not.
+  explicit Context(ContextOptions options = {});
+
+  /// As `close`, but reports what it would throw to `on_lost_failure`.
+  ~Context();
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) = delete;
+
+  /// Waits for the saves in flight, `close_timeout` at most; then cancels what still runs. Refuses new ones.
+  ///
+  /// Errors: the first failure of a save that nobody waited for.
+  void close();
+
+  /// "io_uring" or "threads", and why it is not io_uring when that was left open.
+  [[nodiscard]] std::string_view engine() const noexcept;
+  [[nodiscard]] const std::string& engine_reason() const noexcept;
+
+  /// Staging memory: in use, and taken from the system.
+  [[nodiscard]] std::size_t staged_bytes() const;
+  [[nodiscard]] std::size_t pool_bytes() const;
+
+  [[nodiscard]] const ContextOptions& options() const noexcept;
+  [[nodiscard]] const std::shared_ptr<core::Services>& services() const noexcept { return services_; }
+
+ private:
+  std::shared_ptr<core::Services> services_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/awaitable.hpp>
+
+#include "cairn/base/error.hpp"
+#include "cairn/core/checkpointable.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/core/option_set.hpp"
+#include "cairn/core/registry.hpp"
+
+namespace cairn {
+
+namespace core {
+class LoadJob;
+}
+
+struct LoadOptions {
+  LoadOptions() = default;
+
+  /// Compare what is read with the checkpoint's hashes. Off saves little and trusts the disk.
+  bool verify = true;
+  /// From the call to the end; afterwards the load fails with Errc::timed_out. Zero: no limit.
+  std::chrono::nanoseconds deadline{0};
+  /// What handlers look for, by type.
+  OptionSet handler_options;
+};
+
+/// What a load returned, by name.
+class Loaded {
+ public:
+  Loaded() = default;
+
+  [[nodiscard]] bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
+  [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
+  void put(std::string name, AnyValue value) { values_.insert_or_assign(std::move(name), std::move(value)); }
+
+  /// Moves the value out.
+  ///
+  /// Errors: Errc::not_found when nothing of that name was loaded (or it was taken); Errc::type_mismatch when
+  ///         its handler returned another type.
+  template <class T>
+  T take(std::string_view name) {
+    using Handled = typename HandledAs<T>::type;
+    AnyValue value = take_any(name, typeid(Handled));
+    if constexpr (std::same_as<Handled, T>) {
+      return std::move(*value.as<Handled>());
+    } else {
+      return HandledAs<T>::restore(std::move(*value.as<Handled>()));
+    }
+  }
+
+ private:
+  AnyValue take_any(std::string_view name, std::type_index type);
+
+  std::map<std::string, AnyValue, std::less<>> values_;
+};
+
+/// A load in flight. Dropping it does not stop the load: objects that it loads into must live until its end.
+///
+/// Threads: every method may be called from any thread; only one gets the result.
+class LoadResponse {
+ public:
+  LoadResponse() = default;
+  explicit LoadResponse(std::shared_ptr<core::LoadJob> job) : job_(std::move(job)) {}
+
+  /// Blocks until all is loaded; rethrows what went wrong. The values are moved out.
+  [[nodiscard]] Loaded wait() const;
+  /// Errors: Errc::timed_out; the load goes on.
+  [[nodiscard]] Loaded wait(std::chrono::nanoseconds timeout) const;
+  /// Awaits the result, on the caller's executor.
+  [[nodiscard]] Awaitable<Loaded> loaded() const;
+  [[nodiscard]] bool is_done() const;
+  /// Asks the load to stop: it then fails with Errc::cancelled. Does not wait.
+  void cancel() const;
+
+ private:
+  std::shared_ptr<core::LoadJob> job_;
+};
+
+/// What a checkpoint says of one checkpointable, without its data.
+struct ItemMetadata {
+  std::string handler_id;  ///< As recorded; of a foreign folder, of the handler that recognised it.
+  std::uint64_t bytes = 0;  ///< In its files.
+  /// The handler's abstract value; empty when no handler could describe it, and `problem` says why.
+  AnyValue abstract;
+  std::string problem;
+
+  /// Errors: Errc::type_mismatch when the abstract value is of another type.
+  template <class Abstract>
+  [[nodiscard]] const Abstract& as() const {
+    if (const Abstract* value = abstract.as<Abstract>()) return *value;
+    throw_mismatch(typeid(Abstract));
+  }
+
+ private:
+  [[noreturn]] void throw_mismatch(std::type_index wanted) const;
+};
+
+/// What a checkpoint says of itself.
+struct CheckpointMetadata {
+  std::filesystem::path path;
+  std::string uuid;  ///< Empty for foreign folders and files.
+  std::string started;
+  std::string committed;
+  std::uint32_t world_size = 1;
+  std::string custom_metadata = "null";
+  std::map<std::string, ItemMetadata, std::less<>> items;
+
+  [[nodiscard]] auto begin() const { return items.begin(); }
+  [[nodiscard]] auto end() const { return items.end(); }
+  /// Errors: Errc::not_found, listing what there is.
+  [[nodiscard]] const ItemMetadata& at(std::string_view name) const;
+};
+
+namespace core {
+
+/// Starts a load of `requests`, or of everything when there are none. Returns when the blocking phases are over.
+///
+/// `path` is a checkpoint, the directory of one of its checkpointables, or a foreign file or folder that a
+/// handler recognises: that one is called `state`.
+/// Errors: Errc::not_found, Errc::not_committed, Errc::unknown_handler_id, …; each names the culprit.
+LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
+                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context);
+
+/// Describes a checkpoint, or those of its checkpointables that are named. Reads no array data.
+CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
+                                 const RegistrySnapshot& registry, const LoadOptions& options,
+                                 const Context& context);
+
+}  // namespace core
+}  // namespace cairn

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/core/option_set.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn {
+
+/// Who keeps the values of a save unchanged until they are on disk.
+enum class Snapshot : std::uint8_t {
+  copy,    ///< Cairn copies them during the blocking phase; the caller is free at `staged`.
+  borrow,  ///< The caller promises not to change them until `committed`; nothing is copied.
+  share,   ///< As borrow, for arrays that share ownership; they may be dropped at any time.
+};
+
+namespace core {
+class SaveJob;
+}
+
+/// What a handler is given to save one checkpointable: a directory of its own and the means to fill it.
+///
+/// A context is a value that may be kept until the background phase ends. What its members return can be
+/// returned from a handler as it is: it owns all it needs.
+/// Threads: all coroutines of one save run one at a time; so may calls on a context.
+class SaveContext {
+ public:
+  SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory);
+
+  /// The checkpointable's name.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Where its files go. It may not exist before `directory_created` has finished.
+  [[nodiscard]] std::filesystem::path directory() const;
+  [[nodiscard]] Background<> directory_created() const;
+
+  [[nodiscard]] Snapshot snapshot() const noexcept;
+  [[nodiscard]] Coordinator& coordinator() const noexcept;
+
+  /// The caller's options of this type, or null.
+  template <class T>
+  [[nodiscard]] const T* option() const {
+    return options().find<T>();
+  }
+
+  /// Writes a whole file, checksummed on the way. `file` is a name in directory().
+  ///
+  /// Phase:  call it in either; the returned part belongs to the background.
+  /// Errors: Errc::already_exists when the file was written before; OS errors.
+  [[nodiscard]] Background<> write_file(std::string_view file, std::string bytes) const;
+
+  /// Writes a file whose bytes lie in many places: large arrays without an extra copy, small ones in large
+  /// writes. Bytes that no piece covers are zero.
+  ///
+  /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
+  ///            when it is done. It returns the background part.
+  /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
+  ///            `committed` (borrow, share).
+  /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
+  [[nodiscard]] Awaitable<Background<>> write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
+                                                     std::uint64_t file_bytes) const;
+
+  /// Runs `work` on a worker thread, beside the other coroutines of this save: for what computes long.
+  [[nodiscard]] Background<> run(std::function<void()> work) const;
+
+ private:
+  [[nodiscard]] const OptionSet& options() const noexcept;
+
+  std::shared_ptr<core::SaveJob> job_;
+  std::string name_;
+  std::string directory_;  // Relative to the checkpoint.
+};
+
+}  // namespace cairn

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/any_value.hpp"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+
+namespace cairn {
+
+std::string type_name(std::type_index type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : type.name();
+}
+
+}  // namespace cairn

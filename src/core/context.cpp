@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/context.hpp"
+
+#include <utility>
+
+#include "core/services.hpp"
+
+namespace cairn {
+
+Context::Context(ContextOptions options) : services_(core::Services::create(std::move(options))) {}
+
+Context::Context(Context&&) noexcept = default;
+
+Context::~Context() {
+  if (services_) {
+    services_->close();  // Lost failures were reported to on_lost_failure when they happened.
+  }
+}
+
+void Context::close() {
+  if (const std::exception_ptr lost = services_->close()) {
+    std::rethrow_exception(lost);
+  }
+}
+
+std::string_view Context::engine() const noexcept { return services_->engine->name(); }
+
+const std::string& Context::engine_reason() const noexcept { return services_->choice.reason; }
+
+std::size_t Context::staged_bytes() const { return services_->buffers.leased_bytes(); }
+
+std::size_t Context::pool_bytes() const { return services_->buffers.allocated_bytes(); }
+
+const ContextOptions& Context::options() const noexcept { return services_->options; }
+
+}  // namespace cairn

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/file_source.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::core {
+namespace {
+
+/// The name of the one checkpointable that foreign files are.
+constexpr const char* kForeignName = "state";
+
+/// Directories that Cairn makes for itself; a crash may leave them.
+bool is_private_name(const std::filesystem::path& name) {
+  const std::string text = name.string();
+  return text.starts_with(".tmp-") || text.starts_with(".trash-");
+}
+
+std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
+  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+[[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
+  throw Error(Errc::not_committed,
+              fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
+}
+
+}  // namespace
+
+std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls, const std::filesystem::path& given) {
+  const std::filesystem::path path = without_trailing_slash(given);
+  std::shared_ptr<FileSource> source(new FileSource);
+  try {
+    source->committed_.emplace(io::CommittedDirectory::open(syscalls, path));
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_committed) {
+      throw;
+    }
+  }
+  if (source->committed_) {
+    source->path_ = source->committed_->path();
+    for (const io::CheckpointableEntry& entry : source->committed_->manifest().checkpointables) {
+      source->items_.push_back({entry.name, entry.handler_id, entry.directory});
+    }
+    return source;
+  }
+  if (is_private_name(path.filename()) || is_private_name(path.parent_path().filename())) {
+    throw_not_committed(path);
+  }
+  if (auto item = open_item(syscalls, path)) {
+    return item;
+  }
+  return open_foreign(syscalls, path);
+}
+
+std::shared_ptr<const FileSource> FileSource::open_item(io::Syscalls& syscalls,
+                                                        const std::filesystem::path& path) {
+  std::shared_ptr<FileSource> source(new FileSource);
+  try {
+    source->committed_.emplace(io::CommittedDirectory::open(syscalls, path.parent_path()));
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_committed || error.code() == Errc::not_found) {
+      return nullptr;
+    }
+    throw;
+  }
+  for (const io::CheckpointableEntry& entry : source->committed_->manifest().checkpointables) {
+    if (entry.directory == path.filename()) {
+      source->path_ = path;
+      source->items_.push_back({entry.name, entry.handler_id, entry.directory});
+      return source;
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscalls,
+                                                           const std::filesystem::path& path) {
+  std::shared_ptr<FileSource> source(new FileSource);
+  source->path_ = path;
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  source->foreign_.emplace(io::Directory::open(syscalls, is_directory ? path : path.parent_path()));
+  const auto add = [&](const std::string& name) {
+    const auto status = source->foreign_->status(name);
+    if (status && status->kind == io::FileKind::regular) {
+      source->foreign_files_.emplace(name, status->size_bytes);
+    }
+  };
+  if (!is_directory) {
+    add(path.filename());
+    if (source->foreign_files_.empty()) {
+      throw Error(Errc::not_found, fmt::format("{} is no regular file", path.string()));
+    }
+  } else {
+    for (const io::DirectoryEntry& entry : source->foreign_->list()) {
+      add(entry.name);
+    }
+  }
+  source->items_.push_back({kForeignName, "", ""});
+  return source;
+}
+
+std::vector<std::string> FileSource::files(std::string_view directory) const {
+  std::vector<std::string> names;
+  if (!committed_) {
+    for (const auto& [name, bytes] : foreign_files_) {
+      names.push_back(name);
+    }
+    return names;
+  }
+  const std::string prefix = std::string(directory) + "/";
+  for (const io::FileEntry& entry : committed_->manifest().files) {
+    if (entry.path.starts_with(prefix)) {
+      names.push_back(entry.path.substr(prefix.size()));
+    }
+  }
+  return names;
+}
+
+std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) const {
+  if (committed_) {
+    const io::FileEntry* entry = committed_->find(relative);
+    return entry == nullptr ? std::nullopt : std::optional(entry->size_bytes);
+  }
+  const auto found = foreign_files_.find(relative);
+  return found == foreign_files_.end() ? std::nullopt : std::optional(found->second);
+}
+
+io::FileHandle FileSource::open_file(std::string_view relative, int flags) const {
+  return committed_ ? committed_->open_file(relative, flags) : foreign_->open_file(relative, flags);
+}
+
+std::optional<io::FileDigest> FileSource::digest(std::string_view relative) const {
+  return committed_ ? std::optional(committed_->digest(relative)) : std::nullopt;
+}
+
+}  // namespace cairn::core

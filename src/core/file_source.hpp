@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/committed_directory.hpp"
+#include "cairn/io/file.hpp"
+
+namespace cairn::core {
+
+/// One checkpointable that a source offers.
+struct SourceItem {
+  std::string name;
+  std::string handler_id;  ///< Empty for foreign files: nobody recorded one.
+  std::string directory;   ///< Empty for foreign files: they lie at the top.
+};
+
+/// Where the files of a load come from: a committed checkpoint, or files of other programs.
+///
+/// Every call blocks. Threads: const methods may run concurrently.
+class FileSource {
+ public:
+  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file.
+  ///
+  /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
+  static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Null for foreign files.
+  [[nodiscard]] const io::Manifest* manifest() const noexcept {
+    return committed_ ? &committed_->manifest() : nullptr;
+  }
+  [[nodiscard]] const std::vector<SourceItem>& items() const noexcept { return items_; }
+
+  /// Names of the files below `directory`, relative to it, sorted.
+  [[nodiscard]] std::vector<std::string> files(std::string_view directory) const;
+  [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const;
+
+  [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags) const;
+  /// What the file must hash to; nothing for foreign files.
+  [[nodiscard]] std::optional<io::FileDigest> digest(std::string_view relative) const;
+
+ private:
+  FileSource() = default;
+
+  static std::shared_ptr<const FileSource> open_item(io::Syscalls& syscalls, const std::filesystem::path& path);
+  static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls, const std::filesystem::path& path);
+
+  std::filesystem::path path_;
+  std::optional<io::CommittedDirectory> committed_;
+  std::optional<io::Directory> foreign_;
+  std::map<std::string, std::uint64_t, std::less<>> foreign_files_;
+  std::vector<SourceItem> items_;
+};
+
+}  // namespace cairn::core

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/load_context.hpp"
+
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "core/load_job.hpp"
+#include "core/range_reader.hpp"
+
+namespace cairn {
+namespace {
+
+using core::LoadJob;
+using core::RangeReader;
+
+/// Texts are read whole into memory; what is larger is read in pieces.
+constexpr std::uint64_t kMaxTextBytes = std::uint64_t{4} << 30;
+
+std::string relative_to(const std::string& directory, std::string_view file) {
+  return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
+}
+
+Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string relative) {
+  const auto bytes = job->source().file_bytes(relative);
+  if (!bytes) {
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", job->source().path().string(), relative));
+  }
+  if (*bytes > kMaxTextBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("'{}' has {} bytes: too many to be read as one text", relative, *bytes));
+  }
+  std::string text(*bytes, '\0');
+  DestinationPiece piece;
+  piece.size_bytes = text.size();
+  piece.data = reinterpret_cast<std::byte*>(text.data());
+  std::vector<DestinationPiece> pieces;
+  pieces.push_back(std::move(piece));
+  const auto reader = std::make_shared<RangeReader>(job, std::move(relative), std::move(pieces));
+  co_await RangeReader::read(reader);
+  co_return text;
+}
+
+Background<> run_beside(std::shared_ptr<LoadJob> job, std::function<void()> work) {
+  co_await job->run(std::move(work));
+}
+
+}  // namespace
+
+LoadContext::LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory)
+    : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
+
+std::filesystem::path LoadContext::directory() const {
+  return directory_.empty() ? job_->source().path() : job_->source().path() / directory_;
+}
+
+Coordinator& LoadContext::coordinator() const noexcept { return job_->services().coordinator; }
+
+const OptionSet& LoadContext::options() const noexcept { return job_->options().handler_options; }
+
+std::vector<std::string> LoadContext::files() const { return job_->source().files(directory_); }
+
+std::optional<std::uint64_t> LoadContext::file_bytes(std::string_view file) const {
+  return job_->source().file_bytes(relative_to(directory_, file));
+}
+
+Background<std::string> LoadContext::read_file(std::string_view file) const {
+  return read_whole(job_, relative_to(directory_, file));
+}
+
+Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
+  return RangeReader::read(
+      std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
+}
+
+Background<> LoadContext::run(std::function<void()> work) const { return run_beside(job_, std::move(work)); }
+
+}  // namespace cairn

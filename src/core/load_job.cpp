@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/load_job.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include <boost/asio/this_coro.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/async/when_all.hpp"
+
+namespace cairn::core {
+
+LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
+                 RegistrySnapshot registry, LoadOptions options)
+    : Operation(std::move(services), fmt::format("load of {}", path.string())),
+      path_(std::move(path)),
+      requests_(std::move(requests)),
+      registry_(std::move(registry)),
+      options_(std::move(options)) {}
+
+Awaitable<> LoadJob::open_source(std::shared_ptr<LoadJob> self) {
+  std::function<void()> open = [&self] {
+    self->source_ = FileSource::open(self->services().engine->syscalls(), self->path_);
+  };
+  co_await self->run(std::move(open));
+  self->choose_parts();
+}
+
+void LoadJob::choose_parts() {
+  const std::vector<SourceItem>& items = source_->items();
+  if (requests_.empty()) {
+    for (const SourceItem& item : items) {
+      parts_.push_back({item, {}, {}});
+    }
+    return;
+  }
+  std::set<std::string_view> names;
+  for (const Request& request : requests_) {
+    if (!names.insert(request.name()).second) {
+      throw Error(Errc::invalid_argument, fmt::format("'{}' is asked for twice", request.name()));
+    }
+    const auto item = std::find_if(items.begin(), items.end(),
+                                   [&](const SourceItem& each) { return each.name == request.name(); });
+    if (item == items.end()) {
+      std::vector<std::string> available;
+      for (const SourceItem& each : items) {
+        available.push_back(each.name);
+      }
+      throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
+                                               source_->path().string(), request.name(),
+                                               fmt::join(available, ", ")));
+    }
+    parts_.push_back({*item, request.wanted(), {}});
+  }
+}
+
+const Registration& LoadJob::resolve(const Part& part) const {
+  if (source_->manifest() == nullptr) {
+    return resolve_foreign(registry_, source_->files(""), part.wanted, source_->path().string());
+  }
+  return resolve_for_load(registry_, part.item.name, part.item.handler_id, part.wanted);
+}
+
+LoadContext LoadJob::context(const Part& part) {
+  return {std::static_pointer_cast<LoadJob>(shared_from_this()), part.item.name, part.item.directory};
+}
+
+std::string LoadJob::who(const Part& part) const {
+  return fmt::format("{}: '{}' (handler {})", source_->path().string(), part.item.name,
+                     part.registration ? part.registration->handler->id() : part.item.handler_id);
+}
+
+Awaitable<> LoadJob::load_all(std::shared_ptr<LoadJob> self) {
+  co_await open_source(self);
+  for (Part& part : self->parts_) {
+    part.registration = self->resolve(part);
+  }
+  std::vector<std::optional<Background<AnyValue>>> backgrounds(self->parts_.size());
+  std::vector<Awaitable<>> blocking;
+  for (std::size_t i = 0; i < self->parts_.size(); ++i) {
+    blocking.push_back(begin_part(self, i, &backgrounds));
+  }
+  std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(blocking));
+  if (auto failure = combine(failures)) {
+    std::rethrow_exception(failure);
+  }
+  self->mark_prepared();
+  std::vector<Awaitable<>> background;
+  for (std::size_t i = 0; i < self->parts_.size(); ++i) {
+    background.push_back(finish_part(self, i, std::move(*backgrounds[i])));
+  }
+  failures = co_await async::settle_all(std::move(background));
+  if (auto failure = combine(failures)) {
+    std::rethrow_exception(failure);
+  }
+}
+
+Awaitable<> LoadJob::begin_part(std::shared_ptr<LoadJob> self, std::size_t index,
+                                std::vector<std::optional<Background<AnyValue>>>* backgrounds) {
+  const Part& part = self->parts_[index];
+  std::exception_ptr failure;
+  try {
+    Awaitable<Background<AnyValue>> blocking =
+        part.registration->handler->load(self->context(part), part.wanted);
+    (*backgrounds)[index].emplace(co_await std::move(blocking));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    std::rethrow_exception(with_context(failure, self->who(part)));
+  }
+}
+
+Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t index,
+                                 Background<AnyValue> background) {
+  const Part& part = self->parts_[index];
+  std::exception_ptr failure;
+  try {
+    AnyValue value = co_await std::move(background);
+    const std::lock_guard lock(self->mutex_);
+    self->loaded_.put(part.item.name, std::move(value));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    std::rethrow_exception(with_context(failure, self->who(part)));
+  }
+}
+
+Awaitable<> LoadJob::describe_all(std::shared_ptr<LoadJob> self) {
+  co_await open_source(self);
+  {
+    const std::lock_guard lock(self->mutex_);
+    self->metadata_.path = self->source_->path();
+    if (const io::Manifest* manifest = self->source_->manifest()) {
+      self->metadata_.uuid = io::to_string(manifest->uuid);
+      self->metadata_.started = manifest->started;
+      self->metadata_.committed = manifest->committed;
+      self->metadata_.world_size = manifest->world_size;
+      self->metadata_.custom_metadata = manifest->custom_metadata;
+    }
+  }
+  std::vector<Awaitable<>> questions;
+  for (std::size_t i = 0; i < self->parts_.size(); ++i) {
+    questions.push_back(describe_part(self, i));
+  }
+  const std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(questions));
+  if (auto failure = combine(failures)) {
+    std::rethrow_exception(failure);
+  }
+}
+
+Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t index) {
+  Part& part = self->parts_[index];
+  ItemMetadata answer;
+  answer.handler_id = part.item.handler_id;
+  for (const std::string& file : self->source_->files(part.item.directory)) {
+    const std::string relative = part.item.directory.empty() ? file : part.item.directory + "/" + file;
+    answer.bytes += self->source_->file_bytes(relative).value_or(0);
+  }
+  std::exception_ptr failure;
+  try {
+    part.registration = self->resolve(part);
+    answer.handler_id = part.item.handler_id.empty() ? std::string(part.registration->handler->id())
+                                                     : part.item.handler_id;
+    answer.abstract = co_await part.registration->handler->metadata(self->context(part));
+  } catch (const Error& error) {
+    // A checkpointable of a handler that this program lacks must not hide the others.
+    if (error.code() == Errc::unknown_handler_id) {
+      answer.problem = error.detail();
+    } else {
+      failure = std::current_exception();
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    if (async::is_cancelled(failure) || self->source_->manifest() == nullptr) std::rethrow_exception(failure);
+    std::rethrow_exception(with_context(failure, self->who(part)));
+  }
+  const std::lock_guard lock(self->mutex_);
+  self->metadata_.items.insert_or_assign(part.item.name, std::move(answer));
+}
+
+Loaded LoadJob::take_loaded() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(loaded_, Loaded());
+}
+
+CheckpointMetadata LoadJob::take_metadata() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(metadata_, CheckpointMetadata());
+}
+
+}  // namespace cairn::core

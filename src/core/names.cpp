@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/names.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::core {
+namespace {
+
+bool stands_for_itself(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+}
+
+std::string percent(char c) { return fmt::format("%{:02x}", static_cast<unsigned char>(c)); }
+
+/// Lengths of the shortest encodings are enforced: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Source: Unicode 15, table 3-7.
+bool is_utf8(std::string_view text) {
+  std::size_t i = 0;
+  const auto next_in = [&](unsigned char low, unsigned char high) {
+    if (i >= text.size()) return false;
+    const auto byte = static_cast<unsigned char>(text[i++]);
+    return byte >= low && byte <= high;
+  };
+  while (i < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[i++]);
+    bool good = true;
+    if (lead < 0x80) continue;
+    if (lead >= 0xC2 && lead <= 0xDF) {
+      good = next_in(0x80, 0xBF);
+    } else if (lead >= 0xE0 && lead <= 0xEF) {
+      good = next_in(lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF) && next_in(0x80, 0xBF);
+    } else if (lead >= 0xF0 && lead <= 0xF4) {
+      good = next_in(lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF) && next_in(0x80, 0xBF) &&
+             next_in(0x80, 0xBF);
+    } else {
+      good = false;
+    }
+    if (!good) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string directory_of(std::string_view name) {
+  // These would collide with the checkpoint's own files; their dots are written as bytes.
+  constexpr std::array<std::string_view, 2> kReserved = {"checkpoint.json", "chunks.xxh3"};
+  const bool is_reserved = std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
+  std::string directory;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const bool is_awkward_dot = name[i] == '.' && (i == 0 || i + 1 == name.size() || is_reserved);
+    if (stands_for_itself(name[i]) && !is_awkward_dot) {
+      directory += name[i];
+    } else {
+      directory += percent(name[i]);
+    }
+  }
+  return directory;
+}
+
+void validate_name(std::string_view name) {
+  if (name.empty()) {
+    throw Error(Errc::invalid_argument, "the name of a checkpointable is empty");
+  }
+  if (name.find('\0') != std::string_view::npos) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("the name '{}' of a checkpointable holds a NUL", name.substr(0, name.find('\0'))));
+  }
+  if (!is_utf8(name)) {
+    throw Error(Errc::invalid_argument, "the name of a checkpointable is not valid UTF-8");
+  }
+  if (const std::string directory = directory_of(name); directory.size() > kMaxDirectoryBytes) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("the name '{}…' of a checkpointable needs a directory name of {} bytes; {} are allowed",
+                            directory.substr(0, 40), directory.size(), kMaxDirectoryBytes));
+  }
+}
+
+}  // namespace cairn::core

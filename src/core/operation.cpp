@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/operation.hpp"
+
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/when_all.hpp"
+
+namespace cairn::core {
+namespace {
+
+/// How long work may go on after it was asked to stop, before its caller gets an answer without it.
+constexpr std::chrono::seconds kStopGrace{2};
+
+}  // namespace
+
+Operation::Operation(std::shared_ptr<Services> services, std::string title)
+    : services_(std::move(services)),
+      title_(std::move(title)),
+      strand_(async::make_strand(services_->coroutines.executor())),
+      main_(std::make_shared<async::TaskGroup>(strand_)),
+      helpers_(std::make_shared<async::TaskGroup>(strand_)),
+      watch_(std::make_shared<async::TaskGroup>(strand_)) {}
+
+void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
+  services_->enter(shared_from_this());
+  if (deadline > deadline.zero()) {
+    watch_->spawn(stop_after(weak_from_this(), deadline));
+  }
+  main_->spawn(run_to_end(shared_from_this(), std::move(work)));
+}
+
+Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> work) {
+  std::exception_ptr failure;
+  try {
+    co_await std::move(work);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  self->finish(std::move(failure));
+}
+
+Awaitable<> Operation::stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline) {
+  co_await async::sleep_for(deadline);
+  if (const auto self = weak.lock()) {
+    self->stop(Errc::timed_out, fmt::format("not done after {:.3f} s",
+                                            std::chrono::duration<double>(deadline).count()));
+  }
+}
+
+void Operation::stop(Errc reason, std::string why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason_ || done_.has_happened()) {
+      return;
+    }
+    reason_.emplace(reason, fmt::format("{}: {}", title_, why));
+  }
+  main_->cancel();
+  watch_->spawn(give_up_after_grace(shared_from_this()));
+}
+
+Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
+  co_await async::sleep_for(kStopGrace);
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(self->mutex_);
+    failure = std::make_exception_ptr(
+        Error(self->reason_->code(),
+              self->reason_->detail() + "; a handler has not ended yet, what it made is left to recovery"));
+  }
+  self->finish(std::move(failure));
+}
+
+void Operation::finish(std::exception_ptr failure) {
+  if (failure) {
+    failure = explain(std::move(failure));
+  }
+  prepared_.complete(failure);
+  if (done_.complete(failure)) {
+    watch_->cancel();
+    services_->leave(this);
+  }
+}
+
+std::exception_ptr Operation::explain(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (!async::is_cancelled(failure)) {
+    return failure;
+  }
+  if (reason_) {
+    return std::make_exception_ptr(*reason_);
+  }
+  return std::make_exception_ptr(Error(Errc::cancelled, title_));
+}
+
+Awaitable<> Operation::run(std::function<void()> work) const {
+  return async::offload(services_->workers, std::move(work));
+}
+
+Awaitable<> Operation::stop_helpers() const {
+  helpers_->cancel();
+  co_await async::TaskGroup::settle(helpers_);
+}
+
+std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr first;
+  std::string others;
+  for (const std::exception_ptr& failure : failures) {
+    if (async::is_cancelled(failure)) continue;
+    if (!first) {
+      first = failure;
+    } else {
+      others += fmt::format("; and {}", describe(failure));
+    }
+  }
+  if (!first) {
+    return failures.empty() ? nullptr : failures.front();
+  }
+  if (others.empty()) {
+    return first;
+  }
+  try {
+    std::rethrow_exception(first);
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.code(), error.detail() + others));
+  } catch (...) {
+    return first;
+  }
+}
+
+}  // namespace cairn::core

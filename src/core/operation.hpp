@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/event.hpp"
+#include "cairn/async/task_group.hpp"
+#include "cairn/base/error.hpp"
+#include "core/services.hpp"
+
+namespace cairn::core {
+
+/// A save or a load in flight: its strand, its deadline, its two completion points.
+///
+/// Invariant: `prepared` (the blocking phase is over) happens before `done`; each happens once.
+/// Threads:   every public method may be called from any thread.
+class Operation : public std::enable_shared_from_this<Operation> {
+ public:
+  Operation(std::shared_ptr<Services> services, std::string title);
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// Runs `work` on the strand. Without an end by `deadline` (zero: none) it is stopped.
+  void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
+
+  /// Asks the work to stop, and says why. When it does not end soon, the operation is done without it.
+  void stop(Errc reason, std::string why);
+
+  [[nodiscard]] const async::Event& prepared() const noexcept { return prepared_; }
+  [[nodiscard]] const async::Event& done() const noexcept { return done_; }
+
+  /// "save of <path>": for messages.
+  [[nodiscard]] const std::string& title() const noexcept { return title_; }
+  [[nodiscard]] Services& services() const noexcept { return *services_; }
+  [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
+  [[nodiscard]] const Executor& strand() const noexcept { return strand_; }
+  /// Tasks beside the main work: those that move chunks.
+  [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
+
+  /// Runs blocking or long work on a worker thread.
+  [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
+
+ protected:
+  /// Makes `prepared` happen; the first call counts.
+  void mark_prepared() { prepared_.set(); }
+
+  /// Ends the helpers, however they stand. To be awaited before anything that they use goes away.
+  [[nodiscard]] Awaitable<> stop_helpers() const;
+
+ private:
+  static Awaitable<> run_to_end(std::shared_ptr<Operation> self, Awaitable<> work);
+  static Awaitable<> stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline);
+  static Awaitable<> give_up_after_grace(std::shared_ptr<Operation> self);
+
+  void finish(std::exception_ptr failure);
+  [[nodiscard]] std::exception_ptr explain(std::exception_ptr failure);
+
+  std::shared_ptr<Services> services_;
+  std::string title_;
+  Executor strand_;
+  std::shared_ptr<async::TaskGroup> main_;
+  std::shared_ptr<async::TaskGroup> helpers_;
+  std::shared_ptr<async::TaskGroup> watch_;  // Deadlines.
+  async::Event prepared_;
+  async::Event done_;
+  std::mutex mutex_;  // Protects the reason.
+  std::optional<Error> reason_;
+};
+
+/// One failure from several: the first that is no cancellation, with the others listed in its text.
+std::exception_ptr combine(const std::vector<std::exception_ptr>& failures);
+
+}  // namespace cairn::core

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/save_context.hpp"
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/io/file.hpp"
+#include "core/save_job.hpp"
+#include "core/staged_file.hpp"
+
+namespace cairn {
+namespace {
+
+using core::SaveJob;
+using core::StagedFile;
+
+Background<> wait_created(std::shared_ptr<SaveJob> job) { co_await job->created().wait(); }
+
+Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, std::string bytes) {
+  co_await job->created().wait();
+  std::optional<io::DurableFile> file;
+  io::FileDigest digest;
+  std::function<void()> prepare = [&] {
+    io::DurableFileOptions options;
+    options.expected_bytes = bytes.size();
+    options.use_direct = false;  // The text is not aligned.
+    file.emplace(job->staged().create_file(relative, options));
+    io::ChunkHasher hasher;
+    hasher.update(std::as_bytes(std::span(bytes)));
+    digest = hasher.finish(relative);
+  };
+  co_await job->run(std::move(prepare));
+  co_await file->write(0, std::as_bytes(std::span(bytes)));
+  co_await file->finish(bytes.size());
+  job->written_bytes += bytes.size();
+  job->add(std::move(digest), 0);
+}
+
+Awaitable<Background<>> stage_pieces(std::shared_ptr<StagedFile> file) {
+  co_await StagedFile::stage(file);
+  co_return StagedFile::finish(std::move(file));
+}
+
+Background<> run_beside(std::shared_ptr<SaveJob> job, std::function<void()> work) {
+  co_await job->run(std::move(work));
+}
+
+void require_component(std::string_view file) {
+  io::require_relative(file);
+  if (file.find('/') != std::string_view::npos) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is not the name of one file", file));
+  }
+}
+
+}  // namespace
+
+SaveContext::SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory)
+    : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
+
+std::filesystem::path SaveContext::directory() const { return job_->temporary_path() / directory_; }
+
+Background<> SaveContext::directory_created() const { return wait_created(job_); }
+
+Snapshot SaveContext::snapshot() const noexcept { return job_->options().snapshot; }
+
+Coordinator& SaveContext::coordinator() const noexcept { return job_->services().coordinator; }
+
+const OptionSet& SaveContext::options() const noexcept { return job_->options().handler_options; }
+
+Background<> SaveContext::write_file(std::string_view file, std::string bytes) const {
+  require_component(file);
+  std::string relative = directory_ + "/" + std::string(file);
+  job_->claim(relative);
+  job_->total_bytes += bytes.size();
+  job_->staged_bytes += bytes.size();
+  return write_whole(job_, std::move(relative), std::move(bytes));
+}
+
+Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
+                                                  std::uint64_t file_bytes) const {
+  require_component(file);
+  return stage_pieces(std::make_shared<StagedFile>(job_, directory_ + "/" + std::string(file),
+                                                   std::move(pieces), file_bytes));
+}
+
+Background<> SaveContext::run(std::function<void()> work) const { return run_beside(job_, std::move(work)); }
+
+}  // namespace cairn

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/save_job.hpp"
+
+#include <cerrno>
+#include <ctime>
+#include <functional>
+#include <utility>
+
+#include <boost/asio/this_coro.hpp>
+#include <fmt/format.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/core/names.hpp"
+#include "cairn/io/manifest.hpp"
+
+namespace cairn::core {
+namespace {
+
+std::string utc(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+/// "'point' (handler example.point/1)": who failed, for messages.
+std::string who(const SaveItem& item) {
+  return fmt::format("'{}' (handler {})", item.checkpointable.name(), item.registration.handler->id());
+}
+
+}  // namespace
+
+SaveItem::SaveItem(Checkpointable what, Registration whose)
+    : checkpointable(std::move(what)),
+      registration(std::move(whose)),
+      directory(directory_of(checkpointable.name())) {}
+
+SaveJob::SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
+                 SaveOptions options)
+    : Operation(std::move(services), fmt::format("save of {}", path.string())),
+      path_(std::move(path)),
+      items_(std::move(items)),
+      options_(std::move(options)),
+      begin_(this->services().clock.steady_now()),
+      started_at_(utc(this->services().clock.now())),
+      uuid_(io::make_uuid(this->services().options.random)) {}
+
+Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
+  std::exception_ptr failure;
+  try {
+    co_await write_all(self);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    co_await boost::asio::this_coro::throw_if_cancelled(false);
+    co_await self->stop_helpers();
+    if (self->staged_) {
+      std::function<void()> abandon = [&self] { self->staged_->abandon(); };
+      co_await self->run(std::move(abandon));
+    }
+    std::rethrow_exception(failure);
+  }
+}
+
+Awaitable<> SaveJob::write_all(std::shared_ptr<SaveJob> self) {
+  std::vector<std::optional<Background<>>> backgrounds(self->items_.size());
+  std::vector<Awaitable<>> blocking;
+  blocking.push_back(create_directory(self));
+  for (std::size_t i = 0; i < self->items_.size(); ++i) {
+    blocking.push_back(stage_item(self, i, &backgrounds));
+  }
+  std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(blocking));
+  if (auto failure = combine(failures)) {
+    std::rethrow_exception(failure);
+  }
+  {
+    const std::lock_guard lock(self->mutex_);
+    self->result_.blocking_time = self->services().clock.steady_now() - self->begin_;
+  }
+  self->mark_prepared();
+
+  std::vector<Awaitable<>> background;
+  for (std::size_t i = 0; i < self->items_.size(); ++i) {
+    background.push_back(finish_item(self, i, std::move(*backgrounds[i])));
+  }
+  failures = co_await async::settle_all(std::move(background));
+  if (auto failure = combine(failures)) {
+    std::rethrow_exception(failure);
+  }
+  std::function<void()> publish = [&self] { self->publish(); };
+  co_await self->run(std::move(publish));
+}
+
+Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
+  std::exception_ptr failure;
+  try {
+    std::function<void()> create = [&self] {
+      io::StagedOptions options;
+      options.overwrite = self->options_.overwrite;
+      options.uuid = self->uuid_;
+      self->staged_.emplace(
+          io::StagedDirectory::create(*self->services().engine, self->path_, std::move(options)));
+      for (const SaveItem& item : self->items_) {
+        self->staged_->make_directory(item.directory);
+      }
+    };
+    co_await self->run(std::move(create));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  self->created_.complete(failure);
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
+                                std::vector<std::optional<Background<>>>* backgrounds) {
+  const SaveItem& item = self->items_[index];
+  std::exception_ptr failure;
+  try {
+    SaveContext context(self, item.checkpointable.name(), item.directory);
+    Awaitable<Background<>> blocking =
+        item.registration.handler->save(std::move(context), item.checkpointable.value());
+    (*backgrounds)[index].emplace(co_await std::move(blocking));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    std::rethrow_exception(with_context(failure, who(item)));
+  }
+}
+
+Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background) {
+  std::exception_ptr failure;
+  try {
+    if (background.valid()) {
+      co_await std::move(background);
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    std::rethrow_exception(with_context(failure, who(self->items_[index])));
+  }
+}
+
+void SaveJob::claim(const std::string& relative) {
+  const std::lock_guard lock(mutex_);
+  if (!claimed_.insert(relative).second) {
+    throw Error(Errc::already_exists, fmt::format("the file '{}' is written twice", relative));
+  }
+}
+
+void SaveJob::add(io::FileDigest digest, std::uint64_t direct_bytes) {
+  const std::lock_guard lock(mutex_);
+  result_.direct_bytes += direct_bytes;
+  std::string path = digest.path;
+  digests_.emplace(std::move(path), std::move(digest));
+}
+
+void SaveJob::digest_other_files(const io::Directory& directory, const std::string& prefix) {
+  for (const io::DirectoryEntry& entry : directory.list()) {
+    const std::string relative = prefix + entry.name;
+    if (entry.kind == io::FileKind::directory) {
+      digest_other_files(directory.open_directory(entry.name), relative + "/");
+      continue;
+    }
+    if (prefix.empty() || digests_.contains(relative)) {
+      continue;  // Above the checkpointables' directories there is only what the commit itself keeps.
+    }
+    if (entry.kind != io::FileKind::regular) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("'{}' was written by a handler and is no regular file", relative));
+    }
+    io::FileHandle file = directory.open_file(entry.name);
+    io::ChunkHasher hasher;
+    std::vector<std::byte> bytes(io::kChunkBytes);
+    for (std::uint64_t offset = 0;;) {
+      const std::int64_t got = file.syscalls().read_at(file.fd(), bytes.data(), bytes.size(), offset);
+      if (got == -EINTR) continue;
+      if (got < 0) throw_errno(static_cast<int>(-got), "read", directory.path() / entry.name, offset);
+      if (got == 0) break;
+      hasher.update(std::span(bytes).first(static_cast<std::size_t>(got)));
+      offset += static_cast<std::uint64_t>(got);
+    }
+    if (const int synced = file.syscalls().sync(file.fd()); synced < 0) {
+      throw_errno(-synced, "fsync", directory.path() / entry.name);
+    }
+    digests_.emplace(relative, hasher.finish(relative));
+  }
+}
+
+void SaveJob::publish() {
+  io::Manifest manifest;
+  std::vector<io::FileDigest> digests;
+  {
+    const std::lock_guard lock(mutex_);
+    digest_other_files(staged_->directory(), "");
+    for (auto& [path, digest] : digests_) {
+      result_.bytes += digest.size_bytes;
+      digests.push_back(std::move(digest));
+    }
+  }
+  manifest.started = started_at_;
+  manifest.committed = utc(services().clock.now());
+  manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
+  manifest.custom_metadata = options_.custom_metadata;
+  for (const SaveItem& item : items_) {
+    io::CheckpointableEntry entry;
+    entry.name = item.checkpointable.name();
+    entry.handler_id = item.registration.handler->id();
+    entry.directory = item.directory;
+    manifest.checkpointables.push_back(std::move(entry));
+  }
+  staged_->publish(std::move(manifest), digests);
+
+  const std::lock_guard lock(mutex_);
+  result_.path = path_;
+  result_.files = digests.size();
+  result_.engine = services().engine->name();
+  result_.durable_time = services().clock.steady_now() - begin_;
+}
+
+SaveResult SaveJob::result() const {
+  const std::lock_guard lock(mutex_);
+  return result_;
+}
+
+SaveProgress SaveJob::progress() const {
+  SaveProgress progress;
+  progress.total_bytes = total_bytes;
+  progress.staged_bytes = staged_bytes;
+  progress.written_bytes = written_bytes;
+  return progress;
+}
+
+}  // namespace cairn::core

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cairn/core/checkpointable.hpp"
+#include "cairn/core/save.hpp"
+#include "cairn/io/chunk_hash.hpp"
+#include "cairn/io/staged_directory.hpp"
+#include "core/operation.hpp"
+
+namespace cairn::core {
+
+/// One checkpointable with the handler that was found for it.
+struct SaveItem {
+  SaveItem(Checkpointable what, Registration who);
+
+  Checkpointable checkpointable;
+  Registration registration;
+  std::string directory;
+};
+
+/// A save in flight.
+class SaveJob final : public Operation {
+ public:
+  SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
+          SaveOptions options);
+
+  /// The whole save, steps 2 to 8 of docs/reliability.md.
+  static Awaitable<> work(std::shared_ptr<SaveJob> self);
+
+  [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// The directory being written; its path is known from the start, it exists once `created` has happened.
+  [[nodiscard]] const async::Event& created() const noexcept { return created_; }
+  [[nodiscard]] std::filesystem::path temporary_path() const { return io::temporary_path(path_, uuid_); }
+  [[nodiscard]] io::StagedDirectory& staged() { return *staged_; }
+
+  /// Reserves a file's name.
+  ///
+  /// Errors: Errc::already_exists.
+  void claim(const std::string& relative);
+  /// Enters a file that is written, hashed and synced.
+  void add(io::FileDigest digest, std::uint64_t direct_bytes);
+
+  [[nodiscard]] SaveResult result() const;
+  [[nodiscard]] SaveProgress progress() const;
+
+  /// Whether somebody has seen how the save ended.
+  std::atomic<bool> is_observed{false};
+
+  std::atomic<std::uint64_t> total_bytes{0};
+  std::atomic<std::uint64_t> staged_bytes{0};
+  std::atomic<std::uint64_t> written_bytes{0};
+
+ private:
+  static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
+  static Awaitable<> stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
+                                std::vector<std::optional<Background<>>>* backgrounds);
+  static Awaitable<> finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background);
+  static Awaitable<> write_all(std::shared_ptr<SaveJob> self);
+
+  void digest_other_files(const io::Directory& directory, const std::string& prefix);
+  void publish();
+
+  std::filesystem::path path_;
+  std::vector<SaveItem> items_;
+  SaveOptions options_;
+  std::chrono::steady_clock::time_point begin_;
+  std::string started_at_;
+  io::Uuid uuid_;
+  async::Event created_;
+  std::optional<io::StagedDirectory> staged_;
+
+  mutable std::mutex mutex_;  // Protects all below.
+  std::set<std::string> claimed_;
+  std::map<std::string, io::FileDigest> digests_;
+  SaveResult result_;
+};
+
+}  // namespace cairn::core

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cairn/async/byte_budget.hpp"
+#include "cairn/async/thread_pool.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/io/engine.hpp"
+#include "cairn/staging/buffer_pool.hpp"
+
+namespace cairn::core {
+
+class Operation;
+
+/// What a Context owns, shared with its operations: the last of them to end may outlive the context.
+class Services {
+ public:
+  explicit Services(ContextOptions options);
+
+  /// Makes services whose destruction never happens on one of their own threads.
+  static std::shared_ptr<Services> create(ContextOptions options);
+
+  /// Enters an operation that has begun.
+  ///
+  /// Errors: Errc::closed after close().
+  void enter(const std::shared_ptr<Operation>& operation);
+  void leave(const Operation* operation);
+
+  /// Keeps the failure of an operation that nobody waited for.
+  void lose(const std::string& path, const std::exception_ptr& failure);
+
+  /// Refuses new operations, waits for those in flight, cancels those that take too long.
+  /// Returns the first lost failure, or null.
+  std::exception_ptr close();
+
+  ContextOptions options;
+  io::EngineChoice choice;
+  Coordinator& coordinator;
+  const Clock& clock;
+  staging::BufferPool buffers;
+  async::ByteBudget transfers;  ///< Counts requests, not bytes: one for each in flight.
+  std::unique_ptr<io::Engine> engine;
+  async::ThreadPool workers;     ///< Copies, hashes and system calls that block.
+  async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.
+
+ private:
+  std::mutex mutex_;  // Protects all below.
+  bool is_closed_ = false;
+  std::vector<std::shared_ptr<Operation>> operations_;
+  std::exception_ptr lost_;
+};
+
+}  // namespace cairn::core

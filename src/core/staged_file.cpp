@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/staged_file.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/checked.hpp"
+
+namespace cairn::core {
+namespace {
+
+using staging::Buffer;
+using staging::kBufferBytes;
+
+/// Buffers filled in one visit of a worker thread: enough to make the visit cheap.
+constexpr std::size_t kRunsAVisit = 8;
+
+/// Blocks of a direct write; the file is cut to its size afterwards.
+std::size_t padded(std::size_t bytes) { return round_up(bytes, io::kDirectBytes); }
+
+}  // namespace
+
+StagedFile::StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::vector<SourcePiece> pieces,
+                       std::uint64_t file_bytes)
+    : job_(std::move(job)),
+      relative_(std::move(relative)),
+      pieces_(std::move(pieces)),
+      file_bytes_(file_bytes),
+      runs_(file_bytes / kBufferBytes + (file_bytes % kBufferBytes != 0 ? 1 : 0)),
+      hashes_(io::chunk_count(file_bytes)) {
+  arrange(pieces_, file_bytes_);
+  job_->claim(relative_);
+  job_->total_bytes += file_bytes_;
+  if (runs_ == 0) {
+    written_.set();
+  }
+}
+
+std::size_t StagedFile::run_bytes(std::uint64_t run) const {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
+}
+
+Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
+  SaveJob& job = *self->job_;
+  job.helpers().spawn(open(self));
+  if (job.options().snapshot != Snapshot::copy) {
+    co_return;
+  }
+  std::vector<Awaitable<>> lanes;
+  for (std::size_t i = 0; i < job.services().workers.size(); ++i) {
+    lanes.push_back(copy_lane(self));
+  }
+  co_await async::when_all(std::move(lanes));
+  self->pieces_.clear();  // The caller's memory is the caller's again.
+  self->may_hash_.set();
+}
+
+Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
+  std::exception_ptr failure;
+  try {
+    co_await self->job_->created().wait();
+    std::function<void()> create = [&self] {
+      io::DurableFileOptions options;
+      options.expected_bytes = self->file_bytes_;
+      self->file_.emplace(self->job_->staged().create_file(self->relative_, options));
+    };
+    co_await self->job_->run(std::move(create));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  self->opened_.complete(failure);
+}
+
+Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
+  staging::BufferPool& pool = self->job_->services().buffers;
+  while (self->next_run_ < self->runs_) {
+    Buffer first = pool.try_acquire();
+    if (!first) {
+      self->may_hash_.set();
+      first = co_await pool.acquire();
+    }
+    std::vector<Buffer> buffers;
+    buffers.push_back(std::move(first));
+    const std::uint64_t begin = self->next_run_;
+    const std::uint64_t left = self->runs_ - begin;
+    while (buffers.size() < std::min<std::uint64_t>(kRunsAVisit, left)) {
+      Buffer more = pool.try_acquire();
+      if (!more) break;
+      buffers.push_back(std::move(more));
+    }
+    if (left == 0) {
+      co_return;  // The other lanes took the rest while this one waited.
+    }
+    self->next_run_ += buffers.size();
+    std::function<void()> copy = [&] {
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        // Padded with zeros: beyond the file's size there are no pieces.
+        const std::size_t bytes = padded(self->run_bytes(begin + i));
+        gather(self->pieces_, self->offset(begin + i), buffers[i].bytes().first(bytes));
+        self->job_->staged_bytes += self->run_bytes(begin + i);
+      }
+    };
+    co_await self->job_->run(std::move(copy));
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      self->job_->helpers().spawn(write_staged(self, begin + i, std::move(buffers[i])));
+    }
+  }
+}
+
+Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer) {
+  std::exception_ptr failure;
+  try {
+    const std::size_t bytes = self->run_bytes(run);
+    co_await write_run(self, run, buffer.bytes().first(padded(bytes)));
+    co_await self->may_hash_.wait();
+    co_await hash_run(self, run, buffer.bytes().first(bytes));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  buffer.release();
+  self->end_run(std::move(failure));
+}
+
+Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
+                                  std::span<const std::byte> data) {
+  co_await self->opened_.wait();
+  const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+  // Padding past the end of the file is for direct writes only.
+  const std::size_t bytes = self->file_->is_direct() ? data.size() : self->run_bytes(run);
+  co_await self->file_->write(self->offset(run), data.first(bytes));
+  self->job_->written_bytes += self->run_bytes(run);
+}
+
+Awaitable<> StagedFile::hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
+                                 std::span<const std::byte> data) {
+  std::function<void()> hash = [&] {
+    std::uint64_t chunk = self->offset(run) / io::kChunkBytes;
+    for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes, ++chunk) {
+      self->hashes_[chunk] = io::hash_chunk(data.subspan(at, std::min(io::kChunkBytes, data.size() - at)));
+    }
+  };
+  co_await self->job_->run(std::move(hash));
+}
+
+Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
+  while (self->next_run_ < self->runs_) {
+    const std::uint64_t run = self->next_run_++;
+    const std::size_t bytes = self->run_bytes(run);
+    const std::byte* memory = contiguous(self->pieces_, self->offset(run), bytes);
+    if (memory != nullptr && self->file_->can_write_direct(memory, bytes, self->offset(run))) {
+      const std::span<const std::byte> data(memory, bytes);
+      co_await write_run(self, run, data);
+      co_await hash_run(self, run, data);
+    } else {
+      const Buffer buffer = co_await self->job_->services().buffers.acquire();
+      const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
+      std::function<void()> copy = [&] { gather(self->pieces_, self->offset(run), data); };
+      co_await self->job_->run(std::move(copy));
+      co_await write_run(self, run, data);
+      co_await hash_run(self, run, data.first(bytes));
+    }
+    self->job_->staged_bytes += bytes;
+    self->end_run(nullptr);
+  }
+}
+
+void StagedFile::end_run(std::exception_ptr failure) {
+  if (failure) {
+    written_.fail(std::move(failure));
+  } else if (++ended_runs_ == runs_) {
+    written_.set();
+  }
+}
+
+Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
+  co_await self->opened_.wait();
+  if (self->job_->options().snapshot != Snapshot::copy) {
+    std::vector<Awaitable<>> lanes;
+    const std::uint64_t depth = self->job_->services().transfers.capacity_bytes();
+    for (std::uint64_t i = 0; i < std::min(depth, self->runs_); ++i) {
+      lanes.push_back(borrow_lane(self));
+    }
+    co_await async::when_all(std::move(lanes));
+  }
+  co_await self->written_.wait();
+  self->pieces_.clear();
+  co_await self->file_->finish(self->file_bytes_);
+  io::FileDigest digest;
+  digest.path = self->relative_;
+  digest.size_bytes = self->file_bytes_;
+  digest.chunks = std::move(self->hashes_);
+  self->job_->add(std::move(digest), self->file_->direct_bytes());
+}
+
+}  // namespace cairn::core

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/async/event.hpp"
+#include "cairn/io/durable_file.hpp"
+#include "cairn/staging/buffer_pool.hpp"
+#include "cairn/staging/pieces.hpp"
+#include "core/save_job.hpp"
+
+namespace cairn::core {
+
+/// One file on its way from pieces in memory to the disk, in runs of one staging buffer each.
+///
+/// With Snapshot::copy, `stage` copies run after run into buffers; each full buffer is written as soon as it is
+/// there, then hashed, then given back. Hashing waits until the copying is over, since it would slow down the
+/// caller; when buffers run out it begins at once, since it then frees them. Otherwise `finish` writes runs
+/// straight from the caller's memory where they are aligned, and through a buffer where not.
+/// Threads: coroutines on the job's strand; only copies and hashes run elsewhere.
+class StagedFile : public std::enable_shared_from_this<StagedFile> {
+ public:
+  StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::vector<SourcePiece> pieces,
+             std::uint64_t file_bytes);
+
+  /// The blocking phase; afterwards nothing of the caller's is read any more (with Snapshot::copy).
+  static Awaitable<> stage(std::shared_ptr<StagedFile> self);
+  /// The background phase: done when the file is durable and hashed.
+  static Background<> finish(std::shared_ptr<StagedFile> self);
+
+ private:
+  static Awaitable<> open(std::shared_ptr<StagedFile> self);
+  static Awaitable<> copy_lane(std::shared_ptr<StagedFile> self);
+  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, staging::Buffer buffer);
+  static Awaitable<> borrow_lane(std::shared_ptr<StagedFile> self);
+  static Awaitable<> write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
+                               std::span<const std::byte> data);
+  static Awaitable<> hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
+                              std::span<const std::byte> data);
+
+  [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * staging::kBufferBytes; }
+  [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
+  void end_run(std::exception_ptr failure);
+
+  std::shared_ptr<SaveJob> job_;
+  std::string relative_;
+  std::vector<SourcePiece> pieces_;
+  std::uint64_t file_bytes_;
+  std::uint64_t runs_;
+  std::uint64_t next_run_ = 0;
+  std::uint64_t ended_runs_ = 0;
+  std::vector<std::uint64_t> hashes_;
+  std::optional<io::DurableFile> file_;
+  async::Event opened_;
+  async::Event may_hash_;
+  async::Event written_;  // All runs are written and hashed.
+};
+
+}  // namespace cairn::core
