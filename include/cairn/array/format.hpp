@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Lets {fmt} print dtypes, shapes and strides. A header of its own: nothing else in this module needs {fmt}.
+
+#include <string>
+#include <string_view>
+
+#include <fmt/core.h>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
+
+template <>
+struct fmt::formatter<cairn::DType> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(cairn::DType dtype, Context& context) const {
+    return fmt::formatter<std::string_view>::format(cairn::name(dtype), context);
+  }
+};
+
+template <class T>
+struct fmt::formatter<cairn::Dimensions<T>> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(const cairn::Dimensions<T>& dimensions, Context& context) const {
+    return fmt::formatter<std::string_view>::format(cairn::to_string(dimensions), context);
+  }
+};

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/array/shape.hpp"
+
+#include <limits>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "cairn/base/checked.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn {
+namespace {
+
+// Sizes stay below 2^63, so that byte offsets and strides fit in signed numbers.
+constexpr std::uint64_t kMaxCount = std::numeric_limits<std::int64_t>::max();
+
+template <class T>
+std::string join(const Dimensions<T>& values) {
+  return fmt::format("[{}]", fmt::join(values.begin(), values.end(), ", "));
+}
+
+// The product of the extents that are not zero.
+std::optional<std::uint64_t> nonzero_product(const Shape& shape) noexcept {
+  std::uint64_t product = 1;
+  for (const std::uint64_t extent : shape) {
+    if (extent == 0) {
+      continue;
+    }
+    const auto next = checked_multiply(product, extent);
+    if (!next || *next > kMaxCount) {
+      return std::nullopt;
+    }
+    product = *next;
+  }
+  return product;
+}
+
+bool has_zero(const Shape& shape) noexcept {
+  return std::find(shape.begin(), shape.end(), std::uint64_t{0}) != shape.end();
+}
+
+}  // namespace
+
+void detail::check_rank(std::size_t rank) {
+  if (rank > kMaxRank) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} dimensions, but at most {} are supported", rank, kMaxRank));
+  }
+}
+
+std::optional<std::uint64_t> element_count(const Shape& shape) noexcept {
+  const auto product = nonzero_product(shape);
+  if (product && has_zero(shape)) {
+    return 0;
+  }
+  return product;
+}
+
+std::optional<std::uint64_t> byte_count(DType dtype, const Shape& shape) noexcept {
+  const auto product = nonzero_product(shape);
+  if (!product || !is_valid(dtype)) {
+    return std::nullopt;
+  }
+  if (is_packed(dtype)) {
+    const auto total_bits = checked_multiply<std::uint64_t>(*product, bits(dtype));
+    if (!total_bits || *total_bits > kMaxCount) {
+      return std::nullopt;
+    }
+    if (has_zero(shape)) {
+      return 0;
+    }
+    return *total_bits % 8 == 0 ? std::optional(*total_bits / 8) : std::nullopt;
+  }
+  const auto bytes = checked_multiply<std::uint64_t>(*product, bits(dtype) / 8);
+  if (!bytes || *bytes > kMaxCount) {
+    return std::nullopt;
+  }
+  return has_zero(shape) ? 0 : *bytes;
+}
+
+std::uint64_t checked_byte_count(std::string_view array, DType dtype, const Shape& shape) {
+  const auto bytes = byte_count(dtype, shape);
+  if (!bytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("'{}': {} elements of shape {} are no whole number of bytes below 2^63", array,
+                            name(dtype), to_string(shape)));
+  }
+  return *bytes;
+}
+
+Strides row_major_strides(DType dtype, const Shape& shape) {
+  if (!byte_count(dtype, shape)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
+                            to_string(shape)));
+  }
+  Strides strides(shape.size(), 0);
+  if (is_packed(dtype)) {
+    return strides;
+  }
+  auto stride = static_cast<std::int64_t>(bits(dtype) / 8);
+  for (std::size_t dimension = shape.size(); dimension-- > 0;) {
+    strides[dimension] = stride;
+    stride *= static_cast<std::int64_t>(std::max<std::uint64_t>(shape[dimension], 1));
+  }
+  return strides;
+}
+
+std::string to_string(const Shape& shape) {
+  return join(shape);
+}
+
+std::string to_string(const Strides& strides) {
+  return join(strides);
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << to_string(shape);
+}
+
+std::ostream& operator<<(std::ostream& out, const Strides& strides) {
+  return out << to_string(strides);
+}
+
+}  // namespace cairn
