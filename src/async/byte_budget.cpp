@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 
 namespace cairn::async {
+
 struct ByteBudget::State : std::enable_shared_from_this<State> {
   enum class Grant { waiting, granted, refused };
 
@@ -30,7 +31,7 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
            (bytes <= capacity_bytes && leased_bytes <= capacity_bytes - bytes);
   }
 
-  /// From here on the lease goes back with its waiter, also when the coroutine is destroyed before it runs on.
+  /// From here on the lease goes back with its waiter, also when the coroutine never runs on.
   void grant(Waiter& waiter) {
     waiter.grant = Grant::granted;
     waiter.lease = ByteLease(shared_from_this(), waiter.bytes);
@@ -85,8 +86,7 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
   std::deque<std::shared_ptr<Waiter>> waiters;
 };
 
-ByteBudget::ByteBudget(std::size_t capacity_bytes)
-    : state_(std::make_shared<State>(capacity_bytes)) {}
+ByteBudget::ByteBudget(std::size_t capacity_bytes) : state_(std::make_shared<State>(capacity_bytes)) {}
 
 Awaitable<ByteLease> ByteBudget::acquire(std::size_t bytes) {
   return acquire(state_, bytes);
@@ -110,7 +110,7 @@ struct ByteBudget::Place {
 };
 
 Awaitable<ByteLease> ByteBudget::acquire(std::shared_ptr<State> state, std::size_t bytes) {
-  Place place(state);
+  Place place(std::move(state));
   Start start = [&place, bytes](const Resume& resume) {
     State& budget = *place.state;
     place.waiter = std::make_shared<State::Waiter>(bytes, resume);

@@ -192,8 +192,7 @@ Awaitable<> suspend(Start start, OnCancel on_cancel) {
 }
 
 std::exception_ptr cancelled() {
-  return std::make_exception_ptr(
-      boost::system::system_error(asio::error::operation_aborted, "cancelled"));
+  return std::make_exception_ptr(boost::system::system_error(asio::error::operation_aborted, "cancelled"));
 }
 
 bool is_cancelled(const std::exception_ptr& failure) {

@@ -16,8 +16,8 @@
 namespace cairn::async {
 namespace asio = boost::asio;
 
-/// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's context
-/// is) counts as ended too: whoever settles must not wait for ever.
+/// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's
+/// context is) counts as ended too: whoever settles must not wait for ever.
 class TaskGroup::Task {
  public:
   explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {}
@@ -37,8 +37,7 @@ class TaskGroup::Task {
     group->end(this, std::move(failure));
   }
 
-  std::optional<std::list<asio::cancellation_signal>::iterator>
-      signal;  // Once it has been launched.
+  std::optional<std::list<asio::cancellation_signal>::iterator> signal;  // Once it has been launched.
 
  private:
   std::shared_ptr<TaskGroup> group_;

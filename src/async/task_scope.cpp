@@ -16,8 +16,7 @@ Awaitable<> join_group(std::shared_ptr<TaskGroup> group) {
 
 }  // namespace
 
-TaskScope::TaskScope(Executor executor)
-    : group_(std::make_shared<TaskGroup>(std::move(executor))) {}
+TaskScope::TaskScope(Executor executor) : group_(std::make_shared<TaskGroup>(std::move(executor))) {}
 
 TaskScope::~TaskScope() {
   if (group_->is_running()) {

@@ -68,6 +68,7 @@ Executor make_strand(const Executor& executor) {
   return asio::make_strand(executor);
 }
 
+// outlives: who awaits keeps the pool; when it goes first, the coroutine goes with it.
 Awaitable<> offload(ThreadPool& pool, std::function<void()> work) {
   Start start = [&pool, &work](Resume resume) {
     pool.submit([&work, resume = std::move(resume)] {

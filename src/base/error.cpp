@@ -74,6 +74,23 @@ void throw_errno(int error, std::string_view operation, const std::filesystem::p
   throw Error(std::error_code(error, std::system_category()), detail);
 }
 
+std::exception_ptr with_context(const std::exception_ptr& failure, std::string_view context) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.code(), fmt::format("{}: {}", context, error.detail())));
+  } catch (const std::system_error& error) {
+    return std::make_exception_ptr(Error(error.code(), fmt::format("{}: {}", context, error.what())));
+  } catch (...) {
+    try {
+      std::throw_with_nested(
+          Error(Errc::handler_failed, fmt::format("{}: {}", context, describe(failure))));
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+}
+
 std::string describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

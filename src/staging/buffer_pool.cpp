@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cairn/base/aligned_memory.hpp"
+#include "cairn/base/checked.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -69,10 +70,10 @@ BufferPool::BufferPool(std::size_t capacity_bytes)
     : memory_(std::make_shared<Memory>()), budget_(whole_buffers(capacity_bytes)) {}
 
 void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
-  std::size_t wanted = (bytes + kBufferBytes - 1) / kBufferBytes * kBufferBytes;
   if (budget_.capacity_bytes() != 0) {
-    wanted = std::min(wanted, budget_.capacity_bytes());
+    bytes = std::min(bytes, budget_.capacity_bytes());
   }
+  const std::size_t wanted = round_up(bytes, kBufferBytes);
   const std::lock_guard lock(memory_->mutex);
   if (wanted <= memory_->allocated_bytes) {
     return;
@@ -82,7 +83,9 @@ void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
   memory_->add_slab(std::move(slab));
 }
 
-Awaitable<Buffer> BufferPool::acquire() { return acquire(memory_, budget_); }
+Awaitable<Buffer> BufferPool::acquire() {
+  return acquire(memory_, budget_);
+}
 
 Awaitable<Buffer> BufferPool::acquire(std::shared_ptr<Memory> memory, async::ByteBudget budget) {
   async::ByteLease lease = co_await budget.acquire(kBufferBytes);
@@ -101,9 +104,13 @@ Buffer BufferPool::try_acquire() {
   return buffer;
 }
 
-std::size_t BufferPool::capacity_bytes() const noexcept { return budget_.capacity_bytes(); }
+std::size_t BufferPool::capacity_bytes() const noexcept {
+  return budget_.capacity_bytes();
+}
 
-std::size_t BufferPool::leased_bytes() const { return budget_.leased_bytes(); }
+std::size_t BufferPool::leased_bytes() const {
+  return budget_.leased_bytes();
+}
 
 std::size_t BufferPool::allocated_bytes() const {
   const std::lock_guard lock(memory_->mutex);

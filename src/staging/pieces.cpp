@@ -43,16 +43,15 @@ void arrange_pieces(std::vector<Piece>& pieces, std::uint64_t file_bytes) {
     }
     if (piece.offset_bytes > file_bytes || piece.size_bytes > file_bytes - piece.offset_bytes) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("a piece of {} bytes at {} reaches beyond a file of {} bytes",
-                              piece.size_bytes, piece.offset_bytes, file_bytes));
+                  fmt::format("a piece of {} bytes at {} reaches beyond a file of {} bytes", piece.size_bytes,
+                              piece.offset_bytes, file_bytes));
     }
     end = piece.offset_bytes + piece.size_bytes;
   }
 }
 
 template <class Piece>
-decltype(Piece::data) contiguous_run(std::span<const Piece> pieces, std::uint64_t begin,
-                                     std::uint64_t size) {
+decltype(Piece::data) contiguous_run(std::span<const Piece> pieces, std::uint64_t begin, std::uint64_t size) {
   decltype(Piece::data) run = nullptr;
   visit_range(pieces, begin, size, [&](const Piece& piece, std::uint64_t within, auto, std::size_t bytes) {
     if (bytes == size && piece.data != nullptr) {
@@ -74,7 +73,10 @@ void arrange(std::vector<DestinationPiece>& pieces, std::uint64_t file_bytes) {
 
 void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out) {
   std::size_t filled = 0;
-  const auto clear_until = [&](std::size_t end) { std::memset(out.data() + filled, 0, end - filled); };
+  const auto clear_until = [&](std::size_t end) {
+    std::fill(out.begin() + static_cast<std::ptrdiff_t>(filled),
+              out.begin() + static_cast<std::ptrdiff_t>(end), std::byte{});
+  };
   visit_range(pieces, begin_bytes, out.size(),
               [&](const SourcePiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
                 clear_until(at);

@@ -22,11 +22,12 @@ namespace cairn::async {
 /// Threads: any thread may spawn, cancel and wait; one coroutine at a time settles.
 class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
  public:
-  /// Tasks run on `executor`, which must run one thing at a time (a strand): cancellation relies on it.
+  /// Tasks run on `executor`, which must run one thing at a time (a strand): cancellation relies on it. Its
+  /// context must outlive the group.
   explicit TaskGroup(Executor executor) : executor_(std::move(executor)) {}
 
-  /// Starts a task. A failure is kept for settle(); it does not stop the others. A task that is destroyed with
-  /// its executor's context has failed with Errc::closed.
+  /// Starts a task. A failure is kept for settle(); it does not stop the others. A task that is destroyed
+  /// with its executor's context has failed with Errc::closed.
   void spawn(Awaitable<> task);
 
   /// Asks every running task to stop. Those spawned later are asked at once.

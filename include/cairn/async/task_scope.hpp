@@ -15,7 +15,8 @@ class TaskGroup;
 /// Threads:   any thread may spawn and cancel; one coroutine joins.
 class TaskScope {
  public:
-  /// Tasks run on `executor`, which must run one thing at a time (a strand): cancellation relies on it.
+  /// Tasks run on `executor`, which must run one thing at a time (a strand): cancellation relies on it. Its
+  /// context must outlive the scope.
   explicit TaskScope(Executor executor);
 
   /// Terminates the program when tasks are still running: join first, as with `std::thread`.
@@ -31,7 +32,9 @@ class TaskScope {
 
   /// Waits until every task has ended; rethrows the first failure that is no cancellation, else the first.
   ///
-  /// Cancel: asks the tasks to stop, and waits for them all the same.
+  /// Cancel: asks the tasks to stop, and waits for them all the same. In a coroutine that was cancelled
+  ///         before, `co_await` throws first and nothing is joined: who cannot rule that out calls
+  ///         `this_coro::throw_if_cancelled(false)` before it spawns.
   [[nodiscard]] Awaitable<> join();
 
   /// Blocks the calling thread until every task has ended. Not from a thread that the tasks need.

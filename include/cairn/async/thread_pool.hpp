@@ -49,8 +49,8 @@ Awaitable<> offload(ThreadPool& pool, std::function<void()> work);
 
 /// As above, for work that returns something.
 template <class F>
-  requires(!std::is_void_v<std::invoke_result_t<F>>)
-Awaitable<std::invoke_result_t<F>> offload(ThreadPool& pool, F work) {
+requires(!std::is_void_v<std::invoke_result_t<F>>) Awaitable<std::invoke_result_t<F>> offload(
+    ThreadPool& pool, F work) {  // outlives: who awaits keeps the pool.
   std::optional<std::invoke_result_t<F>> result;
   std::function<void()> store = [&result, &work] { result.emplace(work()); };
   co_await offload(pool, std::move(store));

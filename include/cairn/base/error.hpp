@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace cairn {
 
@@ -52,13 +53,24 @@ std::error_code make_error_code(Errc code) noexcept;
 /// Threads: a value; copies share the text.
 class Error : public std::system_error {
  public:
-  Error(Errc code, const std::string& detail) : std::system_error(make_error_code(code), detail) {}
-  Error(std::error_code code, const std::string& detail) : std::system_error(code, detail) {}
+  Error(Errc code, std::string detail) : Error(make_error_code(code), std::move(detail)) {}
+  Error(std::error_code code, std::string detail)
+      : std::system_error(code, detail), detail_(std::move(detail)) {}
+
+  /// The sentence without the meaning of the code.
+  [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
+
+ private:
+  std::string detail_;
 };
 
 /// Throws the errno value `error` as `Error` with `std::system_category`: "<operation> <path>[ at <offset>]".
 [[noreturn]] void throw_errno(int error, std::string_view operation, const std::filesystem::path& path,
                               std::optional<std::uint64_t> offset_bytes = std::nullopt);
+
+/// Puts `context` ("'params': load") before what a failure says, and keeps its code. A failure that is no
+/// `std::system_error` becomes one of Errc::handler_failed with the original nested in it.
+std::exception_ptr with_context(const std::exception_ptr& failure, std::string_view context);
 
 /// Returns what an exception says: `what()` of a `std::exception`, else "an exception of an unknown type".
 std::string describe(const std::exception_ptr& failure);

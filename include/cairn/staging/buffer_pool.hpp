@@ -31,7 +31,8 @@ class BufferPool {
 
   /// Waits for a free buffer of `kBufferBytes`.
   ///
-  /// Errors: ENOMEM when the system has none left; Errc::closed.
+  /// Cancel: leaves the pool unchanged.
+  /// Errors: ENOMEM when the system has none left.
   [[nodiscard]] Awaitable<Buffer> acquire();
 
   /// A free buffer, or an empty one when the caller would have to wait.

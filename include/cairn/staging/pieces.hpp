@@ -61,7 +61,8 @@ void arrange(std::vector<DestinationPiece>& pieces, std::uint64_t file_bytes);
 /// `pieces` are arranged.
 void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out);
 
-/// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them. `pieces` are arranged.
+/// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them.
+/// `pieces` are arranged.
 void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes,
              std::span<const std::byte> in);
 

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/async/byte_budget.hpp"
+
+#include <atomic>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/async/event.hpp"
+#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/task_scope.hpp"
+#include "cairn/async/thread_pool.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/error.hpp"
+
+#include "async/parked.hpp"
+#include "support/fails.hpp"
+#include "support/run.hpp"
+
+namespace cairn::async {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::eventually;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::run;
+
+/// Takes bytes, notes its number, and holds the bytes until the event.
+Awaitable<> take(ByteBudget budget, std::size_t bytes, int number, std::vector<int>* order, Event until) {
+  const ByteLease lease = co_await budget.acquire(bytes);
+  order->push_back(number);
+  co_await until.wait();
+}
+
+class ByteBudgetTest : public ::testing::Test {
+ protected:
+  /// Spawns a taker and waits until it has been served or queues.
+  void spawn_taker(TaskScope& scope, std::size_t bytes, int number, const Event& until) {
+    const std::size_t leased_before = budget_.leased_bytes();
+    const std::size_t waiting_before = budget_.waiting();
+    scope.spawn(take(budget_, bytes, number, &order_, until));
+    ASSERT_TRUE(eventually(
+        [&] { return budget_.leased_bytes() != leased_before || budget_.waiting() != waiting_before; }));
+  }
+
+  ThreadPool pool_{4, "test"};
+  Executor strand_ = make_strand(pool_.executor());
+  ByteBudget budget_{10};
+  TaskScope scope_{strand_};
+  std::vector<int> order_;  // Written on the strand only.
+};
+
+using ByteBudgetAcquire = ByteBudgetTest;
+using ByteBudgetCancel = ByteBudgetTest;
+using ByteBudgetClose = ByteBudgetTest;
+
+TEST(ByteLease, GivesItsBytesBack) {
+  ByteBudget budget(10);
+  {
+    const ByteLease lease = run(budget.acquire(4));
+    EXPECT_EQ(lease.bytes(), 4U);
+    EXPECT_EQ(budget.leased_bytes(), 4U);
+  }
+  EXPECT_EQ(budget.leased_bytes(), 0U);
+}
+
+TEST(ByteLease, MovesItsBytes) {
+  ByteBudget budget(10);
+  ByteLease first = budget.try_acquire(4);
+  ByteLease second = budget.try_acquire(5);
+
+  second = std::move(first);
+
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): moved-from is empty.
+  EXPECT_EQ(second.bytes(), 4U);
+  EXPECT_EQ(budget.leased_bytes(), 4U);
+}
+
+TEST(ByteLease, IsReleasedOnce) {
+  ByteBudget budget(10);
+  ByteLease lease = budget.try_acquire(4);
+
+  lease.release();
+  lease.release();
+
+  EXPECT_FALSE(lease);
+  EXPECT_EQ(budget.leased_bytes(), 0U);
+}
+
+TEST(ByteLease, OutlivesTheBudget) {
+  std::optional<ByteBudget> budget(10);
+  ByteLease lease = budget->try_acquire(4);
+
+  budget.reset();
+
+  EXPECT_NO_THROW(lease.release());
+}
+
+TEST(ByteBudgetTryAcquire, IsEmptyWhenTheBytesDoNotFit) {
+  ByteBudget budget(10);
+  const ByteLease lease = budget.try_acquire(8);
+
+  EXPECT_FALSE(budget.try_acquire(3));
+  EXPECT_TRUE(budget.try_acquire(2));
+}
+
+TEST(ByteBudgetTryAcquire, KnowsNoLimitWithACapacityOfZero) {
+  ByteBudget budget(0);
+  const ByteLease first = budget.try_acquire(std::size_t{1} << 60);
+
+  EXPECT_TRUE(budget.try_acquire(std::size_t{1} << 60));
+}
+
+TEST_F(ByteBudgetAcquire, ServesInArrivalOrder) {
+  ByteLease lease = budget_.try_acquire(10);
+  for (int number = 0; number < 5; ++number) {
+    spawn_taker(scope_, 2, number, Event::happened());
+  }
+
+  lease.release();
+  scope_.wait();
+
+  EXPECT_THAT(order_, ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(ByteBudgetAcquire, LetsNobodyOvertakeALargeRequest) {
+  const Event done;
+  spawn_taker(scope_, 6, 0, done);
+  spawn_taker(scope_, 8, 1, done);
+
+  spawn_taker(scope_, 1, 2, done);
+
+  EXPECT_EQ(budget_.waiting(), 2U);
+  EXPECT_FALSE(budget_.try_acquire(1));
+  done.set();
+  scope_.wait();
+  EXPECT_THAT(order_, ElementsAre(0, 1, 2));
+}
+
+TEST_F(ByteBudgetAcquire, GrantsMoreThanTheCapacityAlone) {
+  const Event done;
+  spawn_taker(scope_, 1, 0, done);
+  spawn_taker(scope_, 100, 1, done);
+  EXPECT_EQ(budget_.waiting(), 1U);
+
+  done.set();
+  scope_.wait();
+  const ByteLease huge = run(budget_.acquire(100));
+
+  EXPECT_FALSE(budget_.try_acquire(1));
+  EXPECT_FALSE(budget_.try_acquire(0));
+}
+
+TEST_F(ByteBudgetAcquire, GivesALeaseOfNoBytes) {
+  EXPECT_TRUE(run(budget_.acquire(0)));
+  EXPECT_EQ(budget_.leased_bytes(), 0U);
+}
+
+TEST_F(ByteBudgetCancel, LetsTheNextOneInWhenTheOneInFrontLeaves) {
+  const Event done;
+  TaskScope leaver(strand_);
+  spawn_taker(scope_, 6, 0, done);
+  spawn_taker(leaver, 8, 1, done);
+  spawn_taker(scope_, 4, 2, done);
+
+  leaver.cancel();
+  leaver.wait();
+
+  EXPECT_TRUE(eventually([&] { return budget_.leased_bytes() == 10; }));
+  done.set();
+  scope_.wait();
+  EXPECT_THAT(order_, ElementsAre(0, 2));
+}
+
+TEST_F(ByteBudgetCancel, TakesAWaiterOutOfTheMiddle) {
+  const Event done;
+  TaskScope leaver(strand_);
+  spawn_taker(scope_, 10, 0, done);
+  spawn_taker(scope_, 4, 1, done);
+  spawn_taker(leaver, 4, 2, done);
+  spawn_taker(scope_, 4, 3, done);
+
+  leaver.cancel();
+  leaver.wait();
+
+  EXPECT_EQ(budget_.waiting(), 2U);
+  done.set();
+  scope_.wait();
+  EXPECT_THAT(order_, ElementsAre(0, 1, 3));
+  EXPECT_EQ(budget_.leased_bytes(), 0U);
+}
+
+TEST_F(ByteBudgetCancel, LosesNoBytesWhenItRacesWithGrants) {
+  for (int round = 0; round < 200; ++round) {
+    ByteLease lease = budget_.try_acquire(10);
+    TaskScope racer(strand_);
+    spawn_taker(racer, 5, 0, Event::happened());
+    std::jthread canceller([&] { racer.cancel(); });
+    lease.release();
+    canceller.join();
+    racer.wait();
+
+    ASSERT_TRUE(eventually([&] { return budget_.leased_bytes() == 0; }));
+    ASSERT_EQ(budget_.waiting(), 0U);
+  }
+}
+
+TEST_F(ByteBudgetClose, RefusesThoseWhoWait) {
+  const ByteLease lease = budget_.try_acquire(10);
+  spawn_taker(scope_, 1, 0, Event::happened());
+
+  budget_.close();
+
+  EXPECT_THAT([&] { sync_wait(strand_, scope_.join()); }, Fails(Errc::closed, HasSubstr("byte budget")));
+  EXPECT_EQ(budget_.waiting(), 0U);
+}
+
+TEST_F(ByteBudgetClose, RefusesThoseWhoComeLater) {
+  budget_.close();
+
+  EXPECT_THAT([&] { run(budget_.acquire(1)); }, Fails(Errc::closed));
+  EXPECT_FALSE(budget_.try_acquire(1));
+}
+
+TEST_F(ByteBudgetClose, LeavesGrantedLeasesGood) {
+  const ByteLease lease = budget_.try_acquire(4);
+
+  budget_.close();
+
+  EXPECT_EQ(budget_.leased_bytes(), 4U);
+}
+
+Awaitable<> take_many(ByteBudget budget, unsigned seed, std::atomic<std::size_t>* held,
+                      std::atomic<std::size_t>* most) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < 200; ++i) {
+    const std::size_t bytes = random() % 8;
+    const ByteLease lease = co_await budget.acquire(bytes);
+    const std::size_t now = held->fetch_add(bytes) + bytes;
+    for (std::size_t before = *most; before < now && !most->compare_exchange_weak(before, now);) {
+    }
+    held->fetch_sub(bytes);
+  }
+}
+
+TEST(ByteBudgetStress, NeverExceedsItsCapacityOnEightThreads) {
+  ThreadPool pool(8, "test");
+  ByteBudget budget(10);
+  std::atomic<std::size_t> held = 0;
+  std::atomic<std::size_t> most = 0;
+  std::vector<Event> ended;
+  for (unsigned seed = 0; seed < 16; ++seed) {
+    ended.push_back(start(make_strand(pool.executor()), take_many(budget, seed, &held, &most)));
+  }
+
+  for (const Event& event : ended) {
+    event.get();
+  }
+
+  EXPECT_LE(most, 10U);
+  EXPECT_EQ(budget.leased_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace cairn::async

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/thread_pool.hpp"
+
+namespace cairn::testing {
+
+/// Runs `task` on a strand of a fresh pool and blocks until it has ended; returns its result or rethrows its
+/// failure.
+template <class T>
+T run(Awaitable<T> task, std::size_t threads = 2) {
+  async::ThreadPool pool(threads, "test");
+  return async::sync_wait(async::make_strand(pool.executor()), std::move(task));
+}
+
+/// Whether `claim` becomes true within ten seconds.
+inline bool eventually(const std::function<bool()>& claim) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!claim()) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      return false;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace cairn::testing
