@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "digits/checkpoints.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <cairn/cairn.hpp>
+#include <cairn/handlers/json.hpp>
+#include <cairn/io/file.hpp>
+#include <cairn/io/recovery.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "digits/state_tree.hpp"
+
+namespace digits {
+namespace {
+
+// Before a checkpoint is removed it gets a name that is no checkpoint's: half of one must never look like one.
+constexpr std::string_view kRemovedPrefix = ".removed-";
+
+std::optional<std::int64_t> parse_step(std::string_view name) {
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  const bool is_step = error == std::errc{} && end == name.data() + name.size() && step >= 0;
+  return is_step ? std::optional(step) : std::nullopt;
+}
+
+std::int64_t microseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log)
+    : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
+  std::filesystem::create_directories(root_);
+  remove_leftovers();
+  std::size_t removed = 0;
+  for (const auto& entry : cairn::io::recover(cairn::io::posix_syscalls(), root_).entries) {
+    removed += entry.is_removed ? 1u : 0u;
+    if (const auto step = parse_step(entry.name); step && entry.kind == cairn::io::EntryClass::committed) {
+      committed_.push_back(*step);
+    }
+  }
+  std::sort(committed_.begin(), committed_.end());
+  log_(fmt::format("recovered removed={}", removed));
+}
+
+std::optional<std::int64_t> Checkpoints::newest() const {
+  return committed_.empty() ? std::nullopt : std::optional(committed_.back());
+}
+
+Snapshot Checkpoints::load_newest(const nlohmann::json& config) const {
+  const std::filesystem::path path = root_ / std::to_string(committed_.back());
+  Snapshot snapshot;
+  cairn::Loaded loaded = cairn::load_checkpointables(
+      path, {"state", "config", {"history", cairn::into(snapshot.history)}}, {}, context_);
+  const auto stored = loaded.take<nlohmann::json>("config");
+  if (stored != config) {
+    throw std::runtime_error(fmt::format("{} was made with the configuration {}, not {}", path.string(),
+                                         stored.dump(), config.dump()));
+  }
+  snapshot.state = from_tree(loaded.take<cairn::Tree>("state"));
+  return snapshot;
+}
+
+void Checkpoints::save(const TrainingState& state, const nlohmann::json& config, const History& history) {
+  finish();
+  log_(fmt::format("saving {}", state.step));
+  const cairn::Tree tree = to_tree(state);
+  saving_ = cairn::save_checkpointables_async(
+      root_ / std::to_string(state.step), {{"state", tree}, {"config", config}, {"history", history}}, context_);
+  saving_step_ = state.step;
+  log_(fmt::format("staged {}", state.step));
+}
+
+void Checkpoints::poll() {
+  if (saving_step_ && saving_.is_done()) {
+    finish();
+  }
+}
+
+void Checkpoints::finish() {
+  if (!saving_step_) {
+    return;
+  }
+  const std::int64_t step = *std::exchange(saving_step_, std::nullopt);
+  const cairn::SaveResult result = saving_.wait();
+  log_(fmt::format("committed {} blocking_us={} durable_us={} bytes={} files={} engine={}", step,
+                   microseconds(result.blocking_time), microseconds(result.durable_time), result.bytes,
+                   result.files, result.engine));
+  committed_.push_back(step);
+  remove_old();
+}
+
+void Checkpoints::remove_leftovers() {
+  const auto root = cairn::io::Directory::open(cairn::io::posix_syscalls(), root_);
+  for (const auto& entry : root.list()) {
+    if (entry.name.starts_with(kRemovedPrefix)) {
+      root.remove_tree(entry.name);
+    }
+  }
+}
+
+/// Called after a newer checkpoint is durable, never before.
+void Checkpoints::remove_old() {
+  const auto root = cairn::io::Directory::open(cairn::io::posix_syscalls(), root_);
+  while (committed_.size() > keep_) {
+    const std::string name = std::to_string(committed_.front());
+    const std::string removed = std::string(kRemovedPrefix) + name;
+    root.rename(name, root, removed, cairn::io::RenameMode::no_replace);
+    root.sync();  // Else a power cut could bring the old name back to a folder that is half empty.
+    root.remove_tree(removed);
+    committed_.erase(committed_.begin());
+  }
+}
+
+}  // namespace digits
