@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::io {
+
+/// Files are hashed in chunks of this size; the last one of a file may be shorter, and is never
+/// empty.
+inline constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
+
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+};
+
+/// 32 lower-case hexadecimal digits, the high half first.
+[[nodiscard]] std::string to_hex(const Hash128& hash);
+/// The reverse; nothing for any other text.
+[[nodiscard]] std::optional<Hash128> parse_hash(std::string_view hex) noexcept;
+
+/// How many chunks a file of `size_bytes` has.
+[[nodiscard]] constexpr std::uint64_t chunk_count(std::uint64_t size_bytes) noexcept {
+  return size_bytes / kChunkBytes + (size_bytes % kChunkBytes != 0 ? 1 : 0);
+}
+
+/// XXH3-64 of one chunk.
+[[nodiscard]] std::uint64_t hash_chunk(std::span<const std::byte> chunk) noexcept;
+/// XXH3-128 of `bytes`.
+[[nodiscard]] Hash128 hash_bytes(std::span<const std::byte> bytes) noexcept;
+[[nodiscard]] Hash128 hash_text(std::string_view text) noexcept;
+
+/// The root of a file: XXH3-128 over its chunk hashes and then its size, each as eight
+/// little-endian bytes.
+///
+/// Source: docs/format.md, "Integrity".
+[[nodiscard]] Hash128 hash_root(std::span<const std::uint64_t> chunks, std::uint64_t size_bytes);
+
+/// What a finished file must hash to.
+struct FileDigest {
+  std::string path;  ///< Relative to the checkpoint, '/' between components.
+  std::uint64_t size_bytes = 0;
+  std::vector<std::uint64_t> chunks;
+
+  [[nodiscard]] Hash128 root() const { return hash_root(chunks, size_bytes); }
+};
+
+/// Hashes a file whose bytes come in order, in pieces of any size.
+///
+/// Threads: not safe.
+class ChunkHasher {
+ public:
+  ChunkHasher();
+  ~ChunkHasher();
+  ChunkHasher(ChunkHasher&&) noexcept;
+  ChunkHasher& operator=(ChunkHasher&&) noexcept;
+
+  void update(std::span<const std::byte> bytes);
+  /// The digest of all that came, under `path`. The hasher is empty afterwards.
+  [[nodiscard]] FileDigest finish(std::string path);
+
+ private:
+  struct Stream;
+  std::unique_ptr<Stream> stream_;
+};
+
+/// Compares chunk number `index` of `path` with what it must hash to.
+///
+/// Errors: Errc::checksum_mismatch naming the file, the chunk and its range.
+void verify_chunk(std::string_view path, std::uint64_t index, std::span<const std::byte> chunk,
+                  std::uint64_t expected);
+
+}  // namespace cairn::io

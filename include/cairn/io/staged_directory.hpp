@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cairn/io/chunk_hash.hpp"
+#include "cairn/io/durable_file.hpp"
+#include "cairn/io/engine.hpp"
+#include "cairn/io/file.hpp"
+#include "cairn/io/manifest.hpp"
+#include "cairn/io/uuid.hpp"
+
+namespace cairn::io {
+
+/// How a finished directory becomes visible.
+enum class CommitMode : std::uint8_t {
+  automatic,  ///< By rename; by marker where the file system has no rename that refuses to replace.
+  marker,     ///< COMMIT is linked last into a directory that has its final name already.
+};
+
+struct StagedOptions {
+  StagedOptions() = default;
+
+  /// Replace a committed checkpoint instead of failing. The old one stays until the new one is
+  /// durable.
+  bool overwrite = false;
+  std::uint32_t directory_mode = 0777;
+  CommitMode commit_mode = CommitMode::automatic;
+  /// Identifies the checkpoint and its temporary directory; empty: made from `random`.
+  std::optional<Uuid> uuid;
+  RandomSource random = system_random;
+};
+
+/// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
+[[nodiscard]] std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid);
+
+/// A checkpoint while it is being written: a temporary directory beside its target that becomes the
+/// target in one step, or leaves no trace.
+///
+/// Invariant: until `publish` has renamed it, nothing at the target changes.
+/// Every call here blocks: call it on a worker thread. Only data files are written through the
+/// engine. Threads: `make_directory` and `create_file` may be called concurrently; the rest not.
+class StagedDirectory {
+ public:
+  /// Creates `.tmp-<name>-<uuid>` beside `target`, marked as ours and locked while this object
+  /// lives.
+  ///
+  /// The parent of `target` must exist: a mistyped path shall not make directories.
+  /// Errors: Errc::invalid_argument (no usable last component), Errc::not_found (no parent),
+  ///         Errc::already_exists (target exists and is not to be, or may not be, replaced); OS
+  ///         errors pass through (EACCES, EROFS, ENOSPC, ENOTDIR).
+  static StagedDirectory create(Engine& engine, const std::filesystem::path& target,
+                                StagedOptions options = {});
+
+  /// Abandons what was not published.
+  ~StagedDirectory();
+  StagedDirectory(StagedDirectory&& other) noexcept;
+  StagedDirectory& operator=(StagedDirectory&&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& target() const noexcept;
+  [[nodiscard]] const std::filesystem::path& path() const noexcept;  ///< The temporary directory.
+  [[nodiscard]] const Uuid& uuid() const noexcept;
+  [[nodiscard]] const Directory& directory() const noexcept;
+
+  /// Makes a sub-directory; `publish` syncs it with all below it.
+  void make_directory(std::string_view name);
+  DurableFile create_file(std::string_view relative, DurableFileOptions options = {});
+
+  /// Makes the checkpoint durable and then visible. Returns only when both are sure.
+  ///
+  /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order). Steps:
+  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost
+  /// first;
+  /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the
+  /// save). Errors: Errc::commit_unknown when the sync after the rename fails: the checkpoint is
+  /// visible, but may not
+  ///         survive a power cut. After any other error nothing is visible and the old checkpoint
+  ///         stands: Errc::already_exists when another writer was first; OS errors pass through.
+  void publish(Manifest manifest, std::span<const FileDigest> digests);
+
+  /// What kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The rest is
+  /// left to `recover`.
+  [[nodiscard]] const std::string& retirement_problem() const noexcept;
+
+  /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to
+  /// `recover`.
+  void abandon() noexcept;
+
+  struct State;
+
+ private:
+  explicit StagedDirectory(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn::io

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/chunk_hash.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#define XXH_INLINE_ALL
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/little_endian.hpp"
+
+namespace cairn::io {
+
+std::string to_hex(const Hash128& hash) {
+  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+}
+
+std::optional<Hash128> parse_hash(std::string_view hex) noexcept {
+  if (hex.size() != 32) {
+    return std::nullopt;
+  }
+  Hash128 hash;
+  for (std::size_t i = 0; i < hex.size(); ++i) {
+    const char digit = hex[i];
+    const bool is_decimal = digit >= '0' && digit <= '9';
+    if (!is_decimal && (digit < 'a' || digit > 'f')) {
+      return std::nullopt;
+    }
+    const auto value = static_cast<std::uint64_t>(is_decimal ? digit - '0' : digit - 'a' + 10);
+    std::uint64_t& half = i < 16 ? hash.high : hash.low;
+    half = half << 4 | value;
+  }
+  return hash;
+}
+
+std::uint64_t hash_chunk(std::span<const std::byte> chunk) noexcept {
+  return XXH3_64bits(chunk.data(), chunk.size());
+}
+
+Hash128 hash_bytes(std::span<const std::byte> bytes) noexcept {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
+Hash128 hash_text(std::string_view text) noexcept {
+  return hash_bytes(std::as_bytes(std::span(text)));
+}
+
+Hash128 hash_root(std::span<const std::uint64_t> chunks, std::uint64_t size_bytes) {
+  std::string text;
+  text.reserve((chunks.size() + 1) * sizeof(std::uint64_t));
+  for (const std::uint64_t chunk : chunks) {
+    append_little_endian(text, chunk);
+  }
+  append_little_endian(text, size_bytes);
+  return hash_text(text);
+}
+
+struct ChunkHasher::Stream {
+  Stream() { XXH3_64bits_reset(&state); }
+
+  XXH3_state_t state;
+  std::size_t pending_bytes = 0;  // Of the chunk that `state` is in; below kChunkBytes.
+  FileDigest digest;
+};
+
+ChunkHasher::ChunkHasher() : stream_(std::make_unique<Stream>()) {}
+
+ChunkHasher::~ChunkHasher() = default;
+ChunkHasher::ChunkHasher(ChunkHasher&&) noexcept = default;
+ChunkHasher& ChunkHasher::operator=(ChunkHasher&&) noexcept = default;
+
+void ChunkHasher::update(std::span<const std::byte> bytes) {
+  stream_->digest.size_bytes += bytes.size();
+  while (!bytes.empty()) {
+    const std::size_t taken = std::min(bytes.size(), kChunkBytes - stream_->pending_bytes);
+    if (taken == kChunkBytes) {
+      stream_->digest.chunks.push_back(hash_chunk(bytes.first(taken)));  // A whole chunk needs no state.
+    } else {
+      XXH3_64bits_update(&stream_->state, bytes.data(), taken);
+      stream_->pending_bytes += taken;
+      if (stream_->pending_bytes == kChunkBytes) {
+        stream_->digest.chunks.push_back(XXH3_64bits_digest(&stream_->state));
+        XXH3_64bits_reset(&stream_->state);
+        stream_->pending_bytes = 0;
+      }
+    }
+    bytes = bytes.subspan(taken);
+  }
+}
+
+FileDigest ChunkHasher::finish(std::string path) {
+  if (stream_->pending_bytes != 0) {
+    stream_->digest.chunks.push_back(XXH3_64bits_digest(&stream_->state));
+  }
+  FileDigest digest = std::move(stream_->digest);
+  digest.path = std::move(path);
+  stream_ = std::make_unique<Stream>();
+  return digest;
+}
+
+void verify_chunk(std::string_view path, std::uint64_t index, std::span<const std::byte> chunk,
+                  std::uint64_t expected) {
+  if (hash_chunk(chunk) != expected) {
+    const std::uint64_t begin = index * kChunkBytes;
+    throw Error(Errc::checksum_mismatch,
+                fmt::format("{}: chunk {} (bytes {} to {})", path, index, begin, begin + chunk.size()));
+  }
+}
+
+}  // namespace cairn::io

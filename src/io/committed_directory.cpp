@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/committed_directory.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/check.hpp"
+#include "io/little_endian.hpp"
+#include "io/names.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr std::size_t kMaxCommitBytes = 4096;  // A later format's record may be longer than ours.
+constexpr std::uint64_t kMaxChunkTableBytes = std::uint64_t{1} << 30;  // Of one file: 128 TiB of data.
+
+struct Opened {
+  CommitRecord commit;
+  Manifest manifest;
+};
+
+/// Reads a file that a checkpoint must have; one that is missing throws `code`.
+std::string read_part(const Directory& directory, std::string_view name, std::size_t max_bytes, Errc code) {
+  try {
+    return read_small_file(directory, name, max_bytes);
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_found) {
+      throw Error(code, fmt::format("{} has no {}", directory.path().string(), name));
+    }
+    throw;
+  }
+}
+
+/// The chain's first links: COMMIT, and the manifest that it vouches for.
+Opened read_commit(const Directory& directory) {
+  Opened opened;
+  const std::string commit_path = directory.path() / kCommitName;
+  const std::string manifest_path = directory.path() / kManifestName;
+  opened.commit =
+      decode_commit(read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed), commit_path);
+  const std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
+  if (text.size() != opened.commit.manifest_bytes || hash_text(text) != opened.commit.manifest_hash) {
+    throw Error(Errc::checksum_mismatch, manifest_path);
+  }
+  opened.manifest = decode_manifest(text, manifest_path);
+  if (opened.manifest.uuid != opened.commit.uuid) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: the uuid is not the one in COMMIT", manifest_path));
+  }
+  return opened;
+}
+
+[[noreturn]] void throw_not_committed(const std::filesystem::path& path, std::string_view why) {
+  throw Error(Errc::not_committed, fmt::format("{}: {}", path.string(), why));
+}
+
+/// Opens `path` as any program would; says what is there instead of a directory.
+Directory open_checkpoint(Syscalls& syscalls, const std::filesystem::path& path) {
+  try {
+    return Directory::open(syscalls, path);
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory) {
+      throw Error(Errc::not_found, path.string());
+    }
+    if (error.code() == std::errc::not_a_directory) {
+      throw_not_committed(path, "this is a file, not a directory");
+    }
+    throw;
+  }
+}
+
+std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
+  return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
+}
+
+/// The generations above the first of the checkpoint called `name`, the highest first.
+std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::filesystem::path& parent,
+                                             std::string_view name) {
+  try {
+    std::vector<std::uint32_t> generations =
+        list_generations(Directory::open(syscalls, parent.empty() ? "." : parent), name);
+    std::erase(generations, 1u);
+    return generations;
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory ||
+        error.code() == std::errc::permission_denied) {
+      return {};  // Opening the checkpoint itself says better what is wrong.
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit, Manifest manifest)
+    : directory_(std::move(directory)), commit_(commit), manifest_(std::move(manifest)) {
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
+    index_.emplace(manifest_.files[i].path, i);
+    first_chunks_.push_back(first);
+    first += chunk_count(manifest_.files[i].size_bytes);
+  }
+}
+
+CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::filesystem::path plain = without_trailing_slash(path);
+  const std::string name = plain.filename();
+  if (reserved_kind(name)) {
+    throw_not_committed(plain, "this is the temporary directory of a save");
+  }
+  if (is_plain_relative(name)) {
+    for (const std::uint32_t generation : later_generations(syscalls, plain.parent_path(), name)) {
+      Directory directory =
+          open_checkpoint(syscalls, plain.parent_path() / generation_name(name, generation));
+      if (!directory.status(kCommitName)) {
+        continue;  // Still being written.
+      }
+      Opened opened = read_commit(directory);
+      if (opened.manifest.generation == generation) {  // Otherwise a checkpoint that is called so.
+        return {std::move(directory), opened.commit, std::move(opened.manifest)};
+      }
+    }
+  }
+  Directory directory = open_checkpoint(syscalls, plain);
+  Opened opened = read_commit(directory);
+  return {std::move(directory), opened.commit, std::move(opened.manifest)};
+}
+
+const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
+  const auto found = index_.find(std::string(relative));
+  return found == index_.end() ? nullptr : &manifest_.files[found->second];
+}
+
+FileHandle CommittedDirectory::open_file(std::string_view relative, int flags) const {
+  const std::string path = this->path() / relative;
+  const FileEntry* entry = find(relative);
+  if (entry == nullptr) {
+    throw Error(Errc::not_found, fmt::format("{} does not belong to the checkpoint", path));
+  }
+  FileHandle file = directory_.open_file(relative, flags);
+  FileStatus status;
+  require(file.syscalls().status(file.fd(), status), "stat", path);
+  if (status.size_bytes != entry->size_bytes) {
+    throw Error(Errc::checksum_mismatch,
+                fmt::format("{}: {} bytes instead of {}", path, status.size_bytes, entry->size_bytes));
+  }
+  return file;
+}
+
+FileDigest CommittedDirectory::digest(std::string_view relative) const {
+  const auto found = index_.find(std::string(relative));
+  if (found == index_.end()) {
+    throw Error(Errc::not_found,
+                fmt::format("{} does not belong to the checkpoint", (path() / relative).string()));
+  }
+  const FileEntry& entry = manifest_.files[found->second];
+  const std::string table_path = path() / kChunksName;
+  const FileHandle table = directory_.open_file(kChunksName);
+  FileStatus status;
+  require(table.syscalls().status(table.fd(), status), "stat", table_path);
+  const std::uint64_t expected = chunk_table_bytes(manifest_.files);
+  const std::uint64_t bytes = chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
+  if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {} bytes instead of {}", table_path, status.size_bytes, expected));
+  }
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  read_all(table, std::as_writable_bytes(std::span(text)),
+           first_chunks_[found->second] * sizeof(std::uint64_t), table_path);
+  FileDigest digest{entry.path, entry.size_bytes, {}};
+  digest.chunks.reserve(text.size() / sizeof(std::uint64_t));
+  for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {
+    digest.chunks.push_back(little_endian_at<std::uint64_t>(text, at));
+  }
+  if (digest.root() != entry.root) {
+    throw Error(Errc::checksum_mismatch, fmt::format("{}: the hashes of '{}'", table_path, entry.path));
+  }
+  return digest;
+}
+
+std::string CommittedDirectory::read_verified(std::string_view relative, std::size_t max_bytes) const {
+  const FileHandle file = open_file(relative);
+  const FileDigest digest = this->digest(relative);
+  const std::string path = this->path() / relative;
+  if (digest.size_bytes > max_bytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{} has {} bytes; at most {} are allowed", path, digest.size_bytes, max_bytes));
+  }
+  std::string text(static_cast<std::size_t>(digest.size_bytes), '\0');
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
+  read_all(file, bytes, 0, path);
+  for (std::size_t i = 0; i < digest.chunks.size(); ++i) {
+    const std::size_t begin = i * kChunkBytes;
+    verify_chunk(path, i, bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin)),
+                 digest.chunks[i]);
+  }
+  return text;
+}
+
+CommitCheck check_commit(const Directory& parent, std::string_view name, bool check_files) {
+  CommitCheck check;
+  try {
+    const Directory directory = parent.open_directory(name);
+    const Opened opened = read_commit(directory);
+    check.generation = opened.manifest.generation;
+    if (check_files) {
+      const auto require_size = [&directory](std::string_view path, std::uint64_t size_bytes) {
+        const std::optional<FileStatus> status = directory.status(path);
+        if (!status || status->kind != FileKind::regular || status->size_bytes != size_bytes) {
+          throw Error(Errc::checksum_mismatch, fmt::format("{} is missing or of another size", path));
+        }
+      };
+      require_size(kChunksName, chunk_table_bytes(opened.manifest.files));
+      for (const FileEntry& file : opened.manifest.files) {
+        require_size(file.path, file.size_bytes);
+      }
+    }
+    check.is_committed = true;
+  } catch (const Error& error) {
+    if (error.code() == std::errc::too_many_files_open ||
+        error.code() == std::errc::too_many_files_open_in_system ||
+        error.code() == std::errc::not_enough_memory) {
+      throw;
+    }
+    check.problem = error.what();
+  }
+  return check;
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/durable_file.hpp"
+
+#include <fcntl.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/checked.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/io/transfer.hpp"
+
+#include "io/check.hpp"
+
+namespace cairn::io {
+
+struct DurableFile::State {
+  explicit State(Engine& engine_) : engine(engine_) {}
+
+  Engine& engine;
+  std::filesystem::path path;
+  FileHandle buffered;
+  FileHandle direct;  ///< A second descriptor with O_DIRECT, when the file system has it.
+  std::atomic<bool> is_direct{false};
+  std::atomic<bool> is_poisoned{false};
+  std::atomic<bool> is_finished{false};
+  std::atomic<std::uint64_t> direct_bytes{0};
+};
+
+namespace {
+
+std::uintptr_t address_of(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data);
+}
+
+void reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::path& path) {
+  Syscalls& syscalls = file.syscalls();
+  const int result = uninterrupted([&] { return syscalls.allocate(file.fd(), size); });
+  if (result == -EOPNOTSUPP || result == -ENOSYS) {
+    // Without blocks of its own, but with its final size: extending writes would be serialised.
+    require(uninterrupted([&] { return syscalls.truncate(file.fd(), size); }), "ftruncate", path);
+    return;
+  }
+  require(result, "fallocate", path);
+}
+
+/// Opens the file a second time with O_DIRECT; the handle is empty where the file system has none.
+FileHandle open_direct(const Directory& directory, std::string_view relative, const FileHandle& buffered) {
+  FileStatus status;
+  Syscalls& syscalls = directory.syscalls();
+  const bool is_refused =
+      syscalls.status(buffered.fd(), status) == 0 && status.is_direct_alignment_known &&
+      (status.direct_alignment_bytes == 0 || status.direct_alignment_bytes > kDirectBytes);
+  if (is_refused) {
+    return {};
+  }
+  const std::string name(relative);
+  const int fd = uninterrupted([&] {
+    return syscalls.open_beneath(directory.fd(), name.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
+  });
+  return fd < 0 ? FileHandle() : FileHandle(syscalls, fd);  // Buffered serves as well: EINVAL, EMFILE alike.
+}
+
+/// The part of a write that may go past the page cache: `[begin, end)` within its data.
+struct DirectPart {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+DirectPart direct_part(const std::byte* data, std::size_t size, std::uint64_t offset) {
+  const auto head = static_cast<std::size_t>(round_up(offset, std::uint64_t{kDirectBytes}) - offset);
+  if (head >= size || address_of(data + head) % kDirectBytes != 0) {
+    return {};
+  }
+  return {head, head + (size - head) / kDirectBytes * kDirectBytes};
+}
+
+}  // namespace
+
+DurableFile::DurableFile(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+DurableFile DurableFile::create(Engine& engine, const Directory& directory, std::string_view relative,
+                                DurableFileOptions options) {
+  auto state = std::make_shared<State>(engine);
+  state->path = directory.path() / relative;
+  state->buffered = directory.create_file(relative, 0, options.mode);
+  const std::uint64_t expected = options.expected_bytes;
+  const bool is_large = options.use_direct && expected >= options.min_direct_bytes;
+  if (is_large) {
+    state->direct = open_direct(directory, relative, state->buffered);
+    state->is_direct = state->direct.is_open();
+  }
+  if (expected > static_cast<std::uint64_t>(INT64_MAX) - kDirectBytes) {
+    throw_errno(EFBIG, "fallocate", state->path);
+  }
+  if (expected > 0) {
+    // Whole pages, so that a padded last write does not extend the file.
+    reserve(state->buffered, state->is_direct ? round_up(expected, std::uint64_t{kDirectBytes}) : expected,
+            state->path);
+  }
+  return DurableFile(std::move(state));
+}
+
+const std::filesystem::path& DurableFile::path() const noexcept {
+  return state_->path;
+}
+
+bool DurableFile::is_direct() const noexcept {
+  return state_->is_direct;
+}
+
+std::uint64_t DurableFile::direct_bytes() const noexcept {
+  return state_->direct_bytes;
+}
+
+bool DurableFile::can_write_direct(const void* data, std::size_t size, std::uint64_t offset) const noexcept {
+  return is_direct() && size > 0 && (address_of(data) | size | offset) % kDirectBytes == 0;
+}
+
+Background<> DurableFile::write(std::uint64_t offset, std::span<const std::byte> data) {
+  return run_write(state_, offset, data);
+}
+
+Background<> DurableFile::finish(std::uint64_t final_bytes) {
+  return run_finish(state_, final_bytes);
+}
+
+Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t offset,
+                                    std::span<const std::byte> data) {
+  if (state->is_finished) {
+    throw Error(Errc::closed, fmt::format("write {}", state->path.string()));
+  }
+  DirectPart part = state->is_direct ? direct_part(data.data(), data.size(), offset) : DirectPart{};
+  std::exception_ptr failure;
+  try {
+    if (part.begin < part.end) {
+      co_await write_exact(state->engine, state->direct.fd(), data.subspan(part.begin, part.end - part.begin),
+                           offset + part.begin, state->path, kDirectBytes);
+      state->direct_bytes += part.end - part.begin;
+    }
+  } catch (const Error& error) {
+    if (error.code() != std::error_code(EINVAL, std::system_category())) {
+      failure = std::current_exception();
+    }
+    // EINVAL: the open accepted O_DIRECT, but a write does not. No page of the cache holds this range, so
+    // writing it through the cache is as good; the pieces that did go out are written again.
+    state->is_direct = false;
+    part = {};
+  }
+  try {
+    if (!failure && part.begin > 0) {
+      co_await write_exact(state->engine, state->buffered.fd(), data.first(part.begin), offset, state->path);
+    }
+    if (!failure && part.end < data.size()) {
+      co_await write_exact(state->engine, state->buffered.fd(), data.subspan(part.end), offset + part.end,
+                           state->path);
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    state->is_poisoned = true;
+    std::rethrow_exception(failure);
+  }
+}
+
+Background<> DurableFile::run_finish(std::shared_ptr<State> state, std::uint64_t final_bytes) {
+  if (state->is_finished.exchange(true)) {
+    throw Error(Errc::closed, fmt::format("finish {}", state->path.string()));
+  }
+  if (state->is_poisoned) {
+    throw Error(Errc::io_failure, fmt::format("finish {}: an earlier write failed", state->path.string()));
+  }
+  // The size first: fdatasync covers it. All data has arrived before the sync is asked for, because
+  // neither engine orders a sync after the writes that are in flight.
+  FileStatus status;
+  require(state->buffered.syscalls().status(state->buffered.fd(), status), "stat", state->path);
+  if (status.size_bytes != final_bytes) {
+    require(
+        uninterrupted([&] { return state->buffered.syscalls().truncate(state->buffered.fd(), final_bytes); }),
+        "ftruncate", state->path);
+  }
+  co_await sync_data(state->engine, state->buffered.fd(), state->path);
+  const int direct_result = state->direct.close();
+  const int buffered_result = state->buffered.close();
+  require(direct_result, "close", state->path);
+  require(buffered_result, "close", state->path);
+}
+
+}  // namespace cairn::io

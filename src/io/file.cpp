@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/file.hpp"
+
+#include <fcntl.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/check.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr int kMostDepth = 128;  // Of a tree that is removed; a deeper one is not ours.
+
+bool is_plain_component(std::string_view name) noexcept {
+  return !name.empty() && name != "." && name != ".." && name.find('\0') == std::string_view::npos &&
+         name.find('/') == std::string_view::npos;
+}
+
+void require_component(std::string_view name) {
+  if (!is_plain_component(name)) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is no name of a file", name));
+  }
+}
+
+void remove_below(const Directory& parent, const std::string& name, std::span<const std::string_view> last,
+                  int depth) {
+  if (depth > kMostDepth) {
+    throw Error(std::error_code(ELOOP, std::system_category()),
+                fmt::format("remove {}", (parent.path() / name).string()));
+  }
+  {
+    const Directory directory = parent.open_directory(name);
+    std::vector<DirectoryEntry> entries = directory.list();
+    std::stable_partition(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
+      return std::find(last.begin(), last.end(), entry.name) == last.end();
+    });
+    for (const DirectoryEntry& entry : entries) {
+      if (entry.kind == FileKind::directory) {
+        remove_below(directory, entry.name, {}, depth + 1);
+      } else {
+        directory.remove_file(entry.name);
+      }
+    }
+  }
+  parent.remove_empty_directory(name);
+}
+
+/// What opening a file for reading failed with, in the words of somebody who expected a file there.
+[[noreturn]] void throw_open_failure(int error, const std::filesystem::path& path) {
+  switch (error) {
+    case ENOENT:
+      throw Error(Errc::not_found, path.string());
+    case ELOOP:
+    case EXDEV:
+      throw Error(Errc::malformed_metadata, fmt::format("{} lies behind a symbolic link", path.string()));
+    case ENOTDIR:
+    case ENXIO:
+    case EISDIR:
+      throw Error(Errc::malformed_metadata, fmt::format("{} is no regular file", path.string()));
+    default:
+      throw_errno(error, "open", path);
+  }
+}
+
+}  // namespace
+
+FileHandle::~FileHandle() {
+  [[maybe_unused]] const int ignored = close();  // Who needs the result has called close() before.
+}
+
+FileHandle::FileHandle(FileHandle&& other) noexcept
+    : syscalls_(other.syscalls_), fd_(std::exchange(other.fd_, -1)) {}
+
+FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
+  std::swap(syscalls_, other.syscalls_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+int FileHandle::close() noexcept {
+  if (fd_ < 0) {
+    return 0;
+  }
+  const int result = syscalls_->close(std::exchange(fd_, -1));
+  return result == -EINTR ? 0 : result;  // Linux has closed it; closing again could hit another file.
+}
+
+bool is_plain_relative(std::string_view relative) noexcept {
+  while (true) {
+    const std::size_t end = relative.find('/');
+    if (!is_plain_component(relative.substr(0, end))) {
+      return false;
+    }
+    if (end == std::string_view::npos) {
+      return true;
+    }
+    relative.remove_prefix(end + 1);
+  }
+}
+
+void require_relative(std::string_view relative) {
+  if (!is_plain_relative(relative)) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is no plain relative path", relative));
+  }
+}
+
+Directory::Directory(FileHandle handle, std::filesystem::path path)
+    : handle_(std::move(handle)), path_(std::move(path)) {}
+
+Directory Directory::open(Syscalls& syscalls, const std::filesystem::path& path) {
+  const int fd = require(
+      uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY, 0); }),
+      "open", path);
+  return {FileHandle(syscalls, fd), path};
+}
+
+Directory Directory::open_directory(std::string_view relative) const {
+  require_relative(relative);
+  const std::string name(relative);
+  const int fd = require(uninterrupted([&] {
+                           return syscalls().open_beneath(this->fd(), name.c_str(),
+                                                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+                         }),
+                         "open", path_ / relative);
+  return {FileHandle(syscalls(), fd), path_ / relative};
+}
+
+Directory Directory::make_directory(std::string_view name, std::uint32_t mode) const {
+  require_component(name);
+  require(syscalls().make_directory_at(fd(), std::string(name).c_str(), mode), "mkdir", path_ / name);
+  return open_directory(name);
+}
+
+FileHandle Directory::create_file(std::string_view relative, int flags, std::uint32_t mode) const {
+  require_relative(relative);
+  const std::string name(relative);
+  const int all = flags | O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
+  const int fd =
+      require(uninterrupted([&] { return syscalls().open_beneath(this->fd(), name.c_str(), all, mode); }),
+              "create", path_ / relative);
+  return {syscalls(), fd};
+}
+
+FileHandle Directory::open_file(std::string_view relative, int flags) const {
+  require_relative(relative);
+  const std::string name(relative);
+  // O_NONBLOCK: a FIFO put in the file's place must not make the open wait for a writer.
+  const int all = flags | O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW;
+  const int fd = uninterrupted([&] { return syscalls().open_beneath(this->fd(), name.c_str(), all, 0); });
+  if (fd < 0) {
+    throw_open_failure(-fd, path_ / relative);
+  }
+  FileHandle file(syscalls(), fd);
+  FileStatus status;
+  require(syscalls().status(fd, status), "stat", path_ / relative);
+  if (status.kind != FileKind::regular) {
+    throw_open_failure(ENXIO, path_ / relative);
+  }
+  return file;
+}
+
+std::optional<FileStatus> Directory::status(std::string_view relative) const {
+  require_relative(relative);
+  FileStatus status;
+  const std::size_t slash = relative.rfind('/');
+  if (slash != std::string_view::npos) {  // fstatat would follow links on the way.
+    const std::string_view parent = relative.substr(0, slash);
+    const std::optional<FileStatus> parent_status = this->status(parent);
+    if (!parent_status || parent_status->kind != FileKind::directory) {
+      return std::nullopt;
+    }
+    return open_directory(parent).status(relative.substr(slash + 1));
+  }
+  const int result = syscalls().status_at(fd(), std::string(relative).c_str(), status);
+  if (result == -ENOENT) {
+    return std::nullopt;
+  }
+  require(result, "stat", path_ / relative);
+  return status;
+}
+
+std::vector<DirectoryEntry> Directory::list() const {
+  std::vector<DirectoryEntry> entries;
+  require(syscalls().list(fd(), entries), "list", path_);
+  std::sort(entries.begin(), entries.end(),
+            [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
+  return entries;
+}
+
+void Directory::rename(std::string_view name, const Directory& to, std::string_view new_name,
+                       RenameMode mode) const {
+  require_component(name);
+  require_component(new_name);
+  require(syscalls().rename_at(fd(), std::string(name).c_str(), to.fd(), std::string(new_name).c_str(), mode),
+          fmt::format("rename {} to", (path_ / name).string()), to.path() / new_name);
+}
+
+void Directory::remove_file(std::string_view name) const {
+  require_component(name);
+  require(syscalls().unlink_at(fd(), std::string(name).c_str(), false), "unlink", path_ / name);
+}
+
+void Directory::remove_empty_directory(std::string_view name) const {
+  require_component(name);
+  require(syscalls().unlink_at(fd(), std::string(name).c_str(), true), "rmdir", path_ / name);
+}
+
+void Directory::remove_tree(std::string_view name, std::span<const std::string_view> last) const {
+  require_component(name);
+  remove_below(*this, std::string(name), last, 0);
+}
+
+void Directory::sync() const {
+  require(syscalls().sync(fd()), "fsync", path_);
+}
+
+void read_all(const FileHandle& file, std::span<std::byte> data, std::uint64_t offset,
+              const std::filesystem::path& path) {
+  while (!data.empty()) {
+    const std::int64_t moved =
+        uninterrupted([&] { return file.syscalls().read_at(file.fd(), data.data(), data.size(), offset); });
+    if (moved < 0) {
+      throw_errno(static_cast<int>(-moved), "read", path, offset);
+    }
+    if (moved == 0) {
+      throw Error(Errc::io_failure, fmt::format("read {} at {}: the file ends here", path.string(), offset));
+    }
+    data = data.subspan(static_cast<std::size_t>(moved));
+    offset += static_cast<std::uint64_t>(moved);
+  }
+}
+
+void write_all(const FileHandle& file, std::span<const std::byte> data, std::uint64_t offset,
+               const std::filesystem::path& path) {
+  while (!data.empty()) {
+    const std::int64_t moved =
+        uninterrupted([&] { return file.syscalls().write_at(file.fd(), data.data(), data.size(), offset); });
+    if (moved < 0) {
+      throw_errno(static_cast<int>(-moved), "write", path, offset);
+    }
+    if (moved == 0) {
+      throw Error(Errc::io_failure,
+                  fmt::format("write {} at {}: nothing was written", path.string(), offset));
+    }
+    data = data.subspan(static_cast<std::size_t>(moved));
+    offset += static_cast<std::uint64_t>(moved);
+  }
+}
+
+std::string read_small_file(const Directory& directory, std::string_view relative, std::size_t max_bytes) {
+  const FileHandle file = directory.open_file(relative);
+  const std::filesystem::path path = directory.path() / relative;
+  FileStatus status;
+  require(file.syscalls().status(file.fd(), status), "stat", path);
+  if (status.size_bytes > max_bytes) {
+    throw Error(Errc::malformed_metadata, fmt::format("{} has {} bytes; at most {} are allowed",
+                                                      path.string(), status.size_bytes, max_bytes));
+  }
+  std::string text(static_cast<std::size_t>(status.size_bytes), '\0');
+  read_all(file, std::as_writable_bytes(std::span(text)), 0, path);
+  return text;
+}
+
+void write_small_file(const Directory& directory, std::string_view relative, std::string_view text,
+                      std::uint32_t mode) {
+  FileHandle file = directory.create_file(relative, 0, mode);
+  const std::filesystem::path path = directory.path() / relative;
+  write_all(file, std::as_bytes(std::span(text)), 0, path);
+  require(file.syscalls().sync_data(file.fd()), "fdatasync", path);
+  require(file.close(), "close", path);
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "io/names.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+constexpr std::string_view kTrashPrefix = ".trash-";
+constexpr std::size_t kUuidChars = 36;
+
+}  // namespace
+
+std::string temporary_name(std::string_view name, const Uuid& uuid) {
+  return fmt::format("{}{}-{}", kTemporaryPrefix, name, to_string(uuid));
+}
+
+std::string trash_name(std::string_view name, const Uuid& uuid) {
+  return fmt::format("{}{}-{}", kTrashPrefix, name, to_string(uuid));
+}
+
+std::optional<ReservedKind> reserved_kind(std::string_view name) noexcept {
+  const bool is_temporary = name.starts_with(kTemporaryPrefix);
+  if (!is_temporary && !name.starts_with(kTrashPrefix)) {
+    return std::nullopt;
+  }
+  const std::size_t prefix = is_temporary ? kTemporaryPrefix.size() : kTrashPrefix.size();
+  if (name.size() < prefix + 1 + 1 + kUuidChars || name[name.size() - kUuidChars - 1] != '-' ||
+      !parse_uuid(name.substr(name.size() - kUuidChars))) {
+    return std::nullopt;
+  }
+  return is_temporary ? ReservedKind::temporary : ReservedKind::trash;
+}
+
+std::string generation_name(std::string_view name, std::uint32_t generation) {
+  return generation == 1 ? std::string(name) : fmt::format("{}.g{}", name, generation);
+}
+
+GenerationName parse_generation(std::string_view name) noexcept {
+  const std::size_t dot = name.rfind(".g");
+  if (dot == std::string_view::npos || dot == 0) {
+    return {name, 1};
+  }
+  const std::string_view digits = name.substr(dot + 2);
+  std::uint32_t generation = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), generation);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.front() == '0' ||
+      generation < 2) {
+    return {name, 1};
+  }
+  return {name.substr(0, dot), generation};
+}
+
+std::vector<std::uint32_t> list_generations(const Directory& parent, std::string_view name) {
+  std::vector<DirectoryEntry> entries;
+  const int result = parent.syscalls().list(parent.fd(), entries);
+  if (result == -EACCES) {
+    entries.clear();
+    if (const auto status = parent.status(name)) {
+      entries.push_back({std::string(name), status->kind});
+    }
+  } else if (result < 0) {
+    throw_errno(-result, "list", parent.path());
+  }
+  std::vector<std::uint32_t> generations;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.kind != FileKind::directory) {
+      continue;
+    }
+    if (entry.name == name) {  // First: the name itself may end in ".g2".
+      generations.push_back(1);
+    } else if (const GenerationName parsed = parse_generation(entry.name); parsed.base == name) {
+      generations.push_back(parsed.generation);
+    }
+  }
+  std::sort(generations.begin(), generations.end(), std::greater<>());
+  return generations;
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/file.hpp"
+#include "cairn/io/uuid.hpp"
+
+namespace cairn::io {
+
+/// In place of `.owner` in a directory that has its final name, but no COMMIT yet (marker mode).
+inline constexpr std::string_view kUncommittedName = ".uncommitted";
+
+/// What a directory is called in the temporary one before it gets its final name (marker mode).
+inline constexpr std::string_view kPublishingName = ".publishing";
+
+/// Longest name of a checkpoint: leaves room for what is put around it in a name of 255 bytes.
+inline constexpr std::size_t kMostTargetBytes = 200;
+
+[[nodiscard]] std::string temporary_name(std::string_view name,
+                                         const Uuid& uuid);  ///< ".tmp-<name>-<uuid>"
+[[nodiscard]] std::string trash_name(std::string_view name,
+                                     const Uuid& uuid);  ///< ".trash-<name>-<uuid>"
+
+enum class ReservedKind : std::uint8_t { temporary, trash };
+
+/// Which of the two `name` is; nothing for any other name.
+[[nodiscard]] std::optional<ReservedKind> reserved_kind(std::string_view name) noexcept;
+
+/// "<name>" for 1, "<name>.g<generation>" above.
+[[nodiscard]] std::string generation_name(std::string_view name, std::uint32_t generation);
+
+struct GenerationName {
+  std::string_view base;
+  std::uint32_t generation = 1;
+};
+
+/// Splits what `generation_name` makes; any other name is the first generation of itself.
+[[nodiscard]] GenerationName parse_generation(std::string_view name) noexcept;
+
+/// The directories of `parent` that are called as a generation of `name`, the highest first. When `parent` may
+/// not be listed, only the first generation is found.
+[[nodiscard]] std::vector<std::uint32_t> list_generations(const Directory& parent, std::string_view name);
+
+}  // namespace cairn::io

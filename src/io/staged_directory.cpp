@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/staged_directory.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/io/committed_directory.hpp"
+
+#include "io/check.hpp"
+#include "io/names.hpp"
+#include "io/owner.hpp"
+#include "io/staged_state.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr int kMostAttempts =
+    5;  // A recovery that runs right now may take a directory that has no owner yet.
+
+struct Target {
+  std::filesystem::path path;
+  std::filesystem::path parent;
+  std::string name;
+};
+
+Target parse_target(const std::filesystem::path& target) {
+  const std::filesystem::path path =
+      target.has_filename() || !target.has_parent_path() ? target : target.parent_path();
+  Target parsed{path, path.parent_path().empty() ? "." : path.parent_path(), path.filename()};
+  if (!is_plain_relative(parsed.name)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' does not end in the name of a checkpoint", target.string()));
+  }
+  if (parsed.name.size() > kMostTargetBytes) {
+    throw Error(Errc::invalid_argument, fmt::format("'{}': names of checkpoints have at most {} bytes",
+                                                    target.string(), kMostTargetBytes));
+  }
+  if (reserved_kind(parsed.name)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' is a name that Cairn keeps for itself", target.string()));
+  }
+  return parsed;
+}
+
+Directory open_parent(Syscalls& syscalls, const Target& target) {
+  try {
+    return Directory::open(syscalls, target.parent);
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory) {
+      throw Error(Errc::not_found, fmt::format("the directory {} for the checkpoint '{}'",
+                                               target.parent.string(), target.name));
+    }
+    throw;
+  }
+}
+
+/// Removes a directory whose creation failed half way; the failure is what counts.
+void discard(const Directory& parent, const std::string& name) noexcept {
+  try {
+    parent.remove_tree(name);
+  } catch (...) {  // Recovery removes it.
+  }
+}
+
+}  // namespace
+
+FileHandle claim(const Directory& directory, std::string_view owner_name, const Uuid& uuid) {
+  const std::string name(owner_name);
+  Syscalls& syscalls = directory.syscalls();
+  const int fd = uninterrupted([&] {
+    return syscalls.open_beneath(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  });
+  if (fd == -ENOENT) {
+    return {};
+  }
+  FileHandle owner(syscalls, require(fd, "create", directory.path() / name));
+  if (syscalls.try_lock(fd) == -EAGAIN) {
+    return {};
+  }
+  // Any other refusal means that the file system has no locks; then pid and boot id must do.
+  const std::string text = encode_owner(this_process(uuid));
+  write_all(owner, std::as_bytes(std::span(text)), 0, directory.path() / name);
+  require(syscalls.sync_data(fd), "fdatasync", directory.path() / name);
+  return owner;
+}
+
+std::optional<Current> find_current(const Directory& parent, const std::string& name) {
+  for (const std::uint32_t generation : list_generations(parent, name)) {
+    std::string found = generation_name(name, generation);
+    if (generation == 1) {
+      return Current{std::move(found), 1};
+    }
+    const CommitCheck check = check_commit(parent, found, false);
+    if (check.is_committed && check.generation == generation) {
+      return Current{std::move(found), generation};
+    }
+  }
+  if (parent.status(name)) {  // A file or a link.
+    return Current{name, 1};
+  }
+  return std::nullopt;
+}
+
+void require_replaceable(const Directory& parent, const Current& current, bool overwrite) {
+  const std::string path = parent.path() / current.name;
+  if (!overwrite) {
+    throw Error(Errc::already_exists, path);
+  }
+  const std::optional<FileStatus> status = parent.status(current.name);
+  if (!status) {
+    return;
+  }
+  const auto is_file = [](const std::optional<FileStatus>& found) {
+    return found && found->kind == FileKind::regular;
+  };
+  bool is_checkpoint = false;
+  if (status->kind == FileKind::directory) {
+    const Directory directory = parent.open_directory(current.name);
+    is_checkpoint = is_file(directory.status(kCommitName)) && is_file(directory.status(kManifestName));
+  }
+  if (!is_checkpoint) {
+    throw Error(Errc::already_exists, fmt::format("{} is no checkpoint, and is not overwritten", path));
+  }
+}
+
+StagedDirectory::StagedDirectory(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid) {
+  const Target parsed = parse_target(target);
+  return parsed.parent / temporary_name(parsed.name, uuid);
+}
+
+StagedDirectory::StagedDirectory(StagedDirectory&& other) noexcept = default;
+
+StagedDirectory::~StagedDirectory() {
+  abandon();
+}
+
+StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::path& target,
+                                        StagedOptions options) {
+  const Target parsed = parse_target(target);
+  Directory parent = open_parent(engine.syscalls(), parsed);
+  if (const auto current = find_current(parent, parsed.name)) {
+    require_replaceable(parent, *current, options.overwrite);
+  }
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
+    const std::string name = temporary_name(parsed.name, uuid);
+    Directory staged = parent.make_directory(name, options.directory_mode);
+    FileHandle owner;
+    try {
+      owner = claim(staged, kOwnerName, uuid);
+    } catch (...) {
+      discard(parent, name);
+      throw;
+    }
+    if (!owner.is_open()) {
+      continue;
+    }
+    auto state = std::make_unique<State>(engine, std::move(parent), std::move(staged));
+    state->options = std::move(options);
+    state->target = parsed.path;
+    state->name = parsed.name;
+    state->staged_name = name;
+    state->uuid = uuid;
+    state->owner = std::move(owner);
+    return StagedDirectory(std::move(state));
+  }
+  throw Error(Errc::io_failure,
+              fmt::format("{}: somebody keeps removing the temporary directories", parsed.parent.string()));
+}
+
+const std::filesystem::path& StagedDirectory::target() const noexcept {
+  return state_->target;
+}
+
+const std::filesystem::path& StagedDirectory::path() const noexcept {
+  return state_->staged.path();
+}
+
+const Uuid& StagedDirectory::uuid() const noexcept {
+  return state_->uuid;
+}
+
+const Directory& StagedDirectory::directory() const noexcept {
+  return state_->staged;
+}
+
+const std::string& StagedDirectory::retirement_problem() const noexcept {
+  return state_->retirement_problem;
+}
+
+void StagedDirectory::make_directory(std::string_view name) {
+  static_cast<void>(state_->staged.make_directory(name, state_->options.directory_mode));
+}
+
+DurableFile StagedDirectory::create_file(std::string_view relative, DurableFileOptions options) {
+  return DurableFile::create(state_->engine, state_->staged, relative, options);
+}
+
+void StagedDirectory::publish(Manifest manifest, std::span<const FileDigest> digests) {
+  if (state_->is_settled) {
+    throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
+  }
+  publish_staged(*state_, std::move(manifest), digests);
+}
+
+void StagedDirectory::abandon() noexcept {
+  if (!state_ || std::exchange(state_->is_settled, true)) {
+    return;
+  }
+  // The marks of ownership go last: what an interrupted removal leaves is still known as ours.
+  constexpr std::array<std::string_view, 2> kLast = {kOwnerName, kUncommittedName};
+  [[maybe_unused]] const int unlocked = state_->marker.close();
+  for (const std::string& name : {state_->marker_name, state_->staged_name}) {
+    try {
+      if (!name.empty()) {
+        state_->parent.remove_tree(name, kLast);
+      }
+    } catch (...) {  // Best effort: the failure that led here is reported, and recovery removes the rest.
+    }
+  }
+  [[maybe_unused]] const int ignored = state_->owner.close();
+}
+
+}  // namespace cairn::io

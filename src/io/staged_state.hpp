@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cairn/io/staged_directory.hpp"
+
+namespace cairn::io {
+
+/// What stands at the target of a save.
+struct Current {
+  std::string name;  ///< The highest generation that is committed, or whatever has the target's name.
+  std::uint32_t generation = 1;
+};
+
+[[nodiscard]] std::optional<Current> find_current(const Directory& parent, const std::string& name);
+
+/// Refuses a target that `overwrite` does not cover: anything that is no checkpoint.
+///
+/// Errors: Errc::already_exists.
+void require_replaceable(const Directory& parent, const Current& current, bool overwrite);
+
+struct StagedDirectory::State {
+  State(Engine& engine_, Directory parent_, Directory staged_)
+      : engine(engine_), parent(std::move(parent_)), staged(std::move(staged_)) {}
+
+  Engine& engine;
+  Directory parent;
+  Directory staged;  ///< Still the same directory after the rename.
+  StagedOptions options;
+  std::filesystem::path target;
+  std::string name;         ///< Of the target.
+  std::string staged_name;  ///< Of the temporary directory.
+  Uuid uuid;
+  FileHandle owner;         ///< Holds the lock on `.owner`.
+  FileHandle marker;        ///< Likewise on `.uncommitted`, in marker mode.
+  std::string marker_name;  ///< The final directory that marker mode has made; empty otherwise.
+  bool is_settled = false;  ///< Published, or abandoned, or nobody knows: nothing may be removed any more.
+  std::string retirement_problem;
+};
+
+/// Creates, locks and fills a mark of ownership (`.owner` or `.uncommitted`); an empty handle when a recovery
+/// was quicker.
+[[nodiscard]] FileHandle claim(const Directory& directory, std::string_view owner_name, const Uuid& uuid);
+
+/// `StagedDirectory::publish`.
+void publish_staged(StagedDirectory::State& state, Manifest manifest, std::span<const FileDigest> digests);
+
+}  // namespace cairn::io

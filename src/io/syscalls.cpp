@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/syscalls.hpp"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include <dirent.h>
+
+#include "io/open_walking.hpp"
+
+namespace cairn::io {
+namespace {
+
+int result_of(long value) noexcept {
+  return value < 0 ? -errno : static_cast<int>(value);
+}
+
+FileKind kind_of_mode(std::uint32_t mode) noexcept {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return FileKind::regular;
+    case S_IFDIR:
+      return FileKind::directory;
+    case S_IFLNK:
+      return FileKind::symlink;
+    default:
+      return FileKind::other;
+  }
+}
+
+int stat_at(int directory, const char* name, int flags, FileStatus& status) noexcept {
+  struct statx found {};
+
+  const int result =
+      ::statx(directory, name, flags, STATX_TYPE | STATX_MODE | STATX_SIZE | STATX_DIOALIGN, &found);
+  if (result < 0) {
+    return -errno;
+  }
+  status.kind = kind_of_mode(found.stx_mode);
+  status.size_bytes = found.stx_size;
+  status.is_direct_alignment_known = (found.stx_mask & STATX_DIOALIGN) != 0;
+  status.direct_alignment_bytes = 0;
+  if (status.is_direct_alignment_known && found.stx_dio_offset_align != 0) {
+    status.direct_alignment_bytes = std::max(found.stx_dio_mem_align, found.stx_dio_offset_align);
+  }
+  return 0;
+}
+
+FileKind kind_of_entry(int directory, const dirent& entry) noexcept {
+  switch (entry.d_type) {
+    case DT_REG:
+      return FileKind::regular;
+    case DT_DIR:
+      return FileKind::directory;
+    case DT_LNK:
+      return FileKind::symlink;
+    case DT_UNKNOWN:
+      break;
+    default:
+      return FileKind::other;
+  }
+  FileStatus status;  // Some file systems leave the type out of their directories.
+  stat_at(directory, entry.d_name, AT_SYMLINK_NOFOLLOW, status);
+  return status.kind;
+}
+
+int list_stream(DIR* stream, int directory, std::vector<DirectoryEntry>& entries) noexcept {
+  try {
+    while (true) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream);
+      if (entry == nullptr) {
+        return -errno;
+      }
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") {
+        entries.push_back({std::string(name), kind_of_entry(directory, *entry)});
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    return -ENOMEM;
+  }
+}
+
+class PosixSyscalls final : public Syscalls {
+ public:
+  int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    return result_of(::openat(directory, path, flags | O_CLOEXEC, mode));
+  }
+
+  int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    open_how how{};
+    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+    how.mode = (flags & O_CREAT) != 0 ? mode : 0;  // The kernel refuses a mode without O_CREAT.
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    const int result = result_of(::syscall(SYS_openat2, directory, path, &how, sizeof(how)));
+    // Kernels before 5.6 lack the call; some container filters answer EPERM to calls they do not know.
+    if (result == -ENOSYS || result == -EPERM) {
+      return open_walking(directory, path, flags, mode);
+    }
+    return result;
+  }
+
+  int close(int fd) noexcept override { return result_of(::close(fd)); }
+
+  int allocate(int fd, std::uint64_t size_bytes) noexcept override {
+    return result_of(::fallocate(fd, 0, 0, static_cast<off_t>(size_bytes)));
+  }
+
+  int truncate(int fd, std::uint64_t size_bytes) noexcept override {
+    return result_of(::ftruncate(fd, static_cast<off_t>(size_bytes)));
+  }
+
+  std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
+    const ssize_t result = ::pread(fd, data, size, static_cast<off_t>(offset));
+    return result < 0 ? -errno : result;
+  }
+
+  std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
+                        std::uint64_t offset) noexcept override {
+    const ssize_t result = ::pwrite(fd, data, size, static_cast<off_t>(offset));
+    return result < 0 ? -errno : result;
+  }
+
+  int sync_data(int fd) noexcept override { return result_of(::fdatasync(fd)); }
+
+  int sync(int fd) noexcept override { return result_of(::fsync(fd)); }
+
+  int status(int fd, FileStatus& status) noexcept override { return stat_at(fd, "", AT_EMPTY_PATH, status); }
+
+  int status_at(int directory, const char* name, FileStatus& status) noexcept override {
+    return stat_at(directory, name, AT_SYMLINK_NOFOLLOW, status);
+  }
+
+  int list(int directory, std::vector<DirectoryEntry>& entries) noexcept override {
+    // A descriptor of its own: the position in `directory` is shared with whoever else reads it.
+    const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+      return -errno;
+    }
+    DIR* stream = ::fdopendir(fd);
+    if (stream == nullptr) {
+      const int error = errno;
+      ::close(fd);
+      return -error;
+    }
+    const int result = list_stream(stream, directory, entries);
+    ::closedir(stream);
+    return result;
+  }
+
+  int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept override {
+    return result_of(::mkdirat(directory, name, mode));
+  }
+
+  int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                RenameMode mode) noexcept override {
+    unsigned flags = 0;
+    switch (mode) {
+      case RenameMode::replace:
+        break;
+      case RenameMode::no_replace:
+        flags = RENAME_NOREPLACE;
+        break;
+      case RenameMode::exchange:
+        flags = RENAME_EXCHANGE;
+        break;
+    }
+    return result_of(::renameat2(old_directory, old_name, new_directory, new_name, flags));
+  }
+
+  int link_at(int old_directory, const char* old_name, int new_directory,
+              const char* new_name) noexcept override {
+    return result_of(::linkat(old_directory, old_name, new_directory, new_name, 0));
+  }
+
+  int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
+    return result_of(::unlinkat(directory, name, is_directory ? AT_REMOVEDIR : 0));
+  }
+
+  int try_lock(int fd) noexcept override {
+    struct flock lock {};
+
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    const int result = result_of(::fcntl(fd, F_OFD_SETLK, &lock));
+    return result == -EACCES ? -EAGAIN : result;
+  }
+
+  int is_network_file_system(int fd) noexcept override {
+    struct statfs found {};
+
+    if (::fstatfs(fd, &found) < 0) {
+      return -errno;
+    }
+    // NFS, Lustre, GPFS, CIFS, SMB2, Ceph, FUSE, BeeGFS, AFS: the values of statfs(2) and of the vendors' headers.
+    constexpr std::uint32_t kShared[] = {0x6969,     0x0BD00BD0, 0x47504653, 0xFF534D42, 0xFE534D42,
+                                         0x00C36400, 0x65735546, 0x19830326, 0x5346414F};
+    const auto kind = static_cast<std::uint32_t>(found.f_type);
+    return std::find(std::begin(kShared), std::end(kShared), kind) != std::end(kShared) ? 1 : 0;
+  }
+};
+
+}  // namespace
+
+int open_walking(int directory, const char* path, int flags, std::uint32_t mode) noexcept {
+  int current = directory;
+  std::string_view rest = path;
+  char component[NAME_MAX + 1];
+  while (true) {
+    const std::size_t end = rest.find('/');
+    const std::string_view name = rest.substr(0, end);
+    if (name.size() > NAME_MAX) {
+      return current == directory ? -ENAMETOOLONG : (::close(current), -ENAMETOOLONG);
+    }
+    const bool is_last = end == std::string_view::npos;
+    std::memcpy(component, name.data(), name.size());
+    component[name.size()] = '\0';
+    const int step = is_last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW;
+    int next = name.empty() || name == ".." ? -EXDEV
+                                            : result_of(::openat(current, component, step | O_CLOEXEC, mode));
+    if (next == -ENOTDIR && !is_last) {
+      next = -ELOOP;  // A link and a plain file look the same here; both are refused.
+    }
+    if (current != directory) {
+      ::close(current);
+    }
+    if (is_last || next < 0) {
+      return next;
+    }
+    current = next;
+    rest.remove_prefix(end + 1);
+  }
+}
+
+Syscalls& posix_syscalls() noexcept {
+  static PosixSyscalls syscalls;
+  return syscalls;
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/transfer.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr std::size_t kWindow =
+    16;  // Pieces in flight per transfer: enough for the bandwidth of an NVMe drive.
+constexpr int kMostAttempts = 100;  // Of one piece without progress.
+constexpr int kMostEmptyWrites = 3;
+
+std::string_view name_of(Operation operation) {
+  switch (operation) {
+    case Operation::read:
+      return "read";
+    case Operation::write:
+      return "write";
+    case Operation::sync_data:
+      return "fdatasync";
+  }
+  return "transfer";
+}
+
+/// What a transfer moves, and where.
+struct Span {
+  Operation operation;
+  int fd;
+  std::byte* data;
+  std::size_t size;
+  std::uint64_t offset;
+  std::size_t alignment_bytes;
+};
+
+/// One transfer as a state machine on the engine's threads: no coroutine is resumed before the last piece is in.
+///
+/// Keeps itself alive while a request is in flight, even when the coroutine that waits for it is destroyed.
+class Transfer : public std::enable_shared_from_this<Transfer> {
+ public:
+  Transfer(Engine& engine, Span span, std::filesystem::path path)
+      : engine_(engine), span_(span), path_(std::move(path)) {}
+
+  void start(async::Resume resume) {
+    resume_.emplace(std::move(resume));
+    const std::size_t count = span_.operation == Operation::sync_data
+                                  ? 1
+                                  : std::min(kWindow, (span_.size + kPieceBytes - 1) / kPieceBytes);
+    if (count == 0) {
+      (*resume_)();
+      return;
+    }
+    self_ = shared_from_this();
+    pieces_.resize(count);
+    active_ = count;
+    const auto keep = self_;  // The pieces may all be in before the loop ends.
+    for (Piece& piece : pieces_) {
+      piece.transfer = this;
+      piece.done = &Transfer::on_done;
+      piece.operation = span_.operation;
+      piece.fd = span_.fd;
+      piece.is_direct = span_.alignment_bytes > 1;
+      advance(piece);
+    }
+  }
+
+ private:
+  struct Piece : Request {
+    Transfer* transfer = nullptr;
+    int attempts = 0;      // Since the last progress.
+    int empty_writes = 0;  // Likewise.
+  };
+
+  static void on_done(Request& request, std::int64_t result) noexcept {
+    auto& piece = static_cast<Piece&>(request);
+    piece.transfer->handle(piece, result);
+  }
+
+  void handle(Piece& piece, std::int64_t result) noexcept {
+    if (span_.operation == Operation::sync_data) {
+      finish_piece(piece, result < 0 ? static_cast<int>(-result) : 0);
+      return;
+    }
+    if (result < 0) {
+      const bool is_passing = result == -EINTR || result == -EAGAIN;
+      if (is_passing && ++piece.attempts < kMostAttempts) {
+        engine_.submit(piece);
+      } else {
+        finish_piece(piece, static_cast<int>(-result));
+      }
+      return;
+    }
+    std::size_t moved = std::min(static_cast<std::size_t>(result), piece.size);
+    if (moved < piece.size) {
+      moved -= moved % span_.alignment_bytes;  // O_DIRECT can only go on from a boundary.
+    }
+    if (moved == 0) {
+      const bool is_hopeless = result == 0 && span_.operation == Operation::read;  // The end of the file.
+      if (!is_hopeless && ++piece.empty_writes < kMostEmptyWrites) {
+        engine_.submit(piece);
+      } else {
+        finish_piece(piece, kNothingMoved);
+      }
+      return;
+    }
+    piece.data += moved;
+    piece.size -= moved;
+    piece.offset += moved;
+    piece.attempts = piece.empty_writes = 0;
+    if (piece.size > 0) {
+      engine_.submit(piece);
+    } else {
+      advance(piece);
+    }
+  }
+
+  /// Gives the piece the next part of the transfer; when there is none, or one has failed, the piece ends.
+  void advance(Piece& piece) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      const bool is_sync = span_.operation == Operation::sync_data;
+      if (error_ != 0 || (!is_sync && next_ == span_.size)) {
+        piece.size = 0;
+      } else {
+        piece.size = std::min(kPieceBytes, span_.size - next_);
+        piece.data = span_.data + next_;
+        piece.offset = span_.offset + next_;
+        next_ += piece.size;
+      }
+    }
+    if (piece.size > 0 || (span_.operation == Operation::sync_data)) {
+      engine_.submit(piece);
+    } else {
+      finish_piece(piece, 0);
+    }
+  }
+
+  void finish_piece(Piece& piece, int error) noexcept {
+    std::shared_ptr<Transfer> self;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error != 0 && error_ == 0) {
+        error_ = error;
+        error_offset_ = piece.offset;
+      }
+      if (--active_ > 0) {
+        return;
+      }
+      self = std::move(self_);
+    }
+    const async::Resume resume = *std::exchange(resume_, std::nullopt);
+    resume(failure());  // The waiting coroutine may already run on another thread.
+  }
+
+  [[nodiscard]] std::exception_ptr failure() const noexcept {
+    if (error_ == 0) {
+      return nullptr;
+    }
+    if (error_ == kNothingMoved) {
+      const bool is_read = span_.operation == Operation::read;
+      return std::make_exception_ptr(
+          Error(Errc::io_failure,
+                fmt::format("{} {} at {}: {}", name_of(span_.operation), path_.string(), error_offset_,
+                            is_read ? "the file ends here" : "nothing was written")));
+    }
+    const std::string detail =
+        span_.operation == Operation::sync_data
+            ? fmt::format("fdatasync {}", path_.string())
+            : fmt::format("{} {} at {}", name_of(span_.operation), path_.string(), error_offset_);
+    return std::make_exception_ptr(Error(std::error_code(error_, std::system_category()), detail));
+  }
+
+  static constexpr int kNothingMoved = -1;  // No errno: the kernel reported success and moved no byte.
+
+  Engine& engine_;
+  const Span span_;
+  const std::filesystem::path path_;
+  std::optional<async::Resume> resume_;
+  std::vector<Piece> pieces_;
+
+  std::mutex mutex_;  // Guards what follows; the last piece reads it alone.
+  std::size_t next_ = 0;
+  std::size_t active_ = 0;
+  int error_ = 0;
+  std::uint64_t error_offset_ = 0;
+  std::shared_ptr<Transfer> self_;
+};
+
+Background<> run(std::shared_ptr<Transfer> transfer) {
+  async::Start start = [transfer](async::Resume resume) { transfer->start(std::move(resume)); };
+  co_await async::suspend(std::move(start));
+}
+
+}  // namespace
+
+Background<> write_exact(Engine& engine, int fd, std::span<const std::byte> data, std::uint64_t offset,
+                         std::filesystem::path path, std::size_t alignment_bytes) {
+  // A request has one kind of pointer; a write only reads through it.
+  const Span span{Operation::write, fd,     const_cast<std::byte*>(data.data()),
+                  data.size(),      offset, alignment_bytes};
+  return run(std::make_shared<Transfer>(engine, span, std::move(path)));
+}
+
+Background<> read_exact(Engine& engine, int fd, std::span<std::byte> data, std::uint64_t offset,
+                        std::filesystem::path path, std::size_t alignment_bytes) {
+  const Span span{Operation::read, fd, data.data(), data.size(), offset, alignment_bytes};
+  return run(std::make_shared<Transfer>(engine, span, std::move(path)));
+}
+
+Background<> sync_data(Engine& engine, int fd, std::filesystem::path path) {
+  const Span span{Operation::sync_data, fd, nullptr, 0, 0, 1};
+  return run(std::make_shared<Transfer>(engine, span, std::move(path)));
+}
+
+}  // namespace cairn::io
