@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cairn/array/dtype.hpp"
+
+namespace cairn::formats {
+
+/// What an entry of an index stands for. The numbers are stored: never change or reuse one.
+enum class EntryKind : std::uint8_t {
+  array = 1,
+  integer = 2,           ///< std::int64_t
+  unsigned_integer = 3,  ///< std::uint64_t, written for values above the range of std::int64_t
+  floating = 4,          ///< double
+  boolean = 5,
+  string = 6,
+  bytes = 7,
+  null = 8,
+  empty_map = 9,
+  list = 10,  ///< Marks a list; its elements are the entries below it, under decimal keys. May be empty.
+};
+
+/// "array", "integer", … for messages.
+[[nodiscard]] std::string_view name(EntryKind kind) noexcept;
+
+/// One entry. Ownership: views into the index that returned it.
+struct IndexEntry {
+  std::string_view name;  ///< The path of the entry in its tree; see entry_path.hpp.
+  EntryKind kind{};
+  std::uint64_t value =
+      0;  ///< Bits of a scalar, length of a list, else a number that only the index understands.
+
+  /// Errors (all of these): Errc::type_mismatch when the entry is of another kind.
+  [[nodiscard]] std::int64_t as_integer() const;
+  [[nodiscard]] std::uint64_t as_unsigned() const;
+  [[nodiscard]] double as_double() const;
+  [[nodiscard]] bool as_bool() const;
+  [[nodiscard]] std::uint64_t list_size() const;
+};
+
+/// One array. Ownership: views into the index that returned it.
+struct IndexArray {
+  std::string_view name;
+  DType dtype{};
+  std::span<const std::uint64_t> dims;  ///< Of the whole array, not more than kMaxRank.
+  std::uint32_t first_slice = 0;
+  std::uint32_t slice_count = 0;
+};
+
+/// The bytes of one part of an array: dense, row-major. Ownership: views into the index that returned it.
+struct IndexSlice {
+  std::string_view file;                   ///< One plain component, beside the index.
+  std::uint64_t offset = 0;                ///< First byte in the file.
+  std::uint64_t size = 0;                  ///< Bytes; offset + size fits in 63 bits.
+  bool is_whole = true;                    ///< The slice is the array; offsets and extents are then empty.
+  std::span<const std::uint64_t> offsets;  ///< Where the box begins in the array.
+  std::span<const std::uint64_t> extents;  ///< The box lies inside the array.
+};
+
+/// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.
+///
+/// Opening takes constant time. Columns are read where they lie; whatever an access touches is checked then, so a
+/// damaged index gives an error, never a read outside its bytes.
+/// Threads: a value; copies share the bytes; const methods may run at the same time.
+/// Errors:  Errc::malformed_metadata from every method that reads, naming the file and the entry.
+/// Source:  docs/format.md, "index.fb".
+class Index {
+ public:
+  /// Opens the bytes of an `index.fb`, which `owner` keeps alive. `path` is used in errors only.
+  ///
+  /// Errors: Errc::malformed_metadata; Errc::unsupported_version when a later version wrote it.
+  static Index open(std::shared_ptr<const void> owner, std::span<const std::byte> bytes, std::string path);
+
+  /// Entries, sorted by name.
+  [[nodiscard]] std::size_t size() const noexcept { return name_ends_.size(); }
+  [[nodiscard]] std::size_t array_count() const noexcept { return dtypes_.size(); }
+
+  /// Errors: Errc::invalid_argument when `i` is not below size().
+  [[nodiscard]] IndexEntry entry(std::size_t i) const;
+
+  /// The number of the entry with that name, by binary search.
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view name) const;
+
+  /// Errors (all three): Errc::type_mismatch when the entry is of another kind.
+  [[nodiscard]] IndexArray array(const IndexEntry& entry) const;
+  [[nodiscard]] std::string_view string(const IndexEntry& entry) const;
+  [[nodiscard]] std::span<const std::byte> bytes(const IndexEntry& entry) const;
+
+  /// Errors: Errc::invalid_argument when `i` is not below array.slice_count.
+  [[nodiscard]] IndexSlice slice(const IndexArray& array, std::uint32_t i) const;
+
+  /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, every array and slice
+  /// is sound. That slices cover their arrays is not checked here; see box_cover.hpp.
+  void validate() const;
+
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+ private:
+  Index() = default;
+
+  void check_columns() const;
+  void check_entry(const IndexEntry& entry) const;
+  [[nodiscard]] std::uint64_t byte_size(const IndexArray& array,
+                                        std::span<const std::uint64_t> extents) const;
+  [[nodiscard]] std::string_view name_of(std::size_t i) const;
+  [[nodiscard]] std::span<const std::uint8_t> blob(const IndexEntry& entry) const;
+  template <class T>
+  [[nodiscard]] std::span<const T> run(std::span<const T> values, std::span<const std::uint32_t> ends,
+                                       std::size_t i, std::string_view column) const;
+  [[noreturn]] void refuse(std::string_view why) const;
+
+  std::shared_ptr<const void> owner_;
+  std::string path_;
+  std::span<const std::uint8_t> names_;
+  std::span<const std::uint32_t> name_ends_;
+  std::span<const std::uint8_t> kinds_;
+  std::span<const std::uint64_t> values_;
+  std::span<const std::uint8_t> dtypes_;
+  std::span<const std::uint64_t> dims_;
+  std::span<const std::uint32_t> dims_ends_;
+  std::span<const std::uint32_t> slice_ends_;
+  std::span<const std::uint32_t> slice_files_;
+  std::span<const std::uint64_t> slice_offsets_;
+  std::span<const std::uint64_t> boxes_;
+  std::span<const std::uint32_t> box_ends_;
+  std::span<const std::uint8_t> file_names_;
+  std::span<const std::uint32_t> file_name_ends_;
+  std::span<const std::uint8_t> blobs_;
+  std::span<const std::uint32_t> blob_ends_;
+};
+
+}  // namespace cairn::formats

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/formats/index.hpp"
+
+namespace cairn::formats {
+
+/// Collects the entries of one `index.fb`, in any order, and writes it.
+///
+/// Names are paths made by append_key. An array is followed by its slices: add_array, then add_slice or
+/// add_whole for each part that is stored.
+/// Threads: not safe.
+/// Errors:  Errc::invalid_argument when a name is no path, dims are too many, a column is full (2^32 - 1), or a call
+///          comes out of order.
+class IndexBuilder {
+ public:
+  /// Makes room for so many entries, arrays and bytes of all names together; a hint.
+  void reserve(std::size_t entries, std::size_t arrays, std::size_t name_bytes);
+
+  void add_integer(std::string_view name, std::int64_t value);
+  void add_unsigned(std::string_view name, std::uint64_t value);
+  void add_double(std::string_view name, double value);
+  void add_bool(std::string_view name, bool value);
+  void add_string(std::string_view name, std::string_view value);
+  void add_bytes(std::string_view name, std::span<const std::byte> value);
+  void add_null(std::string_view name);
+  void add_empty_map(std::string_view name);
+  void add_list(std::string_view name, std::uint64_t size);
+
+  /// Adds an array of whole extents `dims`; its slices follow.
+  void add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims);
+
+  /// Names a data file; the number returned is for add_slice and add_whole. Name each file once.
+  [[nodiscard]] std::uint32_t add_file(std::string_view file_name);
+
+  /// The whole array that was added last lies in `file` from `offset` on.
+  void add_whole(std::uint32_t file, std::uint64_t offset);
+
+  /// A box of the array that was added last lies in `file` from `offset` on.
+  void add_slice(std::uint32_t file, std::uint64_t offset, std::span<const std::uint64_t> box_offsets,
+                 std::span<const std::uint64_t> box_extents);
+
+  /// Sorts the entries and returns the bytes of the index; the builder is then empty.
+  ///
+  /// Errors: Errc::already_exists when two entries have one name; Errc::invalid_argument when a leaf has entries
+  ///         below it, or the index would exceed 2 GiB.
+  [[nodiscard]] std::vector<std::byte> finish();
+
+ private:
+  void add(std::string_view name, EntryKind kind, std::uint64_t value);
+  [[nodiscard]] std::uint64_t add_blob(std::string_view value);
+  void add_location(std::uint32_t file, std::uint64_t offset);
+  [[nodiscard]] std::string_view name_of(std::size_t i) const noexcept;
+  [[nodiscard]] bool is_sorted() const noexcept;
+  [[nodiscard]] std::vector<std::uint32_t> sorted_order() const;
+  void copy_array(const IndexBuilder& from, std::size_t number);
+  void sort();
+  void check_names() const;
+  [[nodiscard]] std::size_t size_estimate() const noexcept;
+  [[nodiscard]] std::vector<std::byte> write() const;
+
+  std::string names_;
+  std::vector<std::uint32_t> name_ends_;
+  std::vector<std::uint8_t> kinds_;
+  std::vector<std::uint64_t> values_;
+  std::vector<std::uint8_t> dtypes_;
+  std::vector<std::uint64_t> dims_;
+  std::vector<std::uint32_t> dims_ends_;
+  std::vector<std::uint32_t> slice_ends_;
+  std::vector<std::uint32_t> slice_files_;
+  std::vector<std::uint64_t> slice_offsets_;
+  std::vector<std::uint64_t> boxes_;
+  std::vector<std::uint32_t> box_ends_;
+  std::string file_names_;
+  std::vector<std::uint32_t> file_name_ends_;
+  std::string blobs_;
+  std::vector<std::uint32_t> blob_ends_;
+};
+
+}  // namespace cairn::formats

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/box_cover.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn::formats {
+namespace {
+
+std::uint64_t element_count_of(std::string_view array, const Shape& shape) {
+  const std::optional<std::uint64_t> count = element_count(shape);
+  if (!count) {
+    throw Error(Errc::malformed_metadata, fmt::format("'{}': shape {} has too many elements", array, shape));
+  }
+  return *count;
+}
+
+/// The dimension along which the boxes begin at the most places: a sweep along it looks at the fewest pairs.
+std::size_t sweep_dimension(std::span<const Box* const> boxes, std::size_t rank) {
+  std::size_t best = 0;
+  std::ptrdiff_t best_count = 0;
+  std::vector<std::uint64_t> begins(boxes.size());
+  for (std::size_t d = 0; d < rank; ++d) {
+    std::transform(boxes.begin(), boxes.end(), begins.begin(), [d](const Box* box) { return box->begin(d); });
+    std::sort(begins.begin(), begins.end());
+    const auto count = std::unique(begins.begin(), begins.end()) - begins.begin();
+    if (count > best_count) {
+      best = d;
+      best_count = count;
+    }
+  }
+  return best;
+}
+
+void check_disjoint(std::string_view array, std::vector<const Box*> boxes, std::size_t dimension) {
+  std::sort(boxes.begin(), boxes.end(),
+            [dimension](const Box* a, const Box* b) { return a->begin(dimension) < b->begin(dimension); });
+  std::vector<const Box*> open;  // Boxes that the sweep has entered and not left.
+  for (const Box* box : boxes) {
+    std::erase_if(open, [&](const Box* other) { return other->end(dimension) <= box->begin(dimension); });
+    for (const Box* other : open) {
+      if (intersect(*box, *other)) {
+        throw Error(Errc::overlapping_shards,
+                    fmt::format("'{}': slices {} and {} overlap", array, to_string(*other), to_string(*box)));
+      }
+    }
+    open.push_back(box);
+  }
+}
+
+}  // namespace
+
+void check_cover(std::string_view array, const Shape& shape, std::span<const Box> boxes) {
+  const std::uint64_t wanted = element_count_of(array, shape);
+  std::uint64_t covered = 0;
+  std::vector<const Box*> filled;
+  for (const Box& box : boxes) {
+    if (!box.is_within(shape)) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("'{}': slice {} reaches beyond shape {}", array, to_string(box), shape));
+    }
+    if (box.is_empty()) {
+      continue;
+    }
+    filled.push_back(&box);
+    // Within the shape, so the count fits; the sum could wrap, but only when boxes overlap.
+    if (__builtin_add_overflow(covered, *element_count(box.extents()), &covered)) {
+      covered = UINT64_MAX;
+    }
+  }
+  if (shape.empty()) {
+    if (filled.size() > 1) {
+      throw Error(Errc::overlapping_shards, fmt::format("'{}': {} slices of a scalar", array, filled.size()));
+    }
+  } else if (filled.size() > 1) {
+    check_disjoint(array, filled, sweep_dimension(filled, shape.size()));
+  }
+  if (covered < wanted) {
+    throw Error(Errc::incomplete_shards, fmt::format("'{}': {} of the {} elements of shape {} are stored",
+                                                     array, covered, wanted, shape));
+  }
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/entry_path.hpp"
+
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "formats/utf8.hpp"
+
+namespace cairn::formats {
+namespace {
+
+bool is_escaped_key(std::string_view key) noexcept {
+  if (key == "~2") {
+    return true;
+  }
+  for (std::size_t at = key.find('~'); at != std::string_view::npos; at = key.find('~', at + 2)) {
+    if (at + 1 == key.size() || (key[at + 1] != '0' && key[at + 1] != '1')) {
+      return false;
+    }
+  }
+  return !key.empty();
+}
+
+std::string unescape(std::string_view key) {
+  std::string out;
+  if (key == "~2") {
+    return out;
+  }
+  for (std::size_t at = 0; at < key.size(); ++at) {
+    if (key[at] == '~') {
+      ++at;
+      out.push_back(key[at] == '0' ? '~' : '/');
+    } else {
+      out.push_back(key[at]);
+    }
+  }
+  return out;
+}
+
+/// Takes the first key off `rest`; false when it was the last.
+bool next_key(std::string_view& rest, std::string_view& key) noexcept {
+  const std::size_t slash = rest.find('/');
+  key = rest.substr(0, slash);
+  if (slash == std::string_view::npos) {
+    return false;
+  }
+  rest.remove_prefix(slash + 1);
+  return true;
+}
+
+}  // namespace
+
+void append_key(std::string& path, std::string_view key) {
+  if (!path.empty()) {
+    path.push_back('/');
+  }
+  if (key.empty()) {
+    path += "~2";
+    return;
+  }
+  for (const char c : key) {
+    if (c == '~') {
+      path += "~0";
+    } else if (c == '/') {
+      path += "~1";
+    } else {
+      path.push_back(c);
+    }
+  }
+}
+
+bool is_entry_path(std::string_view path) noexcept {
+  if (path.empty()) {
+    return true;
+  }
+  std::string_view key;
+  std::string_view rest = path;
+  bool has_more = true;
+  while (has_more) {
+    has_more = next_key(rest, key);
+    if (!is_escaped_key(key)) {
+      return false;
+    }
+  }
+  return is_valid_utf8(path);
+}
+
+std::vector<std::string> split_path(std::string_view path) {
+  if (!is_entry_path(path)) {
+    throw Error(Errc::malformed_metadata, fmt::format("'{}' is no path of a tree", path));
+  }
+  std::vector<std::string> keys;
+  std::string_view key;
+  std::string_view rest = path;
+  bool has_more = !path.empty();
+  while (has_more) {
+    has_more = next_key(rest, key);
+    keys.push_back(unescape(key));
+  }
+  return keys;
+}
+
+}  // namespace cairn::formats

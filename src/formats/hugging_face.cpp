@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/hugging_face.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/box_cover.hpp"
+
+#include "formats/file_name.hpp"
+#include "formats/json_reader.hpp"
+
+namespace cairn::formats {
+namespace {
+
+[[noreturn]] void refuse(std::string_view file, std::string_view tensor, std::string_view why) {
+  throw Error(Errc::malformed_metadata, fmt::format("{}: tensor '{}': {}", file, tensor, why));
+}
+
+void read_weight_map(JsonReader& reader, std::string_view path, HuggingFaceIndex& index) {
+  std::string key_scratch;
+  std::string value_scratch;
+  std::string_view key;
+  reader.begin_object();
+  while (reader.next_key(key, key_scratch)) {
+    std::string tensor(key);
+    const std::string_view file = reader.read_string(value_scratch);
+    if (!is_plain_file_name(file)) {
+      refuse(path, tensor, fmt::format("'{}' is no plain file name", file));
+    }
+    const auto [entry, is_new] = index.weight_map.try_emplace(std::move(tensor), file);
+    if (!is_new) {
+      refuse(path, entry->first, "is given twice in 'weight_map'");
+    }
+  }
+}
+
+void read_metadata(JsonReader& reader, HuggingFaceIndex& index) {
+  if (reader.skip_null()) {
+    return;
+  }
+  std::string scratch;
+  std::string_view key;
+  reader.begin_object();
+  while (reader.next_key(key, scratch)) {
+    if (key == "total_size" && reader.is_unsigned_next()) {
+      index.total_size = reader.read_unsigned();
+    } else {
+      reader.skip_value();
+    }
+  }
+}
+
+using SavedOffsets = std::unordered_map<std::string, Shape>;
+
+Shape read_saved_offsets(JsonReader& reader, std::string_view file, std::string_view tensor) {
+  std::optional<std::vector<std::uint64_t>> offsets;
+  std::string scratch;
+  std::string_view key;
+  reader.begin_object();
+  while (reader.next_key(key, scratch)) {
+    if (key != "saved_offsets") {
+      reader.skip_value();
+      continue;
+    }
+    if (offsets) {
+      refuse(file, tensor, "'saved_offsets' is given twice");
+    }
+    offsets.emplace();
+    reader.begin_array();
+    while (reader.next_element()) {
+      if (offsets->size() == kMaxRank) {
+        refuse(file, tensor, fmt::format("more than {} saved offsets", kMaxRank));
+      }
+      offsets->push_back(reader.read_unsigned());
+    }
+  }
+  if (!offsets) {
+    refuse(file, tensor, "has no 'saved_offsets' in DCP_SHARDING_INFO");
+  }
+  return Shape(std::span<const std::uint64_t>(*offsets));
+}
+
+/// The content of DCP_SHARDING_INFO, or nothing when the file has none: then its tensors are whole.
+std::optional<SavedOffsets> saved_offsets_of(const FolderFile& file) {
+  const std::string* info = file.header.find_metadata("DCP_SHARDING_INFO");
+  if (info == nullptr) {
+    return std::nullopt;
+  }
+  SavedOffsets offsets;
+  const std::string name = file.name + ": DCP_SHARDING_INFO";
+  JsonReader reader(*info, name);
+  std::string scratch;
+  std::string_view key;
+  reader.begin_object();
+  while (reader.next_key(key, scratch)) {
+    std::string tensor(key);
+    Shape saved = read_saved_offsets(reader, file.name, tensor);
+    const auto [entry, is_new] = offsets.try_emplace(std::move(tensor), std::move(saved));
+    if (!is_new) {
+      refuse(file.name, entry->first, "is given twice in DCP_SHARDING_INFO");
+    }
+  }
+  reader.finish();
+  return offsets;
+}
+
+Box box_of(const FolderFile& file, const SafetensorsTensor& tensor,
+           const std::optional<SavedOffsets>& saved) {
+  if (!saved) {
+    return Box::whole(tensor.shape);
+  }
+  const auto found = saved->find(tensor.name);
+  if (found == saved->end()) {
+    refuse(file.name, tensor.name, "is missing from DCP_SHARDING_INFO");
+  }
+  const Shape& offsets = found->second;
+  if (offsets.size() != tensor.shape.size()) {
+    refuse(file.name, tensor.name, fmt::format("has shape {} but saved offsets {}", tensor.shape, offsets));
+  }
+  for (std::size_t d = 0; d < offsets.size(); ++d) {
+    std::uint64_t end = 0;
+    if (__builtin_add_overflow(offsets[d], tensor.shape[d], &end)) {
+      refuse(file.name, tensor.name, fmt::format("saved offsets {} exceed 64 bits", offsets));
+    }
+  }
+  return {offsets, tensor.shape};
+}
+
+/// Collects slices by tensor name; the first slice of a tensor fixes its dtype and rank.
+class Gatherer {
+ public:
+  Gatherer(std::span<const FolderFile> files, const HuggingFaceIndex* index) : files_(files), index_(index) {}
+
+  std::vector<FolderTensor> gather() {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      add_file(i);
+    }
+    if (index_ != nullptr) {
+      check_all_found();
+    }
+    for (FolderTensor& tensor : tensors_) {
+      finish(tensor);
+    }
+    std::sort(tensors_.begin(), tensors_.end(),
+              [](const FolderTensor& a, const FolderTensor& b) { return a.name < b.name; });
+    return std::move(tensors_);
+  }
+
+ private:
+  void add_file(std::size_t number) {
+    const FolderFile& file = files_[number];
+    const std::optional<SavedOffsets> saved = saved_offsets_of(file);
+    for (const SafetensorsTensor& tensor : file.header.tensors) {
+      if (is_wanted(file, tensor)) {
+        add_slice(number, tensor, box_of(file, tensor, saved));
+      }
+    }
+  }
+
+  bool is_wanted(const FolderFile& file, const SafetensorsTensor& tensor) const {
+    if (index_ == nullptr) {
+      return true;
+    }
+    const auto found = index_->weight_map.find(tensor.name);
+    return found != index_->weight_map.end() && found->second == file.name;
+  }
+
+  void add_slice(std::size_t number, const SafetensorsTensor& tensor, Box box) {
+    const auto [entry, is_new] = numbers_.try_emplace(tensor.name, tensors_.size());
+    if (is_new) {
+      tensors_.push_back({tensor.name, tensor.dtype, Shape(tensor.shape.size(), 0), {}});
+    }
+    FolderTensor& whole = tensors_[entry->second];
+    if (whole.dtype != tensor.dtype || whole.shape.size() != tensor.shape.size()) {
+      refuse(
+          files_[number].name, tensor.name,
+          fmt::format("is {} with {} dimensions here, {} with {} in '{}'", tensor.dtype, tensor.shape.size(),
+                      whole.dtype, whole.shape.size(), files_[whole.slices.front().file].name));
+    }
+    for (std::size_t d = 0; d < whole.shape.size(); ++d) {
+      whole.shape[d] = std::max(whole.shape[d], box.end(d));
+    }
+    whole.slices.push_back({number, std::move(box), tensor.begin, tensor.end});
+  }
+
+  void check_all_found() const {
+    for (const auto& [tensor, file] : index_->weight_map) {
+      if (!numbers_.contains(tensor)) {
+        refuse(kHuggingFaceIndexName, tensor, fmt::format("is not in '{}'", file));
+      }
+    }
+  }
+
+  static void finish(FolderTensor& tensor) {
+    std::vector<Box> boxes;
+    boxes.reserve(tensor.slices.size());
+    for (const TensorSlice& slice : tensor.slices) {
+      boxes.push_back(slice.box);
+    }
+    check_cover(tensor.name, tensor.shape, boxes);
+    // Ranks that had no rows write empty slices; one stays where nothing else would.
+    const auto is_empty = [](const TensorSlice& slice) { return slice.box.is_empty(); };
+    if (std::all_of(tensor.slices.begin(), tensor.slices.end(), is_empty)) {
+      tensor.slices.resize(1);
+    } else {
+      std::erase_if(tensor.slices, is_empty);
+    }
+  }
+
+  std::span<const FolderFile> files_;
+  const HuggingFaceIndex* index_;
+  std::vector<FolderTensor> tensors_;
+  std::unordered_map<std::string_view, std::size_t> numbers_;  // Keys live in files_.
+};
+
+}  // namespace
+
+std::vector<std::string> HuggingFaceIndex::files() const {
+  std::vector<std::string> files;
+  files.reserve(weight_map.size());
+  for (const auto& [tensor, file] : weight_map) {
+    files.push_back(file);
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+HuggingFaceIndex parse_hugging_face_index(std::string_view text, std::string_view path) {
+  HuggingFaceIndex index;
+  JsonReader reader(text, path);
+  bool has_map = false;
+  bool has_metadata = false;
+  std::string scratch;
+  std::string_view key;
+  reader.begin_object();
+  while (reader.next_key(key, scratch)) {
+    if (key == "weight_map") {
+      if (std::exchange(has_map, true)) {
+        reader.fail("'weight_map' is given twice");
+      }
+      read_weight_map(reader, path, index);
+    } else if (key == "metadata") {
+      if (std::exchange(has_metadata, true)) {
+        reader.fail("'metadata' is given twice");
+      }
+      read_metadata(reader, index);
+    } else {
+      reader.skip_value();
+    }
+  }
+  reader.finish();
+  if (!has_map) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: has no 'weight_map'", path));
+  }
+  return index;
+}
+
+std::vector<FolderTensor> gather_tensors(std::span<const FolderFile> files, const HuggingFaceIndex* index) {
+  return Gatherer(files, index).gather();
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/index.hpp"
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include <flatbuffers/flatbuffers.h>
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+
+#include "formats/file_name.hpp"
+#include "formats/index_generated.h"
+#include "formats/index_names.hpp"
+
+namespace cairn::formats {
+namespace {
+
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kColumnAlignment = 8;
+// Half a range of 64 bits, so that sums of an offset and a size need no further thought.
+constexpr std::uint64_t kMaxFileBytes = std::numeric_limits<std::int64_t>::max();
+
+/// Views a column where it lies.
+template <class T>
+std::span<const T> column(const flatbuffers::Vector<T>* stored, std::string_view name,
+                          std::string_view path) {
+  if (stored->size() == 0) {
+    return {};  // Writers do not align what is not there.
+  }
+  // The verifier of FlatBuffers 2.0 looks at the alignment of a vector's length, not at that of its elements.
+  if (reinterpret_cast<std::uintptr_t>(stored->data()) % alignof(T) != 0) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: column {} is not aligned", path, name));
+  }
+  return {stored->data(), stored->size()};
+}
+
+[[noreturn]] void refuse_kind(const IndexEntry& entry, std::string_view wanted) {
+  throw Error(Errc::type_mismatch,
+              fmt::format("entry '{}' is of kind {}, not {}", entry.name, name(entry.kind), wanted));
+}
+
+void require_kind(const IndexEntry& entry, EntryKind kind) {
+  if (entry.kind != kind) {
+    refuse_kind(entry, name(kind));
+  }
+}
+
+bool is_valid(EntryKind kind) noexcept {
+  return kind >= EntryKind::array && kind <= EntryKind::list;
+}
+
+}  // namespace
+
+std::string_view name(EntryKind kind) noexcept {
+  switch (kind) {
+    case EntryKind::array:
+      return "array";
+    case EntryKind::integer:
+      return "integer";
+    case EntryKind::unsigned_integer:
+      return "unsigned integer";
+    case EntryKind::floating:
+      return "float";
+    case EntryKind::boolean:
+      return "bool";
+    case EntryKind::string:
+      return "string";
+    case EntryKind::bytes:
+      return "bytes";
+    case EntryKind::null:
+      return "null";
+    case EntryKind::empty_map:
+      return "empty map";
+    case EntryKind::list:
+      return "list";
+  }
+  return "?";
+}
+
+std::int64_t IndexEntry::as_integer() const {
+  require_kind(*this, EntryKind::integer);
+  return static_cast<std::int64_t>(value);
+}
+
+std::uint64_t IndexEntry::as_unsigned() const {
+  require_kind(*this, EntryKind::unsigned_integer);
+  return value;
+}
+
+double IndexEntry::as_double() const {
+  require_kind(*this, EntryKind::floating);
+  return std::bit_cast<double>(value);
+}
+
+bool IndexEntry::as_bool() const {
+  require_kind(*this, EntryKind::boolean);
+  return value != 0;
+}
+
+std::uint64_t IndexEntry::list_size() const {
+  require_kind(*this, EntryKind::list);
+  return value;
+}
+
+Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> bytes, std::string path) {
+  Index index;
+  index.owner_ = std::move(owner);
+  index.path_ = std::move(path);
+  if (bytes.size() < 2 * sizeof(flatbuffers::uoffset_t) || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    index.refuse(fmt::format("{} bytes are no index", bytes.size()));
+  }
+  const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  if (reinterpret_cast<std::uintptr_t>(data) % kColumnAlignment != 0) {
+    // Columns are read in place as 64-bit numbers; bytes from the middle of a buffer are moved once.
+    const auto aligned =
+        std::make_shared<std::uint64_t[]>((bytes.size() + kColumnAlignment - 1) / kColumnAlignment);
+    std::memcpy(aligned.get(), data, bytes.size());
+    data = reinterpret_cast<const std::uint8_t*>(aligned.get());
+    index.owner_ = aligned;
+  }
+  const char* identifier = stored::IndexIdentifier();
+  if (!flatbuffers::Verifier(data, bytes.size()).VerifyBuffer<stored::AnyVersion>(identifier)) {
+    index.refuse("the bytes are no index");
+  }
+  const std::uint32_t version = flatbuffers::GetRoot<stored::AnyVersion>(data)->version();
+  if (version > kVersion) {
+    throw Error(Errc::unsupported_version, fmt::format("{}: index of version {}, this library reads up to {}",
+                                                       index.path_, version, kVersion));
+  }
+  if (version == 0 || !flatbuffers::Verifier(data, bytes.size()).VerifyBuffer<stored::Index>(identifier)) {
+    index.refuse("the index is damaged");
+  }
+  const stored::Index& root = *stored::GetIndex(data);
+  index.names_ = column(root.names(), "names", index.path_);
+  index.name_ends_ = column(root.name_ends(), "name_ends", index.path_);
+  index.kinds_ = column(root.kinds(), "kinds", index.path_);
+  index.values_ = column(root.values(), "values", index.path_);
+  index.dtypes_ = column(root.dtypes(), "dtypes", index.path_);
+  index.dims_ = column(root.dims(), "dims", index.path_);
+  index.dims_ends_ = column(root.dims_ends(), "dims_ends", index.path_);
+  index.slice_ends_ = column(root.slice_ends(), "slice_ends", index.path_);
+  index.slice_files_ = column(root.slice_files(), "slice_files", index.path_);
+  index.slice_offsets_ = column(root.slice_offsets(), "slice_offsets", index.path_);
+  index.boxes_ = column(root.boxes(), "boxes", index.path_);
+  index.box_ends_ = column(root.box_ends(), "box_ends", index.path_);
+  index.file_names_ = column(root.file_names(), "file_names", index.path_);
+  index.file_name_ends_ = column(root.file_name_ends(), "file_name_ends", index.path_);
+  index.blobs_ = column(root.blobs(), "blobs", index.path_);
+  index.blob_ends_ = column(root.blob_ends(), "blob_ends", index.path_);
+  index.check_columns();
+  return index;
+}
+
+void Index::check_columns() const {
+  if (kinds_.size() != name_ends_.size() || values_.size() != name_ends_.size()) {
+    refuse("the columns of entries differ in length");
+  }
+  if (dims_ends_.size() != dtypes_.size() || slice_ends_.size() != dtypes_.size()) {
+    refuse("the columns of arrays differ in length");
+  }
+  if (slice_offsets_.size() != slice_files_.size() || box_ends_.size() != slice_files_.size()) {
+    refuse("the columns of slices differ in length");
+  }
+}
+
+void Index::refuse(std::string_view why) const {
+  throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path_, why));
+}
+
+template <class T>
+std::span<const T> Index::run(std::span<const T> values, std::span<const std::uint32_t> ends, std::size_t i,
+                              std::string_view column) const {
+  const std::uint32_t begin = i == 0 ? 0 : ends[i - 1];
+  const std::uint32_t end = ends[i];
+  if (begin > end || end > values.size()) {
+    refuse(fmt::format("run {} of column {} is [{}, {}) of {}", i, column, begin, end, values.size()));
+  }
+  return values.subspan(begin, end - begin);
+}
+
+std::string_view Index::name_of(std::size_t i) const {
+  const auto chars = run(names_, name_ends_, i, "names");
+  return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+IndexEntry Index::entry(std::size_t i) const {
+  if (i >= size()) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: entry {} of {}", path_, i, size()));
+  }
+  const auto kind = static_cast<EntryKind>(kinds_[i]);
+  if (!is_valid(kind)) {
+    refuse(fmt::format("entry '{}' is of unknown kind {}", name_of(i), kinds_[i]));
+  }
+  return {name_of(i), kind, values_[i]};
+}
+
+std::optional<std::size_t> Index::find(std::string_view name) const {
+  std::size_t begin = 0;
+  std::size_t end = size();
+  while (begin < end) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    if (name_of(middle) < name) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  if (begin == size() || name_of(begin) != name) {
+    return std::nullopt;
+  }
+  return begin;
+}
+
+IndexArray Index::array(const IndexEntry& entry) const {
+  require_kind(entry, EntryKind::array);
+  if (entry.value >= array_count()) {
+    refuse(fmt::format("entry '{}' is array {} of {}", entry.name, entry.value, array_count()));
+  }
+  const auto i = static_cast<std::size_t>(entry.value);
+  IndexArray array;
+  array.name = entry.name;
+  array.dtype = static_cast<DType>(dtypes_[i]);
+  if (!cairn::is_valid(array.dtype)) {
+    refuse(fmt::format("array '{}' is of unknown dtype {}", entry.name, dtypes_[i]));
+  }
+  array.dims = run(dims_, dims_ends_, i, "dims");
+  if (array.dims.size() > kMaxRank) {
+    refuse(
+        fmt::format("array '{}' has {} dimensions, more than {}", entry.name, array.dims.size(), kMaxRank));
+  }
+  const auto slices = run(slice_files_, slice_ends_, i, "slices");
+  array.first_slice = static_cast<std::uint32_t>(slices.data() - slice_files_.data());
+  array.slice_count = static_cast<std::uint32_t>(slices.size());
+  return array;
+}
+
+std::span<const std::uint8_t> Index::blob(const IndexEntry& entry) const {
+  if (entry.value >= blob_ends_.size()) {
+    refuse(fmt::format("entry '{}' is blob {} of {}", entry.name, entry.value, blob_ends_.size()));
+  }
+  return run(blobs_, blob_ends_, static_cast<std::size_t>(entry.value), "blobs");
+}
+
+std::string_view Index::string(const IndexEntry& entry) const {
+  require_kind(entry, EntryKind::string);
+  const auto chars = blob(entry);
+  return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+std::span<const std::byte> Index::bytes(const IndexEntry& entry) const {
+  require_kind(entry, EntryKind::bytes);
+  return std::as_bytes(blob(entry));
+}
+
+std::uint64_t Index::byte_size(const IndexArray& array, std::span<const std::uint64_t> extents) const {
+  const Shape shape(extents);
+  const std::optional<std::uint64_t> bytes = byte_count(array.dtype, shape);
+  if (!bytes) {
+    refuse(fmt::format("array '{}': {} of shape {} is no whole number of bytes below 2^63", array.name,
+                       array.dtype, shape));
+  }
+  return *bytes;
+}
+
+IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
+  if (i >= array.slice_count) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: slice {} of the {} of array '{}'", path_, i, array.slice_count, array.name));
+  }
+  const std::size_t number = std::size_t{array.first_slice} + i;
+  IndexSlice slice;
+  const std::uint32_t file = slice_files_[number];
+  if (file >= file_name_ends_.size()) {
+    refuse(fmt::format("array '{}' lies in file {} of {}", array.name, file, file_name_ends_.size()));
+  }
+  const auto chars = run(file_names_, file_name_ends_, file, "file_names");
+  slice.file = {reinterpret_cast<const char*>(chars.data()), chars.size()};
+  if (!is_plain_file_name(slice.file)) {
+    refuse(fmt::format("array '{}' lies in '{}', which is no plain file name", array.name, slice.file));
+  }
+  const auto box = run(boxes_, box_ends_, number, "boxes");
+  slice.is_whole = box.empty();
+  if (!slice.is_whole && box.size() != 2 * array.dims.size()) {
+    refuse(fmt::format("array '{}' has {} dimensions, but a box of {} numbers", array.name, array.dims.size(),
+                       box.size()));
+  }
+  slice.offsets = box.first(box.size() / 2);
+  slice.extents = box.last(box.size() / 2);
+  for (std::size_t d = 0; d < slice.offsets.size(); ++d) {
+    if (slice.offsets[d] > array.dims[d] || slice.extents[d] > array.dims[d] - slice.offsets[d]) {
+      refuse(
+          fmt::format("array '{}': a box reaches beyond dimension {} of {}", array.name, d, array.dims[d]));
+    }
+  }
+  slice.size = byte_size(array, slice.is_whole ? array.dims : slice.extents);
+  slice.offset = slice_offsets_[number];
+  if (slice.offset > kMaxFileBytes || slice.size > kMaxFileBytes - slice.offset) {
+    refuse(fmt::format("array '{}' ends beyond 2^63 bytes of '{}'", array.name, slice.file));
+  }
+  return slice;
+}
+
+void Index::check_entry(const IndexEntry& entry) const {
+  if (!is_entry_path(entry.name)) {
+    refuse(fmt::format("entry '{}': the name is no path", entry.name));
+  }
+  if (entry.kind == EntryKind::array) {
+    const IndexArray array = this->array(entry);
+    for (std::uint32_t i = 0; i < array.slice_count; ++i) {
+      static_cast<void>(slice(array, i));
+    }
+    static_cast<void>(byte_size(array, array.dims));
+  } else if (entry.kind == EntryKind::string || entry.kind == EntryKind::bytes) {
+    const auto content = blob(entry);
+    const std::string_view chars(reinterpret_cast<const char*>(content.data()), content.size());
+    if (entry.kind == EntryKind::string && !is_valid_utf8(chars)) {
+      refuse(fmt::format("entry '{}': the string is not valid UTF-8", entry.name));
+    }
+  } else if (entry.kind == EntryKind::boolean && entry.value > 1) {
+    refuse(fmt::format("entry '{}': {} is no bool", entry.name, entry.value));
+  }
+}
+
+void Index::validate() const {
+  for (std::size_t i = 0; i < size(); ++i) {
+    check_entry(entry(i));
+  }
+  const auto clash = find_clash(
+      size(), [this](std::size_t i) { return name_of(i); },
+      [this](std::size_t i) { return static_cast<EntryKind>(kinds_[i]) == EntryKind::list; });
+  if (clash) {
+    const std::string_view why = clash->kind == NameClash::Kind::duplicate  ? "has the same name as"
+                                 : clash->kind == NameClash::Kind::unsorted ? "should stand before"
+                                                                            : "lies below the leaf";
+    refuse(fmt::format("entry '{}' {} '{}'", name_of(clash->second), why, name_of(clash->first)));
+  }
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/index_builder.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <flatbuffers/flatbuffers.h>
+#include <fmt/format.h>
+
+#include "cairn/array/shape.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+
+#include "formats/file_name.hpp"
+#include "formats/index_generated.h"
+#include "formats/index_names.hpp"
+
+namespace cairn::formats {
+namespace {
+
+constexpr std::uint32_t kVersion = 1;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(Errc::invalid_argument, why);
+}
+
+/// The size of a column as the end offset of what was appended last.
+std::uint32_t end_offset(std::size_t size, std::string_view name) {
+  if (size > std::numeric_limits<std::uint32_t>::max()) {
+    refuse(fmt::format("entry '{}': a column of the index is full", name));
+  }
+  return static_cast<std::uint32_t>(size);
+}
+
+std::string_view run(const std::string& chars, const std::vector<std::uint32_t>& ends,
+                     std::size_t i) noexcept {
+  const std::uint32_t begin = i == 0 ? 0 : ends[i - 1];
+  return std::string_view(chars).substr(begin, ends[i] - begin);
+}
+
+/// The first eight bytes as a number that sorts as they do.
+std::uint64_t sort_key(std::string_view text) noexcept {
+  std::uint64_t key = 0;
+  std::memcpy(&key, text.data(), std::min(text.size(), sizeof key));
+  return __builtin_bswap64(key);
+}
+
+std::size_t common_prefix(std::string_view a, std::string_view b) noexcept {
+  const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::size_t>(in_a - a.begin());
+}
+
+}  // namespace
+
+void IndexBuilder::reserve(std::size_t entries, std::size_t arrays, std::size_t name_bytes) {
+  names_.reserve(name_bytes);
+  name_ends_.reserve(entries);
+  kinds_.reserve(entries);
+  values_.reserve(entries);
+  dtypes_.reserve(arrays);
+  dims_ends_.reserve(arrays);
+  slice_ends_.reserve(arrays);
+  slice_files_.reserve(arrays);
+  slice_offsets_.reserve(arrays);
+  box_ends_.reserve(arrays);
+}
+
+void IndexBuilder::add(std::string_view name, EntryKind kind, std::uint64_t value) {
+  if (!is_entry_path(name)) {
+    refuse(fmt::format("entry '{}': the name is no path of a tree in UTF-8", name));
+  }
+  name_ends_.push_back(end_offset(names_.size() + name.size(), name));
+  names_.append(name);
+  kinds_.push_back(static_cast<std::uint8_t>(kind));
+  values_.push_back(value);
+}
+
+std::uint64_t IndexBuilder::add_blob(std::string_view value) {
+  blob_ends_.push_back(end_offset(blobs_.size() + value.size(), "blob"));
+  blobs_.append(value);
+  return blob_ends_.size() - 1;
+}
+
+void IndexBuilder::add_integer(std::string_view name, std::int64_t value) {
+  add(name, EntryKind::integer, static_cast<std::uint64_t>(value));
+}
+
+void IndexBuilder::add_unsigned(std::string_view name, std::uint64_t value) {
+  add(name, EntryKind::unsigned_integer, value);
+}
+
+void IndexBuilder::add_double(std::string_view name, double value) {
+  add(name, EntryKind::floating, std::bit_cast<std::uint64_t>(value));
+}
+
+void IndexBuilder::add_bool(std::string_view name, bool value) {
+  add(name, EntryKind::boolean, value ? 1 : 0);
+}
+
+void IndexBuilder::add_string(std::string_view name, std::string_view value) {
+  if (!is_valid_utf8(value)) {
+    refuse(fmt::format("entry '{}': the string is not valid UTF-8; store it as bytes", name));
+  }
+  add(name, EntryKind::string, add_blob(value));
+}
+
+void IndexBuilder::add_bytes(std::string_view name, std::span<const std::byte> value) {
+  add(name, EntryKind::bytes, add_blob({reinterpret_cast<const char*>(value.data()), value.size()}));
+}
+
+void IndexBuilder::add_null(std::string_view name) {
+  add(name, EntryKind::null, 0);
+}
+
+void IndexBuilder::add_empty_map(std::string_view name) {
+  add(name, EntryKind::empty_map, 0);
+}
+
+void IndexBuilder::add_list(std::string_view name, std::uint64_t size) {
+  add(name, EntryKind::list, size);
+}
+
+void IndexBuilder::add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims) {
+  if (dims.size() > kMaxRank || !is_valid(dtype)) {
+    refuse(fmt::format("entry '{}': {} dimensions of dtype {}", name, dims.size(),
+                       static_cast<unsigned>(dtype)));
+  }
+  add(name, EntryKind::array, dtypes_.size());
+  dtypes_.push_back(static_cast<std::uint8_t>(dtype));
+  dims_.insert(dims_.end(), dims.begin(), dims.end());
+  dims_ends_.push_back(end_offset(dims_.size(), name));
+  slice_ends_.push_back(end_offset(slice_files_.size(), name));
+}
+
+std::uint32_t IndexBuilder::add_file(std::string_view file_name) {
+  if (!is_plain_file_name(file_name)) {
+    refuse(fmt::format("'{}' is no plain file name", file_name));
+  }
+  file_name_ends_.push_back(end_offset(file_names_.size() + file_name.size(), file_name));
+  file_names_.append(file_name);
+  return static_cast<std::uint32_t>(file_name_ends_.size() - 1);
+}
+
+void IndexBuilder::add_location(std::uint32_t file, std::uint64_t offset) {
+  if (dtypes_.empty() || file >= file_name_ends_.size()) {
+    refuse(fmt::format("a slice in file {} of {} after {} arrays", file, file_name_ends_.size(),
+                       dtypes_.size()));
+  }
+  slice_files_.push_back(file);
+  slice_offsets_.push_back(offset);
+  box_ends_.push_back(end_offset(boxes_.size(), file_names_));
+  slice_ends_.back() = end_offset(slice_files_.size(), file_names_);
+}
+
+void IndexBuilder::add_whole(std::uint32_t file, std::uint64_t offset) {
+  add_location(file, offset);
+}
+
+void IndexBuilder::add_slice(std::uint32_t file, std::uint64_t offset,
+                             std::span<const std::uint64_t> box_offsets,
+                             std::span<const std::uint64_t> box_extents) {
+  const std::size_t dims_begin = dims_ends_.size() < 2 ? 0 : dims_ends_[dims_ends_.size() - 2];
+  const auto dims = std::span<const std::uint64_t>(dims_).subspan(dims_begin);
+  if (box_offsets.size() != dims.size() || box_extents.size() != dims.size()) {
+    refuse(fmt::format("a box of {} offsets and {} extents in an array of {} dimensions", box_offsets.size(),
+                       box_extents.size(), dims.size()));
+  }
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    if (box_offsets[d] > dims[d] || box_extents[d] > dims[d] - box_offsets[d]) {
+      refuse(fmt::format("a box of {} from {} on reaches beyond dimension {} of {}", box_extents[d],
+                         box_offsets[d], d, dims[d]));
+    }
+  }
+  boxes_.insert(boxes_.end(), box_offsets.begin(), box_offsets.end());
+  boxes_.insert(boxes_.end(), box_extents.begin(), box_extents.end());
+  add_location(file, offset);
+}
+
+std::string_view IndexBuilder::name_of(std::size_t i) const noexcept {
+  return run(names_, name_ends_, i);
+}
+
+bool IndexBuilder::is_sorted() const noexcept {
+  for (std::size_t i = 1; i < name_ends_.size(); ++i) {
+    if (name_of(i) < name_of(i - 1)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::uint32_t> IndexBuilder::sorted_order() const {
+  // Comparing the eight bytes behind what all names share decides most pairs without touching the names.
+  std::size_t shared = name_of(0).size();
+  for (std::size_t i = 1; i < name_ends_.size(); ++i) {
+    shared = std::min(shared, common_prefix(name_of(0).substr(0, shared), name_of(i)));
+  }
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> keys;
+  keys.reserve(name_ends_.size());
+  for (std::uint32_t i = 0; i < name_ends_.size(); ++i) {
+    keys.emplace_back(sort_key(name_of(i).substr(shared)), i);
+  }
+  std::sort(keys.begin(), keys.end(), [this](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : name_of(a.second) < name_of(b.second);
+  });
+  std::vector<std::uint32_t> order;
+  order.reserve(keys.size());
+  for (const auto& [key, i] : keys) {
+    order.push_back(i);
+  }
+  return order;
+}
+
+void IndexBuilder::copy_array(const IndexBuilder& from, std::size_t number) {
+  const auto range = [number](const std::vector<std::uint32_t>& ends) {
+    return std::pair(number == 0 ? 0u : ends[number - 1], ends[number]);
+  };
+  const auto append = [](auto& to, const auto& values, std::size_t begin, std::size_t end) {
+    to.insert(to.end(), values.begin() + static_cast<std::ptrdiff_t>(begin),
+              values.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  dtypes_.push_back(from.dtypes_[number]);
+  const auto [dims_begin, dims_end] = range(from.dims_ends_);
+  append(dims_, from.dims_, dims_begin, dims_end);
+  dims_ends_.push_back(static_cast<std::uint32_t>(dims_.size()));
+  const auto [slices_begin, slices_end] = range(from.slice_ends_);
+  append(slice_files_, from.slice_files_, slices_begin, slices_end);
+  append(slice_offsets_, from.slice_offsets_, slices_begin, slices_end);
+  slice_ends_.push_back(static_cast<std::uint32_t>(slice_files_.size()));
+  for (std::size_t i = slices_begin; i < slices_end; ++i) {
+    append(boxes_, from.boxes_, i == 0 ? 0 : from.box_ends_[i - 1], from.box_ends_[i]);
+    box_ends_.push_back(static_cast<std::uint32_t>(boxes_.size()));
+  }
+}
+
+void IndexBuilder::sort() {
+  IndexBuilder sorted;
+  sorted.reserve(name_ends_.size(), dtypes_.size(), names_.size());
+  sorted.dims_.reserve(dims_.size());
+  sorted.boxes_.reserve(boxes_.size());
+  for (const std::uint32_t i : sorted_order()) {
+    const bool is_array = static_cast<EntryKind>(kinds_[i]) == EntryKind::array;
+    sorted.names_.append(name_of(i));
+    sorted.name_ends_.push_back(static_cast<std::uint32_t>(sorted.names_.size()));
+    sorted.kinds_.push_back(kinds_[i]);
+    // Arrays are numbered anew: a reader that walks the entries then walks their columns too.
+    sorted.values_.push_back(is_array ? sorted.dtypes_.size() : values_[i]);
+    if (is_array) {
+      sorted.copy_array(*this, static_cast<std::size_t>(values_[i]));
+    }
+  }
+  sorted.file_names_ = std::move(file_names_);
+  sorted.file_name_ends_ = std::move(file_name_ends_);
+  sorted.blobs_ = std::move(blobs_);
+  sorted.blob_ends_ = std::move(blob_ends_);
+  *this = std::move(sorted);
+}
+
+void IndexBuilder::check_names() const {
+  const auto clash = find_clash(
+      name_ends_.size(), [this](std::size_t i) { return name_of(i); },
+      [this](std::size_t i) { return static_cast<EntryKind>(kinds_[i]) == EntryKind::list; });
+  if (!clash) {
+    return;
+  }
+  const std::string_view first = name_of(clash->first);
+  if (clash->kind == NameClash::Kind::duplicate) {
+    throw Error(Errc::already_exists, fmt::format("entry '{}' is given twice", first));
+  }
+  refuse(fmt::format("entry '{}' lies below the leaf '{}'", name_of(clash->second), first));
+}
+
+std::size_t IndexBuilder::size_estimate() const noexcept {
+  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 16 columns.
+  return kTableBytes + names_.size() + file_names_.size() + blobs_.size() + kinds_.size() + dtypes_.size() +
+         sizeof(std::uint64_t) * (values_.size() + dims_.size() + slice_offsets_.size() + boxes_.size()) +
+         sizeof(std::uint32_t) *
+             (name_ends_.size() + dims_ends_.size() + slice_ends_.size() + slice_files_.size() +
+              box_ends_.size() + file_name_ends_.size() + blob_ends_.size());
+}
+
+std::vector<std::byte> IndexBuilder::write() const {
+  flatbuffers::FlatBufferBuilder builder(size_estimate());
+  const auto chars = [&builder](const std::string& text) {
+    return builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  };
+  // One statement each: the order of evaluation decides the bytes, and compilers differ in that of arguments.
+  const auto names = chars(names_);
+  const auto name_ends = builder.CreateVector(name_ends_);
+  const auto kinds = builder.CreateVector(kinds_);
+  const auto values = builder.CreateVector(values_);
+  const auto dtypes = builder.CreateVector(dtypes_);
+  const auto dims = builder.CreateVector(dims_);
+  const auto dims_ends = builder.CreateVector(dims_ends_);
+  const auto slice_ends = builder.CreateVector(slice_ends_);
+  const auto slice_files = builder.CreateVector(slice_files_);
+  const auto slice_offsets = builder.CreateVector(slice_offsets_);
+  const auto boxes = builder.CreateVector(boxes_);
+  const auto box_ends = builder.CreateVector(box_ends_);
+  const auto file_names = chars(file_names_);
+  const auto file_name_ends = builder.CreateVector(file_name_ends_);
+  const auto blobs = chars(blobs_);
+  const auto blob_ends = builder.CreateVector(blob_ends_);
+  const auto root = stored::CreateIndex(builder, kVersion, names, name_ends, kinds, values, dtypes, dims,
+                                        dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
+                                        file_names, file_name_ends, blobs, blob_ends);
+  stored::FinishIndexBuffer(builder, root);
+  const auto* data = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  return {data, data + builder.GetSize()};
+}
+
+std::vector<std::byte> IndexBuilder::finish() {
+  if (!is_sorted()) {
+    sort();
+  }
+  check_names();
+  if (size_estimate() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    refuse(fmt::format("an index of {} bytes exceeds the limit of 2 GiB", size_estimate()));
+  }
+  std::vector<std::byte> bytes = write();
+  *this = IndexBuilder();
+  return bytes;
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/safetensors_layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/checked.hpp"
+#include "cairn/base/error.hpp"
+
+#include "formats/json_reader.hpp"
+#include "formats/unique_names.hpp"
+#include "formats/utf8.hpp"
+
+namespace cairn::formats {
+namespace {
+
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr std::size_t kDecimalBytes = 20;  // Digits of 2^64 - 1.
+
+[[noreturn]] void refuse(std::string_view tensor, std::string_view why) {
+  throw Error(Errc::invalid_argument, fmt::format("tensor '{}': {}", tensor, why));
+}
+
+std::uint64_t checked_size(const TensorSpec& spec) {
+  if (!is_valid_utf8(spec.name)) {
+    refuse(spec.name, "the name is not valid UTF-8");
+  }
+  if (spec.name == "__metadata__") {
+    refuse(spec.name, "the format keeps this name for itself");
+  }
+  if (spec.saved_offsets && spec.saved_offsets->size() != spec.shape.size()) {
+    refuse(spec.name, fmt::format("{} saved offsets for shape {}", spec.saved_offsets->size(), spec.shape));
+  }
+  const std::optional<std::uint64_t> bytes = byte_count(spec.dtype, spec.shape);
+  if (!bytes) {
+    refuse(spec.name, fmt::format("{} of shape {} is no whole number of bytes below 2^63", name(spec.dtype),
+                                  spec.shape));
+  }
+  return *bytes;
+}
+
+std::vector<std::uint64_t> checked_sizes(std::span<const TensorSpec> specs) {
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(specs.size());
+  for (const TensorSpec& spec : specs) {
+    sizes.push_back(checked_size(spec));
+  }
+  return sizes;
+}
+
+void check_names(std::span<const TensorSpec> specs) {
+  std::vector<std::string_view> names;
+  names.reserve(specs.size());
+  for (const TensorSpec& spec : specs) {
+    names.push_back(spec.name);
+  }
+  if (const auto twice = find_duplicate(names)) {
+    throw Error(Errc::already_exists, fmt::format("tensor '{}' is given twice for one file", *twice));
+  }
+}
+
+void check_metadata(const SafetensorsOptions& options) {
+  std::vector<std::string_view> keys = {"format", "DCP_VERSION", "DCP_SHARDING_INFO"};
+  for (const auto& [key, value] : options.metadata) {
+    if (!is_valid_utf8(key) || !is_valid_utf8(value)) {
+      throw Error(Errc::invalid_argument, fmt::format("metadata '{}' is not valid UTF-8", key));
+    }
+    keys.push_back(key);
+  }
+  if (const auto twice = find_duplicate(keys)) {
+    throw Error(Errc::invalid_argument, fmt::format("metadata '{}' is reserved or given twice", *twice));
+  }
+}
+
+bool has_slices(std::span<const TensorSpec> specs) {
+  return std::any_of(specs.begin(), specs.end(),
+                     [](const TensorSpec& spec) { return spec.saved_offsets.has_value(); });
+}
+
+/// Page-sized tensors first, then by falling element size; equal ones keep their order.
+std::vector<std::uint32_t> order_of(std::span<const TensorSpec> specs, std::span<const std::uint64_t> sizes) {
+  constexpr std::size_t kPagesRank = 0;
+  constexpr unsigned kWidestBits = 64;
+  const auto rank_of = [&](std::size_t i) -> std::size_t {
+    const bool is_pages = sizes[i] != 0 && sizes[i] % kSafetensorsAlignmentBytes == 0;
+    return is_pages ? kPagesRank : 1 + kWidestBits - bits(specs[i].dtype);
+  };
+  std::array<std::uint32_t, kWidestBits + 2> next{};
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    ++next[rank_of(i) + 1];
+  }
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<std::uint32_t> order(specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    order[next[rank_of(i)]++] = static_cast<std::uint32_t>(i);
+  }
+  return order;
+}
+
+void append_number(std::string& out, std::uint64_t value) {
+  const fmt::format_int text(value);
+  out.append(text.data(), text.size());
+}
+
+void append_numbers(std::string& out, std::span<const std::uint64_t> values, std::string_view separator) {
+  out.push_back('[');
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i != 0) {
+      out.append(separator);
+    }
+    append_number(out, values[i]);
+  }
+  out.push_back(']');
+}
+
+/// The value of DCP_SHARDING_INFO. PyTorch looks every tensor of the file up in it, so whole ones are listed too.
+std::string sharding_info(std::span<const TensorSpec> specs) {
+  const std::array<std::uint64_t, kMaxRank> zeros{};
+  std::string info = "{";
+  for (const TensorSpec& spec : specs) {
+    info += info.size() == 1 ? "" : ", ";
+    append_json_string(info, spec.name);
+    info += ": {\"saved_offsets\": ";
+    append_numbers(info, spec.saved_offsets.value_or(std::span(zeros).first(spec.shape.size())), ", ");
+    info += "}";
+  }
+  return info + "}";
+}
+
+void append_metadata(std::string& json, std::span<const TensorSpec> specs,
+                     const SafetensorsOptions& options) {
+  json += R"("__metadata__":{"format":"pt")";
+  const auto append_pair = [&json](std::string_view key, std::string_view value) {
+    json.push_back(',');
+    append_json_string(json, key);
+    json.push_back(':');
+    append_json_string(json, value);
+  };
+  if (has_slices(specs)) {
+    append_pair("DCP_VERSION", "1.0");
+    append_pair("DCP_SHARDING_INFO", sharding_info(specs));
+  }
+  for (const auto& [key, value] : options.metadata) {
+    append_pair(key, value);
+  }
+  json.push_back('}');
+}
+
+void append_tensor(std::string& json, const TensorSpec& spec, std::uint64_t begin, std::uint64_t end) {
+  json.push_back(',');
+  append_json_string(json, spec.name);
+  json += ":{\"dtype\":\"";
+  json += name(spec.dtype);
+  json += "\",\"shape\":";
+  append_numbers(json, spec.shape, ",");
+  json += ",\"data_offsets\":[";
+  append_number(json, begin);
+  json.push_back(',');
+  append_number(json, end);
+  json += "]}";
+}
+
+void check_header_size(std::uint64_t bytes, const SafetensorsOptions& options) {
+  const std::uint64_t limit = std::min(options.max_header_bytes, kMaxSafetensorsHeaderBytes);
+  if (bytes > limit) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("a safetensors header of {} bytes exceeds the limit of {}", bytes, limit));
+  }
+}
+
+/// Puts the length before the JSON and spaces behind it, so that the data starts aligned.
+std::string frame(std::string json) {
+  const std::uint64_t data_begin = round_up<std::uint64_t>(json.size(), kSafetensorsAlignmentBytes);
+  json.resize(data_begin, ' ');
+  const std::uint64_t length = data_begin - kLengthBytes;
+  std::memcpy(json.data(), &length, sizeof length);
+  return json;
+}
+
+SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::uint64_t> sizes,
+                       const SafetensorsOptions& options) {
+  check_names(specs);
+  SafetensorsLayout layout;
+  layout.order = order_of(specs, sizes);
+  layout.offsets.resize(specs.size());
+  std::string json(kLengthBytes, '\0');
+  json.reserve(kLengthBytes + 128 * (specs.size() + 1));
+  json.push_back('{');
+  append_metadata(json, specs, options);
+  std::uint64_t end = 0;
+  for (const std::uint32_t i : layout.order) {
+    const std::uint64_t begin = end;
+    if (__builtin_add_overflow(begin, sizes[i], &end)) {
+      refuse(specs[i].name, "the file would exceed 2^64 bytes");
+    }
+    layout.offsets[i] = begin;
+    append_tensor(json, specs[i], begin, end);
+  }
+  json.push_back('}');
+  layout.header = frame(std::move(json));
+  check_header_size(layout.header.size() - kLengthBytes, options);
+  const std::uint64_t data_begin = layout.header.size();
+  if (__builtin_add_overflow(data_begin, end, &layout.file_size)) {
+    throw Error(Errc::invalid_argument, "a safetensors file would exceed 2^64 bytes");
+  }
+  for (std::uint64_t& offset : layout.offsets) {
+    offset += data_begin;
+  }
+  return layout;
+}
+
+/// No less than what the tensor adds to a header: every character escaped (twice where JSON is put into JSON).
+std::uint64_t header_bytes_bound(const TensorSpec& spec, bool is_sharded) {
+  constexpr std::uint64_t kFixedBytes = 64;  // Keys, quotes, punctuation, dtype.
+  std::uint64_t escaped = 2;
+  for (const char c : spec.name) {
+    escaped += static_cast<unsigned char>(c) < 0x20 ? 6 : c == '"' || c == '\\' ? 2 : 1;
+  }
+  const std::uint64_t dims = spec.shape.size() * (kDecimalBytes + 2);
+  const std::uint64_t entry = escaped + dims + 2 * kDecimalBytes + kFixedBytes;
+  return is_sharded ? entry + 2 * escaped + dims + kFixedBytes : entry;
+}
+
+}  // namespace
+
+SafetensorsLayout plan_safetensors(std::span<const TensorSpec> specs, const SafetensorsOptions& options) {
+  check_metadata(options);
+  const std::vector<std::uint64_t> sizes = checked_sizes(specs);
+  return plan(specs, sizes, options);
+}
+
+std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
+                                                      const SafetensorsOptions& options) {
+  check_metadata(options);
+  const std::vector<std::uint64_t> sizes = checked_sizes(specs);
+  const bool is_sharded = has_slices(specs);
+  const std::size_t max_tensors = options.max_tensors_per_file == 0
+                                      ? std::numeric_limits<std::uint32_t>::max()
+                                      : options.max_tensors_per_file;
+  std::string metadata;
+  append_metadata(metadata, {}, options);
+  const std::uint64_t fixed_bytes = metadata.size() + kSafetensorsAlignmentBytes;
+  std::vector<SafetensorsLayout> layouts;
+  std::size_t first = 0;
+  do {
+    std::size_t count = 0;
+    std::uint64_t bytes = fixed_bytes;
+    while (first + count < specs.size() && count < max_tensors) {
+      bytes += header_bytes_bound(specs[first + count], is_sharded);
+      // The first tensor is taken in any case: whether it alone fits, plan() finds out exactly.
+      if (count != 0 && bytes > std::min(options.max_header_bytes, kMaxSafetensorsHeaderBytes)) {
+        break;
+      }
+      ++count;
+    }
+    layouts.push_back(plan(specs.subspan(first, count), std::span(sizes).subspan(first, count), options));
+    layouts.back().first_spec = first;
+    first += count;
+  } while (first < specs.size());
+  return layouts;
+}
+
+}  // namespace cairn::formats

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/utf8.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace cairn::formats {
+namespace {
+
+struct Lead {
+  std::size_t length;     // Bytes of the sequence; 0 when no sequence starts so.
+  unsigned second_begin;  // Range of the second byte; it is what rules out overlong forms and surrogates.
+  unsigned second_end;
+};
+
+Lead lead_of(unsigned byte) noexcept {
+  if (byte >= 0xC2 && byte <= 0xDF) {
+    return {2, 0x80, 0xC0};
+  }
+  if (byte >= 0xE0 && byte <= 0xEF) {
+    return {3, byte == 0xE0 ? 0xA0u : 0x80u, byte == 0xED ? 0xA0u : 0xC0u};
+  }
+  if (byte >= 0xF0 && byte <= 0xF4) {
+    return {4, byte == 0xF0 ? 0x90u : 0x80u, byte == 0xF4 ? 0x90u : 0xC0u};
+  }
+  return {0, 0, 0};
+}
+
+}  // namespace
+
+bool is_valid_utf8(std::string_view text) noexcept {
+  constexpr std::uint64_t kHighBits = 0x8080808080808080u;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::uint64_t eight = 0;
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & kHighBits) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
+    const auto first = static_cast<unsigned char>(text[at]);
+    if (first < 0x80) {
+      ++at;
+      continue;
+    }
+    const Lead lead = lead_of(first);
+    if (lead.length == 0 || lead.length > text.size() - at) {
+      return false;
+    }
+    const auto second = static_cast<unsigned char>(text[at + 1]);
+    if (second < lead.second_begin || second >= lead.second_end) {
+      return false;
+    }
+    for (std::size_t i = 2; i < lead.length; ++i) {
+      if ((static_cast<unsigned char>(text[at + i]) & 0xC0u) != 0x80u) {
+        return false;
+      }
+    }
+    at += lead.length;
+  }
+  return true;
+}
+
+}  // namespace cairn::formats
