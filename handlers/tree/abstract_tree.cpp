@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/abstract_tree.hpp"
+
+#include <algorithm>
+#include <concepts>
+#include <span>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "assembler.hpp"
+#include "containers.hpp"
+#include "index_names.hpp"
+
+namespace cairn {
+
+using detail::TreeAccess;
+using formats::EntryKind;
+
+AbstractTree::AbstractTree(TreeKind kind) {
+  switch (kind) {
+    case TreeKind::array: throw Error(Errc::invalid_argument, "an abstract array needs a shape and a dtype");
+    case TreeKind::map: TreeAccess::make_map(*this); return;
+    case TreeKind::list: TreeAccess::make_list(*this); return;
+    default: value_ = Scalar{kind, Tree()};
+  }
+}
+
+AbstractTree::AbstractTree(const Tree& tree) {
+  std::vector<std::pair<const Tree*, AbstractTree*>> pending = {{&tree, this}};
+  while (!pending.empty()) {
+    const auto [from, to] = pending.back();
+    pending.pop_back();
+    if (const Tree::Map* children = TreeAccess::map(*from)) {
+      Map& made = TreeAccess::make_map(*to);
+      for (const auto& [key, child] : *children) {
+        pending.emplace_back(&child, &made.try_emplace(made.end(), key)->second);
+      }
+    } else if (const Tree::List* elements = TreeAccess::list(*from)) {
+      List& made = TreeAccess::make_list(*to, elements->size());
+      for (std::size_t i = 0; i < elements->size(); ++i) {
+        pending.emplace_back(&(*elements)[i], &made[i]);
+      }
+    } else if (from->is_array()) {
+      to->value_ = AbstractArray(from->as<Array>().view());
+    } else {
+      to->value_ = Scalar{from->kind(), *from};
+    }
+  }
+}
+
+AbstractTree::AbstractTree(const AbstractTree& other) {
+  TreeAccess::clone(other, *this, [](const AbstractTree& from, AbstractTree& to) {
+    std::visit(
+        [&to](const auto& leaf) {
+          if constexpr (std::copyable<std::remove_cvref_t<decltype(leaf)>>) {
+            to.value_ = leaf;
+          }
+        },
+        from.value_);
+  });
+}
+
+AbstractTree::~AbstractTree() { TreeAccess::flatten(*this); }
+
+AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::IndexEntry& entry) {
+  switch (entry.kind) {
+    case EntryKind::array: {
+      const formats::IndexArray array = index.array(entry);
+      return AbstractArray(Shape(array.dims), array.dtype);
+    }
+    case EntryKind::empty_map: return TreeKind::map;
+    case EntryKind::list: return TreeKind::list;
+    default: break;
+  }
+  Tree value = detail::scalar_of(index, entry);
+  const TreeKind kind = value.kind();
+  return AbstractTree(Scalar{kind, std::move(value)});
+}
+
+AbstractTree AbstractTree::of_index(const formats::Index& index, std::string_view path) {
+  detail::Assembler<AbstractTree> assembler(index.path(), index.size());
+  const auto add = [&](std::size_t i) {
+    const formats::IndexEntry entry = index.entry(i);
+    const std::string_view name = entry.name.substr(std::min(path.empty() ? 0 : path.size() + 1, entry.name.size()));
+    if (entry.kind == EntryKind::list) {
+      assembler.add_list(name, entry.list_size());
+    } else {
+      assembler.add(name, of_entry(index, entry));
+    }
+  };
+  const auto [begin, end] = detail::entries_below(index, path);
+  const auto self = path.empty() ? std::nullopt : index.find(path);
+  if (!self && begin == end && !path.empty()) {
+    throw Error(Errc::not_found, fmt::format("{}: the tree has no '{}'", index.path(), path));
+  }
+  if (self) {
+    add(*self);
+  }
+  for (std::size_t i = begin; i < end; ++i) {
+    add(i);
+  }
+  return assembler.finish(false);
+}
+
+void AbstractTree::open() {
+  if (const View* view = std::get_if<View>(&value_)) {
+    *this = of_index(**view, {});
+  }
+}
+
+void AbstractTree::materialise() {
+  open();
+  std::string path;
+  // A view may have been put into a tree that is none.
+  const auto open_leaf = [](std::string_view, AbstractTree& leaf) { leaf.open(); };
+  TreeAccess::visit(*this, path, 0, open_leaf);
+}
+
+TreeKind AbstractTree::kind() const {
+  if (const View* view = std::get_if<View>(&value_)) {
+    const auto root = (*view)->find("");
+    return root ? detail::kind_of((*view)->entry(*root).kind) : TreeKind::map;
+  }
+  if (const Scalar* scalar = std::get_if<Scalar>(&value_)) {
+    return scalar->kind;
+  }
+  if (std::holds_alternative<AbstractArray>(value_)) {
+    return TreeKind::array;
+  }
+  if (TreeAccess::list(*this)) {
+    return TreeKind::list;
+  }
+  return TreeAccess::map(*this) ? TreeKind::map : TreeKind::null;
+}
+
+AbstractTree& AbstractTree::operator[](std::string_view key) {
+  open();
+  if (const Scalar* scalar = std::get_if<Scalar>(&value_); scalar && scalar->kind == TreeKind::null) {
+    TreeAccess::make_map(*this);
+  }
+  Map& children = as_map();
+  const auto found = children.lower_bound(key);
+  if (found != children.end() && found->first == key) {
+    return found->second;
+  }
+  return children.try_emplace(found, std::string(key))->second;
+}
+
+AbstractTree& AbstractTree::operator[](std::size_t i) {
+  List& elements = as_list();
+  if (i >= elements.size()) {
+    throw Error(Errc::not_found, fmt::format("the list has {} elements, no element {}", elements.size(), i));
+  }
+  return elements[i];
+}
+
+AbstractTree& AbstractTree::at(std::string_view path) {
+  materialise();
+  if (AbstractTree* found = TreeAccess::find(*this, path)) {
+    return *found;
+  }
+  throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
+}
+
+AbstractTree AbstractTree::at(std::string_view path) const {
+  if (const View* view = std::get_if<View>(&value_)) {
+    return of_index(**view, path);
+  }
+  if (const AbstractTree* found = TreeAccess::find(*this, path)) {
+    return *found;
+  }
+  AbstractTree opened = *this;
+  return opened.at(path);
+}
+
+AbstractTree::Map& AbstractTree::as_map() {
+  open();
+  if (Map* children = TreeAccess::map(*this)) {
+    return *children;
+  }
+  throw_kind(TreeKind::map);
+}
+
+AbstractTree::List& AbstractTree::as_list() {
+  open();
+  if (List* elements = TreeAccess::list(*this)) {
+    return *elements;
+  }
+  throw_kind(TreeKind::list);
+}
+
+void AbstractTree::push_back(AbstractTree element) {
+  if (const Scalar* scalar = std::get_if<Scalar>(&value_); scalar && scalar->kind == TreeKind::null) {
+    TreeAccess::make_list(*this);
+  }
+  as_list().push_back(std::move(element));
+}
+
+AbstractArray& AbstractTree::as_array() {
+  open();
+  return const_cast<AbstractArray&>(std::as_const(*this).as_array());
+}
+
+const AbstractArray& AbstractTree::as_array() const {
+  if (const AbstractArray* array = std::get_if<AbstractArray>(&value_)) {
+    return *array;
+  }
+  throw_kind(TreeKind::array);
+}
+
+const Tree& AbstractTree::stored_value() const noexcept {
+  static const Tree kNull;
+  const Scalar* scalar = std::get_if<Scalar>(&value_);
+  return scalar ? scalar->value : kNull;
+}
+
+void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
+  if (!is_valid(dtype)) {
+    throw Error(Errc::invalid_argument, fmt::format("{} is no dtype", static_cast<unsigned>(dtype)));
+  }
+  materialise();
+  std::string path;
+  const auto set = [&](std::string_view, AbstractTree& leaf) {
+    AbstractArray* array = std::get_if<AbstractArray>(&leaf.value_);
+    if (array && (!is_floating(dtype) || is_floating(array->dtype))) {
+      array->dtype = dtype;
+      array->allows_narrowing = narrowing == Narrowing::allowed;
+    }
+  };
+  TreeAccess::visit(*this, path, 0, set);
+}
+
+ArrayEntries AbstractTree::arrays() const {
+  if (const View* view = std::get_if<View>(&value_)) {
+    return ArrayEntries(*view);
+  }
+  std::vector<ArrayEntries::Described> found;
+  visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
+    if (const AbstractArray* array = std::get_if<AbstractArray>(&leaf.value_)) {
+      found.push_back({std::string(path), array->dtype, array->shape});
+    }
+  });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return ArrayEntries(std::move(found));
+}
+
+bool operator==(const AbstractTree& a, const AbstractTree& b) {
+  AbstractTree left = a;
+  AbstractTree right = b;
+  left.materialise();
+  right.materialise();
+  return TreeAccess::is_equal(left, right, [](const auto& x, const auto& y) { return x.value_ == y.value_; });
+}
+
+void AbstractTree::throw_kind(TreeKind wanted) const {
+  throw Error(Errc::type_mismatch,
+              fmt::format("the node is {}, not {}", is_placeholder() ? "a placeholder" : name(kind()), name(wanted)));
+}
+
+void visit_leaves(const AbstractTree& tree,
+                  const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor) {
+  AbstractTree built = tree;
+  built.materialise();
+  std::string path;
+  TreeAccess::visit(std::as_const(built), path, 0, visitor);
+}
+
+}  // namespace cairn

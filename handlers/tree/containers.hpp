@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What Tree and AbstractTree have in common: copying, comparing, destroying and visiting nested containers.
+// None of it recurses without a limit, because a tree may be deeper than the stack.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+#include "cairn/handlers/tree.hpp"
+
+namespace cairn::detail {
+
+/// The containers inside a node; null when the node is none of the kind.
+struct TreeAccess {
+  template <class Node>
+  static typename Node::Map* map(Node& node) noexcept {
+    auto* held = std::get_if<std::unique_ptr<typename Node::Map>>(&node.value_);
+    return held ? held->get() : nullptr;
+  }
+
+  template <class Node>
+  static typename Node::List* list(Node& node) noexcept {
+    auto* held = std::get_if<std::unique_ptr<typename Node::List>>(&node.value_);
+    return held ? held->get() : nullptr;
+  }
+
+  template <class Node>
+  static const typename Node::Map* map(const Node& node) noexcept {
+    return map(const_cast<Node&>(node));
+  }
+
+  template <class Node>
+  static const typename Node::List* list(const Node& node) noexcept {
+    return list(const_cast<Node&>(node));
+  }
+
+  template <class Node>
+  static typename Node::Map& make_map(Node& node) {
+    return *node.value_.template emplace<std::unique_ptr<typename Node::Map>>(std::make_unique<typename Node::Map>());
+  }
+
+  template <class Node>
+  static typename Node::List& make_list(Node& node, std::size_t size = 0) {
+    return *node.value_.template emplace<std::unique_ptr<typename Node::List>>(
+        std::make_unique<typename Node::List>(size));
+  }
+
+  template <class Node>
+  static bool is_container(const Node& node) noexcept {
+    return map(node) || list(node);
+  }
+
+  /// Moves the containers among the children of `node` to `pending`.
+  template <class Node>
+  static void take_containers(Node& node, typename Node::List& pending) {
+    if (auto* children = map(node)) {
+      for (auto& [key, child] : *children) {
+        if (is_container(child)) {
+          pending.push_back(std::move(child));
+        }
+      }
+    } else if (auto* elements = list(node)) {
+      for (auto& child : *elements) {
+        if (is_container(child)) {
+          pending.push_back(std::move(child));
+        }
+      }
+    }
+  }
+
+  /// Leaves no container inside a container, so that destroying `node` recurses once.
+  template <class Node>
+  static void flatten(Node& node) {
+    typename Node::List pending;
+    take_containers(node, pending);
+    while (!pending.empty()) {
+      Node next = std::move(pending.back());
+      pending.pop_back();
+      take_containers(next, pending);
+    }
+  }
+
+  /// Copies the containers of `from` into `to`; `copy_leaf(leaf, to)` copies the rest.
+  template <class Node, class CopyLeaf>
+  static void clone(const Node& from, Node& to, CopyLeaf copy_leaf) {
+    std::vector<std::pair<const Node*, Node*>> pending;
+    const auto copy = [&](const Node& source, Node& target) {
+      if (is_container(source)) {
+        pending.emplace_back(&source, &target);
+      } else {
+        copy_leaf(source, target);
+      }
+    };
+    copy(from, to);
+    while (!pending.empty()) {
+      const auto [source, target] = pending.back();
+      pending.pop_back();
+      if (const auto* children = map(*source)) {
+        auto& made = make_map(*target);
+        for (const auto& [key, child] : *children) {
+          copy(child, made.try_emplace(made.end(), key)->second);
+        }
+      } else {
+        const auto& elements = *list(*source);
+        auto& made = make_list(*target, elements.size());
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+          copy(elements[i], made[i]);
+        }
+      }
+    }
+  }
+
+  template <class Node, class SameLeaf>
+  static bool is_equal(const Node& a, const Node& b, SameLeaf same_leaf) {
+    std::vector<std::pair<const Node*, const Node*>> pending = {{&a, &b}};
+    while (!pending.empty()) {
+      const auto [left, right] = pending.back();
+      pending.pop_back();
+      const auto *left_map = map(*left), *right_map = map(*right);
+      const auto *left_list = list(*left), *right_list = list(*right);
+      if (left_map && right_map && left_map->size() == right_map->size()) {
+        for (auto i = left_map->begin(), j = right_map->begin(); i != left_map->end(); ++i, ++j) {
+          if (i->first != j->first) {
+            return false;
+          }
+          pending.emplace_back(&i->second, &j->second);
+        }
+      } else if (left_list && right_list && left_list->size() == right_list->size()) {
+        for (std::size_t i = 0; i < left_list->size(); ++i) {
+          pending.emplace_back(&(*left_list)[i], &(*right_list)[i]);
+        }
+      } else if (is_container(*left) || is_container(*right) || !same_leaf(*left, *right)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// Calls visit(path, node) for all but maps that have children. `path` is that of `node`, and is so again afterwards.
+  template <class Node, class Visit>
+  static void visit(Node& node, std::string& path, std::size_t depth, Visit& visit_node) {
+    if (depth > kMaxTreeDepth) {
+      throw Error(Errc::invalid_argument, fmt::format("the tree is deeper than {} levels, at '{}…'", kMaxTreeDepth,
+                                                      std::string_view(path).substr(0, 60)));
+    }
+    const std::size_t end = path.size();
+    auto* children = map(node);
+    if (!children || children->empty()) {
+      visit_node(path, node);
+    }
+    if (children) {
+      for (auto& [key, child] : *children) {
+        formats::append_key(path, key);
+        visit(child, path, depth + 1, visit_node);
+        path.resize(end);
+      }
+    } else if (auto* elements = list(node)) {
+      for (std::size_t i = 0; i < elements->size(); ++i) {
+        formats::append_key(path, fmt::format_int(i).str());
+        visit((*elements)[i], path, depth + 1, visit_node);
+        path.resize(end);
+      }
+    }
+  }
+
+  /// The node below `root` with that path, or null.
+  template <class Node>
+  static Node* find(Node& root, std::string_view path) {
+    Node* node = &root;
+    for (const std::string& key : formats::split_path(path)) {
+      node = child(*node, key);
+      if (!node) {
+        return nullptr;
+      }
+    }
+    return node;
+  }
+
+  /// The child of a map by key, or of a list by decimal number, or null.
+  template <class Node>
+  static Node* child(Node& node, std::string_view key) {
+    if (auto* children = map(node)) {
+      const auto found = children->find(key);
+      return found == children->end() ? nullptr : &found->second;
+    }
+    auto* elements = list(node);
+    const auto position = elements ? parse_position(key, elements->size()) : kNoPosition;
+    return position == kNoPosition ? nullptr : &(*elements)[position];
+  }
+
+  static constexpr std::size_t kNoPosition = static_cast<std::size_t>(-1);
+
+  /// The number that a list's key stands for, when it is below `size` and written without leading zeros.
+  static std::size_t parse_position(std::string_view key, std::size_t size) noexcept {
+    constexpr std::size_t kMostDigits = 18;
+    if (key.empty() || key.size() > kMostDigits || (key.size() > 1 && key[0] == '0')) {
+      return kNoPosition;
+    }
+    std::size_t position = 0;
+    for (const char digit : key) {
+      if (digit < '0' || digit > '9') {
+        return kNoPosition;
+      }
+      position = position * 10 + static_cast<std::size_t>(digit - '0');
+    }
+    return position < size ? position : kNoPosition;
+  }
+};
+
+/// How messages show a path: in quotes, the root in words.
+inline std::string shown(std::string_view path) { return path.empty() ? "the root" : fmt::format("'{}'", path); }
+
+}  // namespace cairn::detail

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/aligned_memory.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/hugging_face.hpp"
+#include "cairn/formats/index_builder.hpp"
+#include "cairn/formats/safetensors.hpp"
+
+#include "containers.hpp"
+
+namespace cairn::detail {
+namespace {
+
+/// Reads the first `size` bytes of a file.
+Awaitable<std::shared_ptr<AlignedMemory>> read_start(LoadContext context, std::string file, std::uint64_t size) {
+  auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
+  std::vector<DestinationPiece> pieces(size > 0 ? 1 : 0);
+  if (size > 0) {
+    pieces[0].size_bytes = size;
+    pieces[0].data = memory->data();
+    pieces[0].owner = memory;
+    co_await context.read_pieces(file, std::move(pieces));
+  }
+  co_return memory;
+}
+
+std::span<const std::byte> bytes_of(const AlignedMemory& memory, std::uint64_t size) {
+  return {memory.data(), static_cast<std::size_t>(size)};
+}
+
+std::string full_path(const LoadContext& context, std::string_view file) {
+  return (context.directory() / file).string();
+}
+
+Awaitable<formats::Index> open_own(LoadContext context, std::uint64_t size) {
+  const auto memory = co_await read_start(context, std::string(kIndexFile), size);
+  co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(context, kIndexFile));
+}
+
+Awaitable<formats::FolderFile> read_header(LoadContext context, std::string file) {
+  const std::optional<std::uint64_t> size = context.file_bytes(file);
+  if (!size) {
+    throw Error(Errc::not_found, fmt::format("{}: the file is not there", full_path(context, file)));
+  }
+  constexpr std::uint64_t kLengthBytes = 8;
+  const std::uint64_t first_size = std::min(*size, kLengthBytes);
+  const auto first = co_await read_start(context, file, first_size);
+  const std::string path = full_path(context, file);
+  const std::uint64_t prefix_size = formats::safetensors_prefix_size(bytes_of(*first, first_size), *size, path);
+  const auto prefix = co_await read_start(context, file, prefix_size);
+  formats::FolderFile read;
+  read.header = formats::parse_safetensors(bytes_of(*prefix, prefix_size), *size, path);
+  read.name = std::move(file);
+  co_return read;
+}
+
+/// An index that says of each tensor where it lies.
+std::vector<std::byte> describe(const std::vector<formats::FolderFile>& files,
+                                const std::vector<formats::FolderTensor>& tensors) {
+  formats::IndexBuilder builder;
+  for (const formats::FolderFile& file : files) {
+    static_cast<void>(builder.add_file(file.name));  // Numbered as TensorSlice::file is.
+  }
+  std::string path;
+  for (const formats::FolderTensor& tensor : tensors) {
+    path.clear();
+    formats::append_key(path, tensor.name);
+    builder.add_array(path, tensor.dtype, {tensor.shape.begin(), tensor.shape.end()});
+    for (const formats::TensorSlice& slice : tensor.slices) {
+      const auto file = static_cast<std::uint32_t>(slice.file);
+      const Shape& offsets = slice.box.offsets();
+      const Shape& extents = slice.box.extents();
+      if (slice.box.is_whole(tensor.shape)) {
+        builder.add_whole(file, slice.begin);
+      } else {
+        builder.add_slice(file, slice.begin, {offsets.begin(), offsets.end()}, {extents.begin(), extents.end()});
+      }
+    }
+  }
+  return builder.finish();
+}
+
+Awaitable<formats::Index> open_foreign(LoadContext context) {
+  std::optional<formats::HuggingFaceIndex> index;
+  std::vector<std::string> names;
+  if (context.file_bytes(formats::kHuggingFaceIndexName)) {
+    const std::string text = co_await context.read_file(formats::kHuggingFaceIndexName);
+    index = formats::parse_hugging_face_index(text, full_path(context, formats::kHuggingFaceIndexName));
+    names = index->files();
+  } else {
+    for (std::string& file : context.files()) {
+      if (is_safetensors(file)) {
+        names.push_back(std::move(file));
+      }
+    }
+    if (names.empty()) {
+      throw Error(Errc::not_found, fmt::format("{}: there is neither an {} nor a safetensors file",
+                                               context.directory().string(), kIndexFile));
+    }
+  }
+  std::vector<Awaitable<formats::FolderFile>> reads;
+  for (std::string& name : names) {
+    reads.push_back(read_header(context, std::move(name)));
+  }
+  const std::vector<formats::FolderFile> files = co_await async::when_all(std::move(reads));
+  const auto tensors = formats::gather_tensors(files, index ? &*index : nullptr);
+  auto bytes = std::make_shared<const std::vector<std::byte>>(describe(files, tensors));
+  const std::span<const std::byte> view(*bytes);
+  co_return formats::Index::open(std::move(bytes), view, context.directory().string());
+}
+
+}  // namespace
+
+void check_cast(std::string_view path, DType from, DType to, Narrowing narrowing) {
+  if (from == to) {
+    return;
+  }
+  try {
+    cast({}, from, {}, to, narrowing);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", shown(path), error.detail()));
+  }
+}
+
+bool is_safetensors(std::string_view file) noexcept {
+  return file.ends_with(".safetensors") && file.find('/') == std::string_view::npos;
+}
+
+Awaitable<formats::Index> open_index(LoadContext context) {
+  if (const auto size = context.file_bytes(kIndexFile)) {
+    return open_own(std::move(context), *size);
+  }
+  return open_foreign(std::move(context));
+}
+
+}  // namespace cairn::detail

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load_plan.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/abstract_array.hpp"
+#include "cairn/array/box.hpp"
+#include "cairn/base/aligned_memory.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/box_cover.hpp"
+
+#include "array_bytes.hpp"
+#include "assembler.hpp"
+#include "files.hpp"
+#include "index_names.hpp"
+
+namespace cairn::detail {
+namespace {
+
+using formats::EntryKind;
+using formats::Index;
+using formats::IndexArray;
+using formats::IndexSlice;
+
+/// The bytes of a slice in a file.
+struct Region {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::size_t array = 0;  ///< Which of the arrays that are loaded.
+  std::uint32_t slice = 0;
+};
+
+/// An array that is loaded.
+struct LoadedArray {
+  IndexArray stored;
+  DType dtype{};
+  Narrowing narrowing = Narrowing::refused;
+  const AbstractArray* wanted = nullptr;  ///< Null: as stored.
+  bool is_small = false;                  ///< It has its place in a slab.
+  Array array;
+};
+
+/// Memory for many small arrays: what lies side by side in the file lies side by side here, so that they are read at
+/// once and cost one allocation. The price: it is freed when the last of them goes, which bounds the size.
+class Slab {
+ public:
+  static constexpr std::uint64_t kMostArrayBytes = 64 << 10;
+  static constexpr std::uint64_t kBytes = 1 << 20;
+
+  /// Memory for the bytes [begin, end) of the file; `rest` is where the small ones after it end.
+  MutableArrayView take(const Region& region, std::uint64_t rest, const LoadedArray& array) {
+    if (!memory_ || region.begin < first_ || region.end > first_ + memory_->size()) {
+      first_ = region.begin / kPage * kPage;  // Aligned as in the file, for direct I/O.
+      const std::uint64_t end = std::max(region.end, std::min(rest, first_ + kBytes));
+      memory_ = std::make_shared<AlignedMemory>(static_cast<std::size_t>(end - first_));
+    }
+    return {memory_->data() + (region.begin - first_), Shape(array.stored.dims), array.dtype};
+  }
+
+  [[nodiscard]] const std::shared_ptr<AlignedMemory>& owner() const { return memory_; }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+
+  std::shared_ptr<AlignedMemory> memory_;
+  std::uint64_t first_ = 0;
+};
+
+class Planner {
+ public:
+  Planner(const Index& index, const TreeLoadOptions& options, const FileBytes& file_bytes)
+      : index_(index), options_(options), file_bytes_(file_bytes) {}
+
+  LoadPlan run(const std::vector<Selected>& selected, bool is_whole) {
+    for (const Selected& one : selected) {
+      if (one.entry.kind == EntryKind::array) {
+        add_array(one);
+      }
+    }
+    check_regions();
+    allocate();
+    LoadPlan plan;
+    for (const auto& [file, regions] : regions_) {
+      plan.pieces.emplace(file, pieces_of(regions));
+    }
+    plan.tree = assemble(selected, is_whole);
+    return plan;
+  }
+
+ private:
+  void add_array(const Selected& selected) {
+    LoadedArray loaded;
+    loaded.stored = index_.array(selected.entry);
+    loaded.dtype = loaded.stored.dtype;
+    if (selected.wanted) {
+      loaded.wanted = &selected.wanted->as_array();
+      loaded.dtype = loaded.wanted->dtype;
+      const bool may_narrow = loaded.wanted->allows_narrowing || options_.allow_narrowing;
+      loaded.narrowing = may_narrow ? Narrowing::allowed : Narrowing::refused;
+      check_cast(loaded.stored.name, loaded.stored.dtype, loaded.dtype, loaded.narrowing);
+    }
+    add_slices(loaded.stored);
+    loaded.is_small = is_small(loaded);
+    arrays_.push_back(std::move(loaded));
+  }
+
+  void add_slices(const IndexArray& array) {
+    const Shape shape(array.dims);
+    std::vector<Box> boxes;
+    boxes.reserve(array.slice_count);
+    for (std::uint32_t i = 0; i < array.slice_count; ++i) {
+      const IndexSlice slice = index_.slice(array, i);
+      boxes.push_back(slice.is_whole ? Box::whole(shape) : Box(Shape(slice.offsets), Shape(slice.extents)));
+      if (slice.size > 0) {
+        regions_of(slice.file).push_back({slice.offset, slice.offset + slice.size, arrays_.size(), i});
+      }
+    }
+    if (boxes.size() != 1 || !boxes[0].is_whole(shape)) {
+      formats::check_cover(fmt::format("{}: {}", index_.path(), array.name), shape, boxes);
+    }
+  }
+
+  std::vector<Region>& regions_of(std::string_view file) {
+    if (last_regions_ && last_file_ == file) {
+      return *last_regions_;
+    }
+    auto found = regions_.find(file);
+    if (found == regions_.end()) {
+      found = regions_.try_emplace(std::string(file)).first;
+    }
+    last_file_ = found->first;
+    last_regions_ = &found->second;
+    return found->second;
+  }
+
+  /// Puts the regions of each file in order, and refuses those that overlap or that the file does not have: after
+  /// that, memory for all of them cannot exceed the files.
+  void check_regions() {
+    for (auto& [file, regions] : regions_) {
+      const auto size = file_bytes_(file);
+      if (!size) {
+        throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there", index_.path(),
+                                                 shown(name_of(regions.front())), file));
+      }
+      std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
+      std::uint64_t end = 0;
+      for (const Region& region : regions) {
+        if (region.begin < end || region.end > *size) {
+          throw Error(Errc::malformed_metadata,
+                      fmt::format("{}: {}: its bytes [{}, {}) of '{}' {}", index_.path(), shown(name_of(region)),
+                                  region.begin, region.end, file,
+                                  region.end > *size ? "reach beyond the end" : "belong to another array, too"));
+        }
+        end = region.end;
+      }
+    }
+  }
+
+  void allocate() {
+    for (LoadedArray& loaded : arrays_) {
+      if (loaded.wanted && loaded.wanted->destination) {
+        loaded.array = *loaded.wanted->destination;
+      } else if (!loaded.is_small) {
+        loaded.array = Array(Shape(loaded.stored.dims), loaded.dtype);
+      }
+    }
+    for (auto& [file, regions] : regions_) {
+      Slab slab;
+      std::size_t run_end = 0;
+      for (std::size_t i = 0; i < regions.size(); ++i) {
+        LoadedArray& loaded = arrays_[regions[i].array];
+        if (!loaded.is_small) {
+          continue;
+        }
+        for (run_end = std::max(run_end, i); run_end + 1 < regions.size() && extends_run(regions, run_end);) {
+          ++run_end;
+        }
+        MutableArrayView view = slab.take(regions[i], regions[run_end].end, loaded);
+        loaded.array = Array::share(std::move(view), slab.owner());
+      }
+    }
+  }
+
+  [[nodiscard]] bool extends_run(const std::vector<Region>& regions, std::size_t i) const {
+    return arrays_[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < 4096;
+  }
+
+  /// Whether an array has its place in a slab: it is small, stored in one run, aligned (in files that others wrote it
+  /// need not be) and wanted as it is stored.
+  [[nodiscard]] bool is_small(const LoadedArray& loaded) const {
+    const IndexArray& stored = loaded.stored;
+    if (stored.slice_count != 1 || loaded.dtype != stored.dtype || (loaded.wanted && loaded.wanted->destination)) {
+      return false;
+    }
+    const IndexSlice slice = index_.slice(stored, 0);
+    const bool is_aligned = is_packed(stored.dtype) || slice.offset % unit_bytes(stored.dtype) == 0;
+    return is_aligned && slice.size > 0 && slice.size <= Slab::kMostArrayBytes;
+  }
+
+  std::vector<DestinationPiece> pieces_of(const std::vector<Region>& regions) const {
+    std::vector<DestinationPiece> pieces;
+    pieces.reserve(regions.size());
+    for (const Region& region : regions) {
+      const LoadedArray& loaded = arrays_[region.array];
+      MutableArrayView view = loaded.array.mutable_view();
+      if (loaded.stored.slice_count > 1) {
+        const IndexSlice slice = index_.slice(loaded.stored, region.slice);
+        view = view.part(Box(Shape(slice.offsets), Shape(slice.extents)));
+      }
+      DestinationPiece& piece = pieces.emplace_back();
+      piece.offset_bytes = region.begin;
+      piece.size_bytes = region.end - region.begin;
+      if (view.is_contiguous() && view.dtype() == loaded.stored.dtype) {
+        piece.data = view.data();
+        piece.owner = std::const_pointer_cast<void>(loaded.array.owner());
+      } else {
+        piece.sink = std::make_shared<ArraySink>(std::move(view), loaded.array.owner(), loaded.stored.dtype,
+                                                 loaded.narrowing);
+      }
+    }
+    return pieces;
+  }
+
+  Tree assemble(const std::vector<Selected>& selected, bool is_whole) {
+    // What the caller asked for may have more elements than the index has entries; a file may not.
+    Assembler<Tree> assembler(index_.path(), is_whole ? index_.size() : std::numeric_limits<std::size_t>::max());
+    auto array = arrays_.begin();
+    for (const Selected& one : selected) {
+      const std::string_view path = one.entry.name;
+      switch (one.entry.kind) {
+        case EntryKind::array: assembler.add(path, std::move(array++->array)); break;
+        case EntryKind::list:
+          assembler.add_list(path, one.wanted ? list_size(*one.wanted) : one.entry.list_size());
+          break;
+        default: assembler.add(path, scalar_of(index_, one.entry)); break;
+      }
+    }
+    return assembler.finish(!is_whole);
+  }
+
+  static std::size_t list_size(const AbstractTree& wanted) {
+    const auto* elements = TreeAccess::list(wanted);
+    return elements ? elements->size() : 0;
+  }
+
+  [[nodiscard]] std::string_view name_of(const Region& region) const { return arrays_[region.array].stored.name; }
+
+  const Index& index_;
+  const TreeLoadOptions& options_;
+  const FileBytes& file_bytes_;
+  std::vector<LoadedArray> arrays_;
+  std::map<std::string, std::vector<Region>, std::less<>> regions_;
+  std::string_view last_file_;
+  std::vector<Region>* last_regions_ = nullptr;
+};
+
+}  // namespace
+
+LoadPlan plan_load(const Index& index, const AbstractTree* wanted, const TreeLoadOptions& options,
+                   const FileBytes& file_bytes) {
+  const Selection selected = wanted ? select(index, *wanted, options.partial) : select_all(index);
+  return Planner(index, options, file_bytes).run(selected.entries, wanted == nullptr);
+}
+
+}  // namespace cairn::detail

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/array/array.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/array_options.hpp"
+#include "cairn/handlers/tree.hpp"
+#include "cairn/staging/pieces.hpp"
+
+#include "selection.hpp"
+
+namespace cairn::detail {
+
+/// The size of a file of the checkpointable, or nothing when it is not there.
+using FileBytes = std::function<std::optional<std::uint64_t>(std::string_view file)>;
+
+/// A tree whose arrays have memory but no elements yet, and where the files' bytes go to fill them.
+struct LoadPlan {
+  Tree tree;
+  std::map<std::string, std::vector<DestinationPiece>, std::less<>> pieces;  ///< By file.
+};
+
+/// Plans a load of what `wanted` asks for, or of everything when it is null.
+///
+/// Nothing is allocated before it is certain that the files have bytes for it.
+/// Errors: as select; Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
+///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards and
+///         Errc::overlapping_shards when slices do not tile their array.
+[[nodiscard]] LoadPlan plan_load(const formats::Index& index, const AbstractTree* wanted,
+                                 const TreeLoadOptions& options, const FileBytes& file_bytes);
+
+}  // namespace cairn::detail

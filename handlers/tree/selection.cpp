@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "selection.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+
+#include "containers.hpp"
+#include "index_names.hpp"
+
+namespace cairn::detail {
+namespace {
+
+using formats::EntryKind;
+using formats::Index;
+using formats::IndexEntry;
+
+struct WantedLeaf {
+  std::string path;
+  const AbstractTree* node = nullptr;
+};
+
+std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted) {
+  std::vector<WantedLeaf> leaves;
+  std::string path;
+  const auto add = [&leaves](std::string_view leaf_path, const AbstractTree& node) {
+    leaves.push_back({std::string(leaf_path), &node});
+  };
+  TreeAccess::visit(wanted, path, 0, add);
+  std::sort(leaves.begin(), leaves.end(), [](const auto& a, const auto& b) { return a.path < b.path; });
+  return leaves;
+}
+
+/// Paths that are to be listed in one error, of which there may be a hundred thousand.
+class PathList {
+ public:
+  void add(std::string_view path) {
+    constexpr std::size_t kMostShown = 20;
+    if (++count_ <= kMostShown) {
+      text_ += (count_ == 1 ? "" : ", ") + shown(path);
+    }
+    hidden_ = count_ > kMostShown ? count_ - kMostShown : 0;
+  }
+
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  [[nodiscard]] std::string describe(std::string_view what) const {
+    const std::string more = hidden_ > 0 ? fmt::format(" and {} more", hidden_) : "";
+    return fmt::format("{} {}: {}{}", count_, what, text_, more);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  std::size_t hidden_ = 0;
+  std::string text_;
+};
+
+class Selector {
+ public:
+  Selector(const Index& index, const AbstractTree& wanted, bool is_partial)
+      : index_(index), is_partial_(is_partial), wanted_(sorted_leaves(wanted)) {
+    for (const WantedLeaf& leaf : wanted_) {
+      if (leaf.node->is_placeholder()) {
+        placeholders_.push_back(leaf.path);
+      }
+    }
+  }
+
+  /// Walks stored and wanted paths, both sorted, side by side.
+  Selection run() {
+    auto leaf = wanted_.begin();
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      const IndexEntry entry = index_.entry(i);
+      for (; leaf != wanted_.end() && leaf->path < entry.name; ++leaf) {
+        add_unmatched(*leaf);
+      }
+      if (leaf != wanted_.end() && leaf->path == entry.name) {
+        add_matched(entry, *leaf->node);
+        ++leaf;
+      } else if (!is_partial_ && !is_left(entry.name)) {
+        unexpected_.add(entry.name);
+      }
+    }
+    for (; leaf != wanted_.end(); ++leaf) {
+      add_unmatched(*leaf);
+    }
+    refuse_differences();
+    return std::move(selected_);
+  }
+
+ private:
+  /// Something is wanted under a path that no entry has.
+  void add_unmatched(const WantedLeaf& leaf) {
+    const auto [begin, end] = entries_below(index_, leaf.path);
+    const bool has_below = begin != end;
+    if (has_below && leaf.node->is_placeholder()) {
+      return;
+    }
+    if (has_below && is_partial_ && leaf.node->kind() == TreeKind::map) {
+      const std::string& path = selected_.paths.emplace_back(leaf.path);
+      selected_.entries.push_back({IndexEntry{path, EntryKind::empty_map, 0}, leaf.node});
+      return;
+    }
+    missing_.add(leaf.path);
+  }
+
+  void add_matched(const IndexEntry& entry, const AbstractTree& node) {
+    if (node.is_placeholder()) {
+      return;
+    }
+    const TreeKind stored = kind_of(entry.kind);
+    if (stored != node.kind()) {
+      throw Error(Errc::type_mismatch, fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}",
+                                                   index_.path(), shown(entry.name), name(stored), name(node.kind())));
+    }
+    if (stored == TreeKind::array) {
+      const Shape shape(index_.array(entry).dims);
+      if (shape != node.as_array().shape) {
+        throw Error(Errc::shape_mismatch, fmt::format("{}: {}: stored shape {}, wanted {}", index_.path(),
+                                                      shown(entry.name), shape, node.as_array().shape));
+      }
+    }
+    selected_.entries.push_back({entry, &node});
+  }
+
+  /// Whether a placeholder stands for one of the containers that a path lies in.
+  [[nodiscard]] bool is_left(std::string_view path) const {
+    if (placeholders_.empty()) {
+      return false;
+    }
+    const auto is_placeholder = [this](std::string_view prefix) {
+      return std::binary_search(placeholders_.begin(), placeholders_.end(), prefix);
+    };
+    for (std::size_t slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+      if (is_placeholder(path.substr(0, slash))) {
+        return true;
+      }
+    }
+    return is_placeholder("");
+  }
+
+  void refuse_differences() const {
+    if (missing_.empty() && unexpected_.empty()) {
+      return;
+    }
+    std::string text = index_.path() + ": ";
+    if (!missing_.empty()) {
+      text += missing_.describe("wanted but not stored");
+    }
+    if (!unexpected_.empty()) {
+      text += (missing_.empty() ? "" : "; ") + unexpected_.describe("stored but not wanted");
+    }
+    throw Error(Errc::structure_mismatch, text);
+  }
+
+  const Index& index_;
+  bool is_partial_;
+  std::vector<WantedLeaf> wanted_;
+  std::vector<std::string_view> placeholders_;  // Sorted.
+  Selection selected_;
+  PathList missing_;
+  PathList unexpected_;
+};
+
+}  // namespace
+
+Selection select_all(const Index& index) {
+  Selection selection;
+  selection.entries.resize(index.size());
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    selection.entries[i].entry = index.entry(i);
+  }
+  return selection;
+}
+
+Selection select(const Index& index, const AbstractTree& wanted, bool is_partial) {
+  return Selector(index, wanted, is_partial).run();
+}
+
+}  // namespace cairn::detail

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "cairn/formats/index.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+
+namespace cairn::detail {
+
+/// An entry of an index that shall be loaded.
+struct Selected {
+  formats::IndexEntry entry;
+  const AbstractTree* wanted = nullptr;  ///< Null: as stored.
+};
+
+/// What a load takes, in the order of paths.
+struct Selection {
+  std::vector<Selected> entries;
+  std::deque<std::string> paths;  ///< Of entries that the index does not have.
+};
+
+/// Every entry.
+[[nodiscard]] Selection select_all(const formats::Index& index);
+
+/// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it.
+///
+/// Errors: Errc::structure_mismatch, listing missing and (unless `is_partial`) unexpected paths; Errc::type_mismatch
+///         and Errc::shape_mismatch, naming the path.
+[[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted, bool is_partial);
+
+}  // namespace cairn::detail

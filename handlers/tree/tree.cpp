@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/tree.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+
+#include "containers.hpp"
+
+namespace cairn {
+namespace {
+
+using detail::shown;
+using detail::TreeAccess;
+
+std::string_view leaf_at(std::string_view path) { return path.empty() ? "the node" : path; }
+
+}  // namespace
+
+std::string_view name(TreeKind kind) noexcept {
+  switch (kind) {
+    case TreeKind::null: return "null";
+    case TreeKind::boolean: return "boolean";
+    case TreeKind::integer: return "integer";
+    case TreeKind::floating: return "floating";
+    case TreeKind::string: return "string";
+    case TreeKind::bytes: return "bytes";
+    case TreeKind::array: return "array";
+    case TreeKind::map: return "map";
+    case TreeKind::list: return "list";
+  }
+  return "?";
+}
+
+TreeItem::TreeItem(std::initializer_list<TreeItem> items) : tree_(items) {
+  is_pair_ = items.size() == 2 && tree_.is_list() && tree_[0].is_string();
+}
+
+Tree::Tree(std::initializer_list<TreeItem> items) {
+  if (!std::all_of(items.begin(), items.end(), [](const TreeItem& item) { return item.is_pair_; })) {
+    *this = list(items);
+    return;
+  }
+  Map& children = TreeAccess::make_map(*this);
+  for (const TreeItem& item : items) {
+    List& pair = item.tree_.as_list();
+    auto key = pair[0].as<std::string>();
+    const auto [child, is_new] = children.try_emplace(std::move(key), std::move(pair[1]));
+    if (!is_new) {
+      throw Error(Errc::invalid_argument, fmt::format("a tree's key '{}' is given twice", child->first));
+    }
+  }
+}
+
+Tree::Tree(const Tree& other) {
+  TreeAccess::clone(other, *this, [](const Tree& from, Tree& to) {
+    std::visit(
+        [&to](const auto& leaf) {
+          if constexpr (std::copyable<std::remove_cvref_t<decltype(leaf)>>) {
+            to.value_ = leaf;
+          }
+        },
+        from.value_);
+  });
+}
+
+Tree::~Tree() { TreeAccess::flatten(*this); }
+
+Tree Tree::map(Map children) {
+  Tree tree;
+  TreeAccess::make_map(tree) = std::move(children);
+  return tree;
+}
+
+Tree Tree::list(List elements) {
+  Tree tree;
+  TreeAccess::make_list(tree) = std::move(elements);
+  return tree;
+}
+
+Tree Tree::list(std::initializer_list<TreeItem> items) {
+  Tree tree;
+  List& elements = TreeAccess::make_list(tree);
+  elements.reserve(items.size());
+  for (const TreeItem& item : items) {
+    elements.push_back(std::move(item.tree_));
+  }
+  return tree;
+}
+
+TreeKind Tree::kind() const noexcept {
+  static constexpr TreeKind kKinds[] = {TreeKind::null,     TreeKind::boolean, TreeKind::integer, TreeKind::integer,
+                                        TreeKind::floating, TreeKind::string,  TreeKind::bytes,   TreeKind::array,
+                                        TreeKind::map,      TreeKind::list};
+  static_assert(std::size(kKinds) == std::variant_size_v<Value>);
+  return kKinds[value_.index()];
+}
+
+std::size_t Tree::size() const noexcept {
+  if (const Map* children = TreeAccess::map(*this)) {
+    return children->size();
+  }
+  const List* elements = TreeAccess::list(*this);
+  return elements ? elements->size() : 0;
+}
+
+Tree& Tree::operator[](std::string_view key) {
+  if (is_null()) {
+    TreeAccess::make_map(*this);
+  }
+  Map& children = as_map();
+  const auto found = children.lower_bound(key);
+  if (found != children.end() && found->first == key) {
+    return found->second;
+  }
+  return children.try_emplace(found, std::string(key))->second;
+}
+
+const Tree& Tree::operator[](std::string_view key) const {
+  const Map& children = as_map();
+  const auto found = children.find(key);
+  if (found == children.end()) {
+    throw Error(Errc::not_found, fmt::format("the map has no key '{}'", key));
+  }
+  return found->second;
+}
+
+const Tree& Tree::operator[](std::size_t i) const {
+  const List& elements = as_list();
+  if (i >= elements.size()) {
+    throw Error(Errc::not_found, fmt::format("the list has {} elements, no element {}", elements.size(), i));
+  }
+  return elements[i];
+}
+
+const Tree* Tree::find(std::string_view path) const { return TreeAccess::find(*this, path); }
+
+const Tree& Tree::at(std::string_view path) const {
+  if (const Tree* found = find(path)) {
+    return *found;
+  }
+  throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
+}
+
+const Tree::Map& Tree::as_map() const {
+  if (const Map* children = TreeAccess::map(*this)) {
+    return *children;
+  }
+  throw_kind(TreeKind::map, {});
+}
+
+const Tree::List& Tree::as_list() const {
+  if (const List* elements = TreeAccess::list(*this)) {
+    return *elements;
+  }
+  throw_kind(TreeKind::list, {});
+}
+
+void Tree::push_back(Tree element) {
+  if (is_null()) {
+    TreeAccess::make_list(*this);
+  }
+  as_list().push_back(std::move(element));
+}
+
+bool operator==(const Tree& a, const Tree& b) {
+  return TreeAccess::is_equal(a, b, [](const Tree& left, const Tree& right) {
+    const double* left_double = std::get_if<double>(&left.value_);
+    const double* right_double = std::get_if<double>(&right.value_);
+    if (left_double && right_double) {
+      return std::bit_cast<std::uint64_t>(*left_double) == std::bit_cast<std::uint64_t>(*right_double);
+    }
+    return left.value_ == right.value_;
+  });
+}
+
+const Array& Tree::array(std::string_view path, DType dtype) const {
+  const auto& held = require<Array>(TreeKind::array, path);
+  if (held.dtype() != dtype) {
+    throw Error(Errc::dtype_mismatch,
+                fmt::format("{} is an array of {}, not of {}", leaf_at(path), held.dtype(), dtype));
+  }
+  return held;
+}
+
+void Tree::throw_kind(TreeKind wanted, std::string_view path) const {
+  throw Error(Errc::type_mismatch, fmt::format("{} is of kind {}, not {}", path.empty() ? "the node" : shown(path),
+                                               name(kind()), name(wanted)));
+}
+
+void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view path) const {
+  if (kind() != TreeKind::integer) {
+    throw_kind(TreeKind::integer, path);
+  }
+  const std::string value = std::holds_alternative<std::uint64_t>(value_)
+                                ? fmt::to_string(std::get<std::uint64_t>(value_))
+                                : fmt::to_string(std::get<std::int64_t>(value_));
+  throw Error(Errc::type_mismatch, fmt::format("{} is {}, which does not fit in a {} integer of {} bytes",
+                                               path.empty() ? "the node" : shown(path), value,
+                                               is_signed ? "signed" : "unsigned", bytes));
+}
+
+void visit_leaves(const Tree& tree, const std::function<void(std::string_view path, const Tree& leaf)>& visitor) {
+  std::string path;
+  TreeAccess::visit(tree, path, 0, visitor);
+}
+
+}  // namespace cairn

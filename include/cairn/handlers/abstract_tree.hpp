@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cairn/array/abstract_array.hpp"
+#include "cairn/array/cast.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/handlers/array_entries.hpp"
+#include "cairn/handlers/tree.hpp"
+
+namespace cairn {
+
+/// Stands for whatever is stored at its place in a tree, and asks to leave it there.
+struct Placeholder {
+  bool operator==(const Placeholder&) const = default;
+};
+
+inline constexpr Placeholder placeholder;
+
+namespace detail {
+
+struct TreeAccess;
+
+/// A leaf of an abstract tree that is no array; `value` is null where only the kind is known.
+struct AbstractScalar {
+  TreeKind kind = TreeKind::null;
+  Tree value;
+  bool operator==(const AbstractScalar&) const = default;
+};
+
+}  // namespace detail
+
+/// A tree without its arrays: what metadata answers, and what a load asks for.
+///
+/// What metadata returns is a view on the stored index. The first access that could change it builds the tree in
+/// memory; const access never does.
+/// Threads: a value.
+/// Example:
+///   AbstractTree wanted = metadata("run/100");
+///   wanted["params"].set_dtype(DType::bfloat16);
+///   wanted["optimizer"] = placeholder;
+class AbstractTree {
+ public:
+  using Map = std::map<std::string, AbstractTree, std::less<>>;
+  using List = std::vector<AbstractTree>;
+
+  /// Null; becomes a map at the first `tree[key]`.
+  AbstractTree() noexcept = default;
+
+  AbstractTree(AbstractArray array)
+      : value_(std::move(array)) {}  // NOLINT(google-explicit-constructor)
+
+  AbstractTree(Placeholder) : value_(placeholder) {}  // NOLINT(google-explicit-constructor)
+
+  /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones.
+  ///
+  /// Errors: Errc::invalid_argument for TreeKind::array, which needs a shape.
+  AbstractTree(
+      TreeKind kind);  // NOLINT(google-explicit-constructor): kinds are what a load asks for.
+
+  /// The description of a tree; scalars are kept.
+  explicit AbstractTree(const Tree& tree);
+
+  /// A view on an index.
+  explicit AbstractTree(formats::Index index)
+      : value_(std::make_shared<const formats::Index>(std::move(index))) {}
+
+  AbstractTree(const AbstractTree& other);
+
+  AbstractTree(AbstractTree&& other) noexcept : value_(std::exchange(other.value_, Scalar())) {}
+
+  AbstractTree& operator=(AbstractTree other) noexcept {
+    value_.swap(other.value_);
+    return *this;
+  }
+
+  ~AbstractTree();
+
+  [[nodiscard]] bool is_placeholder() const noexcept {
+    return std::holds_alternative<Placeholder>(value_);
+  }
+
+  /// Whether nothing has been changed yet, so that this is still a view on an index.
+  [[nodiscard]] bool is_view() const noexcept { return std::holds_alternative<View>(value_); }
+
+  /// Builds the whole tree in memory, as the first access that could change it does.
+  void materialise();
+  /// What the node is; null for a placeholder.
+  [[nodiscard]] TreeKind kind() const;
+
+  /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
+  ///
+  /// Errors: Errc::type_mismatch when this is neither a map nor null.
+  AbstractTree& operator[](std::string_view key);
+  /// Errors: Errc::type_mismatch when this is no list; Errc::not_found.
+  AbstractTree& operator[](std::size_t i);
+
+  /// The node with that path; the const form returns a part of the tree that is independent of it.
+  ///
+  /// Errors: Errc::not_found, naming the path.
+  [[nodiscard]] AbstractTree& at(std::string_view path);
+  [[nodiscard]] AbstractTree at(std::string_view path) const;
+
+  /// The children, to iterate and to change.
+  ///
+  /// Errors: Errc::type_mismatch when this is another kind of node.
+  [[nodiscard]] Map& as_map();
+  [[nodiscard]] List& as_list();
+  /// Appends to a list; null becomes one. Errors: as as_list.
+  void push_back(AbstractTree element);
+
+  /// The array, to ask for another form of it. Errors: Errc::type_mismatch when this is no array.
+  [[nodiscard]] AbstractArray& as_array();
+  [[nodiscard]] const AbstractArray& as_array() const;
+
+  /// The stored scalar, string or bytes; null where only the kind is known.
+  [[nodiscard]] const Tree& stored_value() const noexcept;
+
+  /// Asks for another dtype of every array below. A floating dtype leaves integers and booleans as they are, as
+  /// counters stay counters when weights are cast. Asking by name permits to lose precision or range.
+  ///
+  /// Errors: Errc::invalid_argument when the dtype is none.
+  void set_dtype(DType dtype, Narrowing narrowing = Narrowing::allowed);
+
+  /// Asks for the elements of this array in memory of the caller's; see AbstractArray::place_into.
+  ///
+  /// Errors: as as_array and AbstractArray::place_into.
+  void place_into(Array destination) { as_array().place_into(std::move(destination)); }
+
+  void place_into(MutableArrayView destination) { as_array().place_into(std::move(destination)); }
+
+  template <MutableBorrowableRange R>
+  void place_into(R&& destination) {
+    place_into(MutableArrayView(destination));
+  }
+
+  /// The arrays below, in the order of their paths.
+  [[nodiscard]] ArrayEntries arrays() const;
+
+  friend bool operator==(const AbstractTree& a, const AbstractTree& b);
+
+ private:
+  friend struct detail::TreeAccess;
+
+  using Scalar = detail::AbstractScalar;
+  using View = std::shared_ptr<const formats::Index>;
+  using Value = std::variant<Scalar, AbstractArray, Placeholder, std::unique_ptr<Map>,
+                             std::unique_ptr<List>, View>;
+
+  explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
+
+  /// The node of one entry of an index; the elements of a list are not filled in.
+  static AbstractTree of_entry(const formats::Index& index, const formats::IndexEntry& entry);
+  /// The tree that the entries at and below `path` make; the root's path is empty.
+  static AbstractTree of_index(const formats::Index& index, std::string_view path);
+
+  void open();
+  [[noreturn]] void throw_kind(TreeKind wanted) const;
+
+  Value value_;
+};
+
+/// Calls `visitor` for every leaf, placeholder, empty map, and every list (before its elements), with its path.
+///
+/// Errors: Errc::invalid_argument when the tree is deeper than kMaxTreeDepth; what `visitor` throws.
+void visit_leaves(
+    const AbstractTree& tree,
+    const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor);
+
+}  // namespace cairn

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cairn/core/handler.hpp"
+
+namespace cairn {
+
+/// What a JSON value is.
+enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
+
+/// "null", "boolean", … for messages.
+[[nodiscard]] std::string_view name(JsonKind kind) noexcept;
+
+/// What metadata says of a JSON document, and what a load may ask for.
+struct AbstractJson {
+  AbstractJson() = default;
+
+  explicit AbstractJson(JsonKind root) : kind(root) {}
+
+  /// The root; nothing asks for any.
+  std::optional<JsonKind> kind;
+
+  bool operator==(const AbstractJson&) const = default;
+};
+
+/// The most arrays and objects around a value of a document.
+inline constexpr std::size_t kMaxJsonDepth = 512;
+
+/// Saves a JSON document as `data.json`. The text is made in the blocking phase.
+class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJson> {
+ public:
+  [[nodiscard]] std::string_view id() const noexcept override { return "cairn.json/1"; }
+
+  /// Errors: Errc::invalid_argument for what no JSON text can say (NaN, infinity, binary values, strings that are not
+  ///         UTF-8), and for documents deeper than kMaxJsonDepth.
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context,
+                                             const nlohmann::json& value) const override;
+
+  /// Errors: Errc::malformed_metadata, naming the byte, when the text is no JSON, a key is given twice or the
+  ///         document is deeper than kMaxJsonDepth; Errc::type_mismatch when the root is not what was asked for.
+  [[nodiscard]] Awaitable<Background<nlohmann::json>> load(
+      LoadContext context, std::optional<AbstractJson> wanted) const override;
+
+  [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
+};
+
+}  // namespace cairn
