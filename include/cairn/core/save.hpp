@@ -19,8 +19,16 @@ namespace core {
 class SaveJob;
 }
 
+/// Says that a save shall not block at all; see SaveOptions::return_when_accepted.
+struct ReturnWhenAccepted {
+  explicit ReturnWhenAccepted() = default;
+};
+
+inline constexpr ReturnWhenAccepted return_when_accepted{};
+
 struct SaveOptions {
   SaveOptions() = default;
+  SaveOptions(ReturnWhenAccepted) : return_when_accepted(true) {}  // NOLINT: implicit, as an argument.
 
   /// Replace an existing checkpoint instead of failing. The old one stays until the new one is durable.
   bool overwrite = false;

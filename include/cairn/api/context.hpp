@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cairn/core/context.hpp"
+#include "cairn/core/registry.hpp"
+
+namespace cairn {
+
+/// The context of programs that make none of their own: automatic engine, half of the memory as byte budget.
+/// Made at its first use; at the end of the program it waits for saves in flight.
+const Context& default_context();
+
+/// What a save or load sees: the built-in handlers, over them the global registry as it is now, over that the
+/// registry of the context.
+[[nodiscard]] RegistrySnapshot handlers_of(const Context& context);
+
+}  // namespace cairn

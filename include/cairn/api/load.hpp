@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "cairn/api/context.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/tree.hpp"
+
+namespace cairn {
+
+/// Loads checkpointables of the checkpoint at `path`: those that are asked for, or all.
+///
+/// Whatever is read is verified against the checkpoint's hashes.
+/// `path` may also be the directory of one checkpointable, a safetensors file or a folder of them; those are
+/// one checkpointable called `state`.
+/// Ownership: objects and memory that a request loads into must live until the call returns.
+/// Threads:   safe; not from one of the context's own threads.
+/// Errors:    see docs/errors.md; objects loaded into may hold anything then.
+/// Example:   auto loaded = load_checkpointables("run/7", {{"counter", into(counter)}, "model"});
+///            Tree model = loaded.take<Tree>("model");
+[[nodiscard]] Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests = {},
+                                          const LoadOptions& options = {},
+                                          const Context& context = default_context());
+
+/// As above, but returns when the blocking phases of the handlers are over, and reads in the background.
+///
+/// Ownership: objects and memory that a request loads into must live until the load has finished.
+[[nodiscard]] LoadResponse load_checkpointables_async(const std::filesystem::path& path,
+                                                      const Requests& requests = {},
+                                                      const LoadOptions& options = {},
+                                                      const Context& context = default_context());
+
+/// The load of one tree in flight; see LoadResponse.
+class TreeResponse {
+ public:
+  explicit TreeResponse(LoadResponse response) : response_(std::move(response)) {}
+
+  [[nodiscard]] Tree wait() const;
+  [[nodiscard]] Tree wait(std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] Awaitable<Tree> loaded() const;
+  [[nodiscard]] bool is_done() const { return response_.is_done(); }
+  void cancel() const { response_.cancel(); }
+
+ private:
+  LoadResponse response_;
+};
+
+/// The common case: the tree that is the checkpointable `state`, as it was saved or as `wanted` says.
+[[nodiscard]] Tree load(const std::filesystem::path& path, const LoadOptions& options = {},
+                        const Context& context = default_context());
+[[nodiscard]] Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOptions& options = {},
+                        const Context& context = default_context());
+[[nodiscard]] TreeResponse load_async(const std::filesystem::path& path,
+                                      std::optional<AbstractTree> wanted = std::nullopt,
+                                      const LoadOptions& options = {},
+                                      const Context& context = default_context());
+
+}  // namespace cairn

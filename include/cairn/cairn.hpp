@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// Everything that programs commonly need. Beside it: handlers/json.hpp, handlers/proto.hpp (what speaks of
+/// nlohmann's and protobuf's types), handlers/describe.hpp (structs as trees), array/dlpack.hpp.
+
+#include "cairn/api/context.hpp"
+#include "cairn/api/load.hpp"
+#include "cairn/api/metadata.hpp"
+#include "cairn/api/save.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/core/handler.hpp"
+#include "cairn/core/registry.hpp"
+#include "cairn/core/stateful.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/array_options.hpp"
+#include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/tree.hpp"

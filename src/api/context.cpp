@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/context.hpp"
+
+#include "cairn/handlers/builtin.hpp"
+
+namespace cairn {
+
+const Context& default_context() {
+  static const Context context;
+  return context;
+}
+
+RegistrySnapshot handlers_of(const Context& context) {
+  return layer({builtin_handlers(), global_registry().snapshot(), context.options().registry.snapshot()});
+}
+
+}  // namespace cairn

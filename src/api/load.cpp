@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/load.hpp"
+
+#include <utility>
+
+#include "cairn/api/metadata.hpp"
+
+namespace cairn {
+namespace {
+
+constexpr const char* kStateName = "state";
+
+Awaitable<Tree> take_state(LoadResponse response) {
+  Loaded loaded = co_await response.loaded();
+  co_return loaded.take<Tree>(kStateName);
+}
+
+}  // namespace
+
+LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
+                                        const LoadOptions& options, const Context& context) {
+  return core::start_load(path, requests, handlers_of(context), options, context);
+}
+
+Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
+                            const LoadOptions& options, const Context& context) {
+  return load_checkpointables_async(path, requests, options, context).wait();
+}
+
+Tree TreeResponse::wait() const { return response_.wait().take<Tree>(kStateName); }
+
+Tree TreeResponse::wait(std::chrono::nanoseconds timeout) const {
+  return response_.wait(timeout).take<Tree>(kStateName);
+}
+
+Awaitable<Tree> TreeResponse::loaded() const { return take_state(response_); }
+
+TreeResponse load_async(const std::filesystem::path& path, std::optional<AbstractTree> wanted,
+                        const LoadOptions& options, const Context& context) {
+  Requests requests;
+  if (wanted) {
+    requests.emplace_back(kStateName, std::move(*wanted));
+  } else {
+    requests.emplace_back(kStateName);
+  }
+  return TreeResponse(load_checkpointables_async(path, requests, options, context));
+}
+
+Tree load(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
+  return load_async(path, std::nullopt, options, context).wait();
+}
+
+Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOptions& options,
+          const Context& context) {
+  return load_async(path, std::move(wanted), options, context).wait();
+}
+
+CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const Context& context) {
+  return core::read_metadata(path, {}, handlers_of(context), LoadOptions(), context);
+}
+
+AbstractTree metadata(const std::filesystem::path& path, const Context& context) {
+  const CheckpointMetadata all =
+      core::read_metadata(path, {kStateName}, handlers_of(context), LoadOptions(), context);
+  return all.at(kStateName).as<AbstractTree>();
+}
+
+}  // namespace cairn

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/save.hpp"
+
+#include <utility>
+
+namespace cairn {
+namespace {
+
+/// The name of a tree that is saved alone.
+constexpr const char* kStateName = "state";
+
+}  // namespace
+
+AsyncResponse save_checkpointables_async(const std::filesystem::path& path, const Checkpointables& items,
+                                         const SaveOptions& options, const Context& context) {
+  return core::start_save(path, items, handlers_of(context), options, context);
+}
+
+AsyncResponse save_checkpointables_async(const std::filesystem::path& path, const Checkpointables& items,
+                                         const Context& context) {
+  return save_checkpointables_async(path, items, SaveOptions(), context);
+}
+
+SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpointables& items,
+                                const SaveOptions& options, const Context& context) {
+  SaveOptions blocking = options;
+  blocking.return_when_accepted = false;
+  return save_checkpointables_async(path, items, blocking, context).wait();
+}
+
+SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpointables& items,
+                                const Context& context) {
+  return save_checkpointables(path, items, SaveOptions(), context);
+}
+
+SaveResult save(const std::filesystem::path& path, const Tree& state, const SaveOptions& options,
+                const Context& context) {
+  return save_checkpointables(path, {{kStateName, state}}, options, context);
+}
+
+AsyncResponse save_async(const std::filesystem::path& path, const Tree& state, const SaveOptions& options,
+                         const Context& context) {
+  return save_checkpointables_async(path, {{kStateName, state}}, options, context);
+}
+
+AsyncResponse save_async(const std::filesystem::path& path, Tree&& state, const SaveOptions& options,
+                         const Context& context) {
+  return save_checkpointables_async(path, {{kStateName, std::move(state)}}, options, context);
+}
+
+}  // namespace cairn
