@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <map>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "bench/operations.hpp"
+
+int main(int argc, char** argv) {
+  using cairn::bench::Workload;
+
+  const std::map<std::string, std::function<void(const Workload&)>> operations = {
+      {"save", cairn::bench::run_save},
+      {"load", cairn::bench::run_load},
+      {"meta", cairn::bench::run_metadata},
+      {"ceilings", cairn::bench::run_ceilings},
+  };
+  Workload workload;
+  std::string operation;
+  CLI::App app("Measures Cairn: one operation on one workload; prints a JSON object a line.");
+  app.add_option("operation", operation, "save, load, meta or ceilings")->required();
+  app.add_option("--workload", workload.name, "a name for the report");
+  app.add_option("--dir", workload.directory, "where checkpoints go")->required();
+  app.add_option("--pool", workload.pool_file, "256 MiB of values; made when missing")->required();
+  app.add_option("--count", workload.count, "arrays")->check(CLI::PositiveNumber);
+  app.add_option("--rows", workload.rows)->check(CLI::PositiveNumber);
+  app.add_option("--cols", workload.columns)->check(CLI::PositiveNumber);
+  app.add_option("--per-layer", workload.arrays_a_layer, "arrays a layer")->check(CLI::PositiveNumber);
+  app.add_option("--variant", workload.variant, "default, borrow, share, threads or budget256");
+  app.add_option("--saves", workload.saves)->check(CLI::PositiveNumber);
+  app.add_option("--step", workload.step, "whose values a single save has, and a load expects");
+  app.add_option("--engine", workload.engine, "auto, uring or threads")
+      ->check(CLI::IsMember({"auto", "uring", "threads"}));
+  CLI11_PARSE(app, argc, argv);
+
+  const auto chosen = operations.find(operation);
+  if (chosen == operations.end()) {
+    std::fprintf(stderr, "operation '%s' is not offered\n", operation.c_str());
+    return 2;
+  }
+  try {
+    chosen->second(workload);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cairn/array/array.hpp"
+#include "cairn/handlers/tree.hpp"
+
+namespace cairn::bench {
+
+/// What one call of the program measures.
+struct Workload {
+  Workload() = default;
+
+  std::string name = "w1";
+  std::filesystem::path directory;
+  std::filesystem::path pool_file;
+  std::size_t count = 40;
+  std::size_t rows = 6400;
+  std::size_t columns = 4096;
+  std::size_t arrays_a_layer = 4;
+  std::string variant = "default";
+  std::string engine = "auto";
+  int saves = 2;
+  int step = 1;
+
+  [[nodiscard]] std::size_t elements() const { return rows * columns; }
+  [[nodiscard]] std::size_t bytes() const { return count * elements() * sizeof(float); }
+};
+
+/// The values that arrays are made of: 2^26 floats, standard normal x 0.02, the same in every run.
+class ValuePool {
+ public:
+  static constexpr std::size_t kValues = std::size_t{1} << 26;
+
+  /// Reads the file; makes it first when it is missing.
+  explicit ValuePool(const std::filesystem::path& file);
+
+  /// Writes array number `index` of `step` to `out`.
+  void fill(std::size_t index, int step, std::span<float> out) const;
+
+  /// Whether `values` are array number `index` of `step`.
+  [[nodiscard]] bool matches(std::size_t index, int step, std::span<const float> values) const;
+
+ private:
+  std::vector<float> values_;
+};
+
+/// The arrays of a workload with the values of `step`, touched and page-aligned where large.
+std::vector<Array> make_arrays(const Workload& workload, const ValuePool& pool, int step);
+
+/// Changes every value, as a training step would: negates it.
+void mutate(std::vector<Array>& arrays);
+
+/// `layers / <k div per layer> / attn.q.weight.<k mod per layer>`
+Tree make_tree(const Workload& workload, const std::vector<Array>& arrays);
+
+/// The path of array number `index` in that tree.
+std::string path_of(const Workload& workload, std::size_t index);
+
+}  // namespace cairn::bench
