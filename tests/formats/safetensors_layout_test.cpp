@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/safetensors_layout.hpp"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "formats/fixtures.hpp"
+#include "support/fails.hpp"
+
+namespace cairn::formats {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::Pointee;
+
+using Names = std::vector<std::string>;
+
+TensorSpec spec(std::string_view name, DType dtype, Shape shape) {
+  TensorSpec spec;
+  spec.name = name;
+  spec.dtype = dtype;
+  spec.shape = std::move(shape);
+  return spec;
+}
+
+SafetensorsHeader read_back(const SafetensorsLayout& layout) {
+  return parse_safetensors(as_bytes(layout.header), layout.file_size, "f");
+}
+
+Names names_of(const SafetensorsHeader& header) {
+  Names names;
+  for (const SafetensorsTensor& tensor : header.tensors) {
+    names.push_back(tensor.name);
+  }
+  return names;
+}
+
+TEST(SafetensorsLayout, StartsDataAtAPage) {
+  const std::vector<TensorSpec> specs = {spec("w", DType::float32, {3})};
+
+  const SafetensorsLayout layout = plan_safetensors(specs);
+
+  EXPECT_EQ(layout.header.size(), 4096u);
+  EXPECT_EQ(layout.header.back(), ' ');
+  EXPECT_EQ(layout.file_size, 4096u + 12);
+}
+
+TEST(SafetensorsLayout, ReadsBackAsItWasAsked) {
+  const std::vector<TensorSpec> specs = {spec("a/b", DType::float32, {2, 3}),
+                                         spec("é\"\\\n", DType::boolean, {}),
+                                         spec("", DType::complex64, {1, 0})};
+
+  const SafetensorsLayout layout = plan_safetensors(specs);
+
+  const SafetensorsHeader header = read_back(layout);
+  ASSERT_EQ(header.tensors.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const TensorSpec& asked = specs[layout.order[i]];
+    EXPECT_EQ(header.tensors[i].name, asked.name);
+    EXPECT_EQ(header.tensors[i].dtype, asked.dtype);
+    EXPECT_EQ(header.tensors[i].shape, asked.shape);
+    EXPECT_EQ(header.tensors[i].begin, layout.offsets[layout.order[i]]);
+  }
+}
+
+TEST(SafetensorsLayout, PutsPageSizedTensorsFirstAndEachOnAPage) {
+  const std::vector<TensorSpec> specs = {spec("small", DType::float64, {5}), spec("p1", DType::uint8, {8192}),
+                                         spec("odd", DType::uint8, {4097}),
+                                         spec("p2", DType::float32, {1024})};
+
+  const SafetensorsLayout layout = plan_safetensors(specs);
+
+  EXPECT_THAT(names_of(read_back(layout)), ElementsAre("p1", "p2", "small", "odd"));
+  EXPECT_EQ(layout.offsets[1] % 4096, 0u);
+  EXPECT_EQ(layout.offsets[3] % 4096, 0u);
+}
+
+TEST(SafetensorsLayout, PutsTheRestByFallingElementSizeInTheOrderGiven) {
+  const std::vector<TensorSpec> specs = {spec("b1", DType::uint8, {3}),  spec("h1", DType::bfloat16, {1}),
+                                         spec("d", DType::int64, {1}),   spec("b2", DType::boolean, {1}),
+                                         spec("f", DType::float32, {1}), spec("n", DType::float4, {2}),
+                                         spec("h2", DType::float16, {1})};
+
+  const SafetensorsLayout layout = plan_safetensors(specs);
+
+  EXPECT_THAT(names_of(read_back(layout)), ElementsAre("d", "f", "h1", "h2", "b1", "b2", "n"));
+  EXPECT_EQ(layout.offsets[1] % 2, 0u);
+}
+
+TEST(SafetensorsLayout, OfNoTensorsIsAFileThatOpens) {
+  const SafetensorsLayout layout = plan_safetensors({});
+
+  EXPECT_EQ(layout.file_size, 4096u);
+  EXPECT_THAT(read_back(layout).metadata, ElementsAre(Pair("format", "pt")));
+}
+
+TEST(SafetensorsLayout, CarriesMetadata) {
+  SafetensorsOptions options;
+  options.metadata = {{"who", "\"me\"\n"}};
+
+  EXPECT_THAT(read_back(plan_safetensors({}, options)).find_metadata("who"),
+              Pointee(std::string("\"me\"\n")));
+}
+
+TEST(SafetensorsLayout, SaysWhereSlicesLieForEveryTensorOfTheFile) {
+  const std::array<std::uint64_t, 2> offsets = {4, 0};
+  std::vector<TensorSpec> specs = {spec("row\"", DType::float32, {4, 6}), spec("whole", DType::float32, {2})};
+  specs[0].saved_offsets = offsets;
+
+  const SafetensorsHeader header = read_back(plan_safetensors(specs));
+
+  EXPECT_THAT(header.find_metadata("DCP_VERSION"), Pointee(std::string("1.0")));
+  EXPECT_THAT(
+      header.find_metadata("DCP_SHARDING_INFO"),
+      Pointee(std::string(R"({"row\"": {"saved_offsets": [4, 0]}, "whole": {"saved_offsets": [0]}})")));
+}
+
+TEST(SafetensorsLayout, RefusesANameTwice) {
+  const std::vector<TensorSpec> specs = {spec("w", DType::uint8, {1}), spec("w", DType::uint8, {1})};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors(specs)); },
+              Fails(Errc::already_exists, HasSubstr("'w'")));
+}
+
+TEST(SafetensorsLayout, RefusesMetadataThatItWritesItself) {
+  SafetensorsOptions options;
+  options.metadata = {{"format", "np"}};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors({}, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("'format'")));
+}
+
+TEST(SafetensorsLayout, RefusesMetadataThatIsNoUtf8) {
+  SafetensorsOptions options;
+  options.metadata = {{"a", "\xFF"}};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors({}, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+}
+
+TEST(SafetensorsLayout, RefusesMoreThanSixtyFourBitsOfData) {
+  const Shape half(1, (std::uint64_t{1} << 63) - 1);
+  const std::vector<TensorSpec> specs = {spec("a", DType::uint8, half), spec("b", DType::uint8, half),
+                                         spec("c", DType::uint8, half)};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors(specs)); },
+              Fails(Errc::invalid_argument, HasSubstr("2^64")));
+}
+
+TEST(SafetensorsLayout, RefusesAHeaderAboveTheLimitAndNamesIt) {
+  SafetensorsOptions options;
+  options.max_header_bytes = 4000;
+  const std::vector<TensorSpec> specs = {spec("w", DType::uint8, {1})};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors(specs, options)); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("4088"), HasSubstr("4000"))));
+}
+
+struct BadSpec {
+  const char* name;
+  TensorSpec spec;
+  const char* message;
+};
+
+class SafetensorsLayoutBadSpec : public ::testing::TestWithParam<BadSpec> {};
+
+TEST_P(SafetensorsLayoutBadSpec, IsRefused) {
+  const std::vector<TensorSpec> specs = {GetParam().spec};
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors(specs)); },
+              Fails(Errc::invalid_argument, HasSubstr(GetParam().message)));
+}
+
+TensorSpec with_one_offset() {
+  static constexpr std::array<std::uint64_t, 1> kOffsets = {0};
+  TensorSpec bad = spec("w", DType::uint8, {1, 1});
+  bad.saved_offsets = kOffsets;
+  return bad;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Specs, SafetensorsLayoutBadSpec,
+    ::testing::Values(
+        BadSpec{"NameIsNoUtf8", spec("\xFF", DType::uint8, {1}), "UTF-8"},
+        BadSpec{"NameIsReserved", spec("__metadata__", DType::uint8, {1}), "keeps this name"},
+        BadSpec{"SizeOverflows", spec("w", DType::float64, {1ull << 32, 1ull << 32}), "whole number"},
+        BadSpec{"SizeIsHalfAByte", spec("w", DType::float4, {1}), "whole number"},
+        BadSpec{"OffsetsDoNotFitTheShape", with_one_offset(), "1 saved offsets for shape [1, 1]"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(SafetensorsFiles, AreAtLeastOne) {
+  EXPECT_EQ(plan_safetensors_files({}).size(), 1u);
+}
+
+TEST(SafetensorsFiles, HoldNoMoreTensorsThanAllowed) {
+  const std::vector<TensorSpec> specs = {spec("a", DType::uint8, {1}), spec("b", DType::uint8, {2}),
+                                         spec("c", DType::uint8, {3})};
+  SafetensorsOptions options;
+  options.max_tensors_per_file = 2;
+
+  const auto layouts = plan_safetensors_files(specs, options);
+
+  ASSERT_EQ(layouts.size(), 2u);
+  EXPECT_THAT(names_of(read_back(layouts[0])), ElementsAre("a", "b"));
+  EXPECT_THAT(names_of(read_back(layouts[1])), ElementsAre("c"));
+  EXPECT_EQ(layouts[1].first_spec, 2u);
+}
+
+TEST(SafetensorsFiles, KeepTheirHeadersBelowTheLimit) {
+  Names names;
+  for (int i = 0; i < 1000; ++i) {
+    names.push_back(fmt::format("layers.{}\n\"\\", i));
+  }
+  const std::array<std::uint64_t, 1> offsets = {1'000'000'000};
+  std::vector<TensorSpec> specs;
+  for (const std::string& name : names) {
+    specs.push_back(spec(name, DType::uint8, {1}));
+    specs.back().saved_offsets = offsets;
+  }
+  SafetensorsOptions options;
+  options.max_header_bytes = 20'000;
+
+  const auto layouts = plan_safetensors_files(specs, options);
+
+  std::size_t tensors = 0;
+  for (const SafetensorsLayout& layout : layouts) {
+    EXPECT_LE(layout.header.size() - 8, 20'000u);
+    tensors += read_back(layout).tensors.size();
+  }
+  EXPECT_EQ(tensors, 1000u);
+  EXPECT_GT(layouts.size(), 5u);
+}
+
+TEST(SafetensorsFiles, RefuseATensorWhoseNameAloneIsTooLong) {
+  const std::string name(20'000, 'n');
+  const std::vector<TensorSpec> specs = {spec("a", DType::uint8, {1}), spec(name, DType::uint8, {1})};
+  SafetensorsOptions options;
+  options.max_header_bytes = 10'000;
+
+  EXPECT_THAT([&] { static_cast<void>(plan_safetensors_files(specs, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("limit")));
+}
+
+}  // namespace
+}  // namespace cairn::formats
