@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/stream_copy.hpp"
 
 namespace cairn {
 namespace {
@@ -81,7 +82,7 @@ void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std:
               [&](const SourcePiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
                 clear_until(at);
                 if (piece.data != nullptr) {
-                  std::memcpy(out.data() + at, piece.data + within, bytes);
+                  stream_copy(out.data() + at, piece.data + within, bytes);
                 } else {
                   piece.source->read(within, out.subspan(at, bytes));
                 }

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "cairn/base/stream_copy.hpp"
+
+namespace cairn {
+
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes != 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+}  // namespace cairn
