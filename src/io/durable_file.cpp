@@ -130,6 +130,7 @@ Background<> DurableFile::finish(std::uint64_t final_bytes) {
   return run_finish(state_, final_bytes);
 }
 
+// outlives: the caller of `write` keeps the data until the task has finished.
 Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t offset,
                                     std::span<const std::byte> data) {
   if (state->is_finished) {

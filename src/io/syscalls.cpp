@@ -245,7 +245,8 @@ int open_walking(int directory, const char* path, int flags, std::uint32_t mode)
 }
 
 Syscalls& posix_syscalls() noexcept {
-  static PosixSyscalls syscalls;
+  // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
+  static PosixSyscalls& syscalls = *new PosixSyscalls;
   return syscalls;
 }
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/chunk_hash.hpp"
+
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "support/fails.hpp"
+
+namespace cairn::io {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+// The values for the empty input that the reference implementation documents.
+TEST(Hash, IsXxh3) {
+  EXPECT_EQ(hash_chunk({}), 0x2d06800538d394c2u);
+  EXPECT_EQ(to_hex(hash_bytes({})), "99aa06d3014798d86001c324468d497f");
+}
+
+TEST(HashRoot, DependsOnTheSize) {
+  const std::vector<std::uint64_t> chunks = {1, 2};
+
+  EXPECT_NE(hash_root(chunks, 1 << 21), hash_root(chunks, (1 << 21) - 1));
+}
+
+TEST(HashRoot, IsTheHashOfLittleEndianWords) {
+  const std::vector<std::uint64_t> chunks = {0x0807060504030201};
+
+  EXPECT_EQ(hash_root(chunks, 9), hash_text(std::string("\1\2\3\4\5\6\7\10\11\0\0\0\0\0\0\0", 16)));
+}
+
+TEST(ParseHash, ReadsWhatToHexWrites) {
+  const Hash128 hash{0x0123456789abcdef, 42};
+
+  EXPECT_EQ(parse_hash(to_hex(hash)), hash);
+}
+
+TEST(ParseHash, RefusesOtherTexts) {
+  for (const std::string text : {"", "99aa06d3014798d86001c324468d497", "99AA06d3014798d86001c324468d497f",
+                                 "99aa06d3014798d86001c324468d497f0", "99aa06d3014798d8 001c324468d497f"}) {
+    EXPECT_EQ(parse_hash(text), std::nullopt) << text;
+  }
+}
+
+TEST(ChunkCount, RoundsUp) {
+  EXPECT_EQ(chunk_count(0), 0u);
+  EXPECT_EQ(chunk_count(1), 1u);
+  EXPECT_EQ(chunk_count(kChunkBytes), 1u);
+  EXPECT_EQ(chunk_count(kChunkBytes + 1), 2u);
+  EXPECT_EQ(chunk_count(~std::uint64_t{0}), std::uint64_t{1} << 44);
+}
+
+TEST(ChunkHasher, GivesTheSameForAnyPieces) {
+  const std::string text(2 * kChunkBytes + 77, 'x');
+  ChunkHasher whole;
+  ChunkHasher pieces;
+
+  whole.update(bytes_of(text));
+  for (std::size_t at = 0; at < text.size(); at += 300001) {
+    pieces.update(bytes_of(text).subspan(at, std::min<std::size_t>(300001, text.size() - at)));
+  }
+  const FileDigest digest = whole.finish("f");
+
+  EXPECT_EQ(digest.chunks, pieces.finish("f").chunks);
+  EXPECT_EQ(digest.chunks[1], hash_chunk(bytes_of(text).subspan(kChunkBytes, kChunkBytes)));
+  EXPECT_EQ(digest.chunks[2], hash_chunk(bytes_of(text).last(77)));
+}
+
+TEST(ChunkHasher, StartsAnewAfterFinish) {
+  ChunkHasher hasher;
+  hasher.update(bytes_of("abc"));
+  EXPECT_EQ(hasher.finish("first").size_bytes, 3u);
+
+  const FileDigest empty = hasher.finish("second");
+
+  EXPECT_EQ(empty.size_bytes, 0u);
+  EXPECT_THAT(empty.chunks, ElementsAre());
+}
+
+TEST(VerifyChunk, NamesTheFileAndTheChunk) {
+  EXPECT_THAT([] { verify_chunk("/c/data", 3, bytes_of("abc"), 1); },
+              Fails(Errc::checksum_mismatch, HasSubstr("/c/data: chunk 3 (bytes 3145728 to 3145731)")));
+  EXPECT_NO_THROW(verify_chunk("f", 0, bytes_of("abc"), hash_chunk(bytes_of("abc"))));
+}
+
+}  // namespace
+}  // namespace cairn::io

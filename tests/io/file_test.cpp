@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "io/faulty_syscalls.hpp"
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::io {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using testing::list_tree;
+using testing::TempDir;
+using testing::write_text;
+
+class DirectoryTest : public ::testing::Test {
+ protected:
+  TempDir temp_;
+  Directory directory_ = Directory::open(posix_syscalls(), temp_.path());
+};
+
+TEST_F(DirectoryTest, WritesAndReadsASmallFile) {
+  write_small_file(directory_, "file", "hello");
+
+  EXPECT_EQ(read_small_file(directory_, "file", 5), "hello");
+}
+
+TEST_F(DirectoryTest, NeverOpensAnExistingFileToCreateIt) {
+  write_text(temp_ / "file", "old");
+
+  EXPECT_THAT([&] { write_small_file(directory_, "file", "new"); },
+              FailsWithErrno(EEXIST, HasSubstr("file")));
+  EXPECT_EQ(testing::read_text(temp_ / "file"), "old");
+}
+
+TEST_F(DirectoryTest, RefusesNamesThatLeaveIt) {
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("a/.."), std::string("/a"),
+        std::string("a//b"), std::string("a/"), std::string("a\0b", 3)}) {
+    EXPECT_THAT([&] { static_cast<void>(directory_.open_file(name)); }, Fails(Errc::invalid_argument))
+        << name;
+    EXPECT_THAT([&] { directory_.remove_tree(name); }, Fails(Errc::invalid_argument)) << name;
+  }
+}
+
+TEST_F(DirectoryTest, RefusesAFileThatIsMissing) {
+  EXPECT_THAT([&] { static_cast<void>(directory_.open_file("gone")); },
+              Fails(Errc::not_found, HasSubstr("gone")));
+}
+
+TEST_F(DirectoryTest, RefusesAFifoWithoutWaitingForIt) {
+  ASSERT_EQ(::mkfifo((temp_ / "fifo").c_str(), 0600), 0);
+
+  EXPECT_THAT([&] { static_cast<void>(directory_.open_file("fifo")); },
+              Fails(Errc::malformed_metadata, HasSubstr("fifo is no regular file")));
+}
+
+TEST_F(DirectoryTest, RefusesADirectoryInAFilesPlace) {
+  std::filesystem::create_directory(temp_ / "d");
+
+  EXPECT_THAT([&] { static_cast<void>(directory_.open_file("d")); },
+              Fails(Errc::malformed_metadata, HasSubstr("no regular file")));
+}
+
+TEST_F(DirectoryTest, RefusesASymbolicLink) {
+  write_text(temp_ / "file", "x");
+  std::filesystem::create_symlink("file", temp_ / "link");
+
+  EXPECT_THAT([&] { static_cast<void>(directory_.open_file("link")); },
+              Fails(Errc::malformed_metadata, HasSubstr("symbolic link")));
+}
+
+TEST_F(DirectoryTest, RefusesASmallFileThatIsLarge) {
+  write_text(temp_ / "file", "123456");
+
+  EXPECT_THAT([&] { read_small_file(directory_, "file", 5); },
+              Fails(Errc::malformed_metadata, HasSubstr("6 bytes; at most 5")));
+}
+
+TEST_F(DirectoryTest, DescribesALinkAsALink) {
+  std::filesystem::create_symlink("nowhere", temp_ / "link");
+
+  EXPECT_EQ(directory_.status("link")->kind, FileKind::symlink);
+  EXPECT_EQ(directory_.status("nowhere"), std::nullopt);
+  EXPECT_EQ(directory_.status("link/below"), std::nullopt);
+}
+
+TEST_F(DirectoryTest, RemovesATreeButNotWhatItsLinksPointTo) {
+  std::filesystem::create_directories(temp_ / "outside");
+  write_text(temp_ / "outside/keep", "x");
+  std::filesystem::create_directories(temp_ / "tree/a/b");
+  write_text(temp_ / "tree/a/b/file", "x");
+  std::filesystem::create_directory_symlink("../outside", temp_ / "tree/link");
+
+  directory_.remove_tree("tree");
+
+  EXPECT_THAT(list_tree(temp_.path()), ElementsAre("outside", "outside/keep"));
+}
+
+TEST_F(DirectoryTest, RemovesWhatGoesLastOnlyWhenAllElseIsGone) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  std::filesystem::create_directories(temp_ / "tree");
+  for (const char* name : {"tree/a", "tree/mark", "tree/z"}) {
+    write_text(temp_ / name, "x");
+  }
+  constexpr std::array<std::string_view, 1> kLast = {"mark"};
+
+  syscalls.plan({Call::unlink, 3, 1, -EIO});
+
+  EXPECT_THAT([&] { directory.remove_tree("tree", kLast); }, FailsWithErrno(EIO, HasSubstr("unlink")));
+  EXPECT_THAT(list_tree(temp_.path()), ElementsAre("tree", "tree/mark"));
+}
+
+TEST_F(DirectoryTest, ListsByName) {
+  for (const char* name : {"b", "c", "a"}) {
+    write_text(temp_ / name, "");
+  }
+
+  const std::vector<DirectoryEntry> entries = directory_.list();
+
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].name + entries[1].name + entries[2].name, "abc");
+}
+
+TEST_F(DirectoryTest, ReportsAFailedSync) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  syscalls.plan({Call::sync, 1, 1, -EIO});
+
+  EXPECT_THAT([&] { directory.sync(); }, FailsWithErrno(EIO, HasSubstr("fsync")));
+}
+
+TEST_F(DirectoryTest, ReportsACloseThatLostData) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  syscalls.plan({Call::close, 1, 1, -EIO});
+
+  EXPECT_THAT([&] { write_small_file(directory, "file", "x"); }, FailsWithErrno(EIO, HasSubstr("close")));
+}
+
+TEST_F(DirectoryTest, OpensAgainAfterASignal) {
+  FaultySyscalls syscalls;
+  syscalls.plan({Call::open, 1, 3, -EINTR});
+
+  EXPECT_NO_THROW(Directory::open(syscalls, temp_.path()));
+}
+
+TEST(DirectoryOpen, NamesWhatItCannotOpen) {
+  EXPECT_THAT([] { Directory::open(posix_syscalls(), "/nowhere/at/all"); },
+              FailsWithErrno(ENOENT, HasSubstr("open /nowhere/at/all")));
+}
+
+}  // namespace
+}  // namespace cairn::io
