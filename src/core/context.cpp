@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/context.hpp"
 
+#include <chrono>
 #include <utility>
 
 #include "core/services.hpp"
 
 namespace cairn {
+namespace {
+
+/// Bounds the wait for operations that have ended and still let go of what they hold; a response that the caller
+/// keeps holds the services for longer.
+constexpr std::chrono::milliseconds kLetGo{100};
+
+}  // namespace
 
 Context::Context(ContextOptions options) : services_(core::Services::create(std::move(options))) {}
 
@@ -14,6 +22,10 @@ Context::Context(Context&&) noexcept = default;
 Context::~Context() {
   if (services_) {
     services_->close();  // Lost failures were reported to on_lost_failure when they happened.
+    // What the options name, system calls and clock, may be destroyed after this.
+    const async::Event gone = services_->gone;
+    services_.reset();
+    static_cast<void>(gone.wait_for(kLetGo));
   }
 }
 

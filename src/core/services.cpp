@@ -56,10 +56,14 @@ Services::Services(ContextOptions options_in)
 std::shared_ptr<Services> Services::create(ContextOptions options) {
   // The last reference may be a coroutine's, dropped on a thread that the destructor would have to join.
   const auto destroy = [](Services* services) {
-    if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread()) {
-      std::thread([services] { delete services; }).detach();
-    } else {
+    const auto end = [services, gone = services->gone] {
       delete services;
+      gone.set();
+    };
+    if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread()) {
+      std::thread(end).detach();
+    } else {
+      end();
     }
   };
   return {new Services(std::move(options)), destroy};
@@ -76,6 +80,7 @@ void Services::enter(const std::shared_ptr<Operation>& operation) {
 void Services::leave(const Operation* operation) {
   const std::lock_guard lock(mutex_);
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
+  left_.notify_all();
 }
 
 void Services::lose(const std::string& path, const std::exception_ptr& failure) {
@@ -103,11 +108,10 @@ std::exception_ptr Services::close() {
       operation->stop(Errc::closed, "the context was closed before this ended");
     }
   }
-  for (const auto& operation : running) {
-    // An operation whose handler never returns is left behind; it keeps these services alive.
-    static_cast<void>(operation->done().wait_for(kCancelGrace));
-  }
-  const std::lock_guard lock(mutex_);
+  // An operation leaves after it has told everybody how it ended, so that nothing lost is missed here. One whose
+  // handler never returns is left behind; it keeps these services alive.
+  std::unique_lock lock(mutex_);
+  left_.wait_for(lock, kCancelGrace, [this] { return operations_.empty(); });
   return std::exchange(lost_, nullptr);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "cairn/async/byte_budget.hpp"
+#include "cairn/async/event.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/io/engine.hpp"
@@ -37,6 +39,7 @@ class Services {
   /// Returns the first lost failure, or null.
   std::exception_ptr close();
 
+  async::Event gone;  ///< Happens when these services are destroyed.
   ContextOptions options;
   io::EngineChoice choice;
   Coordinator& coordinator;
@@ -51,6 +54,7 @@ class Services {
   std::mutex mutex_;  // Protects all below.
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;
+  std::condition_variable left_;  // Told when an operation leaves.
   std::exception_ptr lost_;
 };
 

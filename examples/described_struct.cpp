@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structs become trees, and trees structs again, when Boost.Describe knows their members.
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/describe/class.hpp>
+#include <boost/describe/operators.hpp>
+#include <cairn/cairn.hpp>
+#include <cairn/handlers/describe.hpp>
+
+// [structs]
+struct Layer {
+  std::string activation;
+  std::vector<float> weights;  // An array in the tree.
+  bool operator==(const Layer&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(Layer, (), (activation, weights))
+
+struct Model {
+  std::int64_t step = 0;
+  std::vector<Layer> layers;            // A list of maps.
+  std::optional<double> learning_rate;  // Null when it is empty.
+  bool operator==(const Model&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(Model, (), (step, layers, learning_rate))
+// [/structs]
+
+int main() try {
+  std::filesystem::create_directories("run");
+  // [use]
+  const Model model = {7, {{"relu", {1, 2, 3}}, {"softmax", {0.5F, -0.5F}}}, 1e-3};
+  cairn::save("run/7", cairn::to_tree(model));
+
+  Model loaded;
+  cairn::from_tree(cairn::load("run/7"), loaded);
+  // [/use]
+  std::cout << "the model is " << (loaded == model ? "as it was" : "another") << '\n';
+  return loaded == model ? 0 : 1;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code of docs/guide.md. Each function is one of its sections; main runs them all and checks what they did.
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cairn/cairn.hpp>
+#include <cairn/handlers/json.hpp>
+#include <cairn/io/recovery.hpp>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+void require(bool holds, const std::string& claim) {
+  if (!holds) {
+    throw std::logic_error("it does not hold that " + claim);
+  }
+}
+
+void save_trees() {
+  // [tree]
+  std::vector<float> weights(6, 0.5F);
+  const cairn::ArrayView matrix(weights.data(), {2, 3}, cairn::DType::float32);
+  cairn::Tree state = {{"params", {{"w", matrix}, {"bias", cairn::Array::zeros({3}, cairn::DType::bfloat16)}}},
+                       {"layers", cairn::Tree::list({64, 128, 10})},
+                       {"name", "first try"},
+                       {"is_training", true}};
+  state["step"] = 100;
+  cairn::save("run/100", state);
+  // [/tree]
+
+  // [read]
+  const cairn::Tree loaded = cairn::load("run/100");
+  const auto step = loaded.get<std::int64_t>("step");
+  const auto copy = loaded.get<std::vector<float>>("params/w");
+  const cairn::Array& array = *loaded.at("params/w").array_if();  // Shape, dtype and elements.
+  // [/read]
+  require(step == 100 && copy == weights && array.shape() == cairn::Shape{2, 3}, "the tree is as it was saved");
+}
+
+void replace() {
+  const cairn::Tree state = {{"step", 101}};
+  // [overwrite]
+  cairn::SaveOptions options;
+  options.overwrite = true;  // Else Errc::already_exists.
+  options.custom_metadata = R"({"reason": "a better one"})";
+  cairn::save("run/100", state, options);
+  // [/overwrite]
+  require(cairn::load("run/100") == state, "the checkpoint was replaced");
+}
+
+void save_many_things() {
+  // [checkpointables]
+  const cairn::Tree model = {{"w", cairn::Array::zeros({4}, cairn::DType::float32)}};
+  const nlohmann::json config = {{"learning_rate", 1e-3}};
+  const cairn::Array mask = cairn::Array::zeros({1000}, cairn::DType::boolean);
+  cairn::save_checkpointables("run/many", {{"model", model}, {"config", config}, {"mask", mask}});
+
+  cairn::Loaded loaded = cairn::load_checkpointables("run/many", {"model", "config"});  // The mask stays on disk.
+  const auto learning_rate = loaded.take<nlohmann::json>("config").at("learning_rate").get<double>();
+  // [/checkpointables]
+  require(learning_rate == 1e-3 && !loaded.has("mask"), "only what was asked for is loaded");
+}
+
+void advance(std::vector<float>& weights) {
+  for (float& weight : weights) {
+    weight += 1;
+  }
+}
+
+void train() {
+  std::vector<float> weights(1000);
+  // [async]
+  const cairn::Context context;  // The engine, its threads and its buffers: once in a program.
+  cairn::AsyncResponse saving;
+  for (int step = 1; step <= 30; ++step) {
+    advance(weights);
+    if (step % 10 == 0) {
+      saving.wait();  // For the save before this one; rethrows what went wrong with it.
+      const cairn::Tree state = {{"weights", weights}, {"step", step}};
+      saving = cairn::save_async("run/step-" + std::to_string(step), state, {}, context);
+    }  // Here the weights may change again; they are written in the background.
+  }
+  const cairn::SaveResult result = saving.wait();
+  // [/async]
+  require(result.path == "run/step-30", "the last save was waited for");
+  require(cairn::load("run/step-10").get<std::vector<float>>("weights").front() == 10,
+          "later changes do not reach a checkpoint");
+}
+
+void watch() {
+  const cairn::Tree state = {{"w", cairn::Array::zeros({1000, 1000}, cairn::DType::float32)}};
+  // [watch]
+  cairn::SaveOptions options;
+  options.deadline = std::chrono::minutes(10);  // Then the save fails with Errc::timed_out.
+  const cairn::AsyncResponse saving = cairn::save_async("run/watched", state, options);
+  const cairn::SaveProgress progress = saving.progress();  // Bytes: total, staged, written.
+  const cairn::SaveResult result = saving.wait();          // Path, bytes, times, engine.
+  // [/watch]
+  require(progress.staged_bytes <= progress.total_bytes && result.bytes > 4'000'000, "progress is reported");
+}
+
+void save_without_copies() {
+  std::vector<float> weights(1000, 1.0F);
+  // [borrow]
+  const cairn::Tree state = {{"weights", weights}};
+  cairn::SaveOptions options;
+  options.snapshot = cairn::Snapshot::borrow;
+  const cairn::AsyncResponse saving = cairn::save_async("run/borrowed", state, options);
+  // Read the weights here, but do not change them.
+  saving.wait();
+  // [/borrow]
+
+  // [share]
+  options.snapshot = cairn::Snapshot::share;
+  const cairn::Tree shared = {{"weights", cairn::Array::adopt(std::move(weights))}};
+  const cairn::AsyncResponse sharing = cairn::save_async("run/shared", shared, options);
+  sharing.wait();
+  // [/share]
+  require(cairn::load("run/borrowed") == cairn::load("run/shared"), "both ways save the same");
+}
+
+void save_within_a_budget() {
+  const cairn::Tree state = {{"w", cairn::Array::zeros({1000, 1000}, cairn::DType::float32)}};
+  // [budget]
+  cairn::ContextOptions options;
+  options.staging_bytes = 64 << 20;  // Saves and loads together stage no more than that.
+  options.reserve_bytes = 64 << 20;  // All of it now, so that the first save is as quick as the tenth.
+  const cairn::Context context(options);
+  cairn::save("run/budget", state, {}, context);
+  // [/budget]
+  require(context.staged_bytes() == 0, "staging memory is given back");
+}
+
+void load_in_another_form() {
+  const std::vector<float> weights = {1, 2, 3};
+  const cairn::Tree saved = {{"params", {{"w", weights}, {"b", weights}}},
+                             {"optimizer", {{"m", weights}, {"v", weights}}}};
+  cairn::save("run/form", saved);
+  // [wanted]
+  std::vector<double> mine(3);
+  cairn::AbstractTree wanted = cairn::metadata("run/form");  // Reads no array.
+  wanted["params"].set_dtype(cairn::DType::bfloat16);        // Stored as float32: cast while loading.
+  wanted["params"]["w"].place_into(mine);                    // Into memory of one's own, in its type.
+  wanted["optimizer"] = cairn::placeholder;                  // Leave it on disk.
+  const cairn::Tree state = cairn::load("run/form", wanted);
+  // [/wanted]
+  require(mine == std::vector<double>{1, 2, 3}, "the weights are where they were wanted");
+  require(state.at("params/b").array_if()->dtype() == cairn::DType::bfloat16, "they were cast");
+  require(!state.contains("optimizer"), "a placeholder loads nothing");
+
+  // [partial]
+  cairn::AbstractTree part;
+  part["params"]["w"] = cairn::AbstractArray({3}, cairn::DType::float64);
+  cairn::TreeLoadOptions of_tree;
+  of_tree.partial = true;  // What else is stored is left out; without this it is Errc::structure_mismatch.
+  cairn::LoadOptions options;
+  options.handler_options.set(of_tree);
+  const cairn::Tree loaded = cairn::load("run/form", part, options);
+  // [/partial]
+  require(loaded.get<std::vector<double>>("params/w") == mine && loaded.size() == 1, "a part can be loaded");
+}
+
+void store_in_another_form() {
+  const std::vector<float> weights = {1, 2, 3};
+  const cairn::Tree state = {{"w", weights}};
+  // [storage]
+  cairn::SaveOptions options;
+  options.handler_options.set(cairn::ArrayOptions(cairn::DType::bfloat16, cairn::Narrowing::allowed));
+  cairn::save("run/half", state, options);
+  // [/storage]
+  require(cairn::load("run/half").at("w").array_if()->dtype() == cairn::DType::bfloat16, "it is stored as asked");
+}
+
+cairn::Tree newest_or_none(const std::filesystem::path& path) {
+  // [errors]
+  try {
+    return cairn::load(path);
+  } catch (const cairn::Error& error) {
+    if (error.code() == cairn::Errc::not_found) {
+      return {};  // There is none yet.
+    }
+    std::cerr << error.what() << '\n';  // Names the culprit: the checkpoint, the file, the array.
+    throw;
+  }
+  // [/errors]
+}
+
+void clean() {
+  // [recover]
+  const auto report = cairn::io::recover(cairn::io::posix_syscalls(), "run");
+  for (const cairn::io::RecoveryEntry& entry : report.entries) {
+    if (entry.kind == cairn::io::EntryClass::committed) {
+      std::cout << entry.name << " can be loaded\n";
+    } else if (entry.is_removed) {
+      std::cout << entry.name << " was left by a killed program\n";
+    }
+  }
+  // [/recover]
+  require(report.entries.size() >= 9, "recovery reports what there is");
+}
+
+}  // namespace
+
+int main() try {
+  std::filesystem::create_directories("run");
+  save_trees();
+  replace();
+  save_many_things();
+  train();
+  watch();
+  save_without_copies();
+  save_within_a_budget();
+  load_in_another_form();
+  store_in_another_form();
+  require(newest_or_none("run/none").is_null(), "absence is not mistaken for damage");
+  clean();
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}
