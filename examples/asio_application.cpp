@@ -45,7 +45,8 @@ asio::awaitable<void> checkpoint(Simulation& simulation, std::filesystem::path p
   co_await saving.staged();  // Resumed here, on this program's own thread.
   simulation.is_paused = false;
   const cairn::SaveResult result = co_await saving.committed();
-  std::cout << result.path.string() << " is durable; meanwhile the simulation came to step " << simulation.step << '\n';
+  std::cout << result.path.string() << " is durable; meanwhile the simulation came to step "
+            << simulation.step << '\n';
 }
 // [/checkpoint]
 

@@ -23,7 +23,8 @@ int main() try {
   const cairn::Tree loaded = save_and_load(weights, bias);
 
   const bool is_same = loaded.get<std::vector<float>>("params/weights") == weights;
-  std::cout << "step " << loaded.get<int>("step") << ", weights " << (is_same ? "as saved" : "changed") << '\n';
+  std::cout << "step " << loaded.get<int>("step") << ", weights " << (is_same ? "as saved" : "changed")
+            << '\n';
   return is_same ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

@@ -29,7 +29,8 @@ int main(int argc, char** argv) try {
     const cairn::DType dtype = tensor.as<cairn::Array>().dtype();
     all_converted = all_converted && (dtype == cairn::DType::float32 || !cairn::is_floating(dtype));
   }
-  std::cout << model.size() << " tensors loaded" << (all_converted ? "" : ", some of which were not cast") << '\n';
+  std::cout << model.size() << " tensors loaded" << (all_converted ? "" : ", some of which were not cast")
+            << '\n';
   return all_converted ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

@@ -21,7 +21,8 @@ void make_checkpoint() {
 // [query]
 void describe(const std::filesystem::path& path) {
   const cairn::CheckpointMetadata metadata = cairn::checkpointables_metadata(path);
-  std::cout << path.string() << ", committed " << metadata.committed << ", " << metadata.custom_metadata << '\n';
+  std::cout << path.string() << ", committed " << metadata.committed << ", " << metadata.custom_metadata
+            << '\n';
   for (const auto& [name, item] : metadata) {
     std::cout << name << ": " << item.handler_id << ", " << item.bytes << " bytes\n";
     for (const cairn::ArrayEntry& array : cairn::arrays(item)) {

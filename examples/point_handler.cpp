@@ -87,7 +87,8 @@ int main() try {
   const bool is_integer = metadata.at("point").as<AbstractPoint>().x == NumberType::integer;
   // [/use]
   const bool is_right = converted == Point{1.0, std::int64_t{2}} && is_integer;
-  std::cout << "point " << (is_right ? "saved, described, and cast while loading" : "is not what it should be") << '\n';
+  std::cout << "point "
+            << (is_right ? "saved, described, and cast while loading" : "is not what it should be") << '\n';
   return is_right ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

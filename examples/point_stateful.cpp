@@ -16,11 +16,14 @@ class Point {
   double y = 0;
 
   cairn::Awaitable<cairn::Background<>> save(cairn::SaveContext context) const {
-    const nlohmann::json snapshot = {{"x", x}, {"y", y}};  // Made now: the caller may change the point afterwards.
+    const nlohmann::json snapshot = {{"x", x},
+                                     {"y", y}};  // Made now: the caller may change the point afterwards.
     co_return context.write_file("point.json", snapshot.dump());
   }
 
-  cairn::Awaitable<cairn::Background<>> load(cairn::LoadContext context) { co_return read(std::move(context)); }
+  cairn::Awaitable<cairn::Background<>> load(cairn::LoadContext context) {
+    co_return read(std::move(context));
+  }
 
  private:
   cairn::Background<> read(cairn::LoadContext context) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/builtin.hpp"
 
-
 #include <nlohmann/json.hpp>
 
 #include "cairn/handlers/abstract_tree.hpp"

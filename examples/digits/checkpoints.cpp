@@ -21,7 +21,7 @@
 namespace digits {
 namespace {
 
-// Before a checkpoint is removed it gets a name that is no checkpoint's: half of one must never look like one.
+// A checkpoint that is removed gets a name that is no checkpoint's: half of one must never look like one.
 constexpr std::string_view kRemovedPrefix = ".removed-";
 
 std::optional<std::int64_t> parse_step(std::string_view name) {
@@ -74,8 +74,9 @@ void Checkpoints::save(const TrainingState& state, const nlohmann::json& config,
   finish();
   log_(fmt::format("saving {}", state.step));
   const cairn::Tree tree = to_tree(state);
-  saving_ = cairn::save_checkpointables_async(
-      root_ / std::to_string(state.step), {{"state", tree}, {"config", config}, {"history", history}}, context_);
+  saving_ = cairn::save_checkpointables_async(root_ / std::to_string(state.step),
+                                              {{"state", tree}, {"config", config}, {"history", history}},
+                                              context_);
   saving_step_ = state.step;
   log_(fmt::format("staged {}", state.step));
 }

@@ -21,8 +21,8 @@ TrainingState initial_state(const Settings& settings, std::size_t image_count);
 
 /// Does one step of Adam on the next images of the epoch, or of the next epoch when too few are left.
 ///
-/// Returns the mean loss of these images before the step. The same state, images and settings give the same new state,
-/// bit for bit, on one machine and build.
+/// Returns the mean loss of these images before the step. The same state, images and settings give the same
+/// new state, bit for bit, on one machine and build.
 ///
 /// Errors: std::invalid_argument when the state belongs to another network or to another number of images.
 float train_step(TrainingState& state, const Images& images, const Settings& settings);

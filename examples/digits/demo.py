@@ -124,8 +124,10 @@ def describe_leftover(root):
     if not left:
         return "between saves"
     files = [path for path in left[0].rglob("*") if path.is_file() and not path.name.startswith(".")]
+    if not files:
+        return "mid-save, before its first file"
     size = sum(path.stat().st_size for path in files)
-    return f"mid-save, leaving {len(files)} files, {size:,} bytes"
+    return f"mid-save, leaving {len(files)} file{'s' if len(files) > 1 else ''}, {size:,} bytes"
 
 
 def run_with_kills(options, root, final, chance):
@@ -145,7 +147,8 @@ def run_with_kills(options, root, final, chance):
         mid_saves += leftover.startswith("mid-save")
         check_resumption(runs, root)
         run.newest_left = newest
-        print(f"{number:>6}  {run.step:>10}  {leftover:<40}  {newest if newest else 'the start':>12}")
+        print(f"{number:>6}  {run.step:>10}  {leftover:<40}  {newest if newest else 'the start':>12}",
+              flush=True)
         if number >= options.kills and mid_saves >= options.mid_saves:
             break
     if runs[-1].accuracy is None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains the classifier and saves checkpoints while it trains. Killed at any time, it goes on from the newest one and
-// ends with the same weights.
+// Trains the classifier and saves checkpoints while it trains. Killed at any time, it goes on from the newest
+// one and ends with the same weights.
 #include <cstdio>
 #include <exception>
 #include <fstream>

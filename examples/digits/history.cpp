@@ -72,8 +72,7 @@ std::vector<Measurement> History::parse_csv(std::string_view text) {
     Measurement read;
     if (!take_number(line, read.step, ",") || !take_number(line, read.loss, ",") ||
         !take_number(line, read.accuracy, "")) {
-      throw std::runtime_error(
-          fmt::format("{}:{}: expected three numbers", kFile, measurements.size() + 2));
+      throw std::runtime_error(fmt::format("{}:{}: expected three numbers", kFile, measurements.size() + 2));
     }
     measurements.push_back(read);
   }

@@ -20,8 +20,8 @@ struct Parameters {
   bool operator==(const Parameters&) const = default;
 };
 
-/// Everything that the next training step depends on, besides the images and the settings: a state that is saved and
-/// loaded again goes on as if nothing had happened.
+/// Everything that the next training step depends on, besides the images and the settings: a state that is
+/// saved and loaded again goes on as if nothing had happened.
 struct TrainingState {
   Parameters weights;
   Parameters first_moment;              ///< Adam's running mean of the gradients.

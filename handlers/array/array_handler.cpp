@@ -13,8 +13,9 @@ namespace cairn {
 namespace {
 
 [[noreturn]] void refuse(const std::string& name, TreeKind kind) {
-  throw Error(Errc::type_mismatch, fmt::format("'{}': stored is a tree whose root is of kind {}, not one array", name,
-                                               cairn::name(kind)));
+  throw Error(
+      Errc::type_mismatch,
+      fmt::format("'{}': stored is a tree whose root is of kind {}, not one array", name, cairn::name(kind)));
 }
 
 Awaitable<Background<>> save_tree(SaveContext context, Array array) {
@@ -51,7 +52,8 @@ Awaitable<Background<>> ArrayHandler::save(SaveContext context, const Array& val
   return save_tree(std::move(context), value);
 }
 
-Awaitable<Background<Array>> ArrayHandler::load(LoadContext context, std::optional<AbstractArray> wanted) const {
+Awaitable<Background<Array>> ArrayHandler::load(LoadContext context,
+                                                std::optional<AbstractArray> wanted) const {
   std::optional<AbstractTree> tree;
   if (wanted) {
     tree.emplace(std::move(*wanted));
@@ -59,6 +61,8 @@ Awaitable<Background<Array>> ArrayHandler::load(LoadContext context, std::option
   co_return read(std::move(context), std::move(tree));
 }
 
-Awaitable<AbstractArray> ArrayHandler::metadata(LoadContext context) const { return describe(std::move(context)); }
+Awaitable<AbstractArray> ArrayHandler::metadata(LoadContext context) const {
+  return describe(std::move(context));
+}
 
 }  // namespace cairn

@@ -17,12 +17,18 @@ constexpr std::string_view kFile = "data.json";
 
 JsonKind kind_of(const nlohmann::json& value) noexcept {
   switch (value.type()) {
-    case nlohmann::json::value_t::null: return JsonKind::null;
-    case nlohmann::json::value_t::boolean: return JsonKind::boolean;
-    case nlohmann::json::value_t::string: return JsonKind::string;
-    case nlohmann::json::value_t::array: return JsonKind::array;
-    case nlohmann::json::value_t::object: return JsonKind::object;
-    default: return JsonKind::number;
+    case nlohmann::json::value_t::null:
+      return JsonKind::null;
+    case nlohmann::json::value_t::boolean:
+      return JsonKind::boolean;
+    case nlohmann::json::value_t::string:
+      return JsonKind::string;
+    case nlohmann::json::value_t::array:
+      return JsonKind::array;
+    case nlohmann::json::value_t::object:
+      return JsonKind::object;
+    default:
+      return JsonKind::number;
   }
 }
 
@@ -47,12 +53,18 @@ Awaitable<AbstractJson> describe(LoadContext context) {
 
 std::string_view name(JsonKind kind) noexcept {
   switch (kind) {
-    case JsonKind::null: return "null";
-    case JsonKind::boolean: return "boolean";
-    case JsonKind::number: return "number";
-    case JsonKind::string: return "string";
-    case JsonKind::array: return "array";
-    case JsonKind::object: return "object";
+    case JsonKind::null:
+      return "null";
+    case JsonKind::boolean:
+      return "boolean";
+    case JsonKind::number:
+      return "number";
+    case JsonKind::string:
+      return "string";
+    case JsonKind::array:
+      return "array";
+    case JsonKind::object:
+      return "object";
   }
   return "?";
 }
@@ -68,6 +80,8 @@ Awaitable<Background<nlohmann::json>> JsonHandler::load(LoadContext context,
   co_return read(std::move(context), wanted.value_or(AbstractJson()));
 }
 
-Awaitable<AbstractJson> JsonHandler::metadata(LoadContext context) const { return describe(std::move(context)); }
+Awaitable<AbstractJson> JsonHandler::metadata(LoadContext context) const {
+  return describe(std::move(context));
+}
 
 }  // namespace cairn

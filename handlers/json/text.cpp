@@ -119,7 +119,8 @@ std::string write_json(const Json& value, std::string_view name) {
   try {
     return value.dump() + '\n';
   } catch (const Json::type_error& error) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}': a string is not valid UTF-8 ({})", name, error.what()));
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}': a string is not valid UTF-8 ({})", name, error.what()));
   }
 }
 

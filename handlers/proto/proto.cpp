@@ -24,13 +24,15 @@ constexpr std::string_view kBinaryFile = "message.binpb";
 constexpr std::string_view kTypeFile = "type.txt";
 constexpr std::string_view kTextFile = "message.txtpb";
 constexpr std::size_t kMostBytesAsText = 1 << 20;
-constexpr int kMostNesting = 1000;  // Protobuf's parser recurses; its own limit of 100 is less than some models need.
+constexpr int kMostNesting =
+    1000;  // Protobuf's parser recurses; its own limit of 100 is less than some models need.
 
 /// The binary form; maps are sorted, so that equal messages have equal bytes.
 std::string serialise(const Message& message, const std::string& name) {
   if (!message.IsInitialized()) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}': required fields of {} are missing: {}", name,
-                                                    message.GetTypeName(), message.InitializationErrorString()));
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}': required fields of {} are missing: {}", name, message.GetTypeName(),
+                            message.InitializationErrorString()));
   }
   const std::size_t size = message.ByteSizeLong();
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
@@ -61,11 +63,13 @@ void parse(const std::string& bytes, Message& message, std::string_view path) {
                                                 static_cast<int>(bytes.size()));
   stream.SetRecursionLimit(kMostNesting);
   if (!message.ParsePartialFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: the bytes are no {}", path, message.GetTypeName()));
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: the bytes are no {}", path, message.GetTypeName()));
   }
   if (!message.IsInitialized()) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: required fields of {} are missing: {}", path,
-                                                      message.GetTypeName(), message.InitializationErrorString()));
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: required fields of {} are missing: {}", path, message.GetTypeName(),
+                            message.InitializationErrorString()));
   }
 }
 
@@ -74,8 +78,8 @@ Awaitable<std::string> read_type(LoadContext context) {
   constexpr std::size_t kLongestName = 4096;
   const std::size_t end = text.find('\n');
   if (end == 0 || end + 1 != text.size() || text.size() > kLongestName) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: not the name of one message type", (context.directory() / kTypeFile).string()));
+    throw Error(Errc::malformed_metadata, fmt::format("{}: not the name of one message type",
+                                                      (context.directory() / kTypeFile).string()));
   }
   text.pop_back();
   co_return text;
@@ -85,19 +89,21 @@ Awaitable<std::string> read_type(LoadContext context) {
 AbstractProto type_to_load(const std::string& recorded, const std::optional<AbstractProto>& wanted,
                            const std::string& name) {
   if (wanted && wanted->full_name() != recorded) {
-    throw Error(Errc::type_mismatch,
-                fmt::format("'{}': stored is a message of type {}, wanted {}", name, recorded, wanted->full_name()));
+    throw Error(Errc::type_mismatch, fmt::format("'{}': stored is a message of type {}, wanted {}", name,
+                                                 recorded, wanted->full_name()));
   }
   if (wanted && wanted->make()) {
     return *wanted;
   }
-  const auto* descriptor = google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(recorded);
+  const auto* descriptor =
+      google::protobuf::DescriptorPool::generated_pool()->FindMessageTypeByName(recorded);
   const Message* prototype =
       descriptor ? google::protobuf::MessageFactory::generated_factory()->GetPrototype(descriptor) : nullptr;
   if (!prototype) {
-    throw Error(Errc::not_found, fmt::format("'{}': this program was compiled without the message type {}; ask for it "
-                                             "with an AbstractProto made of its descriptor",
-                                             name, recorded));
+    throw Error(Errc::not_found,
+                fmt::format("'{}': this program was compiled without the message type {}; ask for it "
+                            "with an AbstractProto made of its descriptor",
+                            name, recorded));
   }
   return AbstractProto(*prototype);
 }
@@ -108,7 +114,8 @@ Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> w
   const auto bytes = context.file_bytes(kBinaryFile);
   const std::string path = (context.directory() / kBinaryFile).string();
   if (bytes && *bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: {} bytes are too many for a message", path, *bytes));
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {} bytes are too many for a message", path, *bytes));
   }
   const std::string binary = co_await context.read_file(kBinaryFile);
   std::shared_ptr<Message> message = type.make();
@@ -121,7 +128,9 @@ Awaitable<AbstractProto> describe(LoadContext context) {
   co_return AbstractProto::named(std::move(recorded));
 }
 
-Background<> finish(std::vector<Background<>> writes) { co_await async::when_all(std::move(writes)); }
+Background<> finish(std::vector<Background<>> writes) {
+  co_await async::when_all(std::move(writes));
+}
 
 }  // namespace
 
@@ -139,7 +148,8 @@ void ProtoMessage::throw_mismatch(const std::string& wanted) const {
 AbstractProto::AbstractProto(const Message& prototype)
     : full_name_(prototype.GetTypeName()), prototype_(prototype.New()) {}
 
-AbstractProto::AbstractProto(const google::protobuf::Descriptor& descriptor) : full_name_(descriptor.full_name()) {
+AbstractProto::AbstractProto(const google::protobuf::Descriptor& descriptor)
+    : full_name_(descriptor.full_name()) {
   factory_ = std::make_shared<google::protobuf::DynamicMessageFactory>();
   prototype_.reset(factory_->GetPrototype(&descriptor)->New());
 }
@@ -176,8 +186,12 @@ Awaitable<Background<ProtoMessage>> ProtoHandler::load(LoadContext context,
   co_return read(std::move(context), std::move(wanted));
 }
 
-Awaitable<AbstractProto> ProtoHandler::metadata(LoadContext context) const { return describe(std::move(context)); }
+Awaitable<AbstractProto> ProtoHandler::metadata(LoadContext context) const {
+  return describe(std::move(context));
+}
 
-RegistrySnapshot proto_handlers() { return HandlerRegistry().add<ProtoHandler>().snapshot(); }
+RegistrySnapshot proto_handlers() {
+  return HandlerRegistry().add<ProtoHandler>().snapshot();
+}
 
 }  // namespace cairn

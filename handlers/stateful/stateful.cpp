@@ -22,12 +22,13 @@ Awaitable<Background<>> StatefulHandler::save(SaveContext context, const Statefu
   return value.save(std::move(context));
 }
 
-Awaitable<Background<StatefulReference>> StatefulHandler::load(LoadContext context,
-                                                               std::optional<StatefulReference> wanted) const {
+Awaitable<Background<StatefulReference>> StatefulHandler::load(
+    LoadContext context, std::optional<StatefulReference> wanted) const {
   if (!wanted || !wanted->can_load()) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}' was saved by an object that loads itself: ask for it with {{\"{}\", into(object)}}",
-                            context.name(), context.name()));
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("'{}' was saved by an object that loads itself: ask for it with {{\"{}\", into(object)}}",
+                    context.name(), context.name()));
   }
   Background<> background = co_await wanted->load(std::move(context));
   co_return finish(std::move(background), *wanted);

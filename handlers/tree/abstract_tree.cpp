@@ -21,10 +21,16 @@ using formats::EntryKind;
 
 AbstractTree::AbstractTree(TreeKind kind) {
   switch (kind) {
-    case TreeKind::array: throw Error(Errc::invalid_argument, "an abstract array needs a shape and a dtype");
-    case TreeKind::map: TreeAccess::make_map(*this); return;
-    case TreeKind::list: TreeAccess::make_list(*this); return;
-    default: value_ = Scalar{kind, Tree()};
+    case TreeKind::array:
+      throw Error(Errc::invalid_argument, "an abstract array needs a shape and a dtype");
+    case TreeKind::map:
+      TreeAccess::make_map(*this);
+      return;
+    case TreeKind::list:
+      TreeAccess::make_list(*this);
+      return;
+    default:
+      value_ = Scalar{kind, Tree()};
   }
 }
 
@@ -63,7 +69,9 @@ AbstractTree::AbstractTree(const AbstractTree& other) {
   });
 }
 
-AbstractTree::~AbstractTree() { TreeAccess::flatten(*this); }
+AbstractTree::~AbstractTree() {
+  TreeAccess::flatten(*this);
+}
 
 AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::IndexEntry& entry) {
   switch (entry.kind) {
@@ -71,9 +79,12 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
       const formats::IndexArray array = index.array(entry);
       return AbstractArray(Shape(array.dims), array.dtype);
     }
-    case EntryKind::empty_map: return TreeKind::map;
-    case EntryKind::list: return TreeKind::list;
-    default: break;
+    case EntryKind::empty_map:
+      return TreeKind::map;
+    case EntryKind::list:
+      return TreeKind::list;
+    default:
+      break;
   }
   Tree value = detail::scalar_of(index, entry);
   const TreeKind kind = value.kind();
@@ -84,7 +95,8 @@ AbstractTree AbstractTree::of_index(const formats::Index& index, std::string_vie
   detail::Assembler<AbstractTree> assembler(index.path(), index.size());
   const auto add = [&](std::size_t i) {
     const formats::IndexEntry entry = index.entry(i);
-    const std::string_view name = entry.name.substr(std::min(path.empty() ? 0 : path.size() + 1, entry.name.size()));
+    const std::string_view name =
+        entry.name.substr(std::min(path.empty() ? 0 : path.size() + 1, entry.name.size()));
     if (entry.kind == EntryKind::list) {
       assembler.add_list(name, entry.list_size());
     } else {
@@ -256,8 +268,9 @@ bool operator==(const AbstractTree& a, const AbstractTree& b) {
 }
 
 void AbstractTree::throw_kind(TreeKind wanted) const {
-  throw Error(Errc::type_mismatch,
-              fmt::format("the node is {}, not {}", is_placeholder() ? "a placeholder" : name(kind()), name(wanted)));
+  throw Error(
+      Errc::type_mismatch,
+      fmt::format("the node is {}, not {}", is_placeholder() ? "a placeholder" : name(kind()), name(wanted)));
 }
 
 void visit_leaves(const AbstractTree& tree,

@@ -44,8 +44,8 @@ class ArraySink final : public ByteSink {
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override;
 
  private:
-  /// An element of which a read brought one part only. Reads end where blocks of the file end, which need not be
-  /// where elements end.
+  /// An element of which a read brought one part only. Reads end where blocks of the file end, which need
+  /// not be where elements end.
   struct Torn {
     std::array<std::byte, 8> bytes{};
     std::size_t count = 0;

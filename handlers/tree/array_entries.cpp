@@ -7,7 +7,8 @@ void ArrayEntries::Iterator::settle() {
   if (entries_->described_) {
     if (position_ < entries_->end_) {
       const Described& array = (*entries_->described_)[position_];
-      current_ = {array.name, array.dtype, array.shape, checked_byte_count(array.name, array.dtype, array.shape)};
+      current_ = {array.name, array.dtype, array.shape,
+                  checked_byte_count(array.name, array.dtype, array.shape)};
     }
     return;
   }

@@ -19,12 +19,13 @@ namespace cairn::detail {
 
 /// Puts a tree together from its leaves and their paths, which come from a file and may be anything.
 ///
-/// Quickest when the paths come sorted. Errors of all methods: Errc::malformed_metadata, naming file and path.
+/// Quickest when the paths come sorted. Errors of all methods: Errc::malformed_metadata, naming file and
+/// path.
 template <class Node>
 class Assembler {
  public:
-  /// `source` names the file in errors. All lists together may have `max_elements` elements: a list's length is a number
-  /// in a file, and must not make us allocate more than that file could fill.
+  /// `source` names the file in errors. All lists together may have `max_elements` elements: a list's length
+  /// is a number in a file, and must not make us allocate more than that file could fill.
   Assembler(std::string source, std::size_t max_elements)
       : source_(std::move(source)), elements_left_(max_elements), open_{Open{&root_, 0}} {}
 
@@ -49,15 +50,16 @@ class Assembler {
     }
     for (const auto& [node, list] : lists_) {
       if (!may_have_gaps && list.count != list.is_filled.size()) {
-        refuse(list.path, fmt::format("{} of {} elements of the list are missing", list.is_filled.size() - list.count,
-                                      list.is_filled.size()));
+        refuse(list.path, fmt::format("{} of {} elements of the list are missing",
+                                      list.is_filled.size() - list.count, list.is_filled.size()));
       }
     }
     return std::move(root_);
   }
 
  private:
-  /// A container on the way to the node that was added last: its path is the first `path_end` bytes of that path.
+  /// A container on the way to the node that was added last: its path is the first `path_end` bytes of that
+  /// path.
   struct Open {
     Node* node;
     std::size_t path_end;

@@ -46,7 +46,8 @@ struct TreeAccess {
 
   template <class Node>
   static typename Node::Map& make_map(Node& node) {
-    return *node.value_.template emplace<std::unique_ptr<typename Node::Map>>(std::make_unique<typename Node::Map>());
+    return *node.value_.template emplace<std::unique_ptr<typename Node::Map>>(
+        std::make_unique<typename Node::Map>());
   }
 
   template <class Node>
@@ -146,12 +147,13 @@ struct TreeAccess {
     return true;
   }
 
-  /// Calls visit(path, node) for all but maps that have children. `path` is that of `node`, and is so again afterwards.
+  /// Calls visit(path, node) for all but maps that have children. `path` is that of `node`, and is so again
+  /// afterwards.
   template <class Node, class Visit>
   static void visit(Node& node, std::string& path, std::size_t depth, Visit& visit_node) {
     if (depth > kMaxTreeDepth) {
-      throw Error(Errc::invalid_argument, fmt::format("the tree is deeper than {} levels, at '{}…'", kMaxTreeDepth,
-                                                      std::string_view(path).substr(0, 60)));
+      throw Error(Errc::invalid_argument, fmt::format("the tree is deeper than {} levels, at '{}…'",
+                                                      kMaxTreeDepth, std::string_view(path).substr(0, 60)));
     }
     const std::size_t end = path.size();
     auto* children = map(node);
@@ -218,6 +220,8 @@ struct TreeAccess {
 };
 
 /// How messages show a path: in quotes, the root in words.
-inline std::string shown(std::string_view path) { return path.empty() ? "the root" : fmt::format("'{}'", path); }
+inline std::string shown(std::string_view path) {
+  return path.empty() ? "the root" : fmt::format("'{}'", path);
+}
 
 }  // namespace cairn::detail

@@ -21,7 +21,8 @@ std::string child_path(std::string_view path, std::string_view key) {
 }
 
 [[noreturn]] void refuse_kind(std::string_view path, TreeKind kind, TreeKind wanted) {
-  throw Error(Errc::type_mismatch, fmt::format("{} is of kind {}, not {}", shown(path), name(kind), name(wanted)));
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is of kind {}, not {}", shown(path), name(kind), name(wanted)));
 }
 
 const Array& array_of_rank_1(const Tree& leaf, std::string_view path) {
@@ -30,7 +31,8 @@ const Array& array_of_rank_1(const Tree& leaf, std::string_view path) {
     refuse_kind(path, leaf.kind(), TreeKind::array);
   }
   if (array->shape().size() != 1) {
-    throw Error(Errc::shape_mismatch, fmt::format("{}: stored shape {}, wanted one dimension", shown(path), array->shape()));
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{}: stored shape {}, wanted one dimension", shown(path), array->shape()));
   }
   return *array;
 }
@@ -70,11 +72,12 @@ void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std:
                    std::string_view path) {
   const Array& array = array_of_rank_1(leaf, path);
   if (array.dtype() != dtype) {
-    throw Error(Errc::dtype_mismatch, fmt::format("{}: stored dtype {}, wanted {}", shown(path), array.dtype(), dtype));
+    throw Error(Errc::dtype_mismatch,
+                fmt::format("{}: stored dtype {}, wanted {}", shown(path), array.dtype(), dtype));
   }
   if (array.element_count() != count) {
-    throw Error(Errc::shape_mismatch,
-                fmt::format("{}: stored are {} elements, wanted {}", shown(path), array.element_count(), count));
+    throw Error(Errc::shape_mismatch, fmt::format("{}: stored are {} elements, wanted {}", shown(path),
+                                                  array.element_count(), count));
   }
   if (!out.empty()) {
     copy_range(array.view(), 0, out);

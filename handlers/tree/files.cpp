@@ -28,7 +28,8 @@ namespace cairn::detail {
 namespace {
 
 /// Reads the first `size` bytes of a file.
-Awaitable<std::shared_ptr<AlignedMemory>> read_start(LoadContext context, std::string file, std::uint64_t size) {
+Awaitable<std::shared_ptr<AlignedMemory>> read_start(LoadContext context, std::string file,
+                                                     std::uint64_t size) {
   auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
   std::vector<DestinationPiece> pieces(size > 0 ? 1 : 0);
   if (size > 0) {
@@ -62,7 +63,8 @@ Awaitable<formats::FolderFile> read_header(LoadContext context, std::string file
   const std::uint64_t first_size = std::min(*size, kLengthBytes);
   const auto first = co_await read_start(context, file, first_size);
   const std::string path = full_path(context, file);
-  const std::uint64_t prefix_size = formats::safetensors_prefix_size(bytes_of(*first, first_size), *size, path);
+  const std::uint64_t prefix_size =
+      formats::safetensors_prefix_size(bytes_of(*first, first_size), *size, path);
   const auto prefix = co_await read_start(context, file, prefix_size);
   formats::FolderFile read;
   read.header = formats::parse_safetensors(bytes_of(*prefix, prefix_size), *size, path);
@@ -89,7 +91,8 @@ std::vector<std::byte> describe(const std::vector<formats::FolderFile>& files,
       if (slice.box.is_whole(tensor.shape)) {
         builder.add_whole(file, slice.begin);
       } else {
-        builder.add_slice(file, slice.begin, {offsets.begin(), offsets.end()}, {extents.begin(), extents.end()});
+        builder.add_slice(file, slice.begin, {offsets.begin(), offsets.end()},
+                          {extents.begin(), extents.end()});
       }
     }
   }

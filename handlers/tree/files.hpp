@@ -21,8 +21,8 @@ inline constexpr std::string_view kIndexFile = "index.fb";
 /// Errors: Errc::unsafe_cast, naming the array, where `cast` would refuse.
 void check_cast(std::string_view path, DType from, DType to, Narrowing narrowing);
 
-/// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is then
-/// one key of a flat map.
+/// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is
+/// then one key of a flat map.
 ///
 /// Errors: Errc::not_found when there is neither an index nor a safetensors file; Errc::malformed_metadata, …
 [[nodiscard]] Awaitable<formats::Index> open_index(LoadContext context);

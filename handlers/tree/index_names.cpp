@@ -27,33 +27,49 @@ std::size_t lower_bound(const formats::Index& index, std::string_view name) {
 
 TreeKind kind_of(EntryKind kind) noexcept {
   switch (kind) {
-    case EntryKind::array: return TreeKind::array;
+    case EntryKind::array:
+      return TreeKind::array;
     case EntryKind::integer:
-    case EntryKind::unsigned_integer: return TreeKind::integer;
-    case EntryKind::floating: return TreeKind::floating;
-    case EntryKind::boolean: return TreeKind::boolean;
-    case EntryKind::string: return TreeKind::string;
-    case EntryKind::bytes: return TreeKind::bytes;
-    case EntryKind::null: return TreeKind::null;
-    case EntryKind::empty_map: return TreeKind::map;
-    case EntryKind::list: return TreeKind::list;
+    case EntryKind::unsigned_integer:
+      return TreeKind::integer;
+    case EntryKind::floating:
+      return TreeKind::floating;
+    case EntryKind::boolean:
+      return TreeKind::boolean;
+    case EntryKind::string:
+      return TreeKind::string;
+    case EntryKind::bytes:
+      return TreeKind::bytes;
+    case EntryKind::null:
+      return TreeKind::null;
+    case EntryKind::empty_map:
+      return TreeKind::map;
+    case EntryKind::list:
+      return TreeKind::list;
   }
   return TreeKind::null;
 }
 
 Tree scalar_of(const formats::Index& index, const formats::IndexEntry& entry) {
   switch (entry.kind) {
-    case EntryKind::integer: return entry.as_integer();
-    case EntryKind::unsigned_integer: return entry.as_unsigned();
-    case EntryKind::floating: return entry.as_double();
-    case EntryKind::boolean: return entry.as_bool();
-    case EntryKind::string: return index.string(entry);
-    case EntryKind::empty_map: return Tree::map();
+    case EntryKind::integer:
+      return entry.as_integer();
+    case EntryKind::unsigned_integer:
+      return entry.as_unsigned();
+    case EntryKind::floating:
+      return entry.as_double();
+    case EntryKind::boolean:
+      return entry.as_bool();
+    case EntryKind::string:
+      return index.string(entry);
+    case EntryKind::empty_map:
+      return Tree::map();
     case EntryKind::bytes: {
       const auto bytes = index.bytes(entry);
       return Bytes(bytes.begin(), bytes.end());
     }
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -17,6 +17,7 @@ namespace cairn::detail {
 [[nodiscard]] Tree scalar_of(const formats::Index& index, const formats::IndexEntry& entry);
 
 /// The entries [first, second) that lie below `path`; all for the root, whose own entry is among them.
-[[nodiscard]] std::pair<std::size_t, std::size_t> entries_below(const formats::Index& index, std::string_view path);
+[[nodiscard]] std::pair<std::size_t, std::size_t> entries_below(const formats::Index& index,
+                                                                std::string_view path);
 
 }  // namespace cairn::detail

@@ -49,10 +49,13 @@ Awaitable<Background<Tree>> TreeHandler::load(LoadContext context, std::optional
   co_return read(std::move(context), std::move(wanted));
 }
 
-Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const { return describe(std::move(context)); }
+Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const {
+  return describe(std::move(context));
+}
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {
-  return std::any_of(files.begin(), files.end(), [](const std::string& file) { return detail::is_safetensors(file); });
+  return std::any_of(files.begin(), files.end(),
+                     [](const std::string& file) { return detail::is_safetensors(file); });
 }
 
 }  // namespace cairn

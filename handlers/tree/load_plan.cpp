@@ -45,31 +45,44 @@ struct LoadedArray {
   Array array;
 };
 
-/// Memory for many small arrays: what lies side by side in the file lies side by side here, so that they are read at
-/// once and cost one allocation. The price: it is freed when the last of them goes, which bounds the size.
+/// Memory for many small arrays: what lies side by side in the file lies side by side here, so that they are
+/// read at once and cost one allocation. The price: it is freed when the last of them goes, which bounds the
+/// size.
 class Slab {
  public:
   static constexpr std::uint64_t kMostArrayBytes = 64 << 10;
-  static constexpr std::uint64_t kBytes = 1 << 20;
 
-  /// Memory for the bytes [begin, end) of the file; `rest` is where the small ones after it end.
-  MutableArrayView take(const Region& region, std::uint64_t rest, const LoadedArray& array) {
-    if (!memory_ || region.begin < first_ || region.end > first_ + memory_->size()) {
-      first_ = region.begin / kPage * kPage;  // Aligned as in the file, for direct I/O.
-      const std::uint64_t end = std::max(region.end, std::min(rest, first_ + kBytes));
-      memory_ = std::make_shared<AlignedMemory>(static_cast<std::size_t>(end - first_));
+  /// Whether the memory has a place for a region, or could be made anew to have one: `run_end` is where the small
+  /// arrays that follow without a gap end, and a short run is not worth a mapping of its own.
+  bool reaches(const Region& region, std::uint64_t run_end) {
+    if (memory_ && region.begin >= first_ && region.end <= first_ + memory_->size()) {
+      return true;
     }
-    return {memory_->data() + (region.begin - first_), Shape(array.stored.dims), array.dtype};
+    if (run_end - region.begin < kFewestBytes) {
+      return false;
+    }
+    first_ = region.begin / kPageBytes * kPageBytes;  // Aligned as in the file, for direct I/O.
+    const std::uint64_t end = std::max(region.end, std::min(run_end, first_ + kMostBytes));
+    memory_ = std::make_shared<AlignedMemory>(static_cast<std::size_t>(end - first_));
+    return true;
   }
 
-  [[nodiscard]] const std::shared_ptr<AlignedMemory>& owner() const { return memory_; }
+  /// The place of a region that the memory reaches.
+  [[nodiscard]] Array array(const Region& region, Shape shape, DType dtype) const {
+    return Array::share(MutableArrayView(memory_->data() + (region.begin - first_), std::move(shape), dtype),
+                        memory_);
+  }
 
  private:
-  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kPageBytes = 4096;
+  static constexpr std::uint64_t kFewestBytes = 128 << 10;
+  static constexpr std::uint64_t kMostBytes = 1 << 20;
 
   std::shared_ptr<AlignedMemory> memory_;
   std::uint64_t first_ = 0;
 };
+
+constexpr std::uint64_t kMostGapBytes = 4096;  // Read in vain rather than in two reads.
 
 class Planner {
  public:
@@ -138,8 +151,8 @@ class Planner {
     return found->second;
   }
 
-  /// Puts the regions of each file in order, and refuses those that overlap or that the file does not have: after
-  /// that, memory for all of them cannot exceed the files.
+  /// Puts the regions of each file in order, and refuses those that overlap or that the file does not have:
+  /// after that, memory for all of them cannot exceed the files.
   void check_regions() {
     for (auto& [file, regions] : regions_) {
       const auto size = file_bytes_(file);
@@ -147,14 +160,16 @@ class Planner {
         throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there", index_.path(),
                                                  shown(name_of(regions.front())), file));
       }
-      std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.begin < b.begin; });
+      std::sort(regions.begin(), regions.end(),
+                [](const Region& a, const Region& b) { return a.begin < b.begin; });
       std::uint64_t end = 0;
       for (const Region& region : regions) {
         if (region.begin < end || region.end > *size) {
-          throw Error(Errc::malformed_metadata,
-                      fmt::format("{}: {}: its bytes [{}, {}) of '{}' {}", index_.path(), shown(name_of(region)),
-                                  region.begin, region.end, file,
-                                  region.end > *size ? "reach beyond the end" : "belong to another array, too"));
+          throw Error(
+              Errc::malformed_metadata,
+              fmt::format("{}: {}: its bytes [{}, {}) of '{}' {}", index_.path(), shown(name_of(region)),
+                          region.begin, region.end, file,
+                          region.end > *size ? "reach beyond the end" : "belong to another array, too"));
         }
         end = region.end;
       }
@@ -180,21 +195,24 @@ class Planner {
         for (run_end = std::max(run_end, i); run_end + 1 < regions.size() && extends_run(regions, run_end);) {
           ++run_end;
         }
-        MutableArrayView view = slab.take(regions[i], regions[run_end].end, loaded);
-        loaded.array = Array::share(std::move(view), slab.owner());
+        Shape shape(loaded.stored.dims);
+        loaded.array = slab.reaches(regions[i], regions[run_end].end)
+                           ? slab.array(regions[i], std::move(shape), loaded.dtype)
+                           : Array(std::move(shape), loaded.dtype);
       }
     }
   }
 
   [[nodiscard]] bool extends_run(const std::vector<Region>& regions, std::size_t i) const {
-    return arrays_[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < 4096;
+    return arrays_[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < kMostGapBytes;
   }
 
-  /// Whether an array has its place in a slab: it is small, stored in one run, aligned (in files that others wrote it
-  /// need not be) and wanted as it is stored.
+  /// Whether an array has its place in a slab: it is small, stored in one run, aligned (in files that others
+  /// wrote it need not be) and wanted as it is stored.
   [[nodiscard]] bool is_small(const LoadedArray& loaded) const {
     const IndexArray& stored = loaded.stored;
-    if (stored.slice_count != 1 || loaded.dtype != stored.dtype || (loaded.wanted && loaded.wanted->destination)) {
+    if (stored.slice_count != 1 || loaded.dtype != stored.dtype ||
+        (loaded.wanted && loaded.wanted->destination)) {
       return false;
     }
     const IndexSlice slice = index_.slice(stored, 0);
@@ -228,16 +246,21 @@ class Planner {
 
   Tree assemble(const std::vector<Selected>& selected, bool is_whole) {
     // What the caller asked for may have more elements than the index has entries; a file may not.
-    Assembler<Tree> assembler(index_.path(), is_whole ? index_.size() : std::numeric_limits<std::size_t>::max());
+    Assembler<Tree> assembler(index_.path(),
+                              is_whole ? index_.size() : std::numeric_limits<std::size_t>::max());
     auto array = arrays_.begin();
     for (const Selected& one : selected) {
       const std::string_view path = one.entry.name;
       switch (one.entry.kind) {
-        case EntryKind::array: assembler.add(path, std::move(array++->array)); break;
+        case EntryKind::array:
+          assembler.add(path, std::move(array++->array));
+          break;
         case EntryKind::list:
           assembler.add_list(path, one.wanted ? list_size(*one.wanted) : one.entry.list_size());
           break;
-        default: assembler.add(path, scalar_of(index_, one.entry)); break;
+        default:
+          assembler.add(path, scalar_of(index_, one.entry));
+          break;
       }
     }
     return assembler.finish(!is_whole);
@@ -248,7 +271,9 @@ class Planner {
     return elements ? elements->size() : 0;
   }
 
-  [[nodiscard]] std::string_view name_of(const Region& region) const { return arrays_[region.array].stored.name; }
+  [[nodiscard]] std::string_view name_of(const Region& region) const {
+    return arrays_[region.array].stored.name;
+  }
 
   const Index& index_;
   const TreeLoadOptions& options_;

@@ -34,8 +34,8 @@ struct LoadPlan {
 ///
 /// Nothing is allocated before it is certain that the files have bytes for it.
 /// Errors: as select; Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
-///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards and
-///         Errc::overlapping_shards when slices do not tile their array.
+///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
+///         and Errc::overlapping_shards when slices do not tile their array.
 [[nodiscard]] LoadPlan plan_load(const formats::Index& index, const AbstractTree* wanted,
                                  const TreeLoadOptions& options, const FileBytes& file_bytes);
 

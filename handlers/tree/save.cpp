@@ -48,13 +48,27 @@ struct FlatTree {
 
 void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
   switch (leaf.kind()) {
-    case TreeKind::null: builder.add_null(path); return;
-    case TreeKind::boolean: builder.add_bool(path, leaf.as<bool>()); return;
-    case TreeKind::floating: builder.add_double(path, leaf.as<double>()); return;
-    case TreeKind::string: builder.add_string(path, leaf.as<std::string_view>()); return;
-    case TreeKind::bytes: builder.add_bytes(path, leaf.as<Bytes>()); return;
-    case TreeKind::map: builder.add_empty_map(path); return;
-    case TreeKind::list: builder.add_list(path, leaf.size()); return;
+    case TreeKind::null:
+      builder.add_null(path);
+      return;
+    case TreeKind::boolean:
+      builder.add_bool(path, leaf.as<bool>());
+      return;
+    case TreeKind::floating:
+      builder.add_double(path, leaf.as<double>());
+      return;
+    case TreeKind::string:
+      builder.add_string(path, leaf.as<std::string_view>());
+      return;
+    case TreeKind::bytes:
+      builder.add_bytes(path, leaf.as<Bytes>());
+      return;
+    case TreeKind::map:
+      builder.add_empty_map(path);
+      return;
+    case TreeKind::list:
+      builder.add_list(path, leaf.size());
+      return;
     case TreeKind::integer:
       if (const auto value = leaf.large_integer()) {
         builder.add_unsigned(path, *value);
@@ -62,18 +76,21 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
         builder.add_integer(path, leaf.as<std::int64_t>());
       }
       return;
-    case TreeKind::array: return;
+    case TreeKind::array:
+      return;
   }
 }
 
 /// The dtype under which an array is stored. Refuses what cannot be.
-DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions& options, Snapshot snapshot) {
+DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions& options,
+                   Snapshot snapshot) {
   if (array.view().device().kind != Device::Kind::cpu) {
     throw Error(Errc::invalid_argument, fmt::format("{}: the array is not in host memory", shown(path)));
   }
   if (snapshot == Snapshot::share && !array.owner() && array.byte_count() > 0) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{}: the array has no owner to share it with; use Snapshot::copy or borrow", shown(path)));
+                fmt::format("{}: the array has no owner to share it with; use Snapshot::copy or borrow",
+                            shown(path)));
   }
   if (!options.storage_dtype || (is_floating(*options.storage_dtype) && !is_floating(array.dtype()))) {
     return array.dtype();
@@ -160,11 +177,13 @@ Background<> write_index(SaveContext context, std::shared_ptr<formats::IndexBuil
   co_await context.write_file(detail::kIndexFile, std::move(*text));
 }
 
-Background<> finish(std::vector<Background<>> writes) { co_await async::when_all(std::move(writes)); }
+Background<> finish(std::vector<Background<>> writes) {
+  co_await async::when_all(std::move(writes));
+}
 
 }  // namespace
 
-// outlives: `value` is valid during this phase, and nothing of it is kept but what pieces own or the caller promised.
+// outlives: `value` is valid during this phase; what is kept of it, pieces own or the caller promised
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   const ArrayOptions* given = context.option<ArrayOptions>();
   const ArrayOptions options = given ? *given : ArrayOptions();

@@ -115,8 +115,9 @@ class Selector {
     }
     const TreeKind stored = kind_of(entry.kind);
     if (stored != node.kind()) {
-      throw Error(Errc::type_mismatch, fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}",
-                                                   index_.path(), shown(entry.name), name(stored), name(node.kind())));
+      throw Error(Errc::type_mismatch,
+                  fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}", index_.path(),
+                              shown(entry.name), name(stored), name(node.kind())));
     }
     if (stored == TreeKind::array) {
       const Shape shape(index_.array(entry).dims);
@@ -136,7 +137,8 @@ class Selector {
     const auto is_placeholder = [this](std::string_view prefix) {
       return std::binary_search(placeholders_.begin(), placeholders_.end(), prefix);
     };
-    for (std::size_t slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+    for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
+         slash = path.find('/', slash + 1)) {
       if (is_placeholder(path.substr(0, slash))) {
         return true;
       }

@@ -27,8 +27,8 @@ struct Selection {
 
 /// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it.
 ///
-/// Errors: Errc::structure_mismatch, listing missing and (unless `is_partial`) unexpected paths; Errc::type_mismatch
-///         and Errc::shape_mismatch, naming the path.
+/// Errors: Errc::structure_mismatch, listing missing and (unless `is_partial`) unexpected paths;
+///         Errc::type_mismatch and Errc::shape_mismatch, naming the path.
 [[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted, bool is_partial);
 
 }  // namespace cairn::detail

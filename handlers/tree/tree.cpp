@@ -18,21 +18,32 @@ namespace {
 using detail::shown;
 using detail::TreeAccess;
 
-std::string_view leaf_at(std::string_view path) { return path.empty() ? "the node" : path; }
+std::string_view leaf_at(std::string_view path) {
+  return path.empty() ? "the node" : path;
+}
 
 }  // namespace
 
 std::string_view name(TreeKind kind) noexcept {
   switch (kind) {
-    case TreeKind::null: return "null";
-    case TreeKind::boolean: return "boolean";
-    case TreeKind::integer: return "integer";
-    case TreeKind::floating: return "floating";
-    case TreeKind::string: return "string";
-    case TreeKind::bytes: return "bytes";
-    case TreeKind::array: return "array";
-    case TreeKind::map: return "map";
-    case TreeKind::list: return "list";
+    case TreeKind::null:
+      return "null";
+    case TreeKind::boolean:
+      return "boolean";
+    case TreeKind::integer:
+      return "integer";
+    case TreeKind::floating:
+      return "floating";
+    case TreeKind::string:
+      return "string";
+    case TreeKind::bytes:
+      return "bytes";
+    case TreeKind::array:
+      return "array";
+    case TreeKind::map:
+      return "map";
+    case TreeKind::list:
+      return "list";
   }
   return "?";
 }
@@ -69,7 +80,9 @@ Tree::Tree(const Tree& other) {
   });
 }
 
-Tree::~Tree() { TreeAccess::flatten(*this); }
+Tree::~Tree() {
+  TreeAccess::flatten(*this);
+}
 
 Tree Tree::map(Map children) {
   Tree tree;
@@ -94,9 +107,9 @@ Tree Tree::list(std::initializer_list<TreeItem> items) {
 }
 
 TreeKind Tree::kind() const noexcept {
-  static constexpr TreeKind kKinds[] = {TreeKind::null,     TreeKind::boolean, TreeKind::integer, TreeKind::integer,
-                                        TreeKind::floating, TreeKind::string,  TreeKind::bytes,   TreeKind::array,
-                                        TreeKind::map,      TreeKind::list};
+  static constexpr TreeKind kKinds[] = {
+      TreeKind::null,   TreeKind::boolean, TreeKind::integer, TreeKind::integer, TreeKind::floating,
+      TreeKind::string, TreeKind::bytes,   TreeKind::array,   TreeKind::map,     TreeKind::list};
   static_assert(std::size(kKinds) == std::variant_size_v<Value>);
   return kKinds[value_.index()];
 }
@@ -138,7 +151,9 @@ const Tree& Tree::operator[](std::size_t i) const {
   return elements[i];
 }
 
-const Tree* Tree::find(std::string_view path) const { return TreeAccess::find(*this, path); }
+const Tree* Tree::find(std::string_view path) const {
+  return TreeAccess::find(*this, path);
+}
 
 const Tree& Tree::at(std::string_view path) const {
   if (const Tree* found = find(path)) {
@@ -189,8 +204,9 @@ const Array& Tree::array(std::string_view path, DType dtype) const {
 }
 
 void Tree::throw_kind(TreeKind wanted, std::string_view path) const {
-  throw Error(Errc::type_mismatch, fmt::format("{} is of kind {}, not {}", path.empty() ? "the node" : shown(path),
-                                               name(kind()), name(wanted)));
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is of kind {}, not {}", path.empty() ? "the node" : shown(path), name(kind()),
+                          name(wanted)));
 }
 
 void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view path) const {
@@ -205,7 +221,8 @@ void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view pat
                                                is_signed ? "signed" : "unsigned", bytes));
 }
 
-void visit_leaves(const Tree& tree, const std::function<void(std::string_view path, const Tree& leaf)>& visitor) {
+void visit_leaves(const Tree& tree,
+                  const std::function<void(std::string_view path, const Tree& leaf)>& visitor) {
   std::string path;
   TreeAccess::visit(tree, path, 0, visitor);
 }

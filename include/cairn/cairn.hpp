@@ -14,6 +14,7 @@
 #include "cairn/core/registry.hpp"
 #include "cairn/core/stateful.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/array_handler.hpp"
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/tree.hpp"

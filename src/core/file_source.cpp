@@ -32,13 +32,16 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
 
 }  // namespace
 
-std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls, const std::filesystem::path& given) {
+std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
+                                                   const std::filesystem::path& given) {
   const std::filesystem::path path = without_trailing_slash(given);
   std::shared_ptr<FileSource> source(new FileSource);
   try {
     source->committed_.emplace(io::CommittedDirectory::open(syscalls, path));
   } catch (const Error& error) {
-    if (error.code() != Errc::not_committed) {
+    // What has a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
+    std::error_code ignored;
+    if (error.code() != Errc::not_committed || std::filesystem::exists(path / io::kManifestName, ignored)) {
       throw;
     }
   }

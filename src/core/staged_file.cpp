@@ -124,6 +124,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
   self->end_run(std::move(failure));
 }
 
+// outlives: `data` is the caller's, who awaits this
 Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                   std::span<const std::byte> data) {
   co_await self->opened_.wait();
@@ -134,6 +135,7 @@ Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_
   self->job_->written_bytes += self->run_bytes(run);
 }
 
+// outlives: `data` is the caller's, who awaits this
 Awaitable<> StagedFile::hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                  std::span<const std::byte> data) {
   std::function<void()> hash = [&] {

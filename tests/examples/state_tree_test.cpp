@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
+
 #include "digits/classifier.hpp"
 #include "digits/dataset.hpp"
 #include "support/fails.hpp"

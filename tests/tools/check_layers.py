@@ -23,6 +23,7 @@ LAYERS = {
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "handlers", "training", "flash", "cuda", "mpi"],
+    "testing": [*INTERFACES, "handlers"],  # Suites that users run on handlers of their own; installed, not linked.
 }
 APPLICATIONS = ("cli", "examples", "tests")  # May include every public header; nobody includes them.
 USER_CODE = ("examples/", "tests/consumer/")  # Includes <cairn/...> as users do.

@@ -41,8 +41,8 @@ struct AbstractScalar {
 
 /// A tree without its arrays: what metadata answers, and what a load asks for.
 ///
-/// What metadata returns is a view on the stored index. The first access that could change it builds the tree in
-/// memory; const access never does.
+/// What metadata returns is a view on the stored index. The first access that could change it builds the
+/// tree in memory; const access never does.
 /// Threads: a value.
 /// Example:
 ///   AbstractTree wanted = metadata("run/100");
@@ -56,16 +56,14 @@ class AbstractTree {
   /// Null; becomes a map at the first `tree[key]`.
   AbstractTree() noexcept = default;
 
-  AbstractTree(AbstractArray array)
-      : value_(std::move(array)) {}  // NOLINT(google-explicit-constructor)
+  AbstractTree(AbstractArray array) : value_(std::move(array)) {}  // NOLINT(google-explicit-constructor)
 
   AbstractTree(Placeholder) : value_(placeholder) {}  // NOLINT(google-explicit-constructor)
 
   /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones.
   ///
   /// Errors: Errc::invalid_argument for TreeKind::array, which needs a shape.
-  AbstractTree(
-      TreeKind kind);  // NOLINT(google-explicit-constructor): kinds are what a load asks for.
+  AbstractTree(TreeKind kind);  // NOLINT: implicit, for wanted["x"] = kind.
 
   /// The description of a tree; scalars are kept.
   explicit AbstractTree(const Tree& tree);
@@ -85,9 +83,7 @@ class AbstractTree {
 
   ~AbstractTree();
 
-  [[nodiscard]] bool is_placeholder() const noexcept {
-    return std::holds_alternative<Placeholder>(value_);
-  }
+  [[nodiscard]] bool is_placeholder() const noexcept { return std::holds_alternative<Placeholder>(value_); }
 
   /// Whether nothing has been changed yet, so that this is still a view on an index.
   [[nodiscard]] bool is_view() const noexcept { return std::holds_alternative<View>(value_); }
@@ -125,8 +121,8 @@ class AbstractTree {
   /// The stored scalar, string or bytes; null where only the kind is known.
   [[nodiscard]] const Tree& stored_value() const noexcept;
 
-  /// Asks for another dtype of every array below. A floating dtype leaves integers and booleans as they are, as
-  /// counters stay counters when weights are cast. Asking by name permits to lose precision or range.
+  /// Asks for another dtype of every array below. A floating dtype leaves integers and booleans as they are,
+  /// as counters stay counters when weights are cast. Asking by name permits to lose precision or range.
   ///
   /// Errors: Errc::invalid_argument when the dtype is none.
   void set_dtype(DType dtype, Narrowing narrowing = Narrowing::allowed);
@@ -153,8 +149,8 @@ class AbstractTree {
 
   using Scalar = detail::AbstractScalar;
   using View = std::shared_ptr<const formats::Index>;
-  using Value = std::variant<Scalar, AbstractArray, Placeholder, std::unique_ptr<Map>,
-                             std::unique_ptr<List>, View>;
+  using Value =
+      std::variant<Scalar, AbstractArray, Placeholder, std::unique_ptr<Map>, std::unique_ptr<List>, View>;
 
   explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
 
@@ -169,11 +165,11 @@ class AbstractTree {
   Value value_;
 };
 
-/// Calls `visitor` for every leaf, placeholder, empty map, and every list (before its elements), with its path.
+/// Calls `visitor` for every leaf, placeholder, empty map, and every list (before its elements), with its
+/// path.
 ///
 /// Errors: Errc::invalid_argument when the tree is deeper than kMaxTreeDepth; what `visitor` throws.
-void visit_leaves(
-    const AbstractTree& tree,
-    const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor);
+void visit_leaves(const AbstractTree& tree,
+                  const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor);
 
 }  // namespace cairn

@@ -24,7 +24,8 @@ struct ArrayEntry {
   std::uint64_t bytes = 0;
 };
 
-/// The arrays of a checkpointable, in the order of their names. Reads them where the index lies: no tree is built.
+/// The arrays of a checkpointable, in the order of their names. Reads them where the index lies: no tree is
+/// built.
 ///
 /// Threads: a value; copies share what they view.
 /// Errors:  Errc::malformed_metadata while iterating, when the index is damaged.
@@ -45,8 +46,7 @@ class ArrayEntries {
 
     Iterator() = default;
 
-    Iterator(const ArrayEntries* entries, std::size_t position)
-        : entries_(entries), position_(position) {
+    Iterator(const ArrayEntries* entries, std::size_t position) : entries_(entries), position_(position) {
       settle();
     }
 

@@ -22,10 +22,9 @@ class ArrayHandler final : public CheckpointableHandler<Array, AbstractArray> {
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.array/1"; }
 
   /// Errors: as TreeHandler.
-  [[nodiscard]] Awaitable<Background<>> save(SaveContext context,
-                                             const Array& value) const override;
-  [[nodiscard]] Awaitable<Background<Array>> load(
-      LoadContext context, std::optional<AbstractArray> wanted) const override;
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Array& value) const override;
+  [[nodiscard]] Awaitable<Background<Array>> load(LoadContext context,
+                                                  std::optional<AbstractArray> wanted) const override;
   [[nodiscard]] Awaitable<AbstractArray> metadata(LoadContext context) const override;
 };
 
@@ -51,8 +50,7 @@ struct HandledAs<std::span<T>> {
 };
 
 template <ArrayElement T>
-  requires(!std::same_as<T, bool>)
-struct HandledAs<std::vector<T>> {
+requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T>> {
   using type = Array;
 
   static Array convert(const std::vector<T>& elements) { return Array(elements); }

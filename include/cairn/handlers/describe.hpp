@@ -62,7 +62,8 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, std::st
 /// Copies an array of rank 1.
 ///
 /// Errors: Errc::type_mismatch, Errc::dtype_mismatch; Errc::shape_mismatch unless it has `count` elements.
-void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std::uint64_t count, std::string_view path);
+void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std::uint64_t count,
+                   std::string_view path);
 
 /// The number of elements of an array of rank 1. Errors: Errc::type_mismatch, Errc::shape_mismatch.
 [[nodiscard]] std::size_t element_count_of(const Tree& leaf, std::string_view path);
@@ -89,7 +90,8 @@ Tree describe_value(const T& value) {
   if constexpr (std::same_as<T, Tree> || TreeLeaf<const T&>) {
     return value;
   } else if constexpr (std::is_enum_v<T>) {
-    using Number = std::conditional_t<std::is_signed_v<std::underlying_type_t<T>>, std::int64_t, std::uint64_t>;
+    using Number =
+        std::conditional_t<std::is_signed_v<std::underlying_type_t<T>>, std::int64_t, std::uint64_t>;
     return static_cast<Number>(value);
   } else if constexpr (kIsOptional<T>) {
     return value ? describe_value(*value) : Tree();
@@ -106,7 +108,8 @@ Tree describe_value(const T& value) {
     }
     return tree;
   } else {
-    static_assert(Described<T>, "a member's type has no form in a tree: describe it with BOOST_DESCRIBE_STRUCT");
+    static_assert(Described<T>,
+                  "a member's type has no form in a tree: describe it with BOOST_DESCRIBE_STRUCT");
     Tree tree = Tree::map();
     boost::mp11::mp_for_each<PublicMembers<T>>(
         [&](auto member) { tree.as_map().try_emplace(member.name, describe_value(value.*member.pointer)); });
@@ -169,9 +172,11 @@ void read_value(const Tree& tree, T& value, std::string& path) {
     value = tree.as<Bytes>(path);
   } else if constexpr (kIsArrayVector<T>) {
     value.resize(element_count_of(tree, path));
-    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)), value.size(), path);
+    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)),
+                  value.size(), path);
   } else if constexpr (SpanOfElements<T> || (kIsStdArray<T> && TreeLeaf<T&>)) {
-    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)), value.size(), path);
+    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)),
+                  value.size(), path);
   } else if constexpr (kIsVector<T> || kIsStdArray<T>) {
     read_list(tree, value, path);
   } else if constexpr (Described<T>) {
@@ -186,7 +191,8 @@ void read_value(const Tree& tree, T& value, std::string& path) {
 /// A struct as a tree: members become keys, in the order of their names.
 ///
 /// Vectors, std::arrays and spans of numbers become arrays that borrow the members; enums integers; an empty
-/// optional null; std::map<std::string, T> a map; other vectors and std::arrays lists; described structs maps.
+/// optional null; std::map<std::string, T> a map; other vectors and std::arrays lists; described structs
+/// maps.
 /// Ownership: the object must stay valid, and its vectors in place, as long as the tree is used.
 /// Example:   save("run/100", to_tree(simulation));
 template <Described T>
@@ -194,8 +200,8 @@ template <Described T>
   return detail::describe_value(object);
 }
 
-/// Fills a struct from a tree that to_tree made of its like. The elements of arrays are copied, except those of members
-/// of type Array, which share them with the tree; spans must have the stored length.
+/// Fills a struct from a tree that to_tree made of its like. The elements of arrays are copied, except those
+/// of members of type Array, which share them with the tree; spans must have the stored length.
 ///
 /// Errors: Errc::structure_mismatch when members and keys differ; Errc::type_mismatch, Errc::dtype_mismatch,
 ///         Errc::shape_mismatch; each names the path. Members before the culprit have then been filled.

@@ -38,15 +38,15 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
  public:
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.json/1"; }
 
-  /// Errors: Errc::invalid_argument for what no JSON text can say (NaN, infinity, binary values, strings that are not
-  ///         UTF-8), and for documents deeper than kMaxJsonDepth.
-  [[nodiscard]] Awaitable<Background<>> save(SaveContext context,
-                                             const nlohmann::json& value) const override;
+  /// Errors: Errc::invalid_argument for what no JSON text can say (NaN, infinity, binary values, strings
+  ///         that are not UTF-8), and for documents deeper than kMaxJsonDepth.
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const nlohmann::json& value) const override;
 
   /// Errors: Errc::malformed_metadata, naming the byte, when the text is no JSON, a key is given twice or the
-  ///         document is deeper than kMaxJsonDepth; Errc::type_mismatch when the root is not what was asked for.
-  [[nodiscard]] Awaitable<Background<nlohmann::json>> load(
-      LoadContext context, std::optional<AbstractJson> wanted) const override;
+  ///         document is deeper than kMaxJsonDepth; Errc::type_mismatch when the root is not what was asked
+  ///         for.
+  [[nodiscard]] Awaitable<Background<nlohmann::json>> load(LoadContext context,
+                                                           std::optional<AbstractJson> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
 };

@@ -22,8 +22,7 @@ class ProtoMessage {
  public:
   ProtoMessage() = default;
 
-  explicit ProtoMessage(std::shared_ptr<google::protobuf::Message> message)
-      : message_(std::move(message)) {}
+  explicit ProtoMessage(std::shared_ptr<google::protobuf::Message> message) : message_(std::move(message)) {}
 
   /// Ownership: `message` must stay valid as long as the result is used.
   [[nodiscard]] static ProtoMessage borrow(const google::protobuf::Message& message);
@@ -80,29 +79,27 @@ template <std::derived_from<google::protobuf::Message> M>
   return AbstractProto(M::default_instance());
 }
 
-/// Saves protobuf messages: `message.binpb`, its full type name in `type.txt`, and, up to 1 MiB of binary, the
-/// text form for people in `message.txtpb`.
+/// Saves protobuf messages: `message.binpb`, its full type name in `type.txt`, and, up to 1 MiB of binary,
+/// the text form for people in `message.txtpb`.
 ///
-/// Equal messages give equal bytes with one build of protobuf. A load without an abstract value finds the recorded type
-/// among those that the program was compiled with.
+/// Equal messages give equal bytes with one build of protobuf. A load without an abstract value finds the
+/// recorded type among those that the program was compiled with.
 class ProtoHandler final : public CheckpointableHandler<ProtoMessage, AbstractProto> {
  public:
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.proto/1"; }
 
   /// Errors: Errc::invalid_argument when required fields are missing, or the message has 2 GiB or more.
-  [[nodiscard]] Awaitable<Background<>> save(SaveContext context,
-                                             const ProtoMessage& value) const override;
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const ProtoMessage& value) const override;
 
-  /// Errors: Errc::type_mismatch when another type is recorded; Errc::not_found when no type is asked for and the
-  ///         program has none of the recorded name; Errc::malformed_metadata when the bytes are no such message.
-  [[nodiscard]] Awaitable<Background<ProtoMessage>> load(
-      LoadContext context, std::optional<AbstractProto> wanted) const override;
+  /// Errors: Errc::type_mismatch when another type is recorded; Errc::not_found when no type is asked for
+  ///         and the program has none of the recorded name; Errc::malformed_metadata when the bytes are no
+  ///         such message.
+  [[nodiscard]] Awaitable<Background<ProtoMessage>> load(LoadContext context,
+                                                         std::optional<AbstractProto> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractProto> metadata(LoadContext context) const override;
 
-  [[nodiscard]] bool is_handleable(const ProtoMessage& value) const override {
-    return value.has_value();
-  }
+  [[nodiscard]] bool is_handleable(const ProtoMessage& value) const override { return value.has_value(); }
 };
 
 template <std::derived_from<google::protobuf::Message> M>

@@ -26,9 +26,7 @@ class StatefulHandler final : public CheckpointableHandler<StatefulReference> {
   /// Refers to no object: only the object knows what it wrote.
   [[nodiscard]] Awaitable<StatefulReference> metadata(LoadContext context) const override;
 
-  [[nodiscard]] bool is_handleable(const StatefulReference& value) const override {
-    return value.can_save();
-  }
+  [[nodiscard]] bool is_handleable(const StatefulReference& value) const override { return value.can_save(); }
 
   [[nodiscard]] bool is_abstract_handleable(const StatefulReference& wanted) const override {
     return wanted.can_load();

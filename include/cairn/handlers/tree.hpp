@@ -31,17 +31,7 @@ using Bytes = std::vector<std::byte>;
 inline constexpr std::size_t kMaxTreeDepth = 1000;
 
 /// What a node of a tree is.
-enum class TreeKind : std::uint8_t {
-  null,
-  boolean,
-  integer,
-  floating,
-  string,
-  bytes,
-  array,
-  map,
-  list
-};
+enum class TreeKind : std::uint8_t { null, boolean, integer, floating, string, bytes, array, map, list };
 
 /// "integer", "map"…, for messages.
 [[nodiscard]] std::string_view name(TreeKind kind) noexcept;
@@ -55,24 +45,24 @@ concept TreeInteger = std::integral<T> && !std::same_as<T, bool> && !Character<T
 
 /// An array that is a temporary and owns its elements: a tree takes it over.
 template <class T>
-concept AdoptableRange = !std::is_reference_v<T> && !std::is_const_v<T> && !BorrowableRange<T> &&
-                         MutableBorrowableRange<T&>;
+concept AdoptableRange =
+    !std::is_reference_v<T> && !std::is_const_v<T> && !BorrowableRange<T> && MutableBorrowableRange<T&>;
 
 template <class T, class Plain = std::remove_cvref_t<T>>
-concept TreeLeaf =
-    !std::same_as<Plain, Tree> && !std::same_as<Plain, TreeItem> &&
-    (std::same_as<Plain, std::nullptr_t> || std::same_as<Plain, bool> || TreeInteger<Plain> ||
-     std::same_as<Plain, float> || std::same_as<Plain, double> || std::same_as<Plain, Bytes> ||
-     std::same_as<Plain, Array> || std::derived_from<Plain, ArrayView> ||
-     std::convertible_to<T, std::string_view> || BorrowableRange<T> || AdoptableRange<T>);
+concept TreeLeaf = !std::same_as<Plain, Tree> && !std::same_as<Plain, TreeItem> &&
+                   (std::same_as<Plain, std::nullptr_t> || std::same_as<Plain, bool> || TreeInteger<Plain> ||
+                    std::same_as<Plain, float> || std::same_as<Plain, double> || std::same_as<Plain, Bytes> ||
+                    std::same_as<Plain, Array> || std::derived_from<Plain, ArrayView> ||
+                    std::convertible_to<T, std::string_view> || BorrowableRange<T> || AdoptableRange<T>);
 
 }  // namespace detail
 
 /// Nested maps and lists whose leaves are arrays, integers, floats, booleans, strings, bytes and null.
 ///
 /// Braces make trees: a list of pairs whose first parts are strings is a map, any other list is a list.
-/// Vectors, std::arrays and views that outlive the expression are borrowed as arrays, temporary ones taken over.
-/// Copies of a tree have containers and scalars of their own; the elements of arrays are shared, as with Array.
+/// Vectors, std::arrays and views that outlive the expression are borrowed as arrays, temporary ones taken
+/// over. Copies of a tree have containers and scalars of their own; the elements of arrays are shared, as
+/// with Array.
 ///
 /// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2";
 /// elements of lists have decimal keys. The root's path is empty.
@@ -147,9 +137,7 @@ class Tree {
   /// Errors: Errc::not_found, naming the path.
   [[nodiscard]] const Tree& at(std::string_view path) const;
 
-  [[nodiscard]] Tree& at(std::string_view path) {
-    return const_cast<Tree&>(std::as_const(*this).at(path));
-  }
+  [[nodiscard]] Tree& at(std::string_view path) { return const_cast<Tree&>(std::as_const(*this).at(path)); }
 
   /// As `at`, or null where there is none.
   [[nodiscard]] const Tree* find(std::string_view path) const;
@@ -201,8 +189,8 @@ class Tree {
   friend struct detail::TreeAccess;
 
   // Integers above the range of int64 are kept as uint64; smaller ones never are.
-  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string,
-                             Bytes, Array, std::unique_ptr<Map>, std::unique_ptr<List>>;
+  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes,
+                             Array, std::unique_ptr<Map>, std::unique_ptr<List>>;
 
   template <class T>
   void assign_leaf(T&& value);
@@ -217,8 +205,7 @@ class Tree {
 
   template <std::integral T>
   [[nodiscard]] T integer(std::string_view path) const {
-    if (const auto* large = std::get_if<std::uint64_t>(&value_);
-        large && std::in_range<T>(*large)) {
+    if (const auto* large = std::get_if<std::uint64_t>(&value_); large && std::in_range<T>(*large)) {
       return static_cast<T>(*large);
     }
     const auto* value = std::get_if<std::int64_t>(&value_);

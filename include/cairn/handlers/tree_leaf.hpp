@@ -77,8 +77,7 @@ T Tree::as(std::string_view path) const {
   } else if constexpr (std::same_as<T, Array>) {
     return require<Array>(TreeKind::array, path);
   } else if constexpr (detail::kIsSpan<T>) {
-    return array(path, dtype_of<typename T::value_type>())
-        .template data<typename T::element_type>();
+    return array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
   } else {
     static_assert(detail::kIsArrayVector<T>, "no leaf of a tree has this type");
     const Array& held = array(path, dtype_of<typename T::value_type>());

@@ -3,10 +3,11 @@
 
 // Tests that every handler should pass, yours too. They need GoogleTest.
 
+#include <system_error>
+
 #include <cstddef>
 #include <filesystem>
 #include <string>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,13 +36,16 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
     return handler_.save(std::move(context), value);
   }
-  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context, std::optional<Abstract> wanted) const override {
+  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
+                                                  std::optional<Abstract> wanted) const override {
     return handler_.load(std::move(context), std::move(wanted));
   }
   [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
     return handler_.metadata(std::move(context));
   }
-  [[nodiscard]] bool is_handleable(const Value& value) const override { return handler_.is_handleable(value); }
+  [[nodiscard]] bool is_handleable(const Value& value) const override {
+    return handler_.is_handleable(value);
+  }
 
  private:
   H handler_;
@@ -225,8 +229,8 @@ TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(HandlerConformance, LoadsWhatWasSaved, KeepsTheValueOfTheBlockingPhase,
-                            LoadsWhatItsMetadataDescribes, LeavesAllOrNothingWhenCancelled, ReportsMissingFiles,
-                            ReturnsNoOtherValueWhenOneFileIsMissing, RefusesAnAbstractValueOfAnotherKind,
-                            IsNotTriedOnWhatALaterVersionWrote);
+                            LoadsWhatItsMetadataDescribes, LeavesAllOrNothingWhenCancelled,
+                            ReportsMissingFiles, ReturnsNoOtherValueWhenOneFileIsMissing,
+                            RefusesAnAbstractValueOfAnotherKind, IsNotTriedOnWhatALaterVersionWrote);
 
 }  // namespace cairn::testing

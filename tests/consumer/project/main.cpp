@@ -18,7 +18,8 @@ int main() try {
     std::cerr << "another tree was loaded than was saved\n";
     return 1;
   }
-  std::cout << "cairn saved " << saved.bytes << " bytes through " << saved.engine << " and loaded them again\n";
+  std::cout << "cairn saved " << saved.bytes << " bytes through " << saved.engine
+            << " and loaded them again\n";
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';

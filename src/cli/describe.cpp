@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/describe.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/context.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/io/manifest.hpp"
+
+#include "cli/proto.hpp"
+#include "cli/text.hpp"
+
+namespace cairn::cli {
+namespace {
+
+constexpr std::size_t kMostTextBytes = 60;  // Of a string that is shown to people.
+
+/// A few small files are read: a ring and many threads would cost more than they bring.
+ContextOptions small_context() {
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  options.worker_threads = 1;
+  return options;
+}
+
+}  // namespace
+
+CheckpointMetadata describe(const std::filesystem::path& path, const std::string& name) {
+  const Context context(small_context());
+  std::vector<std::string> names;
+  if (!name.empty()) {
+    names.push_back(name);
+  }
+  return core::read_metadata(path, names, layer({optional_proto_handlers(), handlers_of(context)}),
+                             LoadOptions(), context);
+}
+
+std::uint64_t total_bytes(const CheckpointMetadata& metadata) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, item] : metadata) {
+    bytes += item.bytes;
+  }
+  return bytes;
+}
+
+std::string array_title(std::string_view checkpointable, const ArrayEntry& array) {
+  return printable(array.name.empty() ? checkpointable : array.name);
+}
+
+std::string value_text(const Tree& value) {
+  switch (value.kind()) {
+    case TreeKind::boolean:
+      return value.as<bool>() ? "true" : "false";
+    case TreeKind::integer:
+      return value.large_integer() ? fmt::to_string(*value.large_integer())
+                                   : fmt::to_string(value.as<std::int64_t>());
+    case TreeKind::floating:
+      return fmt::to_string(value.as<double>());
+    case TreeKind::string: {
+      const auto text = value.as<std::string_view>();
+      return text.size() <= kMostTextBytes ? json_string(text) : count_text(text.size(), "byte");
+    }
+    case TreeKind::bytes:
+      return count_text(value.as<Bytes>().size(), "byte");
+    default:
+      return "";
+  }
+}
+
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
+  json.key("arrays").begin_list();
+  for (const ArrayEntry& array : arrays) {
+    json.begin_object(JsonWriter::Layout::line)
+        .key("name")
+        .text(array.name)
+        .key("dtype")
+        .text(name(array.dtype));
+    json.key("shape").begin_list();
+    for (const std::uint64_t extent : array.shape) {
+      json.number(extent);
+    }
+    json.end().key("bytes").number(array.bytes).end();
+  }
+  json.end();
+}
+
+void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
+  json.key("path").text(metadata.path.string());
+  if (metadata.uuid.empty()) {
+    return;
+  }
+  json.key("format_version").number(io::kFormatVersion).key("uuid").text(metadata.uuid);
+  json.key("started").text(metadata.started).key("committed").text(metadata.committed);
+  json.key("world_size").number(metadata.world_size).key("custom_metadata").raw(metadata.custom_metadata);
+}
+
+void print_origin(Output& out, const CheckpointMetadata& metadata) {
+  out.print("{}\n", printable(metadata.path.string()));
+  if (metadata.uuid.empty()) {
+    out.write("  not written by Cairn: nothing vouches for the bytes\n");
+    return;
+  }
+  out.print("  committed  {}  (begun {})\n", printable(metadata.committed), printable(metadata.started));
+  out.print("  uuid       {}\n", metadata.uuid);
+  out.print("  format     {}, world size {}\n", io::kFormatVersion, metadata.world_size);
+  if (metadata.custom_metadata != "null") {
+    out.print("  custom     {}\n", printable(metadata.custom_metadata));
+  }
+}
+
+}  // namespace cairn::cli

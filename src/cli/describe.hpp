@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "cairn/core/load.hpp"
+#include "cairn/handlers/array_entries.hpp"
+#include "cairn/handlers/tree.hpp"
+
+#include "cli/json_writer.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+/// Describes the checkpoint, checkpointable or foreign file at `path`; with a name, only that checkpointable.
+///
+/// Errors: as checkpointables_metadata.
+[[nodiscard]] CheckpointMetadata describe(const std::filesystem::path& path, const std::string& name = {});
+
+/// The bytes of all checkpointables.
+[[nodiscard]] std::uint64_t total_bytes(const CheckpointMetadata& metadata);
+
+/// What people call an array: its path, or the name of the checkpointable where it is all there is.
+[[nodiscard]] std::string array_title(std::string_view checkpointable, const ArrayEntry& array);
+
+/// A scalar or small value of a tree, as people read it.
+[[nodiscard]] std::string value_text(const Tree& value);
+
+/// Writes the key "arrays" with the list of them.
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays);
+
+/// Writes what the checkpoint says of itself: its path, uuid and times.
+void write_origin(JsonWriter& json, const CheckpointMetadata& metadata);
+
+/// The path, and below it what the checkpoint says of itself; foreign files say nothing.
+void print_origin(Output& out, const CheckpointMetadata& metadata);
+
+}  // namespace cairn::cli

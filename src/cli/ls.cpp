@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/handlers/builtin.hpp"
+#include "cairn/io/committed_directory.hpp"
+#include "cairn/io/file.hpp"
+
+#include "cli/commands.hpp"
+#include "cli/describe.hpp"
+#include "cli/json_writer.hpp"
+#include "cli/text.hpp"
+
+namespace cairn::cli {
+namespace {
+
+/// One checkpoint of a directory of them.
+struct Listed {
+  std::string name;
+  std::uint32_t generation = 1;
+  std::string committed;
+  std::uint64_t checkpointables = 0;
+  std::uint64_t bytes = 0;
+  std::string problem;  ///< Why it cannot be read; empty when it can.
+};
+
+/// Nothing for a directory that is no checkpoint at all.
+std::optional<Listed> look_at(const io::Directory& root, const std::string& name) {
+  if (name.starts_with('.') || !root.open_directory(name).status(io::kCommitName)) {
+    return std::nullopt;
+  }
+  Listed listed;
+  listed.name = name;
+  try {
+    const auto checkpoint = io::CommittedDirectory::open(root.syscalls(), root.path() / name);
+    const io::Manifest& manifest = checkpoint.manifest();
+    listed.generation = manifest.generation;
+    // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name.
+    const std::string suffix = fmt::format(".g{}", manifest.generation);
+    if (manifest.generation > 1 && name.ends_with(suffix)) {
+      listed.name.resize(name.size() - suffix.size());
+    }
+    listed.committed = manifest.committed;
+    listed.checkpointables = manifest.checkpointables.size();
+    for (const io::FileEntry& file : manifest.files) {
+      listed.bytes += file.size_bytes;
+    }
+  } catch (const Error& error) {
+    listed.problem = error.what();
+  }
+  return listed;
+}
+
+std::vector<Listed> find_checkpoints(const std::filesystem::path& path) {
+  const io::Directory root = io::Directory::open(io::posix_syscalls(), path);
+  std::vector<Listed> found;
+  for (const io::DirectoryEntry& entry : root.list()) {
+    if (entry.kind != io::FileKind::directory) {
+      continue;
+    }
+    const std::optional<Listed> listed = look_at(root, entry.name);
+    const auto same = std::find_if(found.begin(), found.end(),
+                                   [&](const Listed& each) { return listed && each.name == listed->name; });
+    if (listed && same == found.end()) {
+      found.push_back(*listed);
+    } else if (listed && same->generation < listed->generation) {
+      *same = *listed;
+    }
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Listed& a, const Listed& b) { return is_naturally_less(a.name, b.name); });
+  return found;
+}
+
+void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
+                       const std::vector<Listed>& checkpoints) {
+  json.begin_object().key("path").text(path.string()).key("checkpoints").begin_list();
+  for (const Listed& each : checkpoints) {
+    json.begin_object(JsonWriter::Layout::line).key("name").text(each.name);
+    if (each.problem.empty()) {
+      json.key("committed").text(each.committed).key("checkpointables").number(each.checkpointables);
+      json.key("bytes").number(each.bytes);
+    } else {
+      json.key("problem").text(each.problem);
+    }
+    json.end();
+  }
+  json.end().end();
+}
+
+void print_checkpoints(Output& out, const std::filesystem::path& path,
+                       const std::vector<Listed>& checkpoints) {
+  std::uint64_t bytes = 0;
+  for (const Listed& each : checkpoints) {
+    bytes += each.bytes;
+  }
+  out.print("{}\n\n", printable(path.string()));
+  const std::array<Column, 4> columns{
+      {{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}}};
+  print_table(out, "", columns, [&](const RowVisitor& row) {
+    for (const Listed& each : checkpoints) {
+      if (each.problem.empty()) {
+        row({printable(each.name), printable(each.committed), count_text(each.checkpointables),
+             size_text(each.bytes)});
+      } else {
+        row({printable(each.name), "damaged", "-", "-"});
+      }
+    }
+    row({"total", count_text(checkpoints.size(), "checkpoint"), "", size_text(bytes)});
+  });
+}
+
+/// Tells of the first damaged checkpoint on standard error: the exit status.
+int judge(const std::vector<Listed>& checkpoints, Output& out) {
+  const auto damaged = std::find_if(checkpoints.begin(), checkpoints.end(),
+                                    [](const Listed& each) { return !each.problem.empty(); });
+  if (damaged == checkpoints.end()) {
+    return 0;
+  }
+  out.flush();
+  complain(damaged->problem);
+  return 1;
+}
+
+void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists_arrays) {
+  json.begin_object();
+  write_origin(json, metadata);
+  json.key("checkpointables").begin_object();
+  for (const auto& [name, item] : metadata) {
+    json.key(name).begin_object(lists_arrays ? JsonWriter::Layout::block : JsonWriter::Layout::line);
+    json.key("handler").text(item.handler_id).key("array_count").number(arrays(item).size());
+    json.key("bytes").number(item.bytes);
+    if (!item.problem.empty()) {
+      json.key("problem").text(item.problem);
+    }
+    if (lists_arrays) {
+      write_arrays(json, arrays(item));
+    }
+    json.end();
+  }
+  json.end().end();
+}
+
+void print_items(Output& out, const CheckpointMetadata& metadata) {
+  std::uint64_t array_count = 0;
+  for (const auto& [name, item] : metadata) {
+    array_count += arrays(item).size();
+  }
+  const std::array<Column, 4> columns{{{"CHECKPOINTABLE"}, {"HANDLER"}, {"ARRAYS", true}, {"SIZE", true}}};
+  print_table(out, "", columns, [&](const RowVisitor& row) {
+    for (const auto& [name, item] : metadata) {
+      const std::size_t count = arrays(item).size();
+      row({printable(name), printable(item.handler_id), count == 0 ? "-" : count_text(count),
+           size_text(item.bytes)});
+    }
+    row({"total", count_text(metadata.items.size(), "checkpointable"), count_text(array_count),
+         size_text(total_bytes(metadata))});
+  });
+}
+
+void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
+  const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
+  out.write("\n");
+  print_table(out, "", columns, [&](const RowVisitor& row) {
+    for (const auto& [name, item] : metadata) {
+      const ArrayEntries entries = arrays(item);
+      for (const ArrayEntry& array : entries) {
+        row({printable(array.name.empty() ? name : fmt::format("{}/{}", name, array.name)),
+             std::string(cairn::name(array.dtype)), to_string(array.shape), size_text(array.bytes)});
+      }
+    }
+  });
+}
+
+}  // namespace
+
+int ls(const Arguments& arguments, Output& out) {
+  CheckpointMetadata metadata;
+  try {
+    metadata = describe(arguments.path);
+  } catch (const Error& error) {
+    std::error_code ignored;
+    if (error.code() != Errc::not_committed || !std::filesystem::is_directory(arguments.path, ignored)) {
+      throw;
+    }
+    const std::vector<Listed> checkpoints = find_checkpoints(arguments.path);
+    if (checkpoints.empty()) {
+      throw;
+    }
+    if (arguments.is_json) {
+      write_checkpoints(JsonWriter(out), arguments.path, checkpoints);
+    } else {
+      print_checkpoints(out, arguments.path, checkpoints);
+    }
+    return judge(checkpoints, out);
+  }
+  if (arguments.is_json) {
+    write_items(JsonWriter(out), metadata, arguments.lists_arrays);
+    return 0;
+  }
+  print_origin(out, metadata);
+  out.write("\n");
+  print_items(out, metadata);
+  if (arguments.lists_arrays) {
+    print_all_arrays(out, metadata);
+  }
+  return 0;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/proto.hpp"
+
+namespace cairn::cli {
+
+RegistrySnapshot optional_proto_handlers() {
+  return {};
+}
+
+std::optional<std::string> message_type(const ItemMetadata&) {
+  return std::nullopt;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+
+namespace cairn::cli {
+
+/// Text on its way to standard output, written in large pieces.
+///
+/// Threads: not safe.
+class Output {
+ public:
+  explicit Output(std::FILE* file) : file_(file) {}
+
+  /// Errors: what the operating system says when it does not take the text.
+  void write(std::string_view text);
+
+  template <class... Values>
+  void print(fmt::format_string<Values...> format, Values&&... values) {
+    write(fmt::format(format, std::forward<Values>(values)...));
+  }
+
+  /// Writes what is still held. Errors: as write.
+  void flush();
+
+ private:
+  std::FILE* file_;
+  std::string pending_;
+};
+
+/// Says on standard error, in one line, what is wrong.
+void complain(std::string_view what);
+
+struct Column {
+  std::string title;
+  bool is_number = false;  ///< Aligned to the right.
+};
+
+using Row = std::vector<std::string>;
+using RowVisitor = std::function<void(const Row&)>;
+
+/// Prints rows below titles, in columns that are as wide as their widest cell.
+///
+/// `rows` gives every row to the visitor. It is called twice, to measure and to print: so nothing is held in
+/// memory, however many rows there are.
+void print_table(Output& out, std::string_view indent, std::span<const Column> columns,
+                 const std::function<void(const RowVisitor&)>& rows);
+
+}  // namespace cairn::cli

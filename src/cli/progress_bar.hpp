@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace cairn::cli {
+
+/// The line of a progress bar, not wider than `columns`: "[####......]  40 %  1.6 GiB of 4.0 GiB  1.1 GiB/s  2 s left".
+[[nodiscard]] std::string progress_line(std::uint64_t done_bytes, std::uint64_t total_bytes,
+                                        std::chrono::duration<double> elapsed, std::size_t columns);
+
+/// A progress bar for people who wait longer than a second at a terminal; nobody else sees it.
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::FILE* terminal);
+  /// Removes the bar.
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void update(std::uint64_t done_bytes, std::uint64_t total_bytes);
+
+ private:
+  std::FILE* terminal_;
+  bool is_terminal_;
+  bool is_shown_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace cairn::cli

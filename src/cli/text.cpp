@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace cairn::cli {
+namespace {
+
+/// Takes one code point off `text`, or one byte and nothing when it begins with no UTF-8.
+std::optional<char32_t> take_code_point(std::string_view& text) noexcept {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t size = lead < 0x80   ? 1
+                           : lead < 0xC0 ? 0
+                           : lead < 0xE0 ? 2
+                           : lead < 0xF0 ? 3
+                           : lead < 0xF8 ? 4
+                                         : 0;
+  if (size == 0 || text.size() < size) {
+    text.remove_prefix(1);
+    return std::nullopt;
+  }
+  char32_t code = size == 1 ? lead : lead & (0x7Fu >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0u) != 0x80) {
+      text.remove_prefix(1);
+      return std::nullopt;
+    }
+    code = code << 6 | (next & 0x3Fu);
+  }
+  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kSmallest[size] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+    text.remove_prefix(1);
+    return std::nullopt;
+  }
+  text.remove_prefix(size);
+  return code;
+}
+
+/// Control characters of ASCII and Latin-1, line separators, and what turns the direction of writing.
+bool is_harmful(char32_t code) noexcept {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E || code == 0x200F ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
+}
+
+bool is_digit(char c) noexcept {
+  return c >= '0' && c <= '9';
+}
+
+/// Takes the digits at the front of `text`, without leading zeros.
+std::string_view take_number(std::string_view& text) noexcept {
+  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+  text.remove_prefix(digits.size());
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  return digits;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const std::optional<char32_t> code = take_code_point(text);
+    const std::string_view taken = before.substr(0, before.size() - text.size());
+    if (!code) {
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(taken.front()));
+    } else if (!is_harmful(*code)) {
+      result += taken;
+    } else if (*code == '\n') {
+      result += "\\n";
+    } else if (*code == '\t') {
+      result += "\\t";
+    } else {
+      const auto number = static_cast<std::uint32_t>(*code);
+      result += number < 0x100 ? fmt::format("\\x{:02x}", number) : fmt::format("\\u{:04x}", number);
+    }
+  }
+  return result;
+}
+
+std::string json_string(std::string_view text) {
+  std::string result = "\"";
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const std::optional<char32_t> code = take_code_point(text);
+    if (!code) {
+      result += "\xEF\xBF\xBD";
+    } else if (*code == '"' || *code == '\\') {
+      result += '\\';
+      result += before.front();
+    } else if (is_harmful(*code)) {
+      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
+    } else {
+      result += before.substr(0, before.size() - text.size());
+    }
+  }
+  return result + '"';
+}
+
+std::size_t display_width(std::string_view text) noexcept {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80; }));
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::array<std::string_view, 6> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) {
+    return fmt::format("{} B", bytes);
+  }
+  double value = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  // From 1023.95 on, one decimal would be rounded up to "1024.0".
+  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string count_text(std::uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) {
+    digits.insert(at - 3, ",");
+  }
+  return digits;
+}
+
+std::string count_text(std::uint64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count_text(count), noun, count == 1 ? "" : "s");
+}
+
+bool is_naturally_less(std::string_view a, std::string_view b) noexcept {
+  const std::string_view whole_a = a;
+  const std::string_view whole_b = b;
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const std::string_view number_a = take_number(a);
+      const std::string_view number_b = take_number(b);
+      if (number_a != number_b) {
+        return number_a.size() != number_b.size() ? number_a.size() < number_b.size() : number_a < number_b;
+      }
+    } else if (a.front() != b.front()) {
+      return static_cast<unsigned char>(a.front()) < static_cast<unsigned char>(b.front());
+    } else {
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+    }
+  }
+  if (a.empty() && b.empty()) {
+    return whole_a < whole_b;  // "07" and "7" differ all the same.
+  }
+  return a.empty();
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cairn::cli {
+
+/// `text` as a terminal may show it: control characters and marks that turn the direction of writing become
+/// "\n", "\u202e" and the like, bytes that are no UTF-8 "\xff". All else stays.
+[[nodiscard]] std::string printable(std::string_view text);
+
+/// `text` as a JSON string, quotes included; bytes that are no UTF-8 become U+FFFD.
+[[nodiscard]] std::string json_string(std::string_view text);
+
+/// How many columns `text` takes, one for each code point.
+[[nodiscard]] std::size_t display_width(std::string_view text) noexcept;
+
+/// "512 B", "4.0 GiB".
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+/// "1,234,567".
+[[nodiscard]] std::string count_text(std::uint64_t count);
+
+/// "1 array", "2 arrays": the count with its noun.
+[[nodiscard]] std::string count_text(std::uint64_t count, std::string_view noun);
+
+/// Whether `a` comes before `b` when digits count as numbers: "step_9" before "step_10".
+[[nodiscard]] bool is_naturally_less(std::string_view a, std::string_view b) noexcept;
+
+}  // namespace cairn::cli

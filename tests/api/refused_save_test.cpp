@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/fixture.hpp"
+#include "api/scripted.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TempDir;
+
+class RefusedSave : public testing::ApiTest {};
+
+TEST_F(RefusedSave, ListsEveryHandlerWhenNoneTakesTheValue) {
+  struct Unheard {};
+  const Unheard value;
+
+  EXPECT_THAT(
+      [&] {
+        save_items({{"thing", value}});
+      },
+      Fails(Errc::no_handler, AllOf(HasSubstr("'thing'"), HasSubstr("Unheard"), HasSubstr("cairn.tree/1"),
+                                    HasSubstr("cairn.json/1"), HasSubstr("cairn.array/1"))));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(RefusedSave, RefusesTwoHandlersOfOneId) {
+  HandlerRegistry registry;
+  registry.add<testing::ScriptedHandler>();
+
+  EXPECT_THAT([&] { registry.add<testing::ScriptedHandler>(); },
+              Fails(Errc::ambiguous_handler, HasSubstr("test.scripted/1")));
+}
+
+TEST_F(RefusedSave, RefusesToSaveNothing) {
+  EXPECT_THAT([&] { save_items({}); }, Fails(Errc::invalid_argument));
+}
+
+TEST_F(RefusedSave, RefusesCustomMetadataThatIsNoJson) {
+  SaveOptions options;
+  options.custom_metadata = "{";
+
+  EXPECT_THAT([&] { save_items({{"model", tree_}}, options); }, Fails(Errc::invalid_argument));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(RefusedSave, KeepsTheCheckpointThatIsThere) {
+  save(target(), tree_, {}, *context_);
+  const std::vector<std::string> before = left();
+
+  EXPECT_THAT([&] { save(target(), Tree(8), {}, *context_); },
+              Fails(Errc::already_exists, HasSubstr(target().string())));
+  EXPECT_EQ(load(target(), {}, *context_), tree_);
+  EXPECT_EQ(left(), before);
+}
+
+TEST_F(RefusedSave, NamesAParentThatIsMissing) {
+  EXPECT_THAT([&] { save(directory_ / "nowhere/7", tree_, {}, *context_); },
+              Fails(Errc::not_found, HasSubstr("nowhere")));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(RefusedSave, NamesAParentThatIsAFile) {
+  testing::write_text(directory_ / "file", "mine");
+
+  EXPECT_THAT([&] { save(directory_ / "file/7", tree_, {}, *context_); },
+              FailsWithErrno(ENOTDIR, HasSubstr((directory_ / "file").string())));
+}
+
+TEST_F(RefusedSave, LeavesAFileAtTheTargetAlone) {
+  testing::write_text(target(), "mine");
+  SaveOptions options;
+  options.overwrite = true;
+
+  EXPECT_THAT([&] { save(target(), tree_, options, *context_); },
+              Fails(Errc::already_exists, HasSubstr(target().string())));
+  EXPECT_THAT(left(), ElementsAre("checkpoint"));
+}
+
+TEST_F(RefusedSave, NamesAParentThatMayNotBeWrittenTo) {
+  if (::geteuid() == 0) {
+    GTEST_SKIP() << "root may write everywhere";
+  }
+  fs::create_directory(directory_ / "locked");
+  fs::permissions(directory_ / "locked", fs::perms::owner_read | fs::perms::owner_exec);
+
+  EXPECT_THAT([&] { save(directory_ / "locked/7", tree_, {}, *context_); },
+              FailsWithErrno(EACCES, HasSubstr("locked")));
+}
+
+/// A small file system of its own, where the user may mount one.
+class Mounted {
+ public:
+  explicit Mounted(fs::path path) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    is_mounted_ = ::mount("cairn-test", path_.c_str(), "tmpfs", 0, "size=4m") == 0;
+  }
+
+  ~Mounted() {
+    if (is_mounted_) {
+      ::umount2(path_.c_str(), MNT_DETACH);
+    }
+  }
+
+  Mounted(const Mounted&) = delete;
+  Mounted& operator=(const Mounted&) = delete;
+
+  [[nodiscard]] bool is_mounted() const { return is_mounted_; }
+  [[nodiscard]] bool make_read_only() const {
+    return ::mount("cairn-test", path_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, "size=4m") == 0;
+  }
+
+ private:
+  fs::path path_;
+  bool is_mounted_ = false;
+};
+
+TEST_F(RefusedSave, NamesTheFileThatAFullFileSystemDidNotTake) {
+  const Mounted small(directory_ / "small");
+  if (!small.is_mounted()) {
+    GTEST_SKIP() << "no right to mount a file system";
+  }
+  const std::vector<float> large(4 << 20);
+
+  EXPECT_THAT(
+      [&] {
+        save_checkpointables(directory_ / "small/7", {{"large", large}}, *context_);
+      },
+      FailsWithErrno(ENOSPC, AllOf(HasSubstr("'large'"), HasSubstr("small/.tmp-7-"))));
+  EXPECT_THAT(testing::list_tree(directory_ / "small"), IsEmpty());
+}
+
+TEST_F(RefusedSave, NamesAFileSystemThatIsReadOnly) {
+  const Mounted small(directory_ / "small");
+  if (!small.is_mounted() || !small.make_read_only()) {
+    GTEST_SKIP() << "no right to mount a file system";
+  }
+
+  EXPECT_THAT([&] { save(directory_ / "small/7", tree_, {}, *context_); },
+              FailsWithErrno(EROFS, HasSubstr((directory_ / "small").string())));
+}
+
+TEST_F(RefusedSave, ThatBorrowsATemporaryIsRefused) {
+  SaveOptions options;
+  options.snapshot = Snapshot::borrow;
+
+  EXPECT_THAT(
+      [&] {
+        save_items({{"model", Tree(1)}}, options);
+      },
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("'model'"), HasSubstr("temporary"))));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(RefusedSave, ThatReturnsAtOnceWithATemporaryIsRefused) {
+  EXPECT_THAT([&] { static_cast<void>(save_async(target(), Tree(1), return_when_accepted, *context_)); },
+              Fails(Errc::invalid_argument, HasSubstr("temporary")));
+}
+
+TEST_F(RefusedSave, OfAClosedContextIsRefused) {
+  context_->close();
+
+  EXPECT_THAT([&] { save_items({{"model", tree_}}); }, Fails(Errc::closed));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/checkpoints.hpp"
+#include "cli/run_cli.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using testing::CliResult;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using testing::run_cli;
+using ::testing::StartsWith;
+using testing::TempDir;
+
+const fs::path kData = fs::path(CAIRN_TEST_DATA) / "safetensors";
+
+class Cli : public ::testing::Test {
+ protected:
+  Cli() : path_(directory_ / "7") { testing::save_example(path_); }
+
+  /// The file that holds the arrays of `model`.
+  [[nodiscard]] fs::path data_file() const {
+    for (const auto& entry : fs::directory_iterator(path_ / "model")) {
+      if (entry.path().extension() == ".safetensors") {
+        return entry.path();
+      }
+    }
+    return {};
+  }
+
+  void flip(const fs::path& file, std::size_t position) const {
+    std::string text = testing::read_text(file);
+    text.at(position) = static_cast<char>(text.at(position) ^ 1);
+    testing::write_text(file, text);
+  }
+
+  TempDir directory_;
+  fs::path path_;
+};
+
+/// One line that begins with the tool's name.
+auto is_one_line() {
+  return MatchesRegex("cairn: [^\n]*\n");
+}
+
+TEST_F(Cli, LsShowsCheckpointablesInColumnsWithATotal) {
+  const CliResult result = run_cli({"ls", path_});
+
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("CHECKPOINTABLE  HANDLER            ARRAYS     SIZE\n"),
+                                HasSubstr("config          cairn.json/1            -     14 B\n"),
+                                HasSubstr("total           3 checkpointables       2  ")));
+}
+
+TEST_F(Cli, LsAllShowsEveryArray) {
+  EXPECT_THAT(run_cli({"ls", "--all", path_}).out,
+              HasSubstr("model/params/w  F32    [512, 1024]  2.0 MiB\n"));
+}
+
+TEST_F(Cli, LsOfADirectoryShowsItsCheckpointsInTheOrderOfTheirNumbers) {
+  testing::save_example(directory_ / "10");
+
+  const std::string out = run_cli({"ls", directory_.path()}).out;
+
+  EXPECT_LT(out.find("\n7  "), out.find("\n10  "));
+}
+
+TEST_F(Cli, LsOfADirectoryNamesADamagedCheckpointAndFails) {
+  flip(path_ / "checkpoint.json", 40);
+
+  const CliResult result = run_cli({"ls", directory_.path()});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("damaged"));
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr((path_ / "checkpoint.json").string())));
+}
+
+TEST_F(Cli, LsOfADirectoryLeavesOutWhatACrashLeft) {
+  fs::create_directory(directory_ / ".tmp-8-0123");
+  testing::write_text(directory_ / ".tmp-8-0123/COMMIT", "");
+
+  EXPECT_THAT(run_cli({"ls", directory_.path()}).out, Not(HasSubstr(".tmp")));
+}
+
+TEST_F(Cli, InspectShowsArraysValuesAndCustomMetadata) {
+  EXPECT_THAT(
+      run_cli({"inspect", path_}).out,
+      AllOf(HasSubstr("params/w  F32       [512, 1024]  2.0 MiB\n"), HasSubstr("step   integer   100\n"),
+            HasSubstr(R"(custom     {"run":"first"})"), HasSubstr("example.strange/1")));
+}
+
+TEST_F(Cli, InspectOfAnUnknownNameListsTheKnownOnes) {
+  const CliResult result = run_cli({"inspect", path_, "modle"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("'modle'"), HasSubstr("model, config, strange")));
+}
+
+TEST_F(Cli, InspectEscapesControlCharactersOfNames) {
+  const CliResult result = run_cli({"inspect", kData / "unicode_names.safetensors"});
+
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\\x00nul\\x1f"), HasSubstr("\\u202e")));
+}
+
+TEST_F(Cli, VerifyPraisesASoundCheckpoint) {
+  const CliResult result = run_cli({"verify", path_});
+
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("every byte is as it was written"));
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST_F(Cli, VerifyNamesTheFileAndTheChunkThatAreDamaged) {
+  flip(data_file(), (1 << 20) + 1);
+
+  const CliResult result = run_cli({"verify", path_});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr(data_file().string()), HasSubstr("chunk 1 ")));
+}
+
+TEST_F(Cli, VerifyListsAllProblemsOnStandardOutput) {
+  flip(data_file(), 0);
+  flip(path_ / "config/data.json", 0);
+
+  const CliResult result = run_cli({"verify", path_});
+
+  EXPECT_THAT(result.out, AllOf(HasSubstr("config/data.json"), HasSubstr(data_file().string())));
+  EXPECT_THAT(result.err, HasSubstr("(and 1 more problem)"));
+}
+
+TEST_F(Cli, VerifyJsonGivesTheChunkAndItsRange) {
+  flip(data_file(), (1 << 20) + 1);
+
+  const auto problem = nlohmann::json::parse(run_cli({"verify", "--json", path_}).out)["problems"][0];
+
+  EXPECT_EQ(problem["damage"], "altered");
+  EXPECT_EQ(problem["chunk"], 1);
+  EXPECT_EQ(problem["begin"], 1 << 20);
+}
+
+TEST_F(Cli, VerifyOfACheckpointablesDirectoryLeavesTheOthersAlone) {
+  flip(path_ / "config/data.json", 0);
+
+  EXPECT_EQ(run_cli({"verify", path_ / "model"}).status, 0);
+  EXPECT_EQ(run_cli({"verify", path_ / "config"}).status, 1);
+}
+
+TEST_F(Cli, NamesAPathThatIsNotThere) {
+  const CliResult result = run_cli({"ls", path_ / "nothing"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr((path_ / "nothing").string())));
+}
+
+TEST_F(Cli, NamesAFileThatIsNoCheckpoint) {
+  const CliResult result = run_cli({"inspect", kData / "README.md"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("README.md")));
+}
+
+TEST_F(Cli, EscapesControlCharactersInErrors) {
+  EXPECT_THAT(run_cli({"ls", "/no\x1b[31m\nthing"}).err,
+              AllOf(is_one_line(), HasSubstr("/no\\x1b[31m\\nthing")));
+}
+
+TEST_F(Cli, AnswersWrongUsageWithTwo) {
+  EXPECT_EQ(run_cli({}).status, 2);
+  EXPECT_EQ(run_cli({"ls"}).status, 2);
+  EXPECT_EQ(run_cli({"remove", path_}).status, 2);
+  EXPECT_EQ(run_cli({"ls", "--fast", path_}).status, 2);
+  EXPECT_EQ(run_cli({"verify", "--threads", "many", path_}).status, 2);
+}
+
+TEST_F(Cli, ExplainsEveryCommand) {
+  for (const char* command : {"ls", "inspect", "verify"}) {
+    const CliResult result = run_cli({command, "--help"});
+    EXPECT_EQ(result.status, 0);
+    EXPECT_THAT(result.out, HasSubstr("--json"));
+  }
+}
+
+TEST_F(Cli, IsQuietWhenTheReaderHasSeenEnough) {
+  const CliResult result = run_cli({"inspect", kData / "mixed_dtypes.safetensors"}, "| true");
+
+  EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST_F(Cli, SaysWhenStandardOutputIsFull) {
+  const CliResult result = run_cli({"ls", path_}, "> /dev/full; s=$?; (exit $s)");
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("standard output")));
+}
+
+}  // namespace
+}  // namespace cairn::cli

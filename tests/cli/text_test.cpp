@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/text.hpp"
+
+#include <chrono>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "cli/progress_bar.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+TEST(Printable, LeavesOrdinaryTextAlone) {
+  EXPECT_EQ(printable("wéights/重み 😀 \\"), "wéights/重み 😀 \\");
+}
+
+TEST(Printable, EscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(printable(std::string("\x1b[31m\r\n\t\0\x7f", 10)), "\\x1b[31m\\x0d\\n\\t\\x00\\x7f");
+}
+
+TEST(Printable, EscapesLatinControlCharacters) {
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "1m"),
+            "\\x9b1m");
+}
+
+TEST(Printable, EscapesMarksThatTurnTheDirectionOfWriting) {
+  EXPECT_EQ(printable("a\u202Eb"), "a\\u202eb");
+}
+
+TEST(Printable, ShowsBytesThatAreNoUtf8) {
+  EXPECT_EQ(printable("a\xFF\xC3"), "a\\xff\\xc3");
+}
+
+TEST(Printable, ShowsOverlongFormsAndSurrogatesAsBytes) {
+  EXPECT_EQ(printable("\xC0\xAF\xED\xA0\x80"), "\\xc0\\xaf\\xed\\xa0\\x80");
+}
+
+TEST(JsonString, EscapesQuotesBackslashesAndControlCharacters) {
+  EXPECT_EQ(json_string("a\"b\\c\n\x1b"), "\"a\\\"b\\\\c\\u000a\\u001b\"");
+}
+
+TEST(JsonString, ReplacesBytesThatAreNoUtf8) {
+  EXPECT_EQ(json_string("a\xFF"), "\"a\xEF\xBF\xBD\"");
+}
+
+TEST(SizeText, CountsBytesBelowAKibibyte) {
+  EXPECT_EQ(size_text(1023), "1023 B");
+}
+
+TEST(SizeText, GivesOneDecimalOfBinaryUnits) {
+  EXPECT_EQ(size_text(std::uint64_t{4} << 30), "4.0 GiB");
+}
+
+TEST(SizeText, TakesTheNextUnitBeforeItWouldSayAThousandAndTwentyFour) {
+  EXPECT_EQ(size_text((std::uint64_t{1} << 30) - 1), "1.0 GiB");
+}
+
+TEST(SizeText, SaysTheLargestNumber) {
+  EXPECT_EQ(size_text(~std::uint64_t{0}), "16.0 EiB");
+}
+
+TEST(CountText, GroupsDigits) {
+  EXPECT_EQ(count_text(1234567), "1,234,567");
+}
+
+TEST(CountText, AgreesWithTheNoun) {
+  EXPECT_EQ(count_text(1, "array"), "1 array");
+  EXPECT_EQ(count_text(0, "array"), "0 arrays");
+}
+
+TEST(NaturalOrder, ComparesDigitsAsNumbers) {
+  EXPECT_TRUE(is_naturally_less("step_9", "step_10"));
+  EXPECT_FALSE(is_naturally_less("step_10", "step_9"));
+}
+
+TEST(NaturalOrder, PutsAPrefixFirst) {
+  EXPECT_TRUE(is_naturally_less("step", "step_1"));
+}
+
+TEST(NaturalOrder, TellsNumbersWithLeadingZerosApart) {
+  EXPECT_TRUE(is_naturally_less("07", "7"));
+}
+
+TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
+  EXPECT_THAT(progress_line(std::uint64_t{1} << 30, std::uint64_t{4} << 30, std::chrono::seconds(2), 120),
+              AllOf(StartsWith("[#######......................."), HasSubstr(" 25 %  1.0 GiB of 4.0 GiB"),
+                    HasSubstr("512.0 MiB/s  6 s left")));
+}
+
+TEST(ProgressLine, DropsTheBarWhereTheTerminalIsNarrow) {
+  EXPECT_THAT(progress_line(1, 4, std::chrono::seconds(2), 30), Not(HasSubstr("[")));
+}
+
+TEST(ProgressLine, IsNeverWiderThanTheTerminal) {
+  EXPECT_LE(progress_line(1, 4, std::chrono::seconds(2), 10).size(), 10u);
+}
+
+}  // namespace
+}  // namespace cairn::cli

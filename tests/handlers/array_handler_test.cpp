@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/array_handler.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+class ArrayHandlerTest : public testing::StoreTest {};
+
+TEST_F(ArrayHandlerTest, SavesAVectorAsItIs) {
+  const std::vector<double> values = {1, 2, 3};
+
+  save(values);
+
+  EXPECT_THAT(load<std::vector<double>>(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(ArrayHandlerTest, SavesSpansAndViews) {
+  std::vector<std::int32_t> values = {1, 2, 3, 4};
+  core::start_save(
+      path(),
+      Checkpointables{{"span", std::span(values)}, {"view", ArrayView(values.data(), {2, 2}, DType::int32)}},
+      handlers_, SaveOptions(), context_)
+      .wait();
+
+  EXPECT_EQ(load<Array>("span").shape(), Shape({4}));
+  EXPECT_EQ(load<Array>("view").shape(), Shape({2, 2}));
+}
+
+TEST_F(ArrayHandlerTest, RestoresNoVectorOfOtherElements) {
+  save(std::vector<double>{1});
+  EXPECT_THAT([&] { load<std::vector<float>>(); }, Fails(Errc::dtype_mismatch));
+}
+
+TEST_F(ArrayHandlerTest, CastsIntoMemoryOfTheCaller) {
+  save(std::vector<float>{1, 2});
+  std::vector<double> memory(2);
+  AbstractArray wanted({2}, DType::float64);
+  wanted.place_into(MutableArrayView(memory));
+
+  load<Array>({"item", wanted});
+
+  EXPECT_THAT(memory, ElementsAre(1, 2));
+}
+
+TEST_F(ArrayHandlerTest, DescribesShapeAndDtype) {
+  save(Array::zeros({2, 3}, DType::bfloat16));
+  EXPECT_EQ(metadata<AbstractArray>(), AbstractArray({2, 3}, DType::bfloat16));
+}
+
+TEST_F(ArrayHandlerTest, ShowsAsOneArrayWithoutAName) {
+  save(Array::zeros({2, 3}, DType::bfloat16));
+  const auto described = core::read_metadata(path(), {}, handlers_, LoadOptions(), context_);
+
+  const ArrayEntries entries = arrays(described.at("item"));
+
+  ASSERT_EQ(entries.size(), 1U);
+  EXPECT_EQ(entries.begin()->name, "");
+  EXPECT_EQ(entries.begin()->bytes, 12U);
+}
+
+TEST_F(ArrayHandlerTest, RefusesAnotherShape) {
+  save(Array::zeros({2, 3}, DType::float32));
+  EXPECT_THAT(
+      [&] {
+        load<Array>({"item", AbstractArray({3, 2}, DType::float32)});
+      },
+      Fails(Errc::shape_mismatch, HasSubstr("[2, 3]")));
+}
+
+}  // namespace
+}  // namespace cairn

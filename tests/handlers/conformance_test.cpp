@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "cairn/handlers/array_handler.hpp"
+#include "cairn/handlers/json.hpp"
+#include "cairn/handlers/stateful.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+#include "cairn/testing/handler_conformance.hpp"
+
+#include "handlers/counter.hpp"
+
+namespace cairn::testing {
+namespace {
+
+struct TreeTraits {
+  using Handler = TreeHandler;
+  using Subject = Tree;
+
+  static Tree make() {
+    return {{"w", std::vector<float>(100'000, 1.5F)},
+            {"n", {1, 2.5, nullptr}},
+            {"s", "text"},
+            {"e", Tree::map()}};
+  }
+  static void change(Tree& tree) {
+    tree["w"].as<Array>().data<float>()[99'999] = -1;
+    tree["n"][0] = 9;
+  }
+  static bool equal(const Tree& a, const Tree& b) { return a == b; }
+  static Request wrong(std::string name) { return {std::move(name), AbstractTree(TreeKind::map)}; }
+};
+
+struct ArrayTraits {
+  using Handler = ArrayHandler;
+  using Subject = std::vector<double>;
+
+  static Subject make() { return Subject(100'000, 0.5); }
+  static void change(Subject& values) { values.back() = 7; }
+  static bool equal(const Subject& a, const Subject& b) { return a == b; }
+  static Request wrong(std::string name) { return {std::move(name), AbstractArray({3}, DType::float64)}; }
+};
+
+struct JsonTraits {
+  using Handler = JsonHandler;
+  using Subject = nlohmann::json;
+
+  static Subject make() { return {{"a", {1, 2}}}; }
+  static void change(Subject& value) { value["a"] = 3; }
+  static bool equal(const Subject& a, const Subject& b) { return a == b; }
+  static Request wrong(std::string name) { return {std::move(name), AbstractJson(JsonKind::array)}; }
+};
+
+struct StatefulTraits {
+  using Handler = StatefulHandler;
+  using Subject = Counter;
+
+  static Counter make() {
+    Counter counter;
+    counter.value = 5;
+    return counter;
+  }
+  static void change(Counter& counter) { ++counter.value; }
+  static bool equal(const Counter& a, const Counter& b) { return a.value == b.value; }
+  static Request wrong(std::string name) { return {std::move(name), StatefulReference()}; }
+};
+
+struct Point {
+  double x = 0;
+  double y = 0;
+};
+
+struct AbstractPoint {
+  AbstractPoint() = default;
+  explicit AbstractPoint(bool wants_integers) : is_integer(wants_integers) {}
+
+  bool is_integer = false;
+};
+
+/// A handler as a user writes it.
+class PointHandler final : public CheckpointableHandler<Point, AbstractPoint> {
+ public:
+  std::string_view id() const noexcept override { return "example.point/1"; }
+
+  // outlives: used before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const Point& point) const override {
+    const nlohmann::json snapshot = {{"x", point.x}, {"y", point.y}};
+    co_return context.write_file("point.json", snapshot.dump());
+  }
+
+  Awaitable<Background<Point>> load(LoadContext context, std::optional<AbstractPoint> wanted) const override {
+    co_return read(std::move(context), wanted.value_or(AbstractPoint()));
+  }
+
+  Awaitable<AbstractPoint> metadata(LoadContext /*context*/) const override { co_return AbstractPoint(); }
+
+ private:
+  static Background<Point> read(LoadContext context, AbstractPoint wanted) {
+    const auto stored = nlohmann::json::parse(co_await context.read_file("point.json"));
+    if (wanted.is_integer) {
+      throw Error(Errc::unsafe_cast, "point.json: the coordinates are no integers");
+    }
+    Point point;
+    point.x = stored.at("x");
+    point.y = stored.at("y");
+    co_return point;
+  }
+};
+
+struct PointTraits {
+  using Handler = PointHandler;
+  using Subject = Point;
+
+  static Point make() { return {1, 2.5}; }
+  static void change(Point& point) { point.x = -1; }
+  static bool equal(const Point& a, const Point& b) { return a.x == b.x && a.y == b.y; }
+  static Request wrong(std::string name) { return {std::move(name), AbstractPoint(true)}; }
+};
+
+INSTANTIATE_TYPED_TEST_SUITE_P(Tree, HandlerConformance, TreeTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Array, HandlerConformance, ArrayTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Json, HandlerConformance, JsonTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Stateful, HandlerConformance, StatefulTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(Point, HandlerConformance, PointTraits);
+
+}  // namespace
+}  // namespace cairn::testing

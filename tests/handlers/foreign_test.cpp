@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that others wrote: tests/data/safetensors and tests/data/dcp_hf; their READMEs say by whom.
+#include <fstream>
+#include <map>
+
+#include "cairn/array/copy.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::read_text;
+
+const std::filesystem::path kData = CAIRN_TEST_DATA;
+
+class ForeignTest : public testing::StoreTest {
+ protected:
+  Tree open(const std::filesystem::path& path) { return load_from<Tree>(path, "state"); }
+};
+
+using ForeignFile = ForeignTest;
+using ForeignFolder = ForeignTest;
+using TorchFolder = ForeignTest;
+
+/// The element bytes of every array, by key.
+std::map<std::string, std::vector<std::byte>> contents(const Tree& tree) {
+  std::map<std::string, std::vector<std::byte>> found;
+  for (const auto& [key, leaf] : tree.as_map()) {
+    const Array array = leaf.as<Array>().clone();
+    const auto bytes = array.view().bytes();
+    found.emplace(key, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  }
+  return found;
+}
+
+TEST_F(ForeignFile, LoadsAsAFlatMap) {
+  const Tree tree = open(kData / "safetensors/tiny.safetensors");
+
+  ASSERT_EQ(tree.size(), 1U);
+  EXPECT_EQ(tree.as_map().begin()->second.as<Array>().shape(), Shape({3}));
+}
+
+TEST_F(ForeignFile, LoadsEveryDtype) {
+  EXPECT_EQ(open(kData / "safetensors/mixed_dtypes.safetensors").size(), 20U);
+}
+
+TEST_F(ForeignFile, KeepsNamesThatAreNoPaths) {
+  const Tree tree = open(kData / "safetensors/unicode_names.safetensors");
+
+  EXPECT_TRUE(tree.as_map().contains("../../etc/passwd"));
+  EXPECT_TRUE(tree.as_map().contains(""));
+}
+
+TEST_F(ForeignFile, LoadsScalarsAndEmptyTensors) {
+  EXPECT_EQ(open(kData / "safetensors/scalars_and_empty.safetensors").size(), 6U);
+}
+
+TEST_F(ForeignFile, LoadsWithoutTensors) {
+  EXPECT_EQ(open(kData / "safetensors/no_tensors.safetensors"), Tree::map());
+}
+
+TEST_F(ForeignFile, CastsUnalignedTensorsWhileLoading) {
+  const auto path = kData / "dcp_hf/consolidated";
+  const Tree plain = open(path);
+  AbstractTree wanted(plain);
+  wanted.set_dtype(DType::float64);
+
+  const Tree tree = load_from<Tree>(path, {"state", wanted});
+
+  for (const auto& [key, leaf] : plain.as_map()) {
+    const Array array = leaf.as<Array>();
+    std::vector<double> expected(array.element_count());
+    if (!expected.empty()) {
+      cast_range(array.view(), DType::float64, 0, std::as_writable_bytes(std::span(expected)),
+                 Narrowing::allowed);
+    }
+    EXPECT_EQ(tree[key].as<std::vector<double>>(), expected) << key;
+  }
+}
+
+TEST_F(ForeignFolder, LoadsWithItsIndex) {
+  const Tree tree = open(kData / "safetensors/hf_sharded");
+  EXPECT_GT(tree.size(), 3U);
+}
+
+TEST_F(ForeignFolder, LoadsWithoutAnIndexToo) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  std::filesystem::remove(folder / "model.safetensors.index.json");
+
+  EXPECT_EQ(open(folder), open(kData / "safetensors/hf_sharded"));
+}
+
+TEST_F(ForeignFolder, DescribesItselfWithoutItsData) {
+  const auto metadata =
+      core::read_metadata(kData / "safetensors/hf_sharded", {}, handlers_, LoadOptions(), context_);
+
+  EXPECT_EQ(arrays(metadata.at("state")).size(), open(kData / "safetensors/hf_sharded").size());
+}
+
+TEST_F(ForeignFolder, RefusesTensorsThatTwoFilesHold) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy(kData / "safetensors/tiny.safetensors", folder / "a.safetensors");
+  std::filesystem::copy(kData / "safetensors/tiny.safetensors", folder / "b.safetensors");
+
+  EXPECT_THAT([&] { open(folder); }, Fails(Errc::overlapping_shards, HasSubstr("b.safetensors")));
+}
+
+TEST_F(ForeignFolder, RefusesATruncatedFile) {
+  const auto file = folder_ / "cut.safetensors";
+  std::filesystem::copy(kData / "safetensors/reference_order.safetensors", file);
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+
+  EXPECT_THAT([&] { open(file); }, Fails(Errc::malformed_metadata, HasSubstr("cut.safetensors")));
+}
+
+TEST_F(ForeignFolder, NamesTheFileThatTheIndexWants) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
+
+  EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors")));
+}
+
+TEST_F(TorchFolder, PutsSlicesOfRanksTogether) {
+  EXPECT_EQ(contents(open(kData / "dcp_hf/sharded")), contents(open(kData / "dcp_hf/whole")));
+}
+
+TEST_F(TorchFolder, PlacesSlicesIntoMemoryOfTheCaller) {
+  const auto path = kData / "dcp_hf/sharded";
+  const Tree plain = open(path);
+  const Array stored = plain["layers.0.block.weight"].as<Array>();
+  std::vector<float> memory(stored.element_count());
+  AbstractTree wanted(plain);
+  wanted["layers.0.block.weight"].place_into(MutableArrayView(memory.data(), stored.shape(), DType::float32));
+
+  load_from<Tree>(path, {"state", wanted});
+
+  std::vector<float> expected(memory.size());
+  cast_range(stored.view(), DType::float32, 0, std::as_writable_bytes(std::span(expected)));
+  EXPECT_EQ(memory, expected);
+}
+
+TEST_F(TorchFolder, MissesTheSliceOfARankThatIsNotTheLast) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "dcp_hf/sharded", folder);
+  std::filesystem::remove(folder / "shard-00001-model-00001-of-00001.safetensors");
+
+  EXPECT_THAT([&] { open(folder); }, Fails(Errc::incomplete_shards));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include "cairn/handlers/json.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using nlohmann::json;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+/// Loads texts that nobody wrote for Cairn, through a handler that writes them as they are.
+class RawText final : public CheckpointableHandler<std::string> {
+ public:
+  std::string_view id() const noexcept override { return "cairn.json/1"; }
+  // outlives: used before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const std::string& text) const override {
+    co_return context.write_file("data.json", text);
+  }
+  Awaitable<Background<std::string>> load(LoadContext context, std::optional<std::string>) const override {
+    co_return context.read_file("data.json");
+  }
+  Awaitable<std::string> metadata(LoadContext) const override { co_return std::string(); }
+};
+
+class JsonHandlerTest : public testing::StoreTest {
+ protected:
+  json parse(const std::string& text) {
+    core::start_save(path(), Checkpointables{{"item", text}}, HandlerRegistry().add<RawText>().snapshot(),
+                     SaveOptions(), context_)
+        .wait();
+    return load<json>();
+  }
+};
+
+using JsonHandlerSave = JsonHandlerTest;
+using JsonHandlerLoad = JsonHandlerTest;
+
+json nested(std::size_t depth) {
+  json value = 1;
+  for (std::size_t i = 0; i < depth; ++i) {
+    json parent = json::array();
+    parent.push_back(std::move(value));
+    value = std::move(parent);
+  }
+  return value;
+}
+
+TEST_F(JsonHandlerSave, KeepsTheDocument) {
+  const json value = {{"a", {1, -2, 0.1, 1e300, std::numeric_limits<std::uint64_t>::max()}},
+                      {"b", {{"c", nullptr}, {"é\n", "\"\\\u0001"}}},
+                      {"d", json::array()},
+                      {"e", json::object()},
+                      {"f", true}};
+
+  save(value);
+
+  EXPECT_EQ(load<json>(), value);
+}
+
+TEST_F(JsonHandlerSave, KeepsTheDocumentItSawWhenTheCallerChangesItLater) {
+  json value = {{"step", 1}};
+
+  auto saving = start(value);
+  value["step"] = 2;
+  saving.wait();
+
+  EXPECT_EQ(load<json>(), json({{"step", 1}}));
+}
+
+TEST_F(JsonHandlerSave, RefusesNaN) {
+  EXPECT_THAT(
+      [&] {
+        save(json{{"a", std::numeric_limits<double>::quiet_NaN()}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("NaN")));
+}
+
+TEST_F(JsonHandlerSave, RefusesInfinity) {
+  EXPECT_THAT([&] { save(json{std::numeric_limits<double>::infinity()}); }, Fails(Errc::invalid_argument));
+}
+
+TEST_F(JsonHandlerSave, RefusesBinaryValues) {
+  EXPECT_THAT([&] { save(json(json::binary({1, 2}))); }, Fails(Errc::invalid_argument, HasSubstr("binary")));
+}
+
+TEST_F(JsonHandlerSave, RefusesStringsThatAreNotUtf8) {
+  EXPECT_THAT([&] { save(json{{"a", "\xff"}}); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+}
+
+TEST_F(JsonHandlerSave, TakesTheDeepestDocument) {
+  save(nested(kMaxJsonDepth));
+  EXPECT_EQ(load<json>(), nested(kMaxJsonDepth));
+}
+
+TEST_F(JsonHandlerSave, RefusesADepthOfTenThousand) {
+  EXPECT_THAT([&] { save(nested(10'000)); }, Fails(Errc::invalid_argument, HasSubstr("deeper than 512")));
+}
+
+TEST_F(JsonHandlerLoad, RefusesADepthOfTenThousand) {
+  EXPECT_THAT([&] { parse(std::string(10'000, '[')); },
+              Fails(Errc::malformed_metadata, HasSubstr("deeper than 512")));
+}
+
+TEST_F(JsonHandlerLoad, RefusesAKeyThatIsThereTwice) {
+  EXPECT_THAT([&] { parse(R"({"a": 1, "b": {"a": 1}, "a": 2})"); },
+              Fails(Errc::malformed_metadata, HasSubstr("'a' is given twice")));
+}
+
+TEST_F(JsonHandlerLoad, RefusesInvalidUtf8) {
+  EXPECT_THAT([&] { parse("\"\xff\""); }, Fails(Errc::malformed_metadata, HasSubstr("data.json: byte 2")));
+}
+
+TEST_F(JsonHandlerLoad, RefusesTextBehindTheDocument) {
+  EXPECT_THAT([&] { parse("1 2"); }, Fails(Errc::malformed_metadata));
+}
+
+TEST_F(JsonHandlerLoad, RefusesAnEmptyText) {
+  EXPECT_THAT([&] { parse(""); }, Fails(Errc::malformed_metadata));
+}
+
+TEST_F(JsonHandlerLoad, RefusesAnotherRootThanWanted) {
+  save(json::object());
+  EXPECT_THAT(
+      [&] {
+        load<json>({"item", AbstractJson(JsonKind::array)});
+      },
+      Fails(Errc::type_mismatch, HasSubstr("stored is object, wanted array")));
+}
+
+TEST_F(JsonHandlerLoad, DescribesTheRoot) {
+  save(json::array({1}));
+  EXPECT_EQ(metadata<AbstractJson>(), AbstractJson(JsonKind::array));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/tree_handler.hpp"
+
+#include <limits>
+#include <numeric>
+
+#include "cairn/array/copy.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::read_text;
+
+class TreeHandlerTest : public testing::StoreTest {
+ protected:
+  Tree load_tree(const TreeLoadOptions& options = {}) { return load<Tree>("item", options); }
+  Tree load_tree(AbstractTree wanted, const TreeLoadOptions& options = {}) {
+    return load<Tree>({"item", std::move(wanted)}, options);
+  }
+
+  static SaveOptions with(ArrayOptions arrays) {
+    SaveOptions options;
+    options.handler_options.set(arrays);
+    return options;
+  }
+};
+
+using TreeHandlerSave = TreeHandlerTest;
+using TreeHandlerLoad = TreeHandlerTest;
+using TreeHandlerCast = TreeHandlerTest;
+
+std::vector<float> counting(std::size_t size) {
+  std::vector<float> values(size);
+  std::iota(values.begin(), values.end(), 0.F);
+  return values;
+}
+
+TEST_F(TreeHandlerSave, KeepsEveryKindOfLeaf) {
+  const Tree tree = {{"array", counting(1000)},
+                     {"integer", -5},
+                     {"unsigned", std::numeric_limits<std::uint64_t>::max()},
+                     {"floating", -0.0},
+                     {"boolean", true},
+                     {"string", "déjà vu"},
+                     {"bytes", Bytes(5, std::byte{0xff})},
+                     {"null", nullptr},
+                     {"list", {1, {{"x", 2}}, Tree::list()}},
+                     {"empty", Tree::map()}};
+
+  save(tree);
+
+  EXPECT_EQ(load_tree(), tree);
+}
+
+TEST_F(TreeHandlerSave, KeepsARootThatIsNoMap) {
+  save(Tree::list({1, 2}));
+  EXPECT_EQ(load_tree(), Tree::list({1, 2}));
+}
+
+TEST_F(TreeHandlerSave, KeepsEmptyRoots) {
+  save(Tree::map());
+  EXPECT_EQ(load_tree(), Tree::map());
+}
+
+TEST_F(TreeHandlerSave, KeepsNamesThatAreNoFileNames) {
+  Tree tree;
+  for (const char* key :
+       {"a/b", "~", "~0", "", "..", "__metadata__", "\n\"\\", "\xc3\xa9", "e\xcc\x81", "1"}) {
+    tree[key]["w"] = counting(3);
+    tree[key]["n"] = 1;
+  }
+  tree["__metadata__"] = counting(2);
+
+  save(tree);
+
+  EXPECT_EQ(load_tree(), tree);
+}
+
+TEST_F(TreeHandlerSave, KeepsArraysWithoutElementsAndWithoutDimensions) {
+  const Tree tree = {{"none", Array::zeros({0}, DType::float32)},
+                     {"some", Array::zeros({3, 0, 2}, DType::int8)},
+                     {"scalar", Array::zeros({}, DType::float64)}};
+
+  save(tree);
+
+  EXPECT_EQ(load_tree(), tree);
+}
+
+TEST_F(TreeHandlerSave, StoresStridedArraysInRowMajorOrder) {
+  const auto values = counting(2000);
+  const ArrayView transposed = ArrayView(values.data(), {50, 40}, DType::float32).transposed();
+
+  save(Tree({{"t", transposed}}));
+
+  EXPECT_EQ(load_tree()["t"].as<Array>(), Array::copy_of(transposed));
+}
+
+TEST_F(TreeHandlerSave, KeepsWhatItSawWhenTheCallerChangesItLater) {
+  auto values = counting(100'000);
+  Tree tree = {{"w", values}, {"step", 1}};
+
+  auto saving = start(tree);
+  values.assign(values.size(), -1.F);
+  tree["step"] = 2;
+  saving.wait();
+
+  EXPECT_EQ(load_tree(), Tree({{"w", counting(100'000)}, {"step", 1}}));
+}
+
+TEST_F(TreeHandlerSave, SharesArraysThatOwnTheirMemory) {
+  SaveOptions options;
+  options.snapshot = Snapshot::share;
+  Tree tree = {{"w", counting(100'000)}};
+  const Tree dropped = tree;
+
+  auto saving = start(dropped, options);
+  tree = Tree();
+  saving.wait();
+
+  EXPECT_THAT(load_tree()["w"].as<std::vector<float>>(), ::testing::ContainerEq(counting(100'000)));
+}
+
+TEST_F(TreeHandlerSave, RefusesToShareWhatHasNoOwner) {
+  SaveOptions options;
+  options.snapshot = Snapshot::share;
+  const auto values = counting(3);
+  const Tree tree = {{"a", {{"w", values}}}};
+
+  EXPECT_THAT([&] { save(tree, options); }, Fails(Errc::invalid_argument, HasSubstr("'a/w'")));
+}
+
+TEST_F(TreeHandlerSave, RefusesATreeThatIsTooDeep) {
+  Tree tree = 1;
+  for (int i = 0; i < 10'000; ++i) {
+    Tree::Map parent;
+    parent.emplace("k", std::move(tree));
+    tree = Tree::map(std::move(parent));
+  }
+
+  EXPECT_THAT([&] { save(tree); }, Fails(Errc::invalid_argument, HasSubstr("deeper than 1000")));
+}
+
+TEST_F(TreeHandlerSave, RefusesStringsThatAreNotUtf8) {
+  EXPECT_THAT([&] { save(Tree({{"s", "\xff"}})); }, Fails(Errc::invalid_argument, HasSubstr("'s'")));
+}
+
+TEST_F(TreeHandlerSave, RefusesKeysThatAreNotUtf8) {
+  EXPECT_THAT([&] { save(Tree({{"\xff", 1}})); }, Fails(Errc::invalid_argument));
+}
+
+TEST_F(TreeHandlerLoad, ListsMissingAndUnexpectedPaths) {
+  save(Tree({{"a", {{"b", 1}, {"c", 2}}}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["a"].as_map().erase("c");
+  wanted["a"]["d"] = TreeKind::integer;
+
+  EXPECT_THAT([&] { load_tree(wanted); },
+              Fails(Errc::structure_mismatch, AllOf(HasSubstr("1 wanted but not stored: 'a/d'"),
+                                                    HasSubstr("1 stored but not wanted: 'a/c'"))));
+}
+
+TEST_F(TreeHandlerLoad, ListsNotMoreThanTwentyPaths) {
+  Tree tree;
+  for (int i = 0; i < 50; ++i) {
+    tree["k" + std::to_string(i)] = i;
+  }
+  save(tree);
+
+  EXPECT_THAT([&] { load_tree(TreeKind::map); }, Fails(Errc::structure_mismatch, HasSubstr("and 31 more")));
+}
+
+TEST_F(TreeHandlerLoad, LeavesOutWhatIsNotAskedForWhenPartial) {
+  save(Tree({{"a", {{"b", 1}, {"c", 2}}}, {"d", counting(10)}}));
+  AbstractTree wanted;
+  wanted["a"]["c"] = TreeKind::integer;
+  TreeLoadOptions options;
+  options.partial = true;
+
+  EXPECT_EQ(load_tree(wanted, options), Tree({{"a", {{"c", 2}}}}));
+}
+
+TEST_F(TreeHandlerLoad, MissesKeysEvenWhenPartial) {
+  save(Tree({{"a", 1}}));
+  AbstractTree wanted;
+  wanted["b"] = TreeKind::integer;
+  TreeLoadOptions options;
+  options.partial = true;
+
+  EXPECT_THAT([&] { load_tree(wanted, options); }, Fails(Errc::structure_mismatch, HasSubstr("'b'")));
+}
+
+TEST_F(TreeHandlerLoad, SkipsPlaceholders) {
+  save(Tree(
+      {{"params", {{"w", counting(4)}}}, {"optimizer", {{"m", counting(4)}, {"v", {1, 2}}}}, {"l", {1, 2}}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["optimizer"] = placeholder;
+  wanted["l"][0] = placeholder;
+
+  EXPECT_EQ(load_tree(wanted), Tree({{"params", {{"w", counting(4)}}}, {"l", {nullptr, 2}}}));
+}
+
+TEST_F(TreeHandlerLoad, MissesPlaceholdersThatStandForNothing) {
+  save(Tree({{"a", 1}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["b"] = placeholder;
+
+  EXPECT_THAT([&] { load_tree(wanted); }, Fails(Errc::structure_mismatch, HasSubstr("'b'")));
+}
+
+TEST_F(TreeHandlerLoad, PlacesElementsIntoMemoryOfTheCaller) {
+  save(Tree({{"w", counting(5000)}}));
+  std::vector<float> memory(5000);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].place_into(memory);
+
+  const Tree tree = load_tree(wanted);
+
+  EXPECT_EQ(memory, counting(5000));
+  EXPECT_EQ(tree["w"].as<std::span<const float>>().data(), memory.data());
+}
+
+TEST_F(TreeHandlerLoad, PlacesElementsIntoStridedMemory) {
+  const auto values = counting(6);
+  save(Tree({{"w", ArrayView(values.data(), {2, 3}, DType::float32)}}));
+  std::vector<float> memory(6);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].place_into(MutableArrayView(memory.data(), {3, 2}, DType::float32).transposed());
+
+  load_tree(wanted);
+
+  EXPECT_THAT(memory, ElementsAre(0, 3, 1, 4, 2, 5));
+}
+
+TEST_F(TreeHandlerLoad, RefusesAnotherShape) {
+  save(Tree({{"w", counting(4)}}));
+  AbstractTree wanted;
+  wanted["w"] = AbstractArray({5}, DType::float32);
+
+  EXPECT_THAT([&] { load_tree(wanted); },
+              Fails(Errc::shape_mismatch, HasSubstr("'w': stored shape [4], wanted [5]")));
+}
+
+TEST_F(TreeHandlerLoad, RefusesAnotherKind) {
+  save(Tree({{"w", counting(4)}}));
+  AbstractTree wanted;
+  wanted["w"] = TreeKind::integer;
+
+  EXPECT_THAT([&] { load_tree(wanted); }, Fails(Errc::type_mismatch, HasSubstr("'w'")));
+}
+
+TEST_F(TreeHandlerLoad, DescribesItselfWithoutArrayData) {
+  save(Tree({{"w", counting(4)}, {"n", 3}}));
+  std::filesystem::remove(item("data-r00000-000.safetensors"));
+
+  AbstractTree described = metadata<AbstractTree>();
+
+  EXPECT_EQ(described["w"].as_array().shape, Shape({4}));
+  EXPECT_EQ(described["n"].stored_value().as<int>(), 3);
+}
+
+TEST_F(TreeHandlerLoad, NamesTheDataFileThatIsMissing) {
+  save(Tree({{"w", counting(4)}}));
+  std::filesystem::remove(item("data-r00000-000.safetensors"));
+
+  EXPECT_THAT([&] { load_tree(); }, Fails(Errc::not_found, HasSubstr("data-r00000-000.safetensors")));
+}
+
+TEST_F(TreeHandlerCast, WidensWithoutBeingAsked) {
+  save(Tree({{"w", counting(1000)}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].as_array().dtype = DType::float64;
+
+  EXPECT_EQ(load_tree(wanted)["w"].as<std::vector<double>>()[999], 999.0);
+}
+
+TEST_F(TreeHandlerCast, NarrowsWhenTheDtypeIsAskedFor) {
+  save(Tree({{"params", {{"w", std::vector<float>{1.5F, -2}}}}, {"step", 1}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["params"].set_dtype(DType::bfloat16);
+
+  const auto values = load_tree(wanted).get<std::vector<BFloat16>>("params/w");
+
+  EXPECT_THAT(values, ElementsAre(BFloat16{0x3fc0}, BFloat16{0xc000}));
+}
+
+TEST_F(TreeHandlerCast, RefusesToNarrowUnasked) {
+  save(Tree({{"w", counting(4)}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].as_array().dtype = DType::float16;
+
+  EXPECT_THAT([&] { load_tree(wanted); }, Fails(Errc::unsafe_cast, HasSubstr("'w'")));
+}
+
+TEST_F(TreeHandlerCast, NarrowsEverythingWhenTheOptionsSaySo) {
+  save(Tree({{"w", counting(4)}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].as_array().dtype = DType::int8;
+  TreeLoadOptions options;
+  options.allow_narrowing = true;
+
+  EXPECT_THAT(load_tree(wanted, options).get<std::vector<std::int8_t>>("w"), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(TreeHandlerCast, StoresAnotherDtypeThanMemoryHolds) {
+  save(Tree({{"w", counting(100'001)}, {"n", std::vector<int>{1}}}), with(ArrayOptions(DType::float64)));
+
+  const Tree tree = load_tree();
+
+  EXPECT_EQ(tree.get<std::vector<double>>("w")[100'000], 100'000.0);
+  EXPECT_EQ(tree["n"].as<Array>().dtype(), DType::int32);
+}
+
+TEST_F(TreeHandlerCast, RefusesAStorageDtypeThatLosesValues) {
+  EXPECT_THAT(
+      [&] {
+        save(Tree({{"w", counting(4)}}), with(ArrayOptions(DType::bfloat16)));
+      },
+      Fails(Errc::unsafe_cast, HasSubstr("'w'")));
+}
+
+}  // namespace
+}  // namespace cairn

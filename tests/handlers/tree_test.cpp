@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/tree.hpp"
+
+#include <array>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+Tree nested_lists(std::size_t depth) {
+  Tree tree = 1;
+  for (std::size_t i = 0; i < depth; ++i) {
+    Tree::List one;
+    one.push_back(std::move(tree));
+    tree = Tree::list(std::move(one));
+  }
+  return tree;
+}
+
+std::vector<std::string> paths(const Tree& tree) {
+  std::vector<std::string> found;
+  visit_leaves(tree, [&](std::string_view path, const Tree&) { found.emplace_back(path); });
+  return found;
+}
+
+TEST(TreeBraces, PairsThatBeginWithStringsAreAMap) {
+  const Tree tree = {{"params", {{"w", 1}, {"b", 2}}}, {"step", 100}};
+
+  EXPECT_EQ(tree["params"]["b"].as<int>(), 2);
+  EXPECT_EQ(tree["step"].as<std::int64_t>(), 100);
+}
+
+TEST(TreeBraces, OtherItemsAreAList) {
+  const Tree tree = {1, "two", {3, 4}};
+
+  EXPECT_EQ(tree.size(), 3U);
+  EXPECT_EQ(tree[1].as<std::string>(), "two");
+  EXPECT_EQ(tree[2][1].as<int>(), 4);
+}
+
+TEST(TreeBraces, OneStringAndAValueAreAListOfTwo) {
+  EXPECT_TRUE(Tree({"a", "b"}).is_list());
+}
+
+TEST(TreeBraces, ListMakesAListOfPairs) {
+  const Tree tree = Tree::list({{"a", 1}, {"b", 2}});
+
+  EXPECT_TRUE(tree.is_list());
+  EXPECT_EQ(tree[0][0].as<std::string>(), "a");
+}
+
+TEST(TreeBraces, EmptyBracesInsideAreAnEmptyMap) {
+  const Tree tree = {{"a", {}}};
+
+  EXPECT_TRUE(tree["a"].is_map());
+  EXPECT_EQ(tree["a"].size(), 0U);
+}
+
+TEST(TreeBraces, RefuseAKeyThatIsGivenTwice) {
+  EXPECT_THAT([] { Tree({{"a", 1}, {"a", 2}}); }, Fails(Errc::invalid_argument, HasSubstr("'a'")));
+}
+
+TEST(TreeLeaf, BorrowsALvalueVector) {
+  std::vector<float> weights = {1, 2};
+  const Tree tree = {{"w", weights}};
+
+  weights[0] = 7;
+
+  EXPECT_THAT(tree["w"].as<std::vector<float>>(), ElementsAre(7, 2));
+}
+
+TEST(TreeLeaf, TakesOverATemporaryVector) {
+  const Tree tree = std::vector<float>{1, 2};
+
+  EXPECT_NE(tree.as<Array>().owner(), nullptr);
+  EXPECT_THAT(tree.as<std::span<const float>>(), ElementsAre(1, 2));
+}
+
+TEST(TreeLeaf, VectorOfBytesIsBytesAndASpanOfThemAnArray) {
+  const Bytes bytes(3);
+
+  EXPECT_EQ(Tree(bytes).kind(), TreeKind::bytes);
+  EXPECT_EQ(Tree(std::span(bytes)).kind(), TreeKind::array);
+}
+
+TEST(TreeLeaf, KeepsTheLargestUnsignedInteger) {
+  constexpr auto kLargest = std::numeric_limits<std::uint64_t>::max();
+
+  EXPECT_EQ(Tree(kLargest).as<std::uint64_t>(), kLargest);
+}
+
+TEST(TreeAs, RefusesAnotherKindAndNamesThePath) {
+  const Tree tree = {{"a", {{"b", 1}}}};
+
+  EXPECT_THAT([&] { static_cast<void>(tree.get<std::string>("a/b")); },
+              Fails(Errc::type_mismatch, HasSubstr("'a/b' is of kind integer, not string")));
+}
+
+TEST(TreeAs, RefusesAnIntegerThatDoesNotFit) {
+  EXPECT_THAT([] { static_cast<void>(Tree(300).as<std::uint8_t>("n")); },
+              Fails(Errc::type_mismatch, HasSubstr("'n' is 300")));
+}
+
+TEST(TreeAs, RefusesAnArrayOfOtherElements) {
+  const Tree tree = std::vector<float>{1};
+
+  EXPECT_THAT([&] { static_cast<void>(tree.as<std::span<const double>>("w")); },
+              Fails(Errc::dtype_mismatch, HasSubstr("w")));
+}
+
+TEST(TreeAs, CopiesAStridedArrayInOrder) {
+  const std::array<std::int32_t, 4> values = {1, 2, 3, 4};
+  const ArrayView transposed = ArrayView(values.data(), {2, 2}, DType::int32).transposed();
+
+  EXPECT_THAT(Tree(transposed).as<std::vector<std::int32_t>>(), ElementsAre(1, 3, 2, 4));
+}
+
+TEST(TreeAt, FindsKeysWithSlashesAndTildes) {
+  const Tree tree = {{"a/b", {{"~", 1}, {"", 2}}}};
+
+  EXPECT_EQ(tree.at("a~1b/~0").as<int>(), 1);
+  EXPECT_EQ(tree.at("a~1b/~2").as<int>(), 2);
+}
+
+TEST(TreeAt, NamesAMissingPath) {
+  const Tree tree = {{"a", 1}};
+
+  EXPECT_THAT([&] { static_cast<void>(tree.at("a/b")); }, Fails(Errc::not_found, HasSubstr("'a/b'")));
+}
+
+TEST(TreeAt, TakesDecimalKeysOfListsWithoutLeadingZeros) {
+  const Tree tree = {{"l", {5, 6}}};
+
+  EXPECT_EQ(tree.at("l/1").as<int>(), 6);
+  EXPECT_FALSE(tree.contains("l/01"));
+  EXPECT_FALSE(tree.contains("l/2"));
+}
+
+TEST(TreeSubscript, TurnsNullIntoAMap) {
+  Tree tree;
+  tree["a"]["b"] = 1;
+
+  EXPECT_EQ(tree.at("a/b").as<int>(), 1);
+}
+
+TEST(TreeSubscript, RefusesALeaf) {
+  Tree tree = 1;
+  EXPECT_THAT([&] { tree["a"]; }, Fails(Errc::type_mismatch, HasSubstr("map")));
+}
+
+TEST(TreeCopy, IsIndependentButSharesTheElementsOfArrays) {
+  const Tree tree = {{"a", {1, 2}}, {"w", std::vector<float>{1}}};
+  Tree copy = tree;
+
+  copy["a"].push_back(3);
+
+  EXPECT_EQ(tree["a"].size(), 2U);
+  EXPECT_EQ(copy["w"].as<Array>().view().data(), tree["w"].as<Array>().view().data());
+}
+
+TEST(TreeEquality, ComparesValuesAndStructure) {
+  const Tree tree = {{"a", {1, 2.5, nullptr}}, {"b", std::vector<int>{1}}};
+
+  EXPECT_EQ(tree, Tree({{"a", {1, 2.5, nullptr}}, {"b", std::vector<int>{1}}}));
+  EXPECT_NE(tree, Tree({{"a", {1, 2.5, nullptr}}, {"b", std::vector<int>{2}}}));
+  EXPECT_NE(tree, Tree({{"a", {1, 2.5}}, {"b", std::vector<int>{1}}}));
+  EXPECT_NE(Tree(1), Tree(1.0));
+}
+
+TEST(TreeEquality, TakesEqualNaNsAsEqual) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(Tree(nan), Tree(nan));
+}
+
+TEST(TreeVisit, ShowsLeavesListsAndEmptyMaps) {
+  const Tree tree = {{"a", {{"x", 1}}}, {"b", Tree::map()}, {"c", {7, 8}}};
+
+  EXPECT_THAT(paths(tree), ElementsAre("a/x", "b", "c", "c/0", "c/1"));
+}
+
+TEST(TreeDepth, AThousandLevelsAreVisited) {
+  EXPECT_EQ(paths(nested_lists(kMaxTreeDepth)).size(), kMaxTreeDepth + 1);
+}
+
+TEST(TreeDepth, TenThousandLevelsAreRefused) {
+  const Tree tree = nested_lists(10'000);
+  EXPECT_THAT([&] { paths(tree); }, Fails(Errc::invalid_argument, HasSubstr("deeper than 1000")));
+}
+
+TEST(TreeDepth, AMillionLevelsAreCopiedComparedAndDestroyed) {
+  const Tree tree = nested_lists(1'000'000);
+  const Tree copy = tree;  // NOLINT(performance-unnecessary-copy-initialization)
+
+  EXPECT_TRUE(copy == tree);
+}
+
+}  // namespace
+}  // namespace cairn
