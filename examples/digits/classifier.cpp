@@ -86,11 +86,9 @@ Activations run_forward(const Parameters& weights, std::span<const float, kPixel
 }
 
 /// Adds the gradient of one image's loss.
-void add_gradient(Parameters& gradient, const Parameters& weights,
-                  std::span<const float, kPixels> image, std::uint8_t label,
-                  const Activations& forward) {
-  std::array<float, kClasses> output_slope =
-      forward.probabilities;  // Of softmax and cross-entropy together.
+void add_gradient(Parameters& gradient, const Parameters& weights, std::span<const float, kPixels> image,
+                  std::uint8_t label, const Activations& forward) {
+  std::array<float, kClasses> output_slope = forward.probabilities;  // Of softmax and cross-entropy together.
   output_slope[label] -= 1.0f;
   std::array<float, kHidden> hidden_slope{};
   for (std::size_t unit = 0; unit < kHidden; ++unit) {
@@ -129,16 +127,14 @@ void descend(std::span<float> weights, std::span<float> first, std::span<float> 
 void apply(TrainingState& state, Parameters& gradient, const Settings& settings) {
   const float share = 1.0f / static_cast<float>(settings.batch_size);
   const auto step = static_cast<double>(state.step + 1);
-  const auto first_correction =
-      static_cast<float>(1.0 - std::pow(static_cast<double>(kFirstDecay), step));
-  const auto second_correction =
-      static_cast<float>(1.0 - std::pow(static_cast<double>(kSecondDecay), step));
+  const auto first_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(kFirstDecay), step));
+  const auto second_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(kSecondDecay), step));
   for (const auto layer : {&Parameters::w1, &Parameters::b1, &Parameters::w2, &Parameters::b2}) {
     for (float& value : gradient.*layer) {
       value *= share;
     }
-    descend(state.weights.*layer, state.first_moment.*layer, state.second_moment.*layer,
-            gradient.*layer, settings.learning_rate / first_correction, second_correction);
+    descend(state.weights.*layer, state.first_moment.*layer, state.second_moment.*layer, gradient.*layer,
+            settings.learning_rate / first_correction, second_correction);
   }
 }
 

@@ -14,8 +14,7 @@ namespace {
 
 constexpr unsigned kDarkest = 16;
 
-[[noreturn]] void refuse(const std::filesystem::path& file, std::size_t line,
-                         const std::string& why) {
+[[noreturn]] void refuse(const std::filesystem::path& file, std::size_t line, const std::string& why) {
   throw std::runtime_error(file.string() + ":" + std::to_string(line) + ": " + why);
 }
 
@@ -28,13 +27,11 @@ std::string expected_header() {
 }
 
 /// Takes the first number off `row`; `is_last` says whether the row or a comma must follow it.
-unsigned take_number(std::string_view& row, bool is_last, unsigned largest,
-                     const auto& refuse_row) {
+unsigned take_number(std::string_view& row, bool is_last, unsigned largest, const auto& refuse_row) {
   unsigned value = 0;
   const auto [end, error] = std::from_chars(row.data(), row.data() + row.size(), value);
   if (error != std::errc{} || value > largest) {
-    refuse_row("expected a number from 0 to " + std::to_string(largest) + " at '" +
-               std::string(row) + "'");
+    refuse_row("expected a number from 0 to " + std::to_string(largest) + " at '" + std::string(row) + "'");
   }
   row.remove_prefix(static_cast<std::size_t>(end - row.data()));
   if (is_last ? !row.empty() : !row.starts_with(',')) {
@@ -49,8 +46,8 @@ void append_row(Images& images, std::string_view row, const auto& refuse_row) {
     const unsigned grey = take_number(row, false, kDarkest, refuse_row);
     images.pixels.push_back(static_cast<float>(grey) / static_cast<float>(kDarkest));
   }
-  images.labels.push_back(static_cast<std::uint8_t>(
-      take_number(row, true, static_cast<unsigned>(kClasses) - 1, refuse_row)));
+  images.labels.push_back(
+      static_cast<std::uint8_t>(take_number(row, true, static_cast<unsigned>(kClasses) - 1, refuse_row)));
 }
 
 void append_image(Images& to, const Images& from, std::size_t index) {

@@ -80,6 +80,14 @@ Tree::Tree(const Tree& other) {
   });
 }
 
+// Not inline: g++ 12 warns of frees that cannot happen when it sees through the swap of two variants.
+Tree::Tree(Tree&& other) noexcept : value_(std::exchange(other.value_, std::monostate())) {}
+
+Tree& Tree::operator=(Tree other) noexcept {
+  value_.swap(other.value_);
+  return *this;
+}
+
 Tree::~Tree() {
   TreeAccess::flatten(*this);
 }

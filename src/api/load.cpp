@@ -27,13 +27,17 @@ Loaded load_checkpointables(const std::filesystem::path& path, const Requests& r
   return load_checkpointables_async(path, requests, options, context).wait();
 }
 
-Tree TreeResponse::wait() const { return response_.wait().take<Tree>(kStateName); }
+Tree TreeResponse::wait() const {
+  return response_.wait().take<Tree>(kStateName);
+}
 
 Tree TreeResponse::wait(std::chrono::nanoseconds timeout) const {
   return response_.wait(timeout).take<Tree>(kStateName);
 }
 
-Awaitable<Tree> TreeResponse::loaded() const { return take_state(response_); }
+Awaitable<Tree> TreeResponse::loaded() const {
+  return take_state(response_);
+}
 
 TreeResponse load_async(const std::filesystem::path& path, std::optional<AbstractTree> wanted,
                         const LoadOptions& options, const Context& context) {

@@ -30,8 +30,8 @@ AlignedMemory::AlignedMemory(std::size_t bytes) {
     throw_errno(errno, "mmap", "anonymous memory");
   }
   auto* begin = static_cast<std::byte*>(raw);
-  const std::size_t head = round_up(reinterpret_cast<std::uintptr_t>(raw), alignment) -
-                           reinterpret_cast<std::uintptr_t>(raw);
+  const std::size_t head =
+      round_up(reinterpret_cast<std::uintptr_t>(raw), alignment) - reinterpret_cast<std::uintptr_t>(raw);
   if (head != 0) {
     ::munmap(begin, head);
   }

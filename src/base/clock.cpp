@@ -6,9 +6,7 @@ namespace {
 
 class SystemClock final : public Clock {
  public:
-  std::chrono::system_clock::time_point now() const override {
-    return std::chrono::system_clock::now();
-  }
+  std::chrono::system_clock::time_point now() const override { return std::chrono::system_clock::now(); }
   std::chrono::steady_clock::time_point steady_now() const override {
     return std::chrono::steady_clock::now();
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <emmintrin.h>
-
 #include <cstdint>
 #include <cstring>
+
+#include <emmintrin.h>
 
 #include "cairn/base/stream_copy.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/any_value.hpp"
 
-#include <cxxabi.h>
-
 #include <cstdlib>
+
+#include <cxxabi.h>
 
 namespace cairn {
 

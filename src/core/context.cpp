@@ -35,14 +35,24 @@ void Context::close() {
   }
 }
 
-std::string_view Context::engine() const noexcept { return services_->engine->name(); }
+std::string_view Context::engine() const noexcept {
+  return services_->engine->name();
+}
 
-const std::string& Context::engine_reason() const noexcept { return services_->choice.reason; }
+const std::string& Context::engine_reason() const noexcept {
+  return services_->choice.reason;
+}
 
-std::size_t Context::staged_bytes() const { return services_->buffers.leased_bytes(); }
+std::size_t Context::staged_bytes() const {
+  return services_->buffers.leased_bytes();
+}
 
-std::size_t Context::pool_bytes() const { return services_->buffers.allocated_bytes(); }
+std::size_t Context::pool_bytes() const {
+  return services_->buffers.allocated_bytes();
+}
 
-const ContextOptions& Context::options() const noexcept { return services_->options; }
+const ContextOptions& Context::options() const noexcept {
+  return services_->options;
+}
 
 }  // namespace cairn

@@ -50,8 +50,10 @@ class FileSource {
  private:
   FileSource() = default;
 
-  static std::shared_ptr<const FileSource> open_item(io::Syscalls& syscalls, const std::filesystem::path& path);
-  static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls, const std::filesystem::path& path);
+  static std::shared_ptr<const FileSource> open_item(io::Syscalls& syscalls,
+                                                     const std::filesystem::path& path);
+  static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls,
+                                                        const std::filesystem::path& path);
 
   std::filesystem::path path_;
   std::optional<io::CommittedDirectory> committed_;

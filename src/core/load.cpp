@@ -22,8 +22,9 @@ std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests re
                                   const RegistrySnapshot& registry, const LoadOptions& options,
                                   const Context& context) {
   if (context.services()->coroutines.runs_this_thread()) {
-    throw Error(Errc::invalid_argument,
-                "a load that blocks was started on one of the context's own threads; it would wait for itself");
+    throw Error(
+        Errc::invalid_argument,
+        "a load that blocks was started on one of the context's own threads; it would wait for itself");
   }
   return std::make_shared<LoadJob>(context.services(), std::filesystem::absolute(path), std::move(requests),
                                    registry, options);
@@ -68,7 +69,9 @@ Awaitable<Loaded> LoadResponse::loaded() const {
   return await_loaded(job_);
 }
 
-bool LoadResponse::is_done() const { return !job_ || job_->done().has_happened(); }
+bool LoadResponse::is_done() const {
+  return !job_ || job_->done().has_happened();
+}
 
 void LoadResponse::cancel() const {
   if (job_) {
@@ -81,8 +84,8 @@ void ItemMetadata::throw_mismatch(std::type_index wanted) const {
     throw Error(Errc::type_mismatch,
                 problem.empty() ? fmt::format("handler '{}' describes nothing", handler_id) : problem);
   }
-  throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes its values by {}, not by {}", handler_id,
-                                               type_name(abstract.type()), type_name(wanted)));
+  throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes its values by {}, not by {}",
+                                               handler_id, type_name(abstract.type()), type_name(wanted)));
 }
 
 const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
@@ -101,7 +104,8 @@ const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
 namespace core {
 
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
-                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context) {
+                        const RegistrySnapshot& registry, const LoadOptions& options,
+                        const Context& context) {
   auto job = make_job(path, requests, registry, options, context);
   job->launch(LoadJob::load_all(job), options.deadline);
   job->prepared().get();

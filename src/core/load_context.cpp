@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+
 #include "core/load_job.hpp"
 #include "core/range_reader.hpp"
 
@@ -56,11 +57,17 @@ std::filesystem::path LoadContext::directory() const {
   return directory_.empty() ? job_->source().path() : job_->source().path() / directory_;
 }
 
-Coordinator& LoadContext::coordinator() const noexcept { return job_->services().coordinator; }
+Coordinator& LoadContext::coordinator() const noexcept {
+  return job_->services().coordinator;
+}
 
-const OptionSet& LoadContext::options() const noexcept { return job_->options().handler_options; }
+const OptionSet& LoadContext::options() const noexcept {
+  return job_->options().handler_options;
+}
 
-std::vector<std::string> LoadContext::files() const { return job_->source().files(directory_); }
+std::vector<std::string> LoadContext::files() const {
+  return job_->source().files(directory_);
+}
 
 std::optional<std::uint64_t> LoadContext::file_bytes(std::string_view file) const {
   return job_->source().file_bytes(relative_to(directory_, file));
@@ -75,6 +82,8 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
       std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
 }
 
-Background<> LoadContext::run(std::function<void()> work) const { return run_beside(job_, std::move(work)); }
+Background<> LoadContext::run(std::function<void()> work) const {
+  return run_beside(job_, std::move(work));
+}
 
 }  // namespace cairn

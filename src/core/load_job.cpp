@@ -51,9 +51,9 @@ void LoadJob::choose_parts() {
       for (const SourceItem& each : items) {
         available.push_back(each.name);
       }
-      throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
-                                               source_->path().string(), request.name(),
-                                               fmt::join(available, ", ")));
+      throw Error(Errc::not_found,
+                  fmt::format("{} has no checkpointable '{}'; it has: {}", source_->path().string(),
+                              request.name(), fmt::join(available, ", ")));
     }
     parts_.push_back({*item, request.wanted(), {}});
   }
@@ -112,7 +112,8 @@ Awaitable<> LoadJob::begin_part(std::shared_ptr<LoadJob> self, std::size_t index
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    if (async::is_cancelled(failure))
+      std::rethrow_exception(failure);
     std::rethrow_exception(with_context(failure, self->who(part)));
   }
 }
@@ -129,7 +130,8 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    if (async::is_cancelled(failure))
+      std::rethrow_exception(failure);
     std::rethrow_exception(with_context(failure, self->who(part)));
   }
 }
@@ -168,8 +170,8 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
   std::exception_ptr failure;
   try {
     part.registration = self->resolve(part);
-    answer.handler_id = part.item.handler_id.empty() ? std::string(part.registration->handler->id())
-                                                     : part.item.handler_id;
+    answer.handler_id =
+        part.item.handler_id.empty() ? std::string(part.registration->handler->id()) : part.item.handler_id;
     answer.abstract = co_await part.registration->handler->metadata(self->context(part));
   } catch (const Error& error) {
     // A checkpointable of a handler that this program lacks must not hide the others.
@@ -182,7 +184,8 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure) || self->source_->manifest() == nullptr) std::rethrow_exception(failure);
+    if (async::is_cancelled(failure) || self->source_->manifest() == nullptr)
+      std::rethrow_exception(failure);
     std::rethrow_exception(with_context(failure, self->who(part)));
   }
   const std::lock_guard lock(self->mutex_);

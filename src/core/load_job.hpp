@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/core/load.hpp"
+
 #include "core/file_source.hpp"
 #include "core/operation.hpp"
 

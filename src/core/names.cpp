@@ -15,21 +15,25 @@ bool stands_for_itself(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
 }
 
-std::string percent(char c) { return fmt::format("%{:02x}", static_cast<unsigned char>(c)); }
+std::string percent(char c) {
+  return fmt::format("%{:02x}", static_cast<unsigned char>(c));
+}
 
 /// Lengths of the shortest encodings are enforced: no overlong forms, no surrogates, nothing above U+10FFFF.
 /// Source: Unicode 15, table 3-7.
 bool is_utf8(std::string_view text) {
   std::size_t i = 0;
   const auto next_in = [&](unsigned char low, unsigned char high) {
-    if (i >= text.size()) return false;
+    if (i >= text.size())
+      return false;
     const auto byte = static_cast<unsigned char>(text[i++]);
     return byte >= low && byte <= high;
   };
   while (i < text.size()) {
     const auto lead = static_cast<unsigned char>(text[i++]);
     bool good = true;
-    if (lead < 0x80) continue;
+    if (lead < 0x80)
+      continue;
     if (lead >= 0xC2 && lead <= 0xDF) {
       good = next_in(0x80, 0xBF);
     } else if (lead >= 0xE0 && lead <= 0xEF) {
@@ -40,7 +44,8 @@ bool is_utf8(std::string_view text) {
     } else {
       good = false;
     }
-    if (!good) return false;
+    if (!good)
+      return false;
   }
   return true;
 }
@@ -68,16 +73,17 @@ void validate_name(std::string_view name) {
     throw Error(Errc::invalid_argument, "the name of a checkpointable is empty");
   }
   if (name.find('\0') != std::string_view::npos) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("the name '{}' of a checkpointable holds a NUL", name.substr(0, name.find('\0'))));
+    throw Error(Errc::invalid_argument, fmt::format("the name '{}' of a checkpointable holds a NUL",
+                                                    name.substr(0, name.find('\0'))));
   }
   if (!is_utf8(name)) {
     throw Error(Errc::invalid_argument, "the name of a checkpointable is not valid UTF-8");
   }
   if (const std::string directory = directory_of(name); directory.size() > kMaxDirectoryBytes) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("the name '{}…' of a checkpointable needs a directory name of {} bytes; {} are allowed",
-                            directory.substr(0, 40), directory.size(), kMaxDirectoryBytes));
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("the name '{}…' of a checkpointable needs a directory name of {} bytes; {} are allowed",
+                    directory.substr(0, 40), directory.size(), kMaxDirectoryBytes));
   }
 }
 

@@ -47,8 +47,8 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
 Awaitable<> Operation::stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline) {
   co_await async::sleep_for(deadline);
   if (const auto self = weak.lock()) {
-    self->stop(Errc::timed_out, fmt::format("not done after {:.3f} s",
-                                            std::chrono::duration<double>(deadline).count()));
+    self->stop(Errc::timed_out,
+               fmt::format("not done after {:.3f} s", std::chrono::duration<double>(deadline).count()));
   }
 }
 
@@ -111,7 +111,8 @@ std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
   std::exception_ptr first;
   std::string others;
   for (const std::exception_ptr& failure : failures) {
-    if (async::is_cancelled(failure)) continue;
+    if (async::is_cancelled(failure))
+      continue;
     if (!first) {
       first = failure;
     } else {

@@ -13,6 +13,7 @@
 #include "cairn/async/event.hpp"
 #include "cairn/async/task_group.hpp"
 #include "cairn/base/error.hpp"
+
 #include "core/services.hpp"
 
 namespace cairn::core {

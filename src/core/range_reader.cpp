@@ -32,7 +32,9 @@ RangeReader::RangeReader(std::shared_ptr<LoadJob> job, std::string relative,
                          std::vector<DestinationPiece> pieces)
     : job_(std::move(job)), relative_(std::move(relative)), pieces_(std::move(pieces)) {}
 
-std::filesystem::path RangeReader::path() const { return job_->source().path() / relative_; }
+std::filesystem::path RangeReader::path() const {
+  return job_->source().path() / relative_;
+}
 
 Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
   std::function<void()> prepare = [&self] {
@@ -66,7 +68,8 @@ void RangeReader::open() {
     try {
       direct_ = source.open_file(relative_, O_DIRECT);
     } catch (const Error& error) {
-      if (error.code() != std::errc::invalid_argument) throw;  // EINVAL: the file system has no O_DIRECT.
+      if (error.code() != std::errc::invalid_argument)
+        throw;  // EINVAL: the file system has no O_DIRECT.
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/staging/pieces.hpp"
+
 #include "core/load_job.hpp"
 
 namespace cairn::core {

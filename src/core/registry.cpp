@@ -28,8 +28,8 @@ bool is_id(std::string_view id) {
 }
 
 std::string show(const Registration& registration) {
-  std::string text = fmt::format("{} ({})", registration.handler->id(),
-                                 type_name(registration.handler->handler_type));
+  std::string text =
+      fmt::format("{} ({})", registration.handler->id(), type_name(registration.handler->handler_type));
   if (!registration.options.checkpointable_name.empty()) {
     text += fmt::format(" bound to '{}'", registration.options.checkpointable_name);
   }
@@ -145,7 +145,8 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
   }
   throw Error(Errc::no_handler,
               fmt::format("'{}' is a {}", name, shown_type) + list(registry, [&](const Registration& passed) {
-                if (is_bound(passed) && !is_bound_to(passed, name)) return std::string("serves another name");
+                if (is_bound(passed) && !is_bound_to(passed, name))
+                  return std::string("serves another name");
                 if (passed.handler->value_type != type) {
                   return "saves " + type_name(passed.handler->value_type);
                 }
@@ -166,14 +167,18 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
   };
   // A registration that is bound to the name and reads the id comes before one for all names.
   auto found = find([&](const Registration& r) { return is_bound_to(r, name) && r.reads(recorded_id); });
-  if (found != registry.rend()) return *found;
+  if (found != registry.rend())
+    return *found;
   found = find([&](const Registration& r) { return !is_bound(r) && r.reads(recorded_id); });
-  if (found != registry.rend()) return *found;
+  if (found != registry.rend())
+    return *found;
   found = find([&](const Registration& r) { return is_bound_to(r, name); });
-  if (found != registry.rend()) return *found;
+  if (found != registry.rend())
+    return *found;
   if (wanted.has_value()) {
     found = find([&](const Registration& r) { return !is_bound(r); });
-    if (found != registry.rend()) return *found;
+    if (found != registry.rend())
+      return *found;
   }
 
   const bool is_known = std::any_of(registry.begin(), registry.end(),
@@ -186,7 +191,8 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
                     if (is_bound(passed) && !is_bound_to(passed, name)) {
                       return std::string("serves another name");
                     }
-                    if (!can_serve(passed)) return "loads " + type_name(passed.handler->abstract_type);
+                    if (!can_serve(passed))
+                      return "loads " + type_name(passed.handler->abstract_type);
                     return std::string("has another id");
                   }));
 }

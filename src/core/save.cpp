@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
+
 #include "core/save_job.hpp"
 
 namespace cairn {
@@ -34,8 +35,8 @@ std::vector<core::SaveItem> resolve(const Checkpointables& items, const Registry
     }
     if (item.is_temporary() && must_last) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("'{}' is a temporary of type {}: it would be gone before it is saved", item.name(),
-                              type_name(item.shown_type())));
+                  fmt::format("'{}' is a temporary of type {}: it would be gone before it is saved",
+                              item.name(), type_name(item.shown_type())));
     }
     resolved.emplace_back(item, core::resolve_for_save(registry, item.name(), item.type(), item.value(),
                                                        type_name(item.shown_type())));
@@ -61,7 +62,9 @@ double SaveResult::rate() const {
                                    : static_cast<double>(bytes) / static_cast<double>(durable_time.count());
 }
 
-AsyncResponse::~AsyncResponse() { report_if_lost(); }
+AsyncResponse::~AsyncResponse() {
+  report_if_lost();
+}
 
 AsyncResponse& AsyncResponse::operator=(AsyncResponse&& other) noexcept {
   if (this != &other) {
@@ -93,9 +96,8 @@ SaveResult AsyncResponse::wait() const {
 
 SaveResult AsyncResponse::wait(std::chrono::nanoseconds timeout) const {
   if (job_ && !job_->done().wait_for(timeout)) {
-    throw Error(Errc::timed_out,
-                fmt::format("{} is still running after {:.3f} s", job_->title(),
-                            std::chrono::duration<double>(timeout).count()));
+    throw Error(Errc::timed_out, fmt::format("{} is still running after {:.3f} s", job_->title(),
+                                             std::chrono::duration<double>(timeout).count()));
   }
   return wait();
 }
@@ -111,11 +113,17 @@ Awaitable<SaveResult> AsyncResponse::committed() const {
   return await_result(job_);
 }
 
-bool AsyncResponse::is_staged() const { return !job_ || job_->prepared().has_happened(); }
+bool AsyncResponse::is_staged() const {
+  return !job_ || job_->prepared().has_happened();
+}
 
-bool AsyncResponse::is_done() const { return !job_ || job_->done().has_happened(); }
+bool AsyncResponse::is_done() const {
+  return !job_ || job_->done().has_happened();
+}
 
-SaveProgress AsyncResponse::progress() const { return job_ ? job_->progress() : SaveProgress(); }
+SaveProgress AsyncResponse::progress() const {
+  return job_ ? job_->progress() : SaveProgress();
+}
 
 void AsyncResponse::cancel() const {
   if (job_) {
@@ -126,11 +134,13 @@ void AsyncResponse::cancel() const {
 namespace core {
 
 AsyncResponse start_save(const std::filesystem::path& path, const Checkpointables& items,
-                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context) {
+                         const RegistrySnapshot& registry, const SaveOptions& options,
+                         const Context& context) {
   const std::shared_ptr<Services>& services = context.services();
   if (services->coroutines.runs_this_thread() && !options.return_when_accepted) {
-    throw Error(Errc::invalid_argument,
-                "a save that blocks was started on one of the context's own threads; it would wait for itself");
+    throw Error(
+        Errc::invalid_argument,
+        "a save that blocks was started on one of the context's own threads; it would wait for itself");
   }
   SaveOptions checked = options;
   checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cairn/io/file.hpp"
+
 #include "core/save_job.hpp"
 #include "core/staged_file.hpp"
 
@@ -18,7 +19,9 @@ namespace {
 using core::SaveJob;
 using core::StagedFile;
 
-Background<> wait_created(std::shared_ptr<SaveJob> job) { co_await job->created().wait(); }
+Background<> wait_created(std::shared_ptr<SaveJob> job) {
+  co_await job->created().wait();
+}
 
 Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, std::string bytes) {
   co_await job->created().wait();
@@ -61,15 +64,25 @@ void require_component(std::string_view file) {
 SaveContext::SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory)
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
 
-std::filesystem::path SaveContext::directory() const { return job_->temporary_path() / directory_; }
+std::filesystem::path SaveContext::directory() const {
+  return job_->temporary_path() / directory_;
+}
 
-Background<> SaveContext::directory_created() const { return wait_created(job_); }
+Background<> SaveContext::directory_created() const {
+  return wait_created(job_);
+}
 
-Snapshot SaveContext::snapshot() const noexcept { return job_->options().snapshot; }
+Snapshot SaveContext::snapshot() const noexcept {
+  return job_->options().snapshot;
+}
 
-Coordinator& SaveContext::coordinator() const noexcept { return job_->services().coordinator; }
+Coordinator& SaveContext::coordinator() const noexcept {
+  return job_->services().coordinator;
+}
 
-const OptionSet& SaveContext::options() const noexcept { return job_->options().handler_options; }
+const OptionSet& SaveContext::options() const noexcept {
+  return job_->options().handler_options;
+}
 
 Background<> SaveContext::write_file(std::string_view file, std::string bytes) const {
   require_component(file);
@@ -87,6 +100,8 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
                                                    std::move(pieces), file_bytes));
 }
 
-Background<> SaveContext::run(std::function<void()> work) const { return run_beside(job_, std::move(work)); }
+Background<> SaveContext::run(std::function<void()> work) const {
+  return run_beside(job_, std::move(work));
+}
 
 }  // namespace cairn

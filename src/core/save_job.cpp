@@ -130,7 +130,8 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    if (async::is_cancelled(failure))
+      std::rethrow_exception(failure);
     std::rethrow_exception(with_context(failure, who(item)));
   }
 }
@@ -145,7 +146,8 @@ Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t inde
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure)) std::rethrow_exception(failure);
+    if (async::is_cancelled(failure))
+      std::rethrow_exception(failure);
     std::rethrow_exception(with_context(failure, who(self->items_[index])));
   }
 }
@@ -183,9 +185,12 @@ void SaveJob::digest_other_files(const io::Directory& directory, const std::stri
     std::vector<std::byte> bytes(io::kChunkBytes);
     for (std::uint64_t offset = 0;;) {
       const std::int64_t got = file.syscalls().read_at(file.fd(), bytes.data(), bytes.size(), offset);
-      if (got == -EINTR) continue;
-      if (got < 0) throw_errno(static_cast<int>(-got), "read", directory.path() / entry.name, offset);
-      if (got == 0) break;
+      if (got == -EINTR)
+        continue;
+      if (got < 0)
+        throw_errno(static_cast<int>(-got), "read", directory.path() / entry.name, offset);
+      if (got == 0)
+        break;
       hasher.update(std::span(bytes).first(static_cast<std::size_t>(got)));
       offset += static_cast<std::uint64_t>(got);
     }

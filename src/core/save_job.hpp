@@ -15,6 +15,7 @@
 #include "cairn/core/save.hpp"
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/staged_directory.hpp"
+
 #include "core/operation.hpp"
 
 namespace cairn::core {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
+
 #include "core/operation.hpp"
 
 namespace cairn::core {

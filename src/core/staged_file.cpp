@@ -19,7 +19,9 @@ using staging::kBufferBytes;
 constexpr std::size_t kRunsAVisit = 8;
 
 /// Blocks of a direct write; the file is cut to its size afterwards.
-std::size_t padded(std::size_t bytes) { return round_up(bytes, io::kDirectBytes); }
+std::size_t padded(std::size_t bytes) {
+  return round_up(bytes, io::kDirectBytes);
+}
 
 }  // namespace
 
@@ -88,7 +90,8 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
     const std::uint64_t left = self->runs_ - begin;
     while (buffers.size() < std::min<std::uint64_t>(kRunsAVisit, left)) {
       Buffer more = pool.try_acquire();
-      if (!more) break;
+      if (!more)
+        break;
       buffers.push_back(std::move(more));
     }
     if (left == 0) {

@@ -11,6 +11,7 @@
 #include "cairn/io/durable_file.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 #include "cairn/staging/pieces.hpp"
+
 #include "core/save_job.hpp"
 
 namespace cairn::core {
@@ -35,7 +36,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
  private:
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
   static Awaitable<> copy_lane(std::shared_ptr<StagedFile> self);
-  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, staging::Buffer buffer);
+  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run,
+                                  staging::Buffer buffer);
   static Awaitable<> borrow_lane(std::shared_ptr<StagedFile> self);
   static Awaitable<> write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                std::span<const std::byte> data);

@@ -39,7 +39,9 @@ TEST(AlignedMemory, IsEmptyAfterAMove) {
   EXPECT_EQ(memory.data(), nullptr);  // NOLINT: the moved-from state is the subject.
 }
 
-TEST(AlignedMemory, NoBytesNeedNoPages) { EXPECT_EQ(AlignedMemory(0).data(), nullptr); }
+TEST(AlignedMemory, NoBytesNeedNoPages) {
+  EXPECT_EQ(AlignedMemory(0).data(), nullptr);
+}
 
 }  // namespace
 }  // namespace cairn

@@ -6,15 +6,16 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/checked.hpp"
+
 #include "support/fails.hpp"
 
 namespace cairn {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StrEq;
 using testing::Fails;
 using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using ::testing::StrEq;
 
 TEST(Error, SaysTheDetailAndTheMeaningOfItsCode) {
   const Error error(Errc::shape_mismatch, "'w': stored [4, 8] but requested [8, 8]");

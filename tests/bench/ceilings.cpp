@@ -2,7 +2,6 @@
 #include "bench/ceilings.hpp"
 
 #include <fcntl.h>
-#include <liburing.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,10 +13,12 @@
 #include <thread>
 #include <vector>
 
+#include <liburing.h>
 #include <xxhash.h>
 
-#include "bench/measure.hpp"
 #include "cairn/base/aligned_memory.hpp"
+
+#include "bench/measure.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -31,7 +32,8 @@ constexpr unsigned kDepth = 16;
 
 int open_or_fail(const std::filesystem::path& path, int flags) {
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
-  if (fd < 0) fail("open", errno);
+  if (fd < 0)
+    fail("open", errno);
   return fd;
 }
 
@@ -49,7 +51,8 @@ double copy_with(std::size_t threads, std::byte* to, const std::byte* from, std:
 
 double copy_fresh(const std::byte* from, std::size_t bytes) {
   void* fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (fresh == MAP_FAILED) fail("mmap", errno);
+  if (fresh == MAP_FAILED)
+    fail("mmap", errno);
   const double seconds = copy_with(2, static_cast<std::byte*>(fresh), from, bytes);
   ::munmap(fresh, bytes);
   return seconds;
@@ -58,7 +61,8 @@ double copy_fresh(const std::byte* from, std::size_t bytes) {
 /// Moves `bytes` in blocks with `kDepth` requests in flight, through io_uring and nothing else.
 void transfer(int fd, std::byte* memory, std::uint64_t bytes, bool is_write) {
   io_uring ring{};
-  if (const int result = ::io_uring_queue_init(kDepth, &ring, 0); result < 0) fail("io_uring", -result);
+  if (const int result = ::io_uring_queue_init(kDepth, &ring, 0); result < 0)
+    fail("io_uring", -result);
   std::uint64_t next = 0;
   std::uint64_t done = 0;
   const auto submit = [&] {
@@ -72,16 +76,20 @@ void transfer(int fd, std::byte* memory, std::uint64_t bytes, bool is_write) {
     ::io_uring_sqe_set_data64(entry, size);
     next += size;
   };
-  while (next < bytes && next / kBlockBytes < kDepth) submit();
+  while (next < bytes && next / kBlockBytes < kDepth)
+    submit();
   while (done < bytes) {
     ::io_uring_submit_and_wait(&ring, 1);
     io_uring_cqe* completion = nullptr;
     while (::io_uring_peek_cqe(&ring, &completion) == 0) {
-      if (completion->res < 0) fail("transfer", -completion->res);
-      if (static_cast<std::uint64_t>(completion->res) != completion->user_data) fail("short transfer", EIO);
+      if (completion->res < 0)
+        fail("transfer", -completion->res);
+      if (static_cast<std::uint64_t>(completion->res) != completion->user_data)
+        fail("short transfer", EIO);
       done += completion->user_data;
       ::io_uring_cqe_seen(&ring, completion);
-      if (next < bytes) submit();
+      if (next < bytes)
+        submit();
     }
   }
   ::io_uring_queue_exit(&ring);
@@ -90,9 +98,11 @@ void transfer(int fd, std::byte* memory, std::uint64_t bytes, bool is_write) {
 double write_file(const std::filesystem::path& path, const std::byte* source, std::uint64_t bytes) {
   const Stopwatch watch;
   const int fd = open_or_fail(path, O_CREAT | O_EXCL | O_WRONLY | O_DIRECT);
-  if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0) fail("fallocate", errno);
+  if (::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) != 0)
+    fail("fallocate", errno);
   transfer(fd, const_cast<std::byte*>(source), bytes, true);  // Writes only read from it.
-  if (::fdatasync(fd) != 0) fail("fdatasync", errno);
+  if (::fdatasync(fd) != 0)
+    fail("fdatasync", errno);
   ::close(fd);
   return watch.seconds();
 }
@@ -112,7 +122,8 @@ double read_buffered(const std::filesystem::path& path, std::byte* to, std::uint
   const int fd = open_or_fail(path, O_RDONLY);
   for (std::uint64_t done = 0; done < bytes;) {
     const ssize_t got = ::read(fd, to + done, std::min<std::uint64_t>(kBlockBytes, bytes - done));
-    if (got <= 0) fail("read", errno);
+    if (got <= 0)
+      fail("read", errno);
     done += static_cast<std::uint64_t>(got);
   }
   ::close(fd);
@@ -135,7 +146,8 @@ double empty_sync(const std::filesystem::path& path) {
   std::array<double, 5> times{};
   for (double& time : times) {
     const Stopwatch watch;
-    if (::fsync(fd) != 0) fail("fsync", errno);
+    if (::fsync(fd) != 0)
+      fail("fsync", errno);
     time = watch.seconds();
   }
   ::close(fd);
@@ -145,7 +157,8 @@ double empty_sync(const std::filesystem::path& path) {
 
 }  // namespace
 
-Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source, std::uint64_t bytes) {
+Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source,
+                          std::uint64_t bytes) {
   Ceilings found;
   found.bytes = bytes;
   AlignedMemory memory(bytes);

@@ -22,6 +22,7 @@ struct Ceilings {
 };
 
 /// Measures them below `directory`. `source` holds `bytes` of incompressible data, page-aligned.
-Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source, std::uint64_t bytes);
+Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byte* source,
+                          std::uint64_t bytes);
 
 }  // namespace cairn::bench

@@ -43,9 +43,13 @@ Usage::Usage() : process_begin_(process_cpu()), machine_begin_(machine_cpu()) {
   std::ofstream("/proc/self/clear_refs") << "5";  // Resets the peak.
 }
 
-double Usage::process_seconds() const { return process_cpu() - process_begin_; }
+double Usage::process_seconds() const {
+  return process_cpu() - process_begin_;
+}
 
-double Usage::machine_seconds() const { return machine_cpu() - machine_begin_; }
+double Usage::machine_seconds() const {
+  return machine_cpu() - machine_begin_;
+}
 
 double Usage::peak_rss_mb() const {
   std::ifstream status("/proc/self/status");

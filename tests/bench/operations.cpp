@@ -9,10 +9,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "bench/ceilings.hpp"
-#include "bench/measure.hpp"
 #include "cairn/base/aligned_memory.hpp"
 #include "cairn/cairn.hpp"
+
+#include "bench/ceilings.hpp"
+#include "bench/measure.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -36,8 +37,10 @@ void add_usage(nlohmann::ordered_json& line, const Usage& usage) {
 
 ContextOptions context_options(const Workload& workload) {
   ContextOptions options;
-  if (workload.engine == "uring") options.engine = io::EngineKind::uring;
-  if (workload.engine == "threads" || workload.variant == "threads") options.engine = io::EngineKind::threads;
+  if (workload.engine == "uring")
+    options.engine = io::EngineKind::uring;
+  if (workload.engine == "threads" || workload.variant == "threads")
+    options.engine = io::EngineKind::threads;
   if (workload.variant == "budget256") {
     options.staging_bytes = kSmallBudget;
     options.reserve_bytes = kSmallBudget;
@@ -53,8 +56,10 @@ ContextOptions context_options(const Workload& workload) {
 
 SaveOptions save_options(const Workload& workload) {
   SaveOptions options;
-  if (workload.variant == "borrow") options.snapshot = Snapshot::borrow;
-  if (workload.variant == "share") options.snapshot = Snapshot::share;
+  if (workload.variant == "borrow")
+    options.snapshot = Snapshot::borrow;
+  if (workload.variant == "share")
+    options.snapshot = Snapshot::share;
   return options;
 }
 
@@ -125,7 +130,8 @@ void run_save(const Workload& workload) {
     const Stopwatch watch;
     const AsyncResponse saving = save_async(target, tree, options, context);
     const double blocking = watch.seconds();
-    if (may_change_at_staged && i + 1 < workload.saves) mutate(arrays);
+    if (may_change_at_staged && i + 1 < workload.saves)
+      mutate(arrays);
     const SaveResult result = saving.wait();
     const double saved = watch.seconds();
     sync_file_system(workload.directory);
@@ -143,7 +149,8 @@ void run_save(const Workload& workload) {
     line["engine"] = result.engine;
     line["direct_bytes"] = result.direct_bytes;
     print(line);
-    if (!may_change_at_staged && i + 1 < workload.saves) mutate(arrays);
+    if (!may_change_at_staged && i + 1 < workload.saves)
+      mutate(arrays);
   }
 }
 

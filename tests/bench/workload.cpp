@@ -49,13 +49,15 @@ ValuePool::ValuePool(const std::filesystem::path& file) : values_() {
     values_ = make_values();
     std::ofstream out(file, std::ios::binary);
     out.write(reinterpret_cast<const char*>(values_.data()), bytes);
-    if (!out) throw std::runtime_error("cannot write " + file.string());
+    if (!out)
+      throw std::runtime_error("cannot write " + file.string());
     return;
   }
   values_.resize(kValues);
   std::ifstream in(file, std::ios::binary);
   in.read(reinterpret_cast<char*>(values_.data()), bytes);
-  if (!in) throw std::runtime_error("cannot read " + file.string());
+  if (!in)
+    throw std::runtime_error("cannot read " + file.string());
 }
 
 void ValuePool::fill(std::size_t index, int step, std::span<float> out) const {
@@ -63,7 +65,8 @@ void ValuePool::fill(std::size_t index, int step, std::span<float> out) const {
   visit_runs(index, out.size(), [&](std::size_t from, std::size_t to, std::size_t run) {
     std::transform(values_.begin() + static_cast<std::ptrdiff_t>(from),
                    values_.begin() + static_cast<std::ptrdiff_t>(from + run),
-                   out.begin() + static_cast<std::ptrdiff_t>(to), [sign](float value) { return sign * value; });
+                   out.begin() + static_cast<std::ptrdiff_t>(to),
+                   [sign](float value) { return sign * value; });
   });
 }
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/async/event.hpp"
+
 #include "core/blob_handler.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -13,16 +14,16 @@
 namespace cairn {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::AbstractBlob;
+using ::testing::AllOf;
 using testing::Blob;
 using testing::blob_registry;
 using testing::BlobHandler;
+using ::testing::ElementsAre;
 using testing::Fails;
+using ::testing::HasSubstr;
 using testing::make_blob;
+using ::testing::Not;
 using testing::TempDir;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
@@ -124,8 +125,11 @@ TEST_P(SaveAndLoad, OverwritesOnlyWhenAsked) {
   overwrite.overwrite = true;
 
   start({{"blob", first}}).wait();
-  EXPECT_THAT([&] { start({{"blob", second}}).wait(); },
-              Fails(Errc::already_exists, HasSubstr(target().string())));
+  EXPECT_THAT(
+      [&] {
+        start({{"blob", second}}).wait();
+      },
+      Fails(Errc::already_exists, HasSubstr(target().string())));
   EXPECT_EQ(load().take<Blob>("blob"), first);
   start({{"blob", second}}, overwrite).wait();
 
@@ -139,8 +143,7 @@ TEST_P(SaveAndLoad, DescribesWithoutReadingData) {
   options.custom_metadata = R"({"note": "x"})";
 
   start({{"blob", blob}}, options).wait();
-  const CheckpointMetadata metadata =
-      core::read_metadata(target(), {}, registry_, LoadOptions(), *context_);
+  const CheckpointMetadata metadata = core::read_metadata(target(), {}, registry_, LoadOptions(), *context_);
 
   EXPECT_EQ(metadata.at("blob").as<AbstractBlob>().size, 3 * kMiB);
   EXPECT_EQ(metadata.at("blob").handler_id, "test.blob/1");

@@ -47,8 +47,7 @@ std::string row_of_zeros(std::size_t commas) {
 void expect_refused(const std::string& text, const std::string& why) {
   TempDir folder;
   cairn::testing::write_text(folder / "digits.csv", text);
-  EXPECT_THAT([&] { read_images(folder / "digits.csv"); },
-              ThrowsMessage<std::runtime_error>(HasSubstr(why)));
+  EXPECT_THAT([&] { read_images(folder / "digits.csv"); }, ThrowsMessage<std::runtime_error>(HasSubstr(why)));
 }
 
 TEST(ReadImages, FindsEveryImageOfTheFile) {
@@ -93,13 +92,11 @@ TEST(ReadImages, RefusesALabelAboveNine) {
 }
 
 TEST(ReadImages, RefusesWhatIsNoNumber) {
-  expect_refused(header() + "x" + row_of_zeros(64).substr(1) + '\n',
-                 "a number from 0 to 16 at 'x,0");
+  expect_refused(header() + "x" + row_of_zeros(64).substr(1) + '\n', "a number from 0 to 16 at 'x,0");
 }
 
 TEST(ReadImages, RefusesAFileThatIsCutOff) {
-  expect_refused(header() + row_of_zeros(64) + '\n' + row_of_zeros(64),
-                 "digits.csv:3: the last line");
+  expect_refused(header() + row_of_zeros(64) + '\n' + row_of_zeros(64), "digits.csv:3: the last line");
 }
 
 TEST(Split, PutsAFifthAsideAndLosesNothing) {

@@ -57,7 +57,7 @@ TEST_F(ForeignFile, KeepsNamesThatAreNoPaths) {
 }
 
 TEST_F(ForeignFile, LoadsScalarsAndEmptyTensors) {
-  EXPECT_EQ(open(kData / "safetensors/scalars_and_empty.safetensors").size(), 6U);
+  EXPECT_EQ(open(kData / "safetensors/scalars_and_empty.safetensors").size(), 10U);
 }
 
 TEST_F(ForeignFile, LoadsWithoutTensors) {
@@ -109,7 +109,7 @@ TEST_F(ForeignFolder, RefusesTensorsThatTwoFilesHold) {
   std::filesystem::copy(kData / "safetensors/tiny.safetensors", folder / "a.safetensors");
   std::filesystem::copy(kData / "safetensors/tiny.safetensors", folder / "b.safetensors");
 
-  EXPECT_THAT([&] { open(folder); }, Fails(Errc::overlapping_shards, HasSubstr("b.safetensors")));
+  EXPECT_THAT([&] { open(folder); }, Fails(Errc::overlapping_shards, HasSubstr("'x'")));
 }
 
 TEST_F(ForeignFolder, RefusesATruncatedFile) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <system_error>
+
 #include <concepts>
 #include <exception>
 #include <string>
-#include <system_error>
 
 #include <gmock/gmock.h>
 
@@ -59,7 +60,9 @@ FailsMatcher<Text> Fails(Errc code, Text text) {
   return {make_error_code(code), std::move(text)};
 }
 
-inline auto Fails(Errc code) { return Fails(code, ::testing::A<const std::string&>()); }
+inline auto Fails(Errc code) {
+  return Fails(code, ::testing::A<const std::string&>());
+}
 
 template <class Text>
 FailsMatcher<Text> FailsWithErrno(int error, Text text) {

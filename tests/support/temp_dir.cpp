@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/temp_dir.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-
-#include <algorithm>
 #include <fstream>
 #include <iterator>
 

@@ -92,8 +92,7 @@ void expect_no_leak_and_report(const char* form, Body body) {
   Ledger ledger;
   body(ledger).run();
   std::cout << form << ": " << ledger.born << " constructed, " << ledger.died
-            << " destroyed: " << (ledger.died == ledger.born ? "sound" : "BROKEN by this compiler")
-            << '\n';
+            << " destroyed: " << (ledger.died == ledger.born ? "sound" : "BROKEN by this compiler") << '\n';
   EXPECT_GE(ledger.died, ledger.born) << "a leak would be another defect";
 }
 

@@ -26,9 +26,7 @@ class Task {
       void await_resume() noexcept {}
     };
 
-    Task get_return_object() {
-      return Task(std::coroutine_handle<promise_type>::from_promise(*this));
-    }
+    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
 
     std::suspend_always initial_suspend() noexcept { return {}; }
 

@@ -53,8 +53,8 @@ class TreeResponse {
 /// The common case: the tree that is the checkpointable `state`, as it was saved or as `wanted` says.
 [[nodiscard]] Tree load(const std::filesystem::path& path, const LoadOptions& options = {},
                         const Context& context = default_context());
-[[nodiscard]] Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOptions& options = {},
-                        const Context& context = default_context());
+[[nodiscard]] Tree load(const std::filesystem::path& path, AbstractTree wanted,
+                        const LoadOptions& options = {}, const Context& context = default_context());
 [[nodiscard]] TreeResponse load_async(const std::filesystem::path& path,
                                       std::optional<AbstractTree> wanted = std::nullopt,
                                       const LoadOptions& options = {},

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <system_error>
+
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace cairn {
@@ -16,31 +17,31 @@ namespace cairn {
 ///
 /// Errors of the operating system are no `Errc`: they keep `std::system_category` and their errno.
 enum class Errc : int {
-  invalid_argument = 1,   ///< The call itself is wrong; nothing was touched.
-  not_found,              ///< A checkpoint, a checkpointable, a file or a key is not there.
-  already_exists,         ///< The target exists, or a name was given twice.
-  no_handler,             ///< No registered handler serves the value.
-  ambiguous_handler,      ///< Two registrations claim the same id or name.
-  unknown_handler_id,     ///< The checkpoint names a handler that is not registered.
-  type_mismatch,          ///< The value is of another type than the handler or the caller says.
-  malformed_metadata,     ///< A file's structure breaks the rules of its format.
-  unsupported_version,    ///< The file is of a later format than this library reads.
-  checksum_mismatch,      ///< Stored bytes are not the bytes that were written.
-  shape_mismatch,         ///< Stored and wanted shapes differ.
-  dtype_mismatch,         ///< Stored and wanted dtypes differ and no cast was asked for.
-  unsafe_cast,            ///< The cast could lose values and narrowing was not allowed.
-  structure_mismatch,     ///< A tree lacks keys that were wanted, or has keys that were not.
-  incomplete_shards,      ///< The stored slices do not cover the array.
-  overlapping_shards,     ///< Stored slices of one array overlap.
-  not_committed,          ///< The directory is no committed checkpoint.
-  commit_unknown,         ///< The commit may or may not survive a power cut; see docs/reliability.md.
-  handler_failed,         ///< A handler threw something that is no `cairn::Error`.
-  peer_failed,            ///< Another rank failed.
-  timed_out,              ///< A deadline passed.
-  cancelled,              ///< `cancel()` was called.
-  closed,                 ///< The object was closed before the operation ran.
-  device_failure,         ///< An accelerator reported an error.
-  io_failure,             ///< A storage operation broke its contract (a write of no bytes, say).
+  invalid_argument = 1,  ///< The call itself is wrong; nothing was touched.
+  not_found,             ///< A checkpoint, a checkpointable, a file or a key is not there.
+  already_exists,        ///< The target exists, or a name was given twice.
+  no_handler,            ///< No registered handler serves the value.
+  ambiguous_handler,     ///< Two registrations claim the same id or name.
+  unknown_handler_id,    ///< The checkpoint names a handler that is not registered.
+  type_mismatch,         ///< The value is of another type than the handler or the caller says.
+  malformed_metadata,    ///< A file's structure breaks the rules of its format.
+  unsupported_version,   ///< The file is of a later format than this library reads.
+  checksum_mismatch,     ///< Stored bytes are not the bytes that were written.
+  shape_mismatch,        ///< Stored and wanted shapes differ.
+  dtype_mismatch,        ///< Stored and wanted dtypes differ and no cast was asked for.
+  unsafe_cast,           ///< The cast could lose values and narrowing was not allowed.
+  structure_mismatch,    ///< A tree lacks keys that were wanted, or has keys that were not.
+  incomplete_shards,     ///< The stored slices do not cover the array.
+  overlapping_shards,    ///< Stored slices of one array overlap.
+  not_committed,         ///< The directory is no committed checkpoint.
+  commit_unknown,        ///< The commit may or may not survive a power cut; see docs/reliability.md.
+  handler_failed,        ///< A handler threw something that is no `cairn::Error`.
+  peer_failed,           ///< Another rank failed.
+  timed_out,             ///< A deadline passed.
+  cancelled,             ///< `cancel()` was called.
+  closed,                ///< The object was closed before the operation ran.
+  device_failure,        ///< An accelerator reported an error.
+  io_failure,            ///< A storage operation broke its contract (a write of no bytes, say).
 };
 
 /// The category of `Errc`: name "cairn".

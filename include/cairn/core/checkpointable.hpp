@@ -23,11 +23,9 @@ namespace cairn {
 class Checkpointable {
  public:
   template <class T>
-    requires(!std::same_as<std::remove_cvref_t<T>, Checkpointable>)
-  Checkpointable(std::string name, T&& value)  // NOLINT: implicit, so that {"name", value} is one.
-      : name_(std::move(name)),
-        shown_type_(typeid(T)),
-        is_temporary_(!std::is_lvalue_reference_v<T>) {
+  requires(!std::same_as<std::remove_cvref_t<T>, Checkpointable>)
+      Checkpointable(std::string name, T&& value)  // NOLINT: implicit, so that {"name", value} is one.
+      : name_(std::move(name)), shown_type_(typeid(T)), is_temporary_(!std::is_lvalue_reference_v<T>) {
     using Plain = std::remove_cvref_t<T>;
     if constexpr (StatefulSavable<Plain>) {
       own(StatefulReference::to_save(std::as_const(value)));

@@ -47,7 +47,7 @@ struct ContextOptions {
   Coordinator* coordinator = nullptr;  ///< Null: a single process.
   const Clock* clock = nullptr;        ///< Null: the machine's.
   io::RandomSource random = io::system_random;
-  io::Syscalls* syscalls = nullptr;    ///< Null: the operating system's.
+  io::Syscalls* syscalls = nullptr;  ///< Null: the operating system's.
 };
 
 /// Owns what saves and loads share: the I/O engine, threads and staging memory. Make one, use it throughout.

@@ -40,6 +40,12 @@ class ErasedHandler {
 
 namespace detail {
 
+// A handler's types may well lie in an unnamed namespace of a program; g++ says so of these coroutines' frames.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wsubobject-linkage"
+
 template <class T>
 Background<AnyValue> erase_result(Background<T> background) {
   co_return AnyValue::of(co_await std::move(background));
@@ -76,8 +82,8 @@ class HandlerAdapter final : public ErasedHandler {
   }
 
  private:
-  static Awaitable<Background<AnyValue>> load_with(std::shared_ptr<const Handler> handler, LoadContext context,
-                                                   AnyValue wanted) {
+  static Awaitable<Background<AnyValue>> load_with(std::shared_ptr<const Handler> handler,
+                                                   LoadContext context, AnyValue wanted) {
     std::optional<Abstract> abstract;
     if (const Abstract* asked = std::as_const(wanted).template as<Abstract>()) {
       abstract = *asked;
@@ -89,9 +95,11 @@ class HandlerAdapter final : public ErasedHandler {
   std::shared_ptr<const Handler> handler_;
 };
 
+#pragma GCC diagnostic pop
+
 template <class T, class Abstract>
-std::shared_ptr<const ErasedHandler> adapt(std::type_index type,
-                                           std::shared_ptr<const CheckpointableHandler<T, Abstract>> handler) {
+std::shared_ptr<const ErasedHandler> adapt(
+    std::type_index type, std::shared_ptr<const CheckpointableHandler<T, Abstract>> handler) {
   return std::make_shared<HandlerAdapter<T, Abstract>>(type, std::move(handler));
 }
 

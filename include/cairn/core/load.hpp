@@ -87,7 +87,7 @@ class LoadResponse {
 
 /// What a checkpoint says of one checkpointable, without its data.
 struct ItemMetadata {
-  std::string handler_id;  ///< As recorded; of a foreign folder, of the handler that recognised it.
+  std::string handler_id;   ///< As recorded; of a foreign folder, of the handler that recognised it.
   std::uint64_t bytes = 0;  ///< In its files.
   /// The handler's abstract value; empty when no handler could describe it, and `problem` says why.
   AnyValue abstract;
@@ -96,7 +96,8 @@ struct ItemMetadata {
   /// Errors: Errc::type_mismatch when the abstract value is of another type.
   template <class Abstract>
   [[nodiscard]] const Abstract& as() const {
-    if (const Abstract* value = abstract.as<Abstract>()) return *value;
+    if (const Abstract* value = abstract.as<Abstract>())
+      return *value;
     throw_mismatch(typeid(Abstract));
   }
 

@@ -111,7 +111,8 @@ namespace core {
 ///         metadata), Errc::already_exists (a name given twice, an existing target), Errc::no_handler;
 ///         what the blocking phase throws, with the checkpointable named.
 AsyncResponse start_save(const std::filesystem::path& path, const Checkpointables& items,
-                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context);
+                         const RegistrySnapshot& registry, const SaveOptions& options,
+                         const Context& context);
 
 }  // namespace core
 }  // namespace cairn

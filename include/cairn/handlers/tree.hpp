@@ -90,12 +90,8 @@ class Tree {
 
   Tree(const Tree& other);
 
-  Tree(Tree&& other) noexcept : value_(std::exchange(other.value_, std::monostate())) {}
-
-  Tree& operator=(Tree other) noexcept {
-    value_.swap(other.value_);
-    return *this;
-  }
+  Tree(Tree&& other) noexcept;
+  Tree& operator=(Tree other) noexcept;
 
   ~Tree();
 
