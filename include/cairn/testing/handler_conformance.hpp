@@ -146,8 +146,7 @@ TYPED_TEST_P(HandlerConformance, KeepsTheValueOfTheBlockingPhase) {
 }
 
 TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
-  using Handler = typename TypeParam::Handler;
-  using Abstract = typename Handler::Abstract;
+  using Abstract = typename TypeParam::Handler::Abstract;
   const auto subject = TypeParam::make();
   this->start(subject).wait();
 
@@ -155,7 +154,7 @@ TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
       core::read_metadata(this->path(), {"item"}, this->registry(), LoadOptions(), this->context_);
   const auto& abstract = metadata.at("item").template as<Abstract>();
 
-  if (!Handler().is_abstract_handleable(abstract)) {
+  if (!typename TypeParam::Handler().is_abstract_handleable(abstract)) {
     GTEST_SKIP() << "the handler needs more than its metadata";
   }
   if constexpr (!StatefulLoadable<typename TypeParam::Subject>) {
@@ -216,9 +215,9 @@ TYPED_TEST_P(HandlerConformance, RefusesAnAbstractValueOfAnotherKind) {
 }
 
 TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
-  using Handler = typename TypeParam::Handler;
+  using Later = LaterVersion<typename TypeParam::Handler>;
   const auto subject = TypeParam::make();
-  this->start(subject, this->template registry<LaterVersion<Handler>>()).wait();
+  this->start(subject, this->template registry<Later>()).wait();
 
   try {
     static_cast<void>(this->load("item"));
