@@ -101,7 +101,8 @@ class Selector {
     if (has_below && leaf.node->is_placeholder()) {
       return;
     }
-    if (has_below && is_partial_ && leaf.node->kind() == TreeKind::map) {
+    if (has_below && leaf.node->kind() == TreeKind::map) {
+      // An empty map is wanted where one with keys is stored: unless that is fine, each key is listed as unexpected.
       const std::string& path = selected_.paths.emplace_back(leaf.path);
       selected_.entries.push_back({IndexEntry{path, EntryKind::empty_map, 0}, leaf.node});
       return;
