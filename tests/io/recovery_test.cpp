@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/io/recovery.hpp"
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <system_error>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +11,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <spawn.h>
 
 #include "io/faulty_syscalls.hpp"
 #include "io/names.hpp"
@@ -305,31 +309,67 @@ TEST_F(RecoveryTest, RefusesARootThatIsMissing) {
   EXPECT_THAT([&] { recover(syscalls_, temp_ / "none"); }, Fails(Errc::not_found, HasSubstr("none")));
 }
 
-TEST_F(RecoveryTest, CleansUpAfterAProcessThatWasKilledInTheMiddleOfASave) {
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const auto engine = make_engine(EngineKind::automatic).engine;
-    StagedDirectory staged = StagedDirectory::create(*engine, temp_ / "step");
-    staged.make_directory("state");
-    write_sample_file(staged, "state/data", std::string(1 << 20, 'x'));
-    [[maybe_unused]] const auto written = ::write(ready[1], "r", 1);
-    while (true) {
-      ::pause();
+/// Runs `save_until_killed` in a process of its own. (A forked child of a process with threads may do next to nothing.)
+class InterruptedSave {
+ public:
+  explicit InterruptedSave(const std::filesystem::path& target) {
+    int ends[2];
+    check(::pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno, "pipe2");
+    output_ = ends[0];
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    std::string program = CAIRN_SAVE_UNTIL_KILLED;
+    std::string argument = target.string();
+    char* const arguments[] = {program.data(), argument.data(), nullptr};
+    const int error = ::posix_spawn(&process_, program.c_str(), &actions, nullptr, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+    check(error, program);
+  }
+
+  ~InterruptedSave() {
+    kill();
+    ::close(output_);
+  }
+
+  InterruptedSave(const InterruptedSave&) = delete;
+  InterruptedSave& operator=(const InterruptedSave&) = delete;
+
+  /// What the process says once it has written its file; empty when it ended instead.
+  std::string await_ready() const {
+    char text[16];
+    const ssize_t bytes = ::read(output_, text, sizeof text);
+    return {text, static_cast<std::size_t>(std::max<ssize_t>(bytes, 0))};
+  }
+
+  void kill() {
+    if (process_ > 0) {
+      ::kill(process_, SIGKILL);
+      ::waitpid(std::exchange(process_, 0), nullptr, 0);
     }
   }
-  char byte = 0;
-  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+
+ private:
+  static void check(int error, const std::string& what) {
+    if (error != 0) {
+      throw std::system_error(error, std::system_category(), what);
+    }
+  }
+
+  pid_t process_ = 0;
+  int output_ = -1;
+};
+
+TEST_F(RecoveryTest, CleansUpAfterAProcessThatWasKilledInTheMiddleOfASave) {
+  InterruptedSave save(temp_ / "step");
+  ASSERT_EQ(save.await_ready(), "ready\n");
   EXPECT_EQ(run_recovery().entries.at(0).kind, EntryClass::live);
 
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  save.kill();
 
   EXPECT_TRUE(run_recovery().entries.at(0).is_removed);
   EXPECT_TRUE(list_tree(temp_.path()).empty());
-  ::close(ready[0]);
-  ::close(ready[1]);
 }
 
 }  // namespace
