@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orbax, interface version 1, with its defaults: zarr3 arrays in OCDBT."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from orbax.checkpoint import v1 as ocp
+
+from peers.peer import Peer, Wait
+from peers.workload import Workload, flatten, map_leaves, nest
+
+
+class Orbax(Peer):
+    """Variants: `default` saves numpy arrays, which it copies; `jax` saves jax arrays, which never change."""
+
+    variants = ("default", "jax")
+    distributions = ("orbax-checkpoint", "jax", "tensorstore")
+
+    def adopt(self, arrays: dict[str, np.ndarray]) -> Any:
+        if self.variant == "jax":
+            return jax.block_until_ready(nest(map_leaves(arrays, lambda array: jnp.array(array, copy=True))))
+        return nest(arrays)
+
+    def save(self, state: Any, target: pathlib.Path) -> Wait:
+        return ocp.save_async(target, state).result
+
+    def load(self, target: pathlib.Path, workload: Workload) -> Any:
+        if self.variant == "jax":
+            wanted = nest(
+                {path: jax.ShapeDtypeStruct(workload.shape, jnp.float32) for path in workload.paths()}
+            )
+            return jax.block_until_ready(ocp.load(target, wanted))
+        return ocp.load(target)
+
+    def visit(self, target: pathlib.Path) -> Iterable[tuple[str, tuple[int, ...], str]]:
+        for name, entry in flatten(ocp.metadata(target).metadata).items():
+            yield name, tuple(entry.shape), str(entry.dtype)
+
+    def mutate(self, state: Any) -> Any:
+        return (
+            jax.block_until_ready(super().mutate(state)) if self.variant == "jax" else super().mutate(state)
+        )
+
+
+PEER = Orbax
