@@ -50,7 +50,7 @@ constexpr std::array<TypeCode, 23> kCodes = {
 };
 static_assert(kCodes.size() == static_cast<std::size_t>(kLastDType) + 1);
 
-[[noreturn]] void refuse(const std::string& detail) {
+[[noreturn]] void refuse_dlpack(const std::string& detail) {
   throw Error(Errc::invalid_argument, "DLPack tensor: " + detail);
 }
 
@@ -68,15 +68,15 @@ DType read_dtype(DLDataType type) {
 
 Shape read_shape(const DLTensor& tensor) {
   if (tensor.ndim < 0 || static_cast<std::size_t>(tensor.ndim) > kMaxRank) {
-    refuse(fmt::format("{} dimensions", tensor.ndim));
+    refuse_dlpack(fmt::format("{} dimensions", tensor.ndim));
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) {
-    refuse("the shape is missing");
+    refuse_dlpack("the shape is missing");
   }
   Shape shape(static_cast<std::size_t>(tensor.ndim), 0);
   for (std::size_t dimension = 0; dimension < shape.size(); ++dimension) {
     if (tensor.shape[dimension] < 0) {
-      refuse(fmt::format("extent {} of dimension {}", tensor.shape[dimension], dimension));
+      refuse_dlpack(fmt::format("extent {} of dimension {}", tensor.shape[dimension], dimension));
     }
     shape[dimension] = static_cast<std::uint64_t>(tensor.shape[dimension]);
   }
@@ -88,7 +88,7 @@ Strides read_strides(const DLTensor& tensor, DType dtype) {
   for (std::size_t dimension = 0; dimension < strides.size(); ++dimension) {
     const auto bytes = checked_multiply<std::int64_t>(tensor.strides[dimension], bits(dtype) / 8);
     if (!bytes) {
-      refuse(fmt::format("stride {} of dimension {}", tensor.strides[dimension], dimension));
+      refuse_dlpack(fmt::format("stride {} of dimension {}", tensor.strides[dimension], dimension));
     }
     strides[dimension] = *bytes;
   }
@@ -100,7 +100,7 @@ void check_packed_strides(const DLTensor& tensor, const Shape& shape) {
   std::uint64_t expected = 1;
   for (std::size_t dimension = shape.size(); dimension-- > 0;) {
     if (shape[dimension] != 1 && tensor.strides[dimension] != static_cast<std::int64_t>(expected)) {
-      refuse("elements that share a byte must be contiguous");
+      refuse_dlpack("elements that share a byte must be contiguous");
     }
     expected *= shape[dimension];  // Fits: the caller has computed the size of the array.
   }
@@ -109,19 +109,19 @@ void check_packed_strides(const DLTensor& tensor, const Shape& shape) {
 MutableArrayView read_tensor(const DLTensor& tensor) {
   if (tensor.device.device_type != dlpack::DeviceType::cpu &&
       tensor.device.device_type != dlpack::DeviceType::cuda_host) {
-    refuse(fmt::format("its memory is not the host's (device type {})",
-                       static_cast<int>(tensor.device.device_type)));
+    refuse_dlpack(fmt::format("its memory is not the host's (device type {})",
+                              static_cast<int>(tensor.device.device_type)));
   }
   const DType dtype = read_dtype(tensor.dtype);
   Shape shape = read_shape(tensor);
   const auto bytes = byte_count(dtype, shape);
   if (!bytes) {
-    refuse(fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
-                       to_string(shape)));
+    refuse_dlpack(fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
+                              to_string(shape)));
   }
   auto* data = static_cast<std::byte*>(tensor.data);
   if (data == nullptr && *bytes != 0) {
-    refuse(fmt::format("shape {}, but no memory", to_string(shape)));
+    refuse_dlpack(fmt::format("shape {}, but no memory", to_string(shape)));
   }
   if (*bytes == 0) {
     return {nullptr, std::move(shape),
@@ -129,7 +129,7 @@ MutableArrayView read_tensor(const DLTensor& tensor) {
   }
   if (tensor.byte_offset >
       std::numeric_limits<std::uintptr_t>::max() - reinterpret_cast<std::uintptr_t>(data)) {
-    refuse(fmt::format("byte offset {}", tensor.byte_offset));
+    refuse_dlpack(fmt::format("byte offset {}", tensor.byte_offset));
   }
   data += tensor.byte_offset;
   if (tensor.strides == nullptr) {
@@ -219,14 +219,14 @@ std::unique_ptr<Exported<Managed>> export_array(Array array) {
 
 Array from_dlpack(DLManagedTensor* tensor) {
   if (tensor == nullptr) {
-    refuse("the pointer is null");
+    refuse_dlpack("the pointer is null");
   }
   return import(tensor, false);
 }
 
 Array from_dlpack(DLManagedTensorVersioned* tensor) {
   if (tensor == nullptr) {
-    refuse("the pointer is null");
+    refuse_dlpack("the pointer is null");
   }
   if (tensor->version.major !=
       dlpack::kMajorVersion) {  // Only the first fields are the same in all versions.
@@ -234,7 +234,7 @@ Array from_dlpack(DLManagedTensorVersioned* tensor) {
                 fmt::format("DLPack tensor: version {}.{}", tensor->version.major, tensor->version.minor));
   }
   if ((tensor->flags & dlpack::kPaddedFlag) != 0 && tensor->dl_tensor.dtype.bits < 8) {
-    refuse("elements of fewer than 8 bits are padded to bytes");
+    refuse_dlpack("elements of fewer than 8 bits are padded to bytes");
   }
   return import(tensor, (tensor->flags & dlpack::kReadOnlyFlag) != 0);
 }

@@ -58,25 +58,23 @@ std::optional<std::uint64_t> element_count(const Shape& shape) noexcept {
 }
 
 std::optional<std::uint64_t> byte_count(DType dtype, const Shape& shape) noexcept {
+  const unsigned element_bits = bits(dtype);
   const auto product = nonzero_product(shape);
-  if (!product || !is_valid(dtype)) {
+  if (!product || element_bits == 0) {
     return std::nullopt;
   }
-  if (is_packed(dtype)) {
-    const auto total_bits = checked_multiply<std::uint64_t>(*product, bits(dtype));
-    if (!total_bits || *total_bits > kMaxCount) {
-      return std::nullopt;
-    }
-    if (has_zero(shape)) {
-      return 0;
-    }
-    return *total_bits % 8 == 0 ? std::optional(*total_bits / 8) : std::nullopt;
-  }
-  const auto bytes = checked_multiply<std::uint64_t>(*product, bits(dtype) / 8);
-  if (!bytes || *bytes > kMaxCount) {
+  const bool is_whole = element_bits % 8 == 0;  // Else packed: count in bits.
+  const auto total = checked_multiply<std::uint64_t>(*product, is_whole ? element_bits / 8 : element_bits);
+  if (!total || *total > kMaxCount) {
     return std::nullopt;
   }
-  return has_zero(shape) ? 0 : *bytes;
+  if (has_zero(shape)) {
+    return 0;
+  }
+  if (is_whole) {
+    return total;
+  }
+  return *total % 8 == 0 ? std::optional(*total / 8) : std::nullopt;
 }
 
 std::uint64_t checked_byte_count(std::string_view array, DType dtype, const Shape& shape) {

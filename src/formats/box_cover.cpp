@@ -41,7 +41,25 @@ std::size_t sweep_dimension(std::span<const Box* const> boxes, std::size_t rank)
   return best;
 }
 
-void check_disjoint(std::string_view array, std::vector<const Box*> boxes, std::size_t dimension) {
+/// Boxes that are not empty, and what to say of them.
+struct Filled {
+  std::string_view array;
+  std::vector<const Box*> boxes;
+  const Box* first;  ///< Of all boxes: tells their numbers.
+  const BoxOrigin& origin;
+
+  [[noreturn]] void refuse(const Box* a, const Box* b) const {
+    throw Error(Errc::overlapping_shards,
+                fmt::format("'{}': slices {} and {} overlap", array, described(a), described(b)));
+  }
+
+  [[nodiscard]] std::string described(const Box* box) const {
+    return to_string(*box) + (origin ? origin(static_cast<std::size_t>(box - first)) : "");
+  }
+};
+
+void check_disjoint(Filled& filled, std::size_t dimension) {
+  std::vector<const Box*>& boxes = filled.boxes;
   std::sort(boxes.begin(), boxes.end(),
             [dimension](const Box* a, const Box* b) { return a->begin(dimension) < b->begin(dimension); });
   std::vector<const Box*> open;  // Boxes that the sweep has entered and not left.
@@ -49,8 +67,7 @@ void check_disjoint(std::string_view array, std::vector<const Box*> boxes, std::
     std::erase_if(open, [&](const Box* other) { return other->end(dimension) <= box->begin(dimension); });
     for (const Box* other : open) {
       if (intersect(*box, *other)) {
-        throw Error(Errc::overlapping_shards,
-                    fmt::format("'{}': slices {} and {} overlap", array, to_string(*other), to_string(*box)));
+        filled.refuse(other, box);
       }
     }
     open.push_back(box);
@@ -59,10 +76,11 @@ void check_disjoint(std::string_view array, std::vector<const Box*> boxes, std::
 
 }  // namespace
 
-void check_cover(std::string_view array, const Shape& shape, std::span<const Box> boxes) {
+void check_cover(std::string_view array, const Shape& shape, std::span<const Box> boxes,
+                 const BoxOrigin& origin) {
   const std::uint64_t wanted = element_count_of(array, shape);
   std::uint64_t covered = 0;
-  std::vector<const Box*> filled;
+  Filled filled{array, {}, boxes.data(), origin};
   for (const Box& box : boxes) {
     if (!box.is_within(shape)) {
       throw Error(Errc::malformed_metadata,
@@ -71,18 +89,18 @@ void check_cover(std::string_view array, const Shape& shape, std::span<const Box
     if (box.is_empty()) {
       continue;
     }
-    filled.push_back(&box);
+    filled.boxes.push_back(&box);
     // Within the shape, so the count fits; the sum could wrap, but only when boxes overlap.
     if (__builtin_add_overflow(covered, *element_count(box.extents()), &covered)) {
       covered = UINT64_MAX;
     }
   }
   if (shape.empty()) {
-    if (filled.size() > 1) {
-      throw Error(Errc::overlapping_shards, fmt::format("'{}': {} slices of a scalar", array, filled.size()));
+    if (filled.boxes.size() > 1) {
+      filled.refuse(filled.boxes[0], filled.boxes[1]);
     }
-  } else if (filled.size() > 1) {
-    check_disjoint(array, filled, sweep_dimension(filled, shape.size()));
+  } else if (filled.boxes.size() > 1) {
+    check_disjoint(filled, sweep_dimension(filled.boxes, shape.size()));
   }
   if (covered < wanted) {
     throw Error(Errc::incomplete_shards, fmt::format("'{}': {} of the {} elements of shape {} are stored",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/entry_path.hpp"
 
+#include <algorithm>
 #include <cstddef>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-
-#include "formats/utf8.hpp"
+#include "cairn/base/utf8.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -59,6 +59,11 @@ void append_key(std::string& path, std::string_view key) {
   }
   if (key.empty()) {
     path += "~2";
+    return;
+  }
+  const auto is_special = [](char c) { return c == '~' || c == '/'; };
+  if (std::none_of(key.begin(), key.end(), is_special)) {
+    path.append(key);
     return;
   }
   for (const char c : key) {

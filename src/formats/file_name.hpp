@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "formats/utf8.hpp"
+#include "cairn/base/utf8.hpp"
 
 namespace cairn::formats {
 

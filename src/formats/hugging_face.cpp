@@ -196,13 +196,15 @@ class Gatherer {
     }
   }
 
-  static void finish(FolderTensor& tensor) {
+  void finish(FolderTensor& tensor) const {
     std::vector<Box> boxes;
     boxes.reserve(tensor.slices.size());
     for (const TensorSlice& slice : tensor.slices) {
       boxes.push_back(slice.box);
     }
-    check_cover(tensor.name, tensor.shape, boxes);
+    check_cover(tensor.name, tensor.shape, boxes, [&](std::size_t number) {
+      return fmt::format(" in '{}'", files_[tensor.slices[number].file].name);
+    });
     // Ranks that had no rows write empty slices; one stays where nothing else would.
     const auto is_empty = [](const TensorSlice& slice) { return slice.box.is_empty(); };
     if (std::all_of(tensor.slices.begin(), tensor.slices.end(), is_empty)) {

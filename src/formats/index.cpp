@@ -20,7 +20,6 @@
 namespace cairn::formats {
 namespace {
 
-constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kColumnAlignment = 8;
 // Half a range of 64 bits, so that sums of an offset and a size need no further thought.
 constexpr std::uint64_t kMaxFileBytes = std::numeric_limits<std::int64_t>::max();
@@ -128,9 +127,9 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
     index.refuse("the bytes are no index");
   }
   const std::uint32_t version = flatbuffers::GetRoot<stored::AnyVersion>(data)->version();
-  if (version > kVersion) {
+  if (version > kIndexVersion) {
     throw Error(Errc::unsupported_version, fmt::format("{}: index of version {}, this library reads up to {}",
-                                                       index.path_, version, kVersion));
+                                                       index.path_, version, kIndexVersion));
   }
   if (version == 0 || !flatbuffers::Verifier(data, bytes.size()).VerifyBuffer<stored::Index>(identifier)) {
     index.refuse("the index is damaged");
@@ -173,17 +172,22 @@ void Index::refuse(std::string_view why) const {
 }
 
 template <class T>
-std::span<const T> Index::run(std::span<const T> values, std::span<const std::uint32_t> ends, std::size_t i,
-                              std::string_view column) const {
+inline std::span<const T> Index::run(std::span<const T> values, std::span<const std::uint32_t> ends,
+                                     std::size_t i, std::string_view column) const {
   const std::uint32_t begin = i == 0 ? 0 : ends[i - 1];
   const std::uint32_t end = ends[i];
   if (begin > end || end > values.size()) {
-    refuse(fmt::format("run {} of column {} is [{}, {}) of {}", i, column, begin, end, values.size()));
+    refuse_run(i, column, begin, end, values.size());
   }
-  return values.subspan(begin, end - begin);
+  return {values.data() + begin, end - begin};
 }
 
-std::string_view Index::name_of(std::size_t i) const {
+void Index::refuse_run(std::size_t i, std::string_view column, std::uint32_t begin, std::uint32_t end,
+                       std::size_t size) const {
+  refuse(fmt::format("run {} of column {} is [{}, {}) of {}", i, column, begin, end, size));
+}
+
+inline std::string_view Index::name_of(std::size_t i) const {
   const auto chars = run(names_, name_ends_, i, "names");
   return {reinterpret_cast<const char*>(chars.data()), chars.size()};
 }
@@ -218,25 +222,50 @@ std::optional<std::size_t> Index::find(std::string_view name) const {
 
 IndexArray Index::array(const IndexEntry& entry) const {
   require_kind(entry, EntryKind::array);
-  if (entry.value >= array_count()) {
-    refuse(fmt::format("entry '{}' is array {} of {}", entry.name, entry.value, array_count()));
-  }
-  const auto i = static_cast<std::size_t>(entry.value);
   IndexArray array;
-  array.name = entry.name;
-  array.dtype = static_cast<DType>(dtypes_[i]);
-  if (!cairn::is_valid(array.dtype)) {
-    refuse(fmt::format("array '{}' is of unknown dtype {}", entry.name, dtypes_[i]));
+  fill_array(entry.name, entry.value, array);
+  return array;
+}
+
+bool Index::next_array(std::size_t& i, IndexArray& array) const {
+  for (; i < size(); ++i) {
+    if (static_cast<EntryKind>(kinds_[i]) == EntryKind::array) {
+      fill_array(name_of(i), values_[i], array);
+      return true;
+    }
+    if (!is_valid(static_cast<EntryKind>(kinds_[i]))) {
+      static_cast<void>(entry(i));  // Refuses it.
+    }
   }
+  return false;
+}
+
+// Called for each of a million arrays: what refuses stands apart, so that this stays short.
+void Index::fill_array(std::string_view name, std::uint64_t number, IndexArray& array) const {
+  if (number >= array_count()) {
+    refuse_number(name, number);
+  }
+  const auto i = static_cast<std::size_t>(number);
+  array.name = name;
+  array.dtype = static_cast<DType>(dtypes_[i]);
   array.dims = run(dims_, dims_ends_, i, "dims");
-  if (array.dims.size() > kMaxRank) {
-    refuse(
-        fmt::format("array '{}' has {} dimensions, more than {}", entry.name, array.dims.size(), kMaxRank));
+  if (!cairn::is_valid(array.dtype) || array.dims.size() > kMaxRank) {
+    refuse_type(array);
   }
   const auto slices = run(slice_files_, slice_ends_, i, "slices");
   array.first_slice = static_cast<std::uint32_t>(slices.data() - slice_files_.data());
   array.slice_count = static_cast<std::uint32_t>(slices.size());
-  return array;
+}
+
+void Index::refuse_number(std::string_view name, std::uint64_t number) const {
+  refuse(fmt::format("entry '{}' is array {} of {}", name, number, array_count()));
+}
+
+void Index::refuse_type(const IndexArray& array) const {
+  if (!cairn::is_valid(array.dtype)) {
+    refuse(fmt::format("array '{}' is of unknown dtype {}", array.name, static_cast<unsigned>(array.dtype)));
+  }
+  refuse(fmt::format("array '{}' has {} dimensions, more than {}", array.name, array.dims.size(), kMaxRank));
 }
 
 std::span<const std::uint8_t> Index::blob(const IndexEntry& entry) const {

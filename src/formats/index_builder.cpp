@@ -13,6 +13,7 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"
@@ -20,8 +21,6 @@
 
 namespace cairn::formats {
 namespace {
-
-constexpr std::uint32_t kVersion = 1;
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error(Errc::invalid_argument, why);
@@ -304,7 +303,7 @@ std::vector<std::byte> IndexBuilder::write() const {
   const auto file_name_ends = builder.CreateVector(file_name_ends_);
   const auto blobs = chars(blobs_);
   const auto blob_ends = builder.CreateVector(blob_ends_);
-  const auto root = stored::CreateIndex(builder, kVersion, names, name_ends, kinds, values, dtypes, dims,
+  const auto root = stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims,
                                         dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
                                         file_names, file_name_ends, blobs, blob_ends);
   stored::FinishIndexBuffer(builder, root);

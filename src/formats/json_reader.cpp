@@ -3,14 +3,16 @@
 
 #include <system_error>
 
+#include <algorithm>
 #include <bitset>
 #include <charconv>
+#include <cstdint>
+#include <cstring>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-
-#include "formats/utf8.hpp"
+#include "cairn/base/utf8.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -38,6 +40,30 @@ void append_utf8(std::string& out, unsigned code_point) {
     put(0x80 | ((code_point >> 6) & 0x3F));
     put(0x80 | (code_point & 0x3F));
   }
+}
+
+bool is_plain(char c) noexcept {
+  return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\';
+}
+
+/// Whether a JSON string holds `text` as it is. Looks at eight bytes at a time: names of arrays come in millions.
+bool is_plain(std::string_view text) noexcept {
+  constexpr std::uint64_t kOnes = 0x0101010101010101u;
+  constexpr std::uint64_t kHighBits = 0x80 * kOnes;
+  // The high bit of some byte is set when a byte is below `limit` (not above 0x80).
+  const auto has_below = [](std::uint64_t eight, std::uint64_t limit) {
+    return (eight - limit * kOnes) & ~eight & kHighBits;
+  };
+  while (text.size() >= sizeof(std::uint64_t)) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, text.data(), sizeof eight);
+    if ((has_below(eight, 0x20) | has_below(eight ^ ('"' * kOnes), 1) |
+         has_below(eight ^ ('\\' * kOnes), 1)) != 0) {
+      return false;
+    }
+    text.remove_prefix(sizeof eight);
+  }
+  return std::all_of(text.begin(), text.end(), [](char c) { return is_plain(c); });
 }
 
 }  // namespace
@@ -328,10 +354,15 @@ void JsonReader::finish() {
 void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out.push_back('"');
+  if (is_plain(text)) {
+    out.append(text);
+    out.push_back('"');
+    return;
+  }
   std::size_t unflushed = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto c = static_cast<unsigned char>(text[at]);
-    if (c >= 0x20 && c != '"' && c != '\\') {
+    if (is_plain(text[at])) {
       continue;
     }
     out.append(text.substr(unflushed, at - unflushed));
@@ -366,6 +397,16 @@ void append_json_string(std::string& out, std::string_view text) {
   }
   out.append(text.substr(unflushed));
   out.push_back('"');
+}
+
+std::size_t json_string_bytes(std::string_view text) {
+  constexpr std::size_t kQuotes = 2;
+  if (is_plain(text)) {
+    return kQuotes + text.size();
+  }
+  std::string escaped;
+  append_json_string(escaped, text);
+  return escaped.size();
 }
 
 }  // namespace cairn::formats

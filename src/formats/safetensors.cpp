@@ -17,8 +17,6 @@
 namespace cairn::formats {
 namespace {
 
-constexpr std::uint64_t kLengthBytes = 8;
-
 [[noreturn]] void refuse(std::string_view path, std::string_view why) {
   throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path, why));
 }
@@ -220,7 +218,7 @@ const std::string* SafetensorsHeader::find_metadata(std::string_view key) const 
 
 std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes, std::uint64_t file_size,
                                       std::string_view path) {
-  if (file_size < kLengthBytes || first_bytes.size() < kLengthBytes) {
+  if (file_size < kSafetensorsLengthBytes || first_bytes.size() < kSafetensorsLengthBytes) {
     refuse(path, "the file is too small for a header");
   }
   std::uint64_t header_bytes = 0;
@@ -229,10 +227,10 @@ std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes, st
     refuse(path, fmt::format("a header of {} bytes is larger than the format allows ({})", header_bytes,
                              kMaxSafetensorsHeaderBytes));
   }
-  if (header_bytes > file_size - kLengthBytes) {
+  if (header_bytes > file_size - kSafetensorsLengthBytes) {
     refuse(path, fmt::format("a header of {} bytes does not fit the file of {}", header_bytes, file_size));
   }
-  return kLengthBytes + header_bytes;
+  return kSafetensorsLengthBytes + header_bytes;
 }
 
 SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint64_t file_size,
@@ -242,8 +240,8 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> prefix, std::uint
     throw Error(Errc::invalid_argument, fmt::format("{}: {} bytes given, but the header ends at {}", path,
                                                     prefix.size(), prefix_bytes));
   }
-  const std::string_view json(reinterpret_cast<const char*>(prefix.data()) + kLengthBytes,
-                              static_cast<std::size_t>(prefix_bytes - kLengthBytes));
+  const std::string_view json(reinterpret_cast<const char*>(prefix.data()) + kSafetensorsLengthBytes,
+                              static_cast<std::size_t>(prefix_bytes - kSafetensorsLengthBytes));
   if (json.empty() || json.front() != '{') {
     refuse(path, "the header does not start with '{'");
   }

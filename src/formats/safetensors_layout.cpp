@@ -12,35 +12,36 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/utf8.hpp"
+#include "cairn/formats/safetensors.hpp"
 
 #include "formats/json_reader.hpp"
 #include "formats/unique_names.hpp"
-#include "formats/utf8.hpp"
 
 namespace cairn::formats {
 namespace {
 
-constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::size_t kDecimalBytes = 20;  // Digits of 2^64 - 1.
 
-[[noreturn]] void refuse(std::string_view tensor, std::string_view why) {
+[[noreturn]] void refuse_layout(std::string_view tensor, std::string_view why) {
   throw Error(Errc::invalid_argument, fmt::format("tensor '{}': {}", tensor, why));
 }
 
 std::uint64_t checked_size(const TensorSpec& spec) {
   if (!is_valid_utf8(spec.name)) {
-    refuse(spec.name, "the name is not valid UTF-8");
+    refuse_layout(spec.name, "the name is not valid UTF-8");
   }
   if (spec.name == "__metadata__") {
-    refuse(spec.name, "the format keeps this name for itself");
+    refuse_layout(spec.name, "the format keeps this name for itself");
   }
   if (spec.saved_offsets && spec.saved_offsets->size() != spec.shape.size()) {
-    refuse(spec.name, fmt::format("{} saved offsets for shape {}", spec.saved_offsets->size(), spec.shape));
+    refuse_layout(spec.name,
+                  fmt::format("{} saved offsets for shape {}", spec.saved_offsets->size(), spec.shape));
   }
   const std::optional<std::uint64_t> bytes = byte_count(spec.dtype, spec.shape);
   if (!bytes) {
-    refuse(spec.name, fmt::format("{} of shape {} is no whole number of bytes below 2^63", name(spec.dtype),
-                                  spec.shape));
+    refuse_layout(spec.name, fmt::format("{} of shape {} is no whole number of bytes below 2^63",
+                                         name(spec.dtype), spec.shape));
   }
   return *bytes;
 }
@@ -103,12 +104,37 @@ std::vector<std::uint32_t> order_of(std::span<const TensorSpec> specs, std::span
   return order;
 }
 
-void append_number(std::string& out, std::uint64_t value) {
-  const fmt::format_int text(value);
-  out.append(text.data(), text.size());
+/// Takes what a std::string takes, and only counts it.
+class CharCounter {
+ public:
+  void append(std::string_view text) { count_ += text.size(); }
+
+  void push_back(char) { ++count_; }
+
+  void append_string(std::string_view text) { count_ += json_string_bytes(text); }
+
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+
+ private:
+  std::uint64_t count_ = 0;
+};
+
+void append_string(std::string& out, std::string_view text) {
+  append_json_string(out, text);
 }
 
-void append_numbers(std::string& out, std::span<const std::uint64_t> values, std::string_view separator) {
+void append_string(CharCounter& out, std::string_view text) {
+  out.append_string(text);
+}
+
+template <class Out>
+void append_number(Out& out, std::uint64_t value) {
+  const fmt::format_int text(value);
+  out.append(std::string_view(text.data(), text.size()));
+}
+
+template <class Out>
+void append_numbers(Out& out, std::span<const std::uint64_t> values, std::string_view separator) {
   out.push_back('[');
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i != 0) {
@@ -152,18 +178,19 @@ void append_metadata(std::string& json, std::span<const TensorSpec> specs,
   json.push_back('}');
 }
 
-void append_tensor(std::string& json, const TensorSpec& spec, std::uint64_t begin, std::uint64_t end) {
+template <class Out>
+void append_tensor(Out& json, const TensorSpec& spec, std::uint64_t begin, std::uint64_t end) {
   json.push_back(',');
-  append_json_string(json, spec.name);
-  json += ":{\"dtype\":\"";
-  json += name(spec.dtype);
-  json += "\",\"shape\":";
+  append_string(json, spec.name);
+  json.append(":{\"dtype\":\"");
+  json.append(name(spec.dtype));
+  json.append("\",\"shape\":");
   append_numbers(json, spec.shape, ",");
-  json += ",\"data_offsets\":[";
+  json.append(",\"data_offsets\":[");
   append_number(json, begin);
   json.push_back(',');
   append_number(json, end);
-  json += "]}";
+  json.append("]}");
 }
 
 void check_header_size(std::uint64_t bytes, const SafetensorsOptions& options) {
@@ -174,11 +201,20 @@ void check_header_size(std::uint64_t bytes, const SafetensorsOptions& options) {
   }
 }
 
-/// Puts the length before the JSON and spaces behind it, so that the data starts aligned.
-std::string frame(std::string json) {
-  const std::uint64_t data_begin = round_up<std::uint64_t>(json.size(), kSafetensorsAlignmentBytes);
-  json.resize(data_begin, ' ');
-  const std::uint64_t length = data_begin - kLengthBytes;
+/// The header's text: length, JSON, and spaces so that the data starts aligned.
+std::string render(std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
+                   const SafetensorsOptions& options) {
+  std::string json(kSafetensorsLengthBytes, '\0');
+  json.reserve(layout.header_bytes);
+  json.push_back('{');
+  append_metadata(json, specs, options);
+  for (const std::uint32_t i : layout.order) {
+    const std::uint64_t begin = layout.offsets[i] - layout.header_bytes;
+    append_tensor(json, specs[i], begin, begin + byte_count(specs[i].dtype, specs[i].shape).value_or(0));
+  }
+  json.push_back('}');
+  json.resize(layout.header_bytes, ' ');
+  const std::uint64_t length = layout.header_bytes - kSafetensorsLengthBytes;
   std::memcpy(json.data(), &length, sizeof length);
   return json;
 }
@@ -189,28 +225,30 @@ SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::u
   SafetensorsLayout layout;
   layout.order = order_of(specs, sizes);
   layout.offsets.resize(specs.size());
-  std::string json(kLengthBytes, '\0');
-  json.reserve(kLengthBytes + 128 * (specs.size() + 1));
-  json.push_back('{');
-  append_metadata(json, specs, options);
+  std::string metadata;
+  append_metadata(metadata, specs, options);
+  CharCounter tensors;
   std::uint64_t end = 0;
   for (const std::uint32_t i : layout.order) {
     const std::uint64_t begin = end;
     if (__builtin_add_overflow(begin, sizes[i], &end)) {
-      refuse(specs[i].name, "the file would exceed 2^64 bytes");
+      refuse_layout(specs[i].name, "the file would exceed 2^64 bytes");
     }
     layout.offsets[i] = begin;
-    append_tensor(json, specs[i], begin, end);
+    append_tensor(tensors, specs[i], begin, end);
   }
-  json.push_back('}');
-  layout.header = frame(std::move(json));
-  check_header_size(layout.header.size() - kLengthBytes, options);
-  const std::uint64_t data_begin = layout.header.size();
-  if (__builtin_add_overflow(data_begin, end, &layout.file_size)) {
+  const std::uint64_t json_bytes = std::string_view("{}").size() + metadata.size() + tensors.count();
+  layout.header_bytes =
+      round_up<std::uint64_t>(kSafetensorsLengthBytes + json_bytes, kSafetensorsAlignmentBytes);
+  check_header_size(layout.header_bytes - kSafetensorsLengthBytes, options);
+  if (__builtin_add_overflow(layout.header_bytes, end, &layout.file_size)) {
     throw Error(Errc::invalid_argument, "a safetensors file would exceed 2^64 bytes");
   }
   for (std::uint64_t& offset : layout.offsets) {
-    offset += data_begin;
+    offset += layout.header_bytes;
+  }
+  if (!options.defers_header) {
+    layout.header = render(specs, layout, options);
   }
   return layout;
 }
@@ -218,10 +256,7 @@ SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::u
 /// No less than what the tensor adds to a header: every character escaped (twice where JSON is put into JSON).
 std::uint64_t header_bytes_bound(const TensorSpec& spec, bool is_sharded) {
   constexpr std::uint64_t kFixedBytes = 64;  // Keys, quotes, punctuation, dtype.
-  std::uint64_t escaped = 2;
-  for (const char c : spec.name) {
-    escaped += static_cast<unsigned char>(c) < 0x20 ? 6 : c == '"' || c == '\\' ? 2 : 1;
-  }
+  const std::uint64_t escaped = json_string_bytes(spec.name);
   const std::uint64_t dims = spec.shape.size() * (kDecimalBytes + 2);
   const std::uint64_t entry = escaped + dims + 2 * kDecimalBytes + kFixedBytes;
   return is_sharded ? entry + 2 * escaped + dims + kFixedBytes : entry;
@@ -264,6 +299,11 @@ std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec
     first += count;
   } while (first < specs.size());
   return layouts;
+}
+
+std::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
+                               const SafetensorsOptions& options) {
+  return render(specs.subspan(layout.first_spec, layout.offsets.size()), layout, options);
 }
 
 }  // namespace cairn::formats

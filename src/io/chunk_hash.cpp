@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/little_endian.hpp"
+#include "io/xxh3.hpp"
 
 namespace cairn::io {
 
@@ -37,12 +38,12 @@ std::optional<Hash128> parse_hash(std::string_view hex) noexcept {
 }
 
 std::uint64_t hash_chunk(std::span<const std::byte> chunk) noexcept {
-  return XXH3_64bits(chunk.data(), chunk.size());
+  return xxh3_64(chunk.data(), chunk.size());
 }
 
 Hash128 hash_bytes(std::span<const std::byte> bytes) noexcept {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.high64, hash.low64};
+  const Xxh3Pair hash = xxh3_128(bytes.data(), bytes.size());
+  return {hash.high, hash.low};
 }
 
 Hash128 hash_text(std::string_view text) noexcept {

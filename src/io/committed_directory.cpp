@@ -13,6 +13,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/check.hpp"
+#include "io/commit_record.hpp"
 #include "io/little_endian.hpp"
 #include "io/names.hpp"
 
@@ -42,10 +43,8 @@ std::string read_part(const Directory& directory, std::string_view name, std::si
 /// The chain's first links: COMMIT, and the manifest that it vouches for.
 Opened read_commit(const Directory& directory) {
   Opened opened;
-  const std::string commit_path = directory.path() / kCommitName;
   const std::string manifest_path = directory.path() / kManifestName;
-  opened.commit =
-      decode_commit(read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed), commit_path);
+  opened.commit = read_commit_record(directory);
   const std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
   if (text.size() != opened.commit.manifest_bytes || hash_text(text) != opened.commit.manifest_hash) {
     throw Error(Errc::checksum_mismatch, manifest_path);
@@ -99,6 +98,11 @@ std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::file
 }
 
 }  // namespace
+
+CommitRecord read_commit_record(const Directory& directory) {
+  return decode_commit(read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed),
+                       (directory.path() / kCommitName).string());
+}
 
 CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit, Manifest manifest)
     : directory_(std::move(directory)), commit_(commit), manifest_(std::move(manifest)) {

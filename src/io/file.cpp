@@ -39,9 +39,12 @@ void remove_below(const Directory& parent, const std::string& name, std::span<co
   {
     const Directory directory = parent.open_directory(name);
     std::vector<DirectoryEntry> entries = directory.list();
-    std::stable_partition(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
-      return std::find(last.begin(), last.end(), entry.name) == last.end();
-    });
+    const auto place = [last](const DirectoryEntry& entry) {
+      const auto found = std::find(last.begin(), last.end(), entry.name);
+      return found == last.end() ? 0 : found - last.begin() + 1;
+    };
+    std::stable_sort(entries.begin(), entries.end(),
+                     [&](const DirectoryEntry& a, const DirectoryEntry& b) { return place(a) < place(b); });
     for (const DirectoryEntry& entry : entries) {
       if (entry.kind == FileKind::directory) {
         remove_below(directory, entry.name, {}, depth + 1);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: reliability rests on the order of the steps in this file.
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "io/check.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
+#include "io/retire.hpp"
 #include "io/staged_state.hpp"
 
 namespace cairn::io {
@@ -88,15 +88,8 @@ void settle(State& state, const Directory& published) {
 
 /// Removes what the new checkpoint has made superfluous. Never fails the save, which is done.
 void remove_replaced(State& state, const std::string& name) noexcept {
-  constexpr std::array<std::string_view, 3> kLast = {kOwnerName, kUncommittedName, kCommitName};
   try {
-    std::string trash = name;
-    if (!reserved_kind(name)) {
-      trash = trash_name(state.name, make_uuid(state.options.random));
-      state.parent.rename(name, state.parent, trash, RenameMode::replace);  // The name is new.
-      state.parent.sync();  // Or a power cut could bring back the name of a half-removed checkpoint.
-    }
-    state.parent.remove_tree(trash, kLast);
+    retire(state.parent, name, state.options.random);
   } catch (...) {
     state.retirement_problem = describe(std::current_exception());
   }

@@ -5,7 +5,6 @@
 #include <system_error>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <functional>
 #include <map>
@@ -22,8 +21,10 @@
 #include "cairn/io/manifest.hpp"
 
 #include "io/check.hpp"
+#include "io/commit_record.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
+#include "io/retire.hpp"
 
 namespace cairn::io {
 namespace {
@@ -38,6 +39,7 @@ struct Found {
   RecoveryEntry entry;
   FileHandle lock;
   std::uint32_t generation = 0;  // Of a committed one.
+  bool is_empty = false;         // A temporary or trash that held nothing when it was looked at.
 };
 
 bool is_regular(const Directory& directory, std::string_view name) {
@@ -66,7 +68,7 @@ class Recovery {
       const bool is_rubbish =
           each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired;
       if (is_rubbish && !options_.dry_run) {
-        remove(each.entry);
+        remove(each);
       }
       each.lock = {};
       report.entries.push_back(std::move(each.entry));
@@ -114,6 +116,7 @@ class Recovery {
     } else if (directory.list().empty()) {
       found.entry.kind = is_trash ? EntryClass::retired : EntryClass::abandoned;
       found.entry.note = "empty";
+      found.is_empty = true;
     } else {
       found.entry.note = "called like one of ours, but holds no proof of it";
     }
@@ -121,7 +124,7 @@ class Recovery {
 
   static void judge_commit_file(Found& found, const Directory& directory) {
     try {
-      static_cast<void>(decode_commit(read_small_file(directory, kCommitName, kMostOwnerBytes), "COMMIT"));
+      static_cast<void>(read_commit_record(directory));
       found.entry.kind = EntryClass::retired;
       found.entry.note = "replaced";
     } catch (const Error& error) {
@@ -171,6 +174,9 @@ class Recovery {
   void classify_final(Found& found) const {
     const Directory directory = root_.open_directory(found.entry.name);
     if (is_regular(directory, kCommitName)) {
+      if (is_regular(directory, kUncommittedName) && !options_.dry_run) {
+        directory.sync();  // Marker mode: COMMIT is visible, but its name may not be durable.
+      }
       const CommitCheck check = check_commit(root_, found.entry.name, true);
       found.entry.kind = check.is_committed ? EntryClass::committed : EntryClass::damaged;
       found.entry.note = check.problem;
@@ -224,18 +230,15 @@ class Recovery {
     }
   }
 
-  void remove(RecoveryEntry& entry) const noexcept {
-    // What proves that the directory is ours goes last, for the next recovery, should this one be interrupted.
-    constexpr std::array<std::string_view, 3> kLast = {kOwnerName, kUncommittedName, kCommitName};
+  void remove(Found& found) const noexcept {
+    RecoveryEntry& entry = found.entry;
     try {
-      std::string name = entry.name;
-      if (!reserved_kind(name)) {  // A half-removed directory must not bear the name of a checkpoint.
-        const GenerationName parsed = parse_generation(name);
-        name = trash_name(parsed.base, make_uuid(system_random));
-        root_.rename(entry.name, root_, name, RenameMode::replace);
-        root_.sync();
+      if (found.is_empty) {
+        // Never more than the empty directory: its writer may have claimed it since.
+        root_.remove_empty_directory(entry.name);
+      } else {
+        retire(root_, entry.name, system_random);
       }
-      root_.remove_tree(name, kLast);
       entry.is_removed = true;
     } catch (...) {
       entry.note = describe(std::current_exception());

@@ -18,49 +18,13 @@
 #include "io/names.hpp"
 #include "io/owner.hpp"
 #include "io/staged_state.hpp"
+#include "io/target.hpp"
 
 namespace cairn::io {
 namespace {
 
 constexpr int kMostAttempts =
     5;  // A recovery that runs right now may take a directory that has no owner yet.
-
-struct Target {
-  std::filesystem::path path;
-  std::filesystem::path parent;
-  std::string name;
-};
-
-Target parse_target(const std::filesystem::path& target) {
-  const std::filesystem::path path =
-      target.has_filename() || !target.has_parent_path() ? target : target.parent_path();
-  Target parsed{path, path.parent_path().empty() ? "." : path.parent_path(), path.filename()};
-  if (!is_plain_relative(parsed.name)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}' does not end in the name of a checkpoint", target.string()));
-  }
-  if (parsed.name.size() > kMostTargetBytes) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}': names of checkpoints have at most {} bytes",
-                                                    target.string(), kMostTargetBytes));
-  }
-  if (reserved_kind(parsed.name)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}' is a name that Cairn keeps for itself", target.string()));
-  }
-  return parsed;
-}
-
-Directory open_parent(Syscalls& syscalls, const Target& target) {
-  try {
-    return Directory::open(syscalls, target.parent);
-  } catch (const Error& error) {
-    if (error.code() == std::errc::no_such_file_or_directory) {
-      throw Error(Errc::not_found, fmt::format("the directory {} for the checkpoint '{}'",
-                                               target.parent.string(), target.name));
-    }
-    throw;
-  }
-}
 
 /// Removes a directory whose creation failed half way; the failure is what counts.
 void discard(const Directory& parent, const std::string& name) noexcept {

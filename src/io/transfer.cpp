@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kWindow =
     16;  // Pieces in flight per transfer: enough for the bandwidth of an NVMe drive.
-constexpr int kMostAttempts = 100;  // Of one piece without progress.
+constexpr int kMostAttemptsOfAPiece = 100;  // Without progress.
 constexpr int kMostEmptyWrites = 3;
 
 std::string_view name_of(Operation operation) {
@@ -98,7 +98,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     }
     if (result < 0) {
       const bool is_passing = result == -EINTR || result == -EAGAIN;
-      if (is_passing && ++piece.attempts < kMostAttempts) {
+      if (is_passing && ++piece.attempts < kMostAttemptsOfAPiece) {
         engine_.submit(piece);
       } else {
         finish_piece(piece, static_cast<int>(-result));

@@ -226,11 +226,20 @@ FolderFile whole(std::string name, std::string_view dtype, std::string_view shap
                           bytes))};
 }
 
-TEST(GatherTensors, RefusesAWholeTensorInTwoFiles) {
+TEST(GatherTensors, RefusesAWholeTensorInTwoFilesAndNamesBoth) {
   const std::vector<FolderFile> files = {whole("a", "U8", "[2]", 2), whole("b", "U8", "[2]", 2)};
 
-  EXPECT_THAT([&] { static_cast<void>(gather_tensors(files)); },
-              Fails(Errc::overlapping_shards, HasSubstr("'w'")));
+  EXPECT_THAT(
+      [&] { static_cast<void>(gather_tensors(files)); },
+      Fails(Errc::overlapping_shards, AllOf(HasSubstr("'w'"), HasSubstr("in 'a'"), HasSubstr("in 'b'"))));
+}
+
+TEST(GatherTensors, RefusesAScalarInTwoFilesAndNamesBoth) {
+  const std::vector<FolderFile> files = {whole("a", "U8", "[]", 1), whole("b", "U8", "[]", 1)};
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(gather_tensors(files)); },
+      Fails(Errc::overlapping_shards, AllOf(HasSubstr("'w'"), HasSubstr("in 'a'"), HasSubstr("in 'b'"))));
 }
 
 TEST(GatherTensors, RefusesSlicesOfDifferentDtypes) {

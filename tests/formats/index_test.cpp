@@ -192,6 +192,55 @@ TEST(IndexFind, FindsNothingBesideTheNames) {
   }
 }
 
+TEST(IndexNextArray, VisitsArraysAndNothingElse) {
+  IndexBuilder builder;
+  builder.add_array("w", DType::float32, Dims{2, 3});
+  builder.add_list("l", 0);
+  builder.add_array("b", DType::int8, Dims{});
+  builder.add_integer("a", 1);
+  builder.add_null("z");
+  const Index index = built(builder);
+  std::vector<std::string> found;
+
+  IndexArray array;
+  std::size_t i = 0;
+  for (; index.next_array(i, array); ++i) {
+    found.push_back(fmt::format("{} {} of {} dimensions", i, array.name, array.dims.size()));
+  }
+
+  EXPECT_THAT(found, ElementsAre("1 b of 0 dimensions", "3 w of 2 dimensions"));
+  EXPECT_EQ(i, index.size());
+}
+
+TEST(IndexNextArray, FindsWhatArrayFinds) {
+  IndexBuilder builder;
+  const std::uint32_t file = builder.add_file("f");
+  for (const char* name : {"a", "b"}) {
+    builder.add_array(name, DType::float64, Dims{4});
+    builder.add_whole(file, 4096);
+  }
+  const Index index = built(builder);
+  IndexArray found;
+  std::size_t i = 1;
+
+  ASSERT_TRUE(index.next_array(i, found));
+
+  const IndexArray array = index.array(index.entry(1));
+  EXPECT_EQ(found.name, array.name);
+  EXPECT_EQ(found.dtype, array.dtype);
+  EXPECT_THAT(found.dims, ElementsAre(4u));
+  EXPECT_EQ(found.first_slice, array.first_slice);
+  EXPECT_EQ(found.slice_count, 1u);
+}
+
+TEST(IndexNextArray, FindsNothingInAnEmptyIndex) {
+  IndexBuilder builder;
+  IndexArray array;
+  std::size_t i = 0;
+
+  EXPECT_FALSE(built(builder).next_array(i, array));
+}
+
 TEST(IndexOpen, TakesBytesAtAnyAddress) {
   IndexBuilder builder;
   builder.add_integer("a", 5);

@@ -9,7 +9,6 @@
 #include <gmock/gmock.h>
 
 #include "formats/fixtures.hpp"
-#include "formats/utf8.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::formats {
@@ -125,20 +124,6 @@ TEST(AppendJsonString, IsReadBackAsItWas) {
 
   EXPECT_EQ(JsonReader(json, "text").read_string(scratch), every);
   EXPECT_TRUE(other_library_accepts(json));
-}
-
-TEST(Utf8, KnowsTheBordersOfEveryLength) {
-  for (const std::string_view good :
-       {"", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80", "\xEF\xBF\xBF",
-        "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "12345678\xC3\xA9"}) {
-    EXPECT_TRUE(is_valid_utf8(good)) << good;
-  }
-  for (const std::string_view bad :
-       {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x7F", "\xE0\x9F\xBF", "\xE1\x80",
-        "\xED\xA0\x80", "\xEF\xBF\xC0", "\xF0\x8F\xBF\xBF", "\xF0\x90\x80", "\xF4\x90\x80\x80",
-        "\xF5\x80\x80\x80", "\xFF", "12345678\xC3"}) {
-    EXPECT_FALSE(is_valid_utf8(bad));
-  }
 }
 
 }  // namespace

@@ -230,7 +230,7 @@ TEST(SafetensorsDamaged, NeverFailsInAnotherWay) {
   std::size_t refused = 0;
 
   for (std::size_t at = 0; at < 8 + 1880; ++at) {
-    for (unsigned flip : {0x01u, 0x02u, 0x04u, 0x08u, 0x10u, 0x20u, 0x40u, 0x80u, 0xFFu}) {
+    for (unsigned flip : {0x01u, 0x20u, 0x80u, 0xFFu}) {
       std::string damaged = file;
       damaged[at] = static_cast<char>(static_cast<unsigned char>(damaged[at]) ^ flip);
       try {

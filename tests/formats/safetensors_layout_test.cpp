@@ -98,6 +98,49 @@ TEST(SafetensorsLayout, PutsTheRestByFallingElementSizeInTheOrderGiven) {
   EXPECT_EQ(layout.offsets[1] % 2, 0u);
 }
 
+TEST(SafetensorsLayout, MakesTheSameHeaderLater) {
+  const std::vector<TensorSpec> specs = {spec("a", DType::float32, {2, 3}),
+                                         spec("\"\\\b\f\n\r\t\x01\x1f", DType::boolean, {}),
+                                         spec("é", DType::float4, {2}), spec("", DType::uint8, {4096})};
+  SafetensorsOptions options;
+  options.metadata = {{"who", "\"me\"\n"}};
+  const SafetensorsLayout at_once = plan_safetensors(specs, options);
+  options.defers_header = true;
+
+  const SafetensorsLayout deferred = plan_safetensors(specs, options);
+
+  EXPECT_EQ(deferred.header, "");
+  EXPECT_EQ(deferred.header_bytes, at_once.header.size());
+  EXPECT_EQ(deferred.file_size, at_once.file_size);
+  EXPECT_EQ(safetensors_header(specs, deferred, options), at_once.header);
+}
+
+TEST(SafetensorsLayout, ReadsBackNamesWithAnyCharacterAnywhere) {
+  for (const char special : {'\0', '\n', '\x1f', ' ', '"', '\\', '\x7f'}) {
+    for (std::size_t at = 0; at < 20; ++at) {
+      std::string name(20, 'n');
+      name[at] = special;
+      const std::vector<TensorSpec> specs = {spec(name, DType::uint8, {10})};
+
+      ASSERT_THAT(names_of(read_back(plan_safetensors(specs))), ElementsAre(name))
+          << static_cast<int>(special) << " at " << at;
+    }
+  }
+}
+
+TEST(SafetensorsLayout, CountsTheBytesOfItsHeaderForNamesOfAnyLength) {
+  for (std::size_t escapes = 3900; escapes < 4100; ++escapes) {
+    const std::string name = std::string(escapes, 'n') + "\x02\n\"";
+    const std::vector<TensorSpec> specs = {spec(name, DType::uint8, {10})};
+
+    const SafetensorsLayout layout = plan_safetensors(specs);
+
+    const std::size_t json_end = layout.header.find_last_not_of(' ');
+    ASSERT_EQ(layout.header[json_end], '}') << escapes;
+    ASSERT_LT(layout.header_bytes - (json_end + 1), 4096u) << escapes;
+  }
+}
+
 TEST(SafetensorsLayout, OfNoTensorsIsAFileThatOpens) {
   const SafetensorsLayout layout = plan_safetensors({});
 

@@ -73,6 +73,18 @@ TEST(ChunkHasher, GivesTheSameForAnyPieces) {
   EXPECT_EQ(digest.chunks[2], hash_chunk(bytes_of(text).last(77)));
 }
 
+TEST(ChunkHasher, AgreesWithTheHashOfAllAtOnceAtEverySize) {
+  std::string text(3000, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    text[i] = static_cast<char>(i * 131 + i / 256);
+  }
+  for (std::size_t size = 1; size <= text.size(); ++size) {
+    ChunkHasher hasher;  // A stream goes another way than bytes that are all there.
+    hasher.update(bytes_of(text).first(size));
+    ASSERT_EQ(hasher.finish("f").chunks.at(0), hash_chunk(bytes_of(text).first(size))) << size;
+  }
+}
+
 TEST(ChunkHasher, StartsAnewAfterFinish) {
   ChunkHasher hasher;
   hasher.update(bytes_of("abc"));

@@ -68,8 +68,8 @@ struct FolderTensor {
 /// it names. A tensor that `DCP_SHARDING_INFO` gives an offset is a slice; the format does not record how large
 /// the whole is, so the largest end over all slices is taken and a missing last slice cannot be noticed.
 ///
-/// Errors: Errc::overlapping_shards when two files hold the same part of a tensor; Errc::incomplete_shards when a part
-///         is missing; Errc::malformed_metadata when slices of a tensor disagree, `DCP_SHARDING_INFO` is damaged, or
+/// Errors: Errc::overlapping_shards, naming both files, when they hold the same part of a tensor;
+///         Errc::incomplete_shards when a part is missing; Errc::malformed_metadata when slices of a tensor disagree, `DCP_SHARDING_INFO` is damaged, or
 ///         the index names what is not there.
 [[nodiscard]] std::vector<FolderTensor> gather_tensors(std::span<const FolderFile> files,
                                                        const HuggingFaceIndex* index = nullptr);

@@ -13,6 +13,9 @@
 
 namespace cairn::formats {
 
+/// Of the indexes that are written; newer ones are refused.
+inline constexpr std::uint32_t kIndexVersion = 1;
+
 /// What an entry of an index stands for. The numbers are stored: never change or reuse one.
 enum class EntryKind : std::uint8_t {
   array = 1,
@@ -93,6 +96,10 @@ class Index {
   [[nodiscard]] std::string_view string(const IndexEntry& entry) const;
   [[nodiscard]] std::span<const std::byte> bytes(const IndexEntry& entry) const;
 
+  /// Finds the first array among the entries from `i` on: `i` becomes the number of its entry, `array` what it is.
+  /// False, and `i` is size(), when there is none.
+  [[nodiscard]] bool next_array(std::size_t& i, IndexArray& array) const;
+
   /// Errors: Errc::invalid_argument when `i` is not below array.slice_count.
   [[nodiscard]] IndexSlice slice(const IndexArray& array, std::uint32_t i) const;
 
@@ -107,6 +114,7 @@ class Index {
 
   void check_columns() const;
   void check_entry(const IndexEntry& entry) const;
+  void fill_array(std::string_view name, std::uint64_t number, IndexArray& array) const;
   [[nodiscard]] std::uint64_t byte_size(const IndexArray& array,
                                         std::span<const std::uint64_t> extents) const;
   [[nodiscard]] std::string_view name_of(std::size_t i) const;
@@ -115,6 +123,10 @@ class Index {
   [[nodiscard]] std::span<const T> run(std::span<const T> values, std::span<const std::uint32_t> ends,
                                        std::size_t i, std::string_view column) const;
   [[noreturn]] void refuse(std::string_view why) const;
+  [[noreturn]] void refuse_number(std::string_view name, std::uint64_t number) const;
+  [[noreturn]] void refuse_type(const IndexArray& array) const;
+  [[noreturn]] void refuse_run(std::size_t i, std::string_view column, std::uint32_t begin, std::uint32_t end,
+                               std::size_t size) const;
 
   std::shared_ptr<const void> owner_;
   std::string path_;

@@ -14,6 +14,9 @@
 
 namespace cairn::formats {
 
+/// A file begins with the size of its JSON header, in this many bytes, little-endian.
+inline constexpr std::uint64_t kSafetensorsLengthBytes = 8;
+
 /// The most bytes of header that the reference implementation opens, padding included.
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 

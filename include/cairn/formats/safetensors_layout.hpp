@@ -40,14 +40,17 @@ struct SafetensorsOptions {
   std::size_t max_tensors_per_file = 0;
   /// Most header bytes in one file; above the format's own limit nobody could read it.
   std::uint64_t max_header_bytes = kMaxSafetensorsHeaderBytes;
+  /// Leave SafetensorsLayout::header empty, which is most of the work; safetensors_header() makes it later.
+  bool defers_header = false;
 };
 
 /// A file that is planned, not yet written: its header, and where the bytes of each tensor go.
 ///
-/// Invariant: header.size() is a multiple of 4096; the tensors leave no hole behind it and end at file_size.
+/// Invariant: header_bytes is a multiple of 4096; the tensors leave no hole behind it and end at file_size.
 struct SafetensorsLayout {
   std::size_t first_spec = 0;  ///< The file holds the specs [first_spec, first_spec + offsets.size()).
-  std::string header;          ///< The first bytes of the file: length, JSON, padding.
+  std::uint64_t header_bytes = 0;
+  std::string header;  ///< The first bytes of the file: length, JSON, padding; see defers_header.
   std::vector<std::uint64_t> offsets;  ///< Of each spec, in the order given: its first byte in the file.
   std::vector<std::uint32_t> order;    ///< The specs (counted from first_spec) in the order of their bytes.
   std::uint64_t file_size = 0;
@@ -70,5 +73,10 @@ struct SafetensorsLayout {
 /// Errors: as plan_safetensors; a name may be given again in another file.
 [[nodiscard]] std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
                                                                     const SafetensorsOptions& options = {});
+
+/// The header of a file that was planned from these `specs` (all that the call was given) and `options`.
+[[nodiscard]] std::string safetensors_header(std::span<const TensorSpec> specs,
+                                             const SafetensorsLayout& layout,
+                                             const SafetensorsOptions& options = {});
 
 }  // namespace cairn::formats

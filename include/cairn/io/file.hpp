@@ -84,7 +84,7 @@ class Directory {
   void remove_file(std::string_view name) const;
   void remove_empty_directory(std::string_view name) const;
   /// Removes `name` and all beneath it; links are removed, never followed. What is called `last`
-  /// directly below `name` goes last, so that an interrupted removal stays recognisable.
+  /// directly below `name` goes last, in that order, so that an interrupted removal stays recognisable.
   void remove_tree(std::string_view name, std::span<const std::string_view> last = {}) const;
 
   /// Makes the names in this directory durable (not the contents of the files).

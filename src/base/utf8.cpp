@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/utf8.hpp"
+#include "cairn/base/utf8.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
-namespace cairn::formats {
+namespace cairn {
 namespace {
 
 struct Lead {
@@ -64,4 +64,4 @@ bool is_valid_utf8(std::string_view text) noexcept {
   return true;
 }
 
-}  // namespace cairn::formats
+}  // namespace cairn

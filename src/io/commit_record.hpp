@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cairn/io/file.hpp"
+#include "cairn/io/manifest.hpp"
+
+namespace cairn::io {
+
+/// Reads a directory's COMMIT, the first link of the chain.
+///
+/// Errors: Errc::not_committed when it has none; those of `decode_commit`.
+[[nodiscard]] CommitRecord read_commit_record(const Directory& directory);
+
+}  // namespace cairn::io

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "cairn/io/file.hpp"
+#include "cairn/io/uuid.hpp"
+
+namespace cairn::io {
+
+/// Removes a directory of ours from `parent`, in an order that a crash may interrupt anywhere.
+///
+/// 1. A name that is not reserved gives way to `.trash-…`: a half-removed checkpoint must not bear the name of one.
+/// 2. The parent is synced, or a power cut could bring that name back. When this fails, nothing is removed.
+/// 3. The tree is removed. What proves that it is ours goes last, for the recovery after an interruption.
+/// Errors: OS errors pass through.
+void retire(const Directory& parent, const std::string& name, const RandomSource& random);
+
+}  // namespace cairn::io
