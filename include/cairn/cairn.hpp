@@ -7,6 +7,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/metadata.hpp"
+#include "cairn/api/remove.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"

@@ -5,10 +5,10 @@
 
 #include "cairn/api/metadata.hpp"
 
+#include "api/state_name.hpp"
+
 namespace cairn {
 namespace {
-
-constexpr const char* kStateName = "state";
 
 Awaitable<Tree> take_state(LoadResponse response) {
   Loaded loaded = co_await response.loaded();

@@ -3,13 +3,9 @@
 
 #include <utility>
 
+#include "api/state_name.hpp"
+
 namespace cairn {
-namespace {
-
-/// The name of a tree that is saved alone.
-constexpr const char* kStateName = "state";
-
-}  // namespace
 
 AsyncResponse save_checkpointables_async(const std::filesystem::path& path, const Checkpointables& items,
                                          const SaveOptions& options, const Context& context) {

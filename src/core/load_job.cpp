@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
 
 namespace cairn::core {
@@ -112,9 +111,7 @@ Awaitable<> LoadJob::begin_part(std::shared_ptr<LoadJob> self, std::size_t index
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure))
-      std::rethrow_exception(failure);
-    std::rethrow_exception(with_context(failure, self->who(part)));
+    rethrow_of(failure, self->who(part));
   }
 }
 
@@ -130,9 +127,7 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure))
-      std::rethrow_exception(failure);
-    std::rethrow_exception(with_context(failure, self->who(part)));
+    rethrow_of(failure, self->who(part));
   }
 }
 
@@ -184,9 +179,10 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure) || self->source_->manifest() == nullptr)
+    if (self->source_->manifest() == nullptr) {
       std::rethrow_exception(failure);
-    std::rethrow_exception(with_context(failure, self->who(part)));
+    }
+    rethrow_of(failure, self->who(part));
   }
   const std::lock_guard lock(self->mutex_);
   self->metadata_.items.insert_or_assign(part.item.name, std::move(answer));

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/utf8.hpp"
 
 namespace cairn::core {
 namespace {
@@ -17,37 +18,6 @@ bool stands_for_itself(char c) {
 
 std::string percent(char c) {
   return fmt::format("%{:02x}", static_cast<unsigned char>(c));
-}
-
-/// Lengths of the shortest encodings are enforced: no overlong forms, no surrogates, nothing above U+10FFFF.
-/// Source: Unicode 15, table 3-7.
-bool is_utf8(std::string_view text) {
-  std::size_t i = 0;
-  const auto next_in = [&](unsigned char low, unsigned char high) {
-    if (i >= text.size())
-      return false;
-    const auto byte = static_cast<unsigned char>(text[i++]);
-    return byte >= low && byte <= high;
-  };
-  while (i < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[i++]);
-    bool good = true;
-    if (lead < 0x80)
-      continue;
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      good = next_in(0x80, 0xBF);
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      good = next_in(lead == 0xE0 ? 0xA0 : 0x80, lead == 0xED ? 0x9F : 0xBF) && next_in(0x80, 0xBF);
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      good = next_in(lead == 0xF0 ? 0x90 : 0x80, lead == 0xF4 ? 0x8F : 0xBF) && next_in(0x80, 0xBF) &&
-             next_in(0x80, 0xBF);
-    } else {
-      good = false;
-    }
-    if (!good)
-      return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -76,7 +46,7 @@ void validate_name(std::string_view name) {
     throw Error(Errc::invalid_argument, fmt::format("the name '{}' of a checkpointable holds a NUL",
                                                     name.substr(0, name.find('\0'))));
   }
-  if (!is_utf8(name)) {
+  if (!is_valid_utf8(name)) {
     throw Error(Errc::invalid_argument, "the name of a checkpointable is not valid UTF-8");
   }
   if (const std::string directory = directory_of(name); directory.size() > kMaxDirectoryBytes) {

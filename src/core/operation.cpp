@@ -2,6 +2,7 @@
 #include "core/operation.hpp"
 
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +17,32 @@ namespace {
 /// How long work may go on after it was asked to stop, before its caller gets an answer without it.
 constexpr std::chrono::seconds kStopGrace{2};
 
+/// How often an operation that is given up looks whether the caller's memory is free. A copy takes less.
+constexpr std::chrono::milliseconds kLookAgain{1};
+
 }  // namespace
+
+void BorrowedMemory::visit(const std::function<void()>& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) {
+      throw Error(Errc::cancelled, "the caller's memory is the caller's again");
+    }
+    ++visitors_;
+  }
+  const auto leave = [this](void*) {
+    const std::lock_guard lock(mutex_);
+    --visitors_;
+  };
+  const std::unique_ptr<void, decltype(leave)> visitor(this, leave);
+  work();
+}
+
+bool BorrowedMemory::close() {
+  const std::lock_guard lock(mutex_);
+  is_closed_ = true;
+  return visitors_ == 0;
+}
 
 Operation::Operation(std::shared_ptr<Services> services, std::string title)
     : services_(std::move(services)),
@@ -66,6 +92,9 @@ void Operation::stop(Errc reason, std::string why) {
 
 Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
   co_await async::sleep_for(kStopGrace);
+  while (!self->borrowed_->close()) {
+    co_await async::sleep_for(kLookAgain);
+  }
   std::exception_ptr failure;
   {
     const std::lock_guard lock(self->mutex_);
@@ -102,9 +131,18 @@ Awaitable<> Operation::run(std::function<void()> work) const {
   return async::offload(services_->workers, std::move(work));
 }
 
+Awaitable<> Operation::run_on_borrowed(std::function<void()> work) const {
+  std::function<void()> visit = [memory = borrowed_, work = std::move(work)] { memory->visit(work); };
+  return run(std::move(visit));
+}
+
 Awaitable<> Operation::stop_helpers() const {
   helpers_->cancel();
   co_await async::TaskGroup::settle(helpers_);
+}
+
+void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
+  std::rethrow_exception(async::is_cancelled(failure) ? failure : with_context(failure, who));
 }
 
 std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {

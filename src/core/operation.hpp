@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
@@ -17,6 +18,21 @@
 #include "core/services.hpp"
 
 namespace cairn::core {
+
+/// Memory of the caller's that worker threads read, until it is taken away from them.
+class BorrowedMemory {
+ public:
+  /// Reads it in `work`. Errors: Errc::cancelled when it has been taken away.
+  void visit(const std::function<void()>& work);
+
+  /// Lets nobody in any more. Returns whether everybody is out.
+  [[nodiscard]] bool close();
+
+ private:
+  std::mutex mutex_;
+  int visitors_ = 0;
+  bool is_closed_ = false;
+};
 
 /// A save or a load in flight: its strand, its deadline, its two completion points.
 ///
@@ -49,6 +65,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs blocking or long work on a worker thread.
   [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
 
+  /// As `run`, for work that reads the caller's memory: an operation that is given up is not done while such work
+  /// runs, and begins none afterwards.
+  [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
+
  protected:
   /// Makes `prepared` happen; the first call counts.
   void mark_prepared() { prepared_.set(); }
@@ -70,11 +90,15 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::shared_ptr<async::TaskGroup> main_;
   std::shared_ptr<async::TaskGroup> helpers_;
   std::shared_ptr<async::TaskGroup> watch_;  // Deadlines.
+  std::shared_ptr<BorrowedMemory> borrowed_ = std::make_shared<BorrowedMemory>();
   async::Event prepared_;
   async::Event done_;
   std::mutex mutex_;  // Protects the reason.
   std::optional<Error> reason_;
 };
+
+/// Throws a failure with `who` before its text; a cancellation as it is, because it is nobody's fault.
+[[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who);
 
 /// One failure from several: the first that is no cancellation, with the others listed in its text.
 std::exception_ptr combine(const std::vector<std::exception_ptr>& failures);

@@ -9,7 +9,6 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
@@ -130,9 +129,7 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure))
-      std::rethrow_exception(failure);
-    std::rethrow_exception(with_context(failure, who(item)));
+    rethrow_of(failure, who(item));
   }
 }
 
@@ -146,9 +143,7 @@ Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t inde
     failure = std::current_exception();
   }
   if (failure) {
-    if (async::is_cancelled(failure))
-      std::rethrow_exception(failure);
-    std::rethrow_exception(with_context(failure, who(self->items_[index])));
+    rethrow_of(failure, who(self->items_[index]));
   }
 }
 

@@ -106,7 +106,7 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
         self->job_->staged_bytes += self->run_bytes(begin + i);
       }
     };
-    co_await self->job_->run(std::move(copy));
+    co_await self->job_->run_on_borrowed(std::move(copy));
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       self->job_->helpers().spawn(write_staged(self, begin + i, std::move(buffers[i])));
     }

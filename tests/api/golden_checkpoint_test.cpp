@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint that was written once and is never replaced. When one of these tests fails, checkpoints that exist can
+// no longer be read or are no longer written the same: raise the format's version instead.
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <google/protobuf/stubs/common.h>
+#include <google/protobuf/wrappers.pb.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/array/cast.hpp"
+#include "cairn/handlers/json.hpp"
+#include "cairn/handlers/proto.hpp"
+#include "cairn/io/verify.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::list_tree;
+using testing::read_text;
+
+const std::filesystem::path kGolden = std::filesystem::path(CAIRN_TEST_DATA) / "golden/checkpoint-v1";
+
+/// 2026-01-31T12:00:00Z, for ever.
+class StoppedClock final : public Clock {
+ public:
+  [[nodiscard]] std::chrono::system_clock::time_point now() const override {
+    return std::chrono::system_clock::from_time_t(1769860800);
+  }
+  [[nodiscard]] std::chrono::steady_clock::time_point steady_now() const override { return {}; }
+};
+
+const Clock& stopped_clock() {
+  static const StoppedClock clock;
+  return clock;
+}
+
+void count_up(std::span<std::byte> bytes) {
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<std::byte>(i);
+  }
+}
+
+template <class T>
+Array array_of(std::vector<T> values) {
+  return Array::adopt(std::move(values));
+}
+
+/// Small numbers that every float type has.
+Array floats_of(DType dtype) {
+  const std::vector<float> values = {0.5F, -1.0F, 2.0F};
+  Array array = Array::zeros({3}, dtype);
+  cast(std::as_bytes(std::span(values)), DType::float32, array.mutable_view().bytes(), dtype,
+       Narrowing::allowed);
+  return array;
+}
+
+Tree golden_tree() {
+  Tree floats;
+  for (const DType dtype : {DType::float16, DType::bfloat16, DType::float8_e4m3, DType::float8_e5m2}) {
+    floats[name(dtype)] = floats_of(dtype);
+  }
+  return {{"params", {{"w", array_of<float>({1, 2, 3, 4, 5, 6}).reshaped({2, 3})}, {"floats", floats}}},
+          {"integers",
+           Tree::list({array_of<std::int8_t>({-128, 127}), array_of<std::uint64_t>({~std::uint64_t{0}}),
+                       Array::zeros({2}, DType::boolean)})},
+          {"scalar", array_of<double>({0.1}).reshaped({})},
+          {"no elements", Array::zeros({0, 4}, DType::int32)},
+          {"empty", {{"map", Tree::map()}, {"list", Tree::list()}}},
+          {"step", -7},
+          {"seed", ~std::uint64_t{0}},
+          {"rate", 0.5},
+          {"is_done", true},
+          {"note", "größer/重み"},
+          {"nothing", nullptr},
+          {"a/b", {{"", 1}, {"~", 2}}}};
+}
+
+class GoldenCheckpoint : public testing::ApiTest {
+ protected:
+  GoldenCheckpoint() : ApiTest(reproducible()) { message_.set_value("fast"); }
+
+  static ContextOptions reproducible() {
+    ContextOptions options = small();
+    options.clock = &stopped_clock();
+    options.random = count_up;
+    options.registry.add<ProtoHandler>();
+    return options;
+  }
+
+  void save_golden(const std::filesystem::path& path) const {
+    SaveOptions options;
+    options.custom_metadata = R"({"made by": "golden_checkpoint_test"})";
+    save_checkpointables(path,
+                         {{"state", golden_tree()},
+                          {"config", config_},
+                          {"settings", message_},
+                          {"Mask/1", array_of<std::int32_t>({1, 0, -1})}},
+                         options, *context_);
+  }
+
+  const nlohmann::json config_ = {{"width", 512}, {"layers", {64, 128}}, {"name", nullptr}};
+  google::protobuf::StringValue message_;
+};
+
+TEST_F(GoldenCheckpoint, IsSound) {
+  const io::VerifyReport report = io::verify(io::posix_syscalls(), kGolden);
+
+  EXPECT_TRUE(report.is_sound());
+  EXPECT_GT(report.bytes, 0u);
+}
+
+TEST_F(GoldenCheckpoint, HasTheValuesThatWereSaved) {
+  Loaded loaded = load_checkpointables(kGolden, {}, LoadOptions(), *context_);
+
+  EXPECT_EQ(loaded.take<Tree>("state"), golden_tree());
+  EXPECT_EQ(loaded.take<nlohmann::json>("config"), config_);
+  EXPECT_EQ(loaded.take<google::protobuf::StringValue>("settings").value(), "fast");
+  EXPECT_THAT(loaded.take<Array>("Mask/1").data<const std::int32_t>(), ElementsAre(1, 0, -1));
+}
+
+TEST_F(GoldenCheckpoint, SaysOfItselfWhatWasSaved) {
+  const CheckpointMetadata metadata = checkpointables_metadata(kGolden, *context_);
+
+  EXPECT_EQ(metadata.uuid, "00010203-0405-4607-8809-0a0b0c0d0e0f");
+  EXPECT_EQ(metadata.committed, "2026-01-31T12:00:00Z");
+  EXPECT_EQ(metadata.at("state").handler_id, "cairn.tree/1");
+  EXPECT_EQ(metadata.at("settings").handler_id, "cairn.proto/1");
+}
+
+/// With CAIRN_WRITE_GOLDEN=<path> in the environment, writes a golden checkpoint there: for a new version of the format.
+TEST_F(GoldenCheckpoint, IsWrittenTheSameToTheByte) {
+  if (GOOGLE_PROTOBUF_VERSION / 1'000'000 != 3) {
+    GTEST_SKIP() << "this protobuf writes texts in its own way";
+  }
+  const char* wanted = std::getenv("CAIRN_WRITE_GOLDEN");
+  const std::filesystem::path path = wanted != nullptr ? std::filesystem::path(wanted) : target();
+
+  save_golden(path);
+
+  ASSERT_EQ(list_tree(path), list_tree(kGolden));
+  for (const std::string& name : list_tree(kGolden)) {
+    if (std::filesystem::is_regular_file(kGolden / name)) {
+      EXPECT_TRUE(read_text(path / name) == read_text(kGolden / name)) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn

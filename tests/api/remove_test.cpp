@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/remove.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RemoveCheckpoint : public testing::ApiTest {};
+
+TEST_F(RemoveCheckpoint, RemovesACheckpoint) {
+  save_items({{"state", tree_}});
+
+  remove_checkpoint(target(), *context_);
+
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(RemoveCheckpoint, LeavesTheNamesFreeForTheNextSave) {
+  save_items({{"state", tree_}});
+  remove_checkpoint(target(), *context_);
+
+  save_items({{"state", tree_}});
+
+  EXPECT_EQ(load_items().take<Tree>("state"), tree_);
+}
+
+TEST_F(RemoveCheckpoint, NamesAPathThatIsNotThere) {
+  EXPECT_THAT([&] { remove_checkpoint(target(), *context_); },
+              Fails(Errc::not_found, HasSubstr("checkpoint")));
+}
+
+}  // namespace
+}  // namespace cairn
