@@ -35,7 +35,7 @@ Background<Array> read(LoadContext context, std::optional<AbstractTree> wanted) 
   co_return tree.as<Array>();
 }
 
-Awaitable<AbstractArray> describe(LoadContext context) {
+Awaitable<AbstractArray> describe_array(LoadContext context) {
   const TreeHandler trees;
   const std::string name = context.name();
   const AbstractTree tree = co_await trees.metadata(std::move(context));
@@ -62,7 +62,7 @@ Awaitable<Background<Array>> ArrayHandler::load(LoadContext context,
 }
 
 Awaitable<AbstractArray> ArrayHandler::metadata(LoadContext context) const {
-  return describe(std::move(context));
+  return describe_array(std::move(context));
 }
 
 }  // namespace cairn

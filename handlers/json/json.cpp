@@ -43,7 +43,7 @@ Awaitable<nlohmann::json> read(LoadContext context, AbstractJson wanted) {
   co_return value;
 }
 
-Awaitable<AbstractJson> describe(LoadContext context) {
+Awaitable<AbstractJson> describe_json(LoadContext context) {
   const AbstractJson anything;
   const nlohmann::json value = co_await read(std::move(context), anything);
   co_return AbstractJson(kind_of(value));
@@ -81,7 +81,7 @@ Awaitable<Background<nlohmann::json>> JsonHandler::load(LoadContext context,
 }
 
 Awaitable<AbstractJson> JsonHandler::metadata(LoadContext context) const {
-  return describe(std::move(context));
+  return describe_json(std::move(context));
 }
 
 }  // namespace cairn

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,29 +25,73 @@
 #include "array_bytes.hpp"
 #include "containers.hpp"
 #include "files.hpp"
+#include "large_vector.hpp"
 
 namespace cairn {
 namespace {
 
 using detail::shown;
 
-/// An array of the tree, with its path as bytes [begin, end) of FlatTree::paths.
+/// An array of the tree. `data` is null when its bytes need more than to be copied.
 struct FlatArray {
-  const Array* array = nullptr;
-  std::size_t begin = 0;
-  std::size_t end = 0;
+  std::size_t path_end = 0;
+  std::size_t dims_end = 0;
+  const std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
   DType stored{};
 };
 
-/// A tree without its branches. Paths lie in one string, because a tree has a hundred thousand of them.
-struct FlatTree {
-  std::string paths;
-  std::vector<FlatArray> arrays;
-  formats::IndexBuilder builder;
+/// A tree without its branches, and the files that it becomes.
+///
+/// Owns what it needs: headers and index are written when the tree may be gone. Texts and numbers of all arrays
+/// lie in a few vectors, because a tree has a hundred thousand of them.
+struct SavePlan {
+  detail::LargeVector<char> paths;
+  detail::LargeVector<std::uint64_t> dims;
+  detail::LargeVector<FlatArray> arrays;  ///< In the order of the tree.
+  std::vector<formats::SafetensorsLayout> layouts;
+  std::vector<std::string> files;  ///< The names of those.
+  formats::IndexBuilder builder;   ///< Holds all that is no array.
 
-  [[nodiscard]] std::string_view path(const FlatArray& array) const {
-    return std::string_view(paths).substr(array.begin, array.end - array.begin);
+  [[nodiscard]] std::string_view path(std::size_t array) const {
+    const std::size_t begin = array == 0 ? 0 : arrays[array - 1].path_end;
+    return {paths.data() + begin, arrays[array].path_end - begin};
   }
+
+  [[nodiscard]] std::span<const std::uint64_t> shape(std::size_t array) const {
+    const std::size_t begin = array == 0 ? 0 : arrays[array - 1].dims_end;
+    return {dims.data() + begin, arrays[array].dims_end - begin};
+  }
+};
+
+formats::SafetensorsOptions layout_options() {
+  formats::SafetensorsOptions options;
+  options.defers_header = true;
+  return options;
+}
+
+/// What the arrays of a plan are to their files. Refers to the plan; only headers need it, so it goes with them.
+using Specs = detail::LargeVector<formats::TensorSpec>;
+
+/// The first bytes of a planned file, made by the worker thread that needs them.
+class HeaderSource final : public ByteSource {
+ public:
+  HeaderSource(std::shared_ptr<const SavePlan> plan, std::shared_ptr<const Specs> specs, std::size_t file)
+      : plan_(std::move(plan)), specs_(std::move(specs)), file_(file) {}
+
+  void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
+    std::call_once(is_made_, [this] {
+      text_ = formats::safetensors_header(*specs_, plan_->layouts[file_], layout_options());
+    });
+    std::memcpy(out.data(), text_.data() + offset_bytes, out.size());
+  }
+
+ private:
+  std::shared_ptr<const SavePlan> plan_;
+  std::shared_ptr<const Specs> specs_;
+  std::size_t file_;
+  mutable std::once_flag is_made_;
+  mutable std::string text_;
 };
 
 void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
@@ -99,78 +147,113 @@ DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions
   return *options.storage_dtype;
 }
 
-FlatTree flatten(const Tree& tree, const ArrayOptions& options, Snapshot snapshot) {
-  FlatTree flat;
-  visit_leaves(tree, [&](std::string_view path, const Tree& leaf) {
-    const Array* array = leaf.array_if();
-    if (!array) {
-      add_scalar(flat.builder, path, leaf);
-      return;
-    }
-    const std::size_t begin = flat.paths.size();
-    flat.paths.append(path);
-    flat.arrays.push_back({array, begin, flat.paths.size(), stored_dtype(path, *array, options, snapshot)});
-  });
+/// Pieces that are more than a pointer, by the number of their array, rising.
+using HeldPieces = std::vector<std::pair<std::size_t, SourcePiece>>;
+
+FlatArray flat_array(const Array& array, DType stored) {
+  FlatArray flat;
+  flat.stored = stored;
+  if (array.dtype() == stored && array.view().is_contiguous()) {
+    flat.data = array.view().data();
+    flat.bytes = array.byte_count();
+  } else {
+    flat.bytes = byte_count(stored, array.shape()).value_or(0);  // What has no size is refused later.
+  }
   return flat;
 }
 
-std::vector<formats::SafetensorsLayout> plan(const FlatTree& flat) {
-  std::vector<formats::TensorSpec> specs;
-  specs.reserve(flat.arrays.size());
-  for (const FlatArray& array : flat.arrays) {
-    formats::TensorSpec& spec = specs.emplace_back();
-    spec.name = detail::tensor_name(flat.path(array));
-    spec.dtype = array.stored;
-    spec.shape = array.array->shape();
-  }
-  if (specs.empty()) {
-    return {};
-  }
-  return formats::plan_safetensors_files(specs);
+/// Walks the tree once: each array is looked at while it is in the caches.
+HeldPieces flatten(const Tree& tree, const ArrayOptions& options, Snapshot snapshot, SavePlan& plan) {
+  HeldPieces held;
+  const auto add = [&](std::string_view path, const Tree& leaf) {
+    const Array* array = leaf.array_if();
+    if (!array) {
+      add_scalar(plan.builder, path, leaf);
+      return;
+    }
+    FlatArray flat = flat_array(*array, stored_dtype(path, *array, options, snapshot));
+    SourcePiece piece;
+    if (flat.bytes > 0 && flat.data == nullptr) {
+      piece.source = std::make_shared<detail::ArraySource>(*array, flat.stored, options.narrowing);
+      held.emplace_back(plan.arrays.size(), std::move(piece));
+    } else if (flat.bytes > 0 && snapshot != Snapshot::copy && array->owner()) {
+      // Not for copies: the caller keeps the tree until they are made, and counting 100,000 owners takes as long.
+      piece.owner = array->owner();
+      held.emplace_back(plan.arrays.size(), std::move(piece));
+    }
+    plan.paths.insert(plan.paths.end(), path.begin(), path.end());
+    plan.dims.insert(plan.dims.end(), array->shape().begin(), array->shape().end());
+    flat.path_end = plan.paths.size();
+    flat.dims_end = plan.dims.size();
+    plan.arrays.push_back(flat);
+  };
+  std::string path;
+  detail::TreeAccess::visit(tree, path, 0, add);
+  return held;
 }
 
-SourcePiece array_piece(const FlatArray& flat, std::uint64_t offset_bytes, std::uint64_t size_bytes,
-                        const ArrayOptions& options) {
-  SourcePiece piece;
-  piece.offset_bytes = offset_bytes;
-  piece.size_bytes = size_bytes;
-  const ArrayView& view = flat.array->view();
-  if (view.is_contiguous() && view.dtype() == flat.stored) {
-    piece.data = view.data();
-    piece.owner = flat.array->owner();
-  } else {
-    piece.source = std::make_shared<detail::ArraySource>(*flat.array, flat.stored, options.narrowing);
+std::shared_ptr<const Specs> lay_out(SavePlan& plan, std::size_t rank) {
+  auto specs = std::make_shared<Specs>(plan.arrays.size());
+  for (std::size_t i = 0; i < specs->size(); ++i) {
+    formats::TensorSpec& spec = (*specs)[i];
+    spec.name = detail::tensor_name(plan.path(i));
+    spec.dtype = plan.arrays[i].stored;
+    spec.shape = Shape(plan.shape(i));
   }
-  return piece;
+  if (!specs->empty()) {
+    plan.layouts = formats::plan_safetensors_files(*specs, layout_options());
+  }
+  for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
+    plan.files.push_back(fmt::format("data-r{:05}-{:03}.safetensors", rank, i));
+  }
+  return specs;
 }
 
-/// The pieces of one planned file; enters its arrays in the index.
-std::vector<SourcePiece> fill(FlatTree& flat, formats::SafetensorsLayout layout, const std::string& file,
-                              const ArrayOptions& options) {
-  const std::uint32_t file_number = flat.builder.add_file(file);
+/// The pieces of one planned file; moves out the held ones of its arrays.
+std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan,
+                                     const std::shared_ptr<const Specs>& specs, std::size_t file,
+                                     HeldPieces& held) {
+  const formats::SafetensorsLayout& layout = plan->layouts[file];
   std::vector<SourcePiece> pieces;
   pieces.reserve(layout.offsets.size() + 1);
-  const auto header = std::make_shared<const std::string>(std::move(layout.header));
-  SourcePiece& first = pieces.emplace_back();
-  first.size_bytes = header->size();
-  first.data = reinterpret_cast<const std::byte*>(header->data());
-  first.owner = header;
+  SourcePiece& header = pieces.emplace_back();
+  header.size_bytes = layout.header_bytes;
+  header.source = std::make_shared<HeaderSource>(plan, specs, file);
+  auto next_held = std::lower_bound(held.begin(), held.end(), layout.first_spec,
+                                    [](const auto& one, std::size_t array) { return one.first < array; });
   for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
-    const FlatArray& array = flat.arrays[layout.first_spec + i];
-    const Shape& shape = array.array->shape();
-    flat.builder.add_array(flat.path(array), array.stored, {shape.begin(), shape.end()});
-    flat.builder.add_whole(file_number, layout.offsets[i]);
-    if (const auto size = byte_count(array.stored, shape).value_or(0); size > 0) {
-      pieces.push_back(array_piece(array, layout.offsets[i], size, options));
+    const std::size_t array = layout.first_spec + i;
+    SourcePiece& piece = pieces.emplace_back();
+    if (next_held != held.end() && next_held->first == array) {
+      piece = std::move(next_held->second);
+      ++next_held;
     }
+    piece.offset_bytes = layout.offsets[i];
+    piece.size_bytes = plan->arrays[array].bytes;
+    piece.data = plan->arrays[array].data;
   }
   return pieces;
 }
 
-Background<> write_index(SaveContext context, std::shared_ptr<formats::IndexBuilder> builder) {
+/// Enters the arrays in the index.
+void describe_arrays(SavePlan& plan) {
+  plan.builder.reserve(plan.arrays.size(), plan.arrays.size(), plan.paths.size());
+  for (std::size_t file = 0; file < plan.layouts.size(); ++file) {
+    const std::uint32_t number = plan.builder.add_file(plan.files[file]);
+    const formats::SafetensorsLayout& layout = plan.layouts[file];
+    for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
+      const std::size_t array = layout.first_spec + i;
+      plan.builder.add_array(plan.path(array), plan.arrays[array].stored, plan.shape(array));
+      plan.builder.add_whole(number, layout.offsets[i]);
+    }
+  }
+}
+
+Background<> write_index(SaveContext context, std::shared_ptr<SavePlan> plan) {
   auto text = std::make_shared<std::string>();
-  std::function<void()> finish = [builder, text] {
-    const std::vector<std::byte> bytes = builder->finish();
+  std::function<void()> finish = [plan, text] {
+    describe_arrays(*plan);
+    const std::vector<std::byte> bytes = plan->builder.finish();
     text->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   co_await context.run(std::move(finish));
@@ -187,17 +270,16 @@ Background<> finish(std::vector<Background<>> writes) {
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   const ArrayOptions* given = context.option<ArrayOptions>();
   const ArrayOptions options = given ? *given : ArrayOptions();
-  FlatTree flat = flatten(value, options, context.snapshot());
-  std::vector<formats::SafetensorsLayout> layouts = plan(flat);
+  const auto plan = std::make_shared<SavePlan>();
+  HeldPieces held = flatten(value, options, context.snapshot(), *plan);
+  std::shared_ptr<const Specs> specs = lay_out(*plan, context.coordinator().rank());
   std::vector<Background<>> writes;
-  for (std::size_t i = 0; i < layouts.size(); ++i) {
-    const std::string file = fmt::format("data-r{:05}-{:03}.safetensors", context.coordinator().rank(), i);
-    const std::uint64_t file_bytes = layouts[i].file_size;
-    std::vector<SourcePiece> pieces = fill(flat, std::move(layouts[i]), file, options);
-    writes.push_back(co_await context.write_pieces(file, std::move(pieces), file_bytes));
+  for (std::size_t i = 0; i < plan->layouts.size(); ++i) {
+    std::vector<SourcePiece> pieces = make_pieces(plan, specs, i, held);
+    writes.push_back(
+        co_await context.write_pieces(plan->files[i], std::move(pieces), plan->layouts[i].file_size));
   }
-  auto builder = std::make_shared<formats::IndexBuilder>(std::move(flat.builder));
-  writes.push_back(write_index(context, std::move(builder)));
+  writes.push_back(write_index(context, plan));
   co_return finish(std::move(writes));
 }
 

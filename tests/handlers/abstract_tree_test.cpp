@@ -2,6 +2,8 @@
 #include "cairn/handlers/abstract_tree.hpp"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -61,6 +63,29 @@ TEST(AbstractTreeView, TellsDtypeShapeAndBytes) {
   EXPECT_EQ(array.dtype, DType::int64);
   EXPECT_EQ(array.shape, Shape({2, 3}));
   EXPECT_EQ(array.bytes, 48U);
+}
+
+TEST(AbstractTreeView, TellsEachArrayFromItsNeighbours) {
+  formats::IndexBuilder builder;
+  const auto add = [&builder](std::string_view name, DType dtype, std::vector<std::uint64_t> dims) {
+    builder.add_array(name, dtype, dims);
+  };
+  add("a", DType::float32, {2, 3});
+  add("b", DType::float32, {2, 3});
+  add("c", DType::float64, {2, 3});
+  add("d", DType::float64, {2, 3, 1});
+  add("e", DType::float64, {3, 3});
+  add("f", DType::float64, {});
+  const AbstractTree tree(open(builder));
+  std::vector<std::string> seen;
+
+  for (const ArrayEntry& array : tree.arrays()) {
+    seen.push_back(std::string(array.name) + ' ' + std::string(name(array.dtype)) + ' ' +
+                   to_string(array.shape) + ' ' + std::to_string(array.bytes));
+  }
+
+  EXPECT_THAT(seen, ElementsAre("a F32 [2, 3] 24", "b F32 [2, 3] 24", "c F64 [2, 3] 48", "d F64 [2, 3, 1] 48",
+                                "e F64 [3, 3] 72", "f F64 [] 8"));
 }
 
 TEST(AbstractTreeView, BecomesATreeWhenItIsChanged) {

@@ -93,6 +93,33 @@ TEST_F(TreeHandlerSave, KeepsArraysWithoutElementsAndWithoutDimensions) {
   EXPECT_EQ(load_tree(), tree);
 }
 
+TEST_F(TreeHandlerSave, KeepsPlainStridedEmptyAndCastArraysSideBySide) {
+  const std::vector<float> floats = {1, 2, 3};
+  const std::vector<double> doubles = {1, 2, 3};
+  const std::vector<std::int16_t> numbers = {1, 2, 3, 4, 5, 6};
+  const ArrayView strided = ArrayView(numbers.data(), {2, 3}, DType::int16).transposed();
+  const Tree tree = {{"cast", Array::copy_of(floats)},
+                     {"empty", Array::zeros({0}, DType::int8)},
+                     {"plain", Array::copy_of(numbers)},
+                     {"plain too", Array::copy_of(numbers)},
+                     {"strided", Array::share(strided, std::make_shared<int>())}};
+  const Tree expected = {{"cast", doubles},
+                         {"empty", tree["empty"]},
+                         {"plain", numbers},
+                         {"plain too", numbers},
+                         {"strided", Array::copy_of(strided)}};
+  ArrayOptions arrays;
+  arrays.storage_dtype = DType::float64;
+  SaveOptions options = with(arrays);
+  options.overwrite = true;
+
+  for (const Snapshot snapshot : {Snapshot::copy, Snapshot::borrow, Snapshot::share}) {
+    options.snapshot = snapshot;
+    save(tree, options);
+    EXPECT_EQ(load_tree(), expected) << static_cast<int>(snapshot);
+  }
+}
+
 TEST_F(TreeHandlerSave, StoresStridedArraysInRowMajorOrder) {
   const auto values = counting(2000);
   const ArrayView transposed = ArrayView(values.data(), {50, 40}, DType::float32).transposed();
