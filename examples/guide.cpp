@@ -196,6 +196,16 @@ cairn::Tree newest_or_none(const std::filesystem::path& path) {
   // [/errors]
 }
 
+void keep_the_newest() {
+  const cairn::Tree state = {{"step", 2}};
+  cairn::save("run/old", cairn::Tree{{"step", 1}});
+  // [remove]
+  cairn::save("run/new", state);        // Durable when it returns: only now may the old one go.
+  cairn::remove_checkpoint("run/old");  // Whole, or gone, whenever the program is killed.
+  // [/remove]
+  require(!std::filesystem::exists("run/old") && cairn::load("run/new") == state, "only the old one is gone");
+}
+
 void clean() {
   // [recover]
   const auto report = cairn::io::recover(cairn::io::posix_syscalls(), "run");
@@ -224,6 +234,7 @@ int main() try {
   load_in_another_form();
   store_in_another_form();
   require(newest_or_none("run/none").is_null(), "absence is not mistaken for damage");
+  keep_the_newest();
   clean();
   return 0;
 } catch (const std::exception& error) {

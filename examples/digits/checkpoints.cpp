@@ -11,7 +11,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/io/file.hpp>
 #include <cairn/io/recovery.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -20,9 +19,6 @@
 
 namespace digits {
 namespace {
-
-// A checkpoint that is removed gets a name that is no checkpoint's: half of one must never look like one.
-constexpr std::string_view kRemovedPrefix = ".removed-";
 
 std::optional<std::int64_t> parse_step(std::string_view name) {
   std::int64_t step = 0;
@@ -40,7 +36,6 @@ std::int64_t microseconds(std::chrono::nanoseconds time) {
 Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log)
     : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
   std::filesystem::create_directories(root_);
-  remove_leftovers();
   std::size_t removed = 0;
   for (const auto& entry : cairn::io::recover(cairn::io::posix_syscalls(), root_).entries) {
     removed += entry.is_removed ? 1u : 0u;
@@ -100,24 +95,10 @@ void Checkpoints::finish() {
   remove_old();
 }
 
-void Checkpoints::remove_leftovers() {
-  const auto root = cairn::io::Directory::open(cairn::io::posix_syscalls(), root_);
-  for (const auto& entry : root.list()) {
-    if (entry.name.starts_with(kRemovedPrefix)) {
-      root.remove_tree(entry.name);
-    }
-  }
-}
-
 /// Called after a newer checkpoint is durable, never before.
 void Checkpoints::remove_old() {
-  const auto root = cairn::io::Directory::open(cairn::io::posix_syscalls(), root_);
   while (committed_.size() > keep_) {
-    const std::string name = std::to_string(committed_.front());
-    const std::string removed = std::string(kRemovedPrefix) + name;
-    root.rename(name, root, removed, cairn::io::RenameMode::no_replace);
-    root.sync();  // Else a power cut could bring the old name back to a folder that is half empty.
-    root.remove_tree(removed);
+    cairn::remove_checkpoint(root_ / std::to_string(committed_.front()), context_);
     committed_.erase(committed_.begin());
   }
 }

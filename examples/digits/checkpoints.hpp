@@ -52,7 +52,6 @@ class Checkpoints {
   void finish();
 
  private:
-  void remove_leftovers();
   void remove_old();
 
   std::filesystem::path root_;

@@ -15,6 +15,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/parked.hpp"
+#include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 
@@ -46,11 +47,6 @@ std::exception_ptr failure_of(const Event& event) {
 
 std::exception_ptr joined(const Executor& strand, TaskScope& scope) {
   return failure_of(start(strand, scope.join()));
-}
-
-Awaitable<> count_after(Awaitable<> first, std::atomic<int>* count) {
-  co_await std::move(first);
-  ++*count;
 }
 
 TEST_F(Suspend, ContinuesWhenAnotherThreadResumes) {

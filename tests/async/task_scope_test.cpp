@@ -15,6 +15,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/parked.hpp"
+#include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 
@@ -24,11 +25,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::eventually;
 using testing::Fails;
-
-Awaitable<> fail_with(Errc code) {
-  throw Error(code, "task");
-  co_return;
-}
 
 Awaitable<> throw_number() {
   throw 7;

@@ -16,6 +16,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/parked.hpp"
+#include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 
@@ -26,11 +27,6 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::Fails;
 using testing::run;
-
-Awaitable<> fail_with(Errc code) {
-  throw Error(code, "task");
-  co_return;
-}
 
 /// Fails in its own way when it is asked to stop.
 Awaitable<> fail_when_cancelled(Errc code) {
@@ -43,11 +39,6 @@ Awaitable<> fail_when_cancelled(Errc code) {
   if (is_cancelled) {
     throw Error(code, "while stopping");
   }
-}
-
-Awaitable<> count_after(Awaitable<> first, std::atomic<int>* count) {
-  co_await std::move(first);
-  ++*count;
 }
 
 Awaitable<int> return_later(std::chrono::milliseconds delay, int value) {

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using testing::run_cli;
 using testing::TempDir;
 
-const std::filesystem::path kData = std::filesystem::path(CAIRN_TEST_DATA) / "safetensors";
+const std::filesystem::path kFiles = std::filesystem::path(CAIRN_TEST_DATA) / "safetensors";
 
 /// One checkpoint for all tests that only read it.
 class CliJson : public ::testing::Test {
@@ -99,14 +99,14 @@ TEST_F(CliJson, InspectTakesTheDirectoryOfACheckpointable) {
 }
 
 TEST_F(CliJson, InspectShowsASafetensorsFileAsOneState) {
-  const json items = ask({"inspect", kData / "tiny.safetensors"})["checkpointables"];
+  const json items = ask({"inspect", kFiles / "tiny.safetensors"})["checkpointables"];
 
   EXPECT_EQ(items["state"]["arrays"],
             json::parse(R"([{"name": "x", "dtype": "F32", "shape": [3], "bytes": 12}])"));
 }
 
 TEST_F(CliJson, InspectShowsAHuggingFaceFolderAsOneState) {
-  const json items = ask({"inspect", kData / "hf_sharded"})["checkpointables"];
+  const json items = ask({"inspect", kFiles / "hf_sharded"})["checkpointables"];
 
   EXPECT_EQ(items.size(), 1u);
   EXPECT_EQ(items["state"]["arrays"].size(), 14u);
@@ -114,7 +114,7 @@ TEST_F(CliJson, InspectShowsAHuggingFaceFolderAsOneState) {
 
 TEST_F(CliJson, InspectKeepsNamesThatAreNoPlainText) {
   EXPECT_EQ(
-      ask({"inspect", kData / "unicode_names.safetensors"})["checkpointables"]["state"]["arrays"].size(),
+      ask({"inspect", kFiles / "unicode_names.safetensors"})["checkpointables"]["state"]["arrays"].size(),
       24u);
 }
 
@@ -147,7 +147,7 @@ TEST_F(CliJson, VerifySaysThatAllIsSound) {
 }
 
 TEST_F(CliJson, VerifyOfForeignFilesSaysThatNothingVouchesForThem) {
-  EXPECT_EQ(ask({"verify", kData / "hf_sharded"})["has_checksums"], false);
+  EXPECT_EQ(ask({"verify", kFiles / "hf_sharded"})["has_checksums"], false);
 }
 
 }  // namespace
