@@ -208,7 +208,7 @@ TEST_F(RemoveCheckpointTest, LeavesToRecoveryWhatItCouldNotRemove) {
   EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
 }
 
-std::optional<std::string> load(const std::filesystem::path& target) {
+std::optional<std::string> load_unless_gone(const std::filesystem::path& target) {
   try {
     return load_sample(target);
   } catch (const Error& error) {
@@ -217,29 +217,29 @@ std::optional<std::string> load(const std::filesystem::path& target) {
   }
 }
 
-enum class Scene { plain, generations };
-using Param = std::tuple<Scene, bool>;
+enum class RemovalScene { plain, generations };
+using RemovalParam = std::tuple<RemovalScene, bool>;
 
-class RemoveWithFault : public ::testing::TestWithParam<Param> {
+class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
  protected:
   /// Removes with the fault; returns false when the fault was never reached.
   bool try_fault(const Fault& fault) {
     const TempDir temp;
     const std::filesystem::path target = temp / "step";
-    std::get<0>(GetParam()) == Scene::plain ? save_sample(*engine_, target, "newest")
-                                            : save_generations(*engine_, target);
+    std::get<0>(GetParam()) == RemovalScene::plain ? save_sample(*engine_, target, "newest")
+                                                   : save_generations(*engine_, target);
     syscalls_.plan(fault);
 
     const bool is_removed = remove(target);
 
     const bool is_hit = syscalls_.hits() > 0;
     syscalls_.clear();
-    const std::optional<std::string> found = load(target);
+    const std::optional<std::string> found = load_unless_gone(target);
     EXPECT_EQ(found.value_or("newest"), "newest") << "never an older one";
     EXPECT_FALSE(is_removed && found) << "right after the removal";
     for (int i = 0; i < 2; ++i) {
       recover(posix_syscalls(), temp.path());
-      EXPECT_EQ(load(target), found) << "after recovery";
+      EXPECT_EQ(load_unless_gone(target), found) << "after recovery";
     }
     const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
     EXPECT_EQ(left, found ? 1 : 0) << "recovery leaves the checkpoint and nothing else";
@@ -274,14 +274,13 @@ TEST_P(RemoveWithFault, LeavesTheWholeCheckpointOrNone) {
   EXPECT_GT(faults, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(Scenes, RemoveWithFault,
-                         ::testing::Combine(::testing::Values(Scene::plain, Scene::generations),
-                                            ::testing::Bool()),
-                         [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param) == Scene::plain ? "Plain"
-                                                                                        : "Generations") +
-                                  (std::get<1>(tested.param) ? "FromThenOn" : "Once");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Scenes, RemoveWithFault,
+    ::testing::Combine(::testing::Values(RemovalScene::plain, RemovalScene::generations), ::testing::Bool()),
+    [](const auto& tested) {
+      return std::string(std::get<0>(tested.param) == RemovalScene::plain ? "Plain" : "Generations") +
+             (std::get<1>(tested.param) ? "FromThenOn" : "Once");
+    });
 
 }  // namespace
 }  // namespace cairn::io
