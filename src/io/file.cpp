@@ -30,6 +30,18 @@ void require_component(std::string_view name) {
   }
 }
 
+/// Calls `remove`; what somebody else has removed meanwhile is as good as removed here.
+template <class Remove>
+void remove_if_there(Remove remove) {
+  try {
+    remove();
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) {
+      throw;
+    }
+  }
+}
+
 void remove_below(const Directory& parent, const std::string& name, std::span<const std::string_view> last,
                   int depth) {
   if (depth > kMostDepth) {
@@ -46,11 +58,13 @@ void remove_below(const Directory& parent, const std::string& name, std::span<co
     std::stable_sort(entries.begin(), entries.end(),
                      [&](const DirectoryEntry& a, const DirectoryEntry& b) { return place(a) < place(b); });
     for (const DirectoryEntry& entry : entries) {
-      if (entry.kind == FileKind::directory) {
-        remove_below(directory, entry.name, {}, depth + 1);
-      } else {
-        directory.remove_file(entry.name);
-      }
+      remove_if_there([&] {
+        if (entry.kind == FileKind::directory) {
+          remove_below(directory, entry.name, {}, depth + 1);
+        } else {
+          directory.remove_file(entry.name);
+        }
+      });
     }
   }
   parent.remove_empty_directory(name);
@@ -218,7 +232,7 @@ void Directory::remove_empty_directory(std::string_view name) const {
 
 void Directory::remove_tree(std::string_view name, std::span<const std::string_view> last) const {
   require_component(name);
-  remove_below(*this, std::string(name), last, 0);
+  remove_if_there([&] { remove_below(*this, std::string(name), last, 0); });
 }
 
 void Directory::sync() const {

@@ -85,6 +85,7 @@ class Directory {
   void remove_empty_directory(std::string_view name) const;
   /// Removes `name` and all beneath it; links are removed, never followed. What is called `last`
   /// directly below `name` goes last, in that order, so that an interrupted removal stays recognisable.
+  /// What is gone already is no error: a recovery may remove the same.
   void remove_tree(std::string_view name, std::span<const std::string_view> last = {}) const;
 
   /// Makes the names in this directory durable (not the contents of the files).

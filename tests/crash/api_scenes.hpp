@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "crash/scenes.hpp"
+
+namespace cairn::crash {
+
+/// Saves of a tree and a JSON value by `save_checkpointables`, with the library's own threads.
+[[nodiscard]] std::vector<Scene> api_scenes();
+
+}  // namespace cairn::crash

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// All scenes in many states, and all mutants: prints one line with the counts.
+//
+// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "crash/crash_enumerator.hpp"
+#include "crash/mutants.hpp"
+#include "crash/scenes.hpp"
+
+namespace cairn::crash {
+namespace {
+
+constexpr std::uint64_t kStates = 200'000;
+
+std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+/// Takes scenes and mutants one after the other; several threads may.
+class Census {
+ public:
+  Census(std::uint64_t states, std::uint64_t seed) : states_(states), seed_(seed) {}
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (next_scene_ < all_scenes().size()) {
+      EnumerationOptions options;
+      options.seed = seed_;
+      // What small scenes have left falls to the later ones.
+      options.states = (states_ - std::min(states_, total_.states)) / (all_scenes().size() - finished_) + 1;
+      const Scene& scene = all_scenes()[next_scene_++];
+      lock.unlock();
+      const EnumerationReport report = Enumerator(scene, options).run();
+      lock.lock();
+      ++finished_;
+      add(report);
+    }
+    while (next_mutant_ < all_mutants().size()) {
+      const Mutant& mutant = all_mutants()[next_mutant_++];
+      lock.unlock();
+      const EnumerationReport report = enumerate(mutant, seed_);
+      lock.lock();
+      judge(mutant, report);
+    }
+  }
+
+  [[nodiscard]] const EnumerationReport& total() const { return total_; }
+  [[nodiscard]] std::size_t mutants() const { return mutants_; }
+  [[nodiscard]] std::size_t caught() const { return caught_; }
+  /// Mutants that are not what they should be, one on each line.
+  [[nodiscard]] const std::string& surprises() const { return surprises_; }
+
+ private:
+  void add(const EnumerationReport& report) {
+    total_.states += report.states;
+    total_.failures += report.failures;
+    if (total_.first_failure.empty()) {
+      total_.first_failure = report.first_failure;
+    }
+  }
+
+  void judge(const Mutant& mutant, const EnumerationReport& report) {
+    const bool is_caught = report.failures > 0;
+    if (mutant.equivalence.empty()) {
+      ++mutants_;
+      caught_ += is_caught ? 1 : 0;
+    }
+    if (is_caught != mutant.equivalence.empty()) {
+      surprises_ += fmt::format("{}: {} {}\n", mutant.scene, mutant.name,
+                                is_caught ? "is not harmless: " + report.first_failure : "survives");
+    }
+  }
+
+  const std::uint64_t states_;
+  const std::uint64_t seed_;
+  std::mutex mutex_;  // Guards what follows.
+  std::size_t next_scene_ = 0;
+  std::size_t next_mutant_ = 0;
+  std::size_t finished_ = 0;
+  EnumerationReport total_;
+  std::size_t mutants_ = 0;
+  std::size_t caught_ = 0;
+  std::string surprises_;
+};
+
+TEST(CrashStates, AreAllTheOldOrTheNewCheckpointAndEveryMutantIsCaught) {
+  const std::uint64_t states = number_from("CAIRN_CRASH_STATES", kStates);
+  const std::uint64_t seed = number_from("CAIRN_CRASH_SEED", 1);
+  Census census(states, seed);
+
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back([&census] { census.work(); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+
+  fmt::print("crash: {} states, {} lost, {} of {} mutants caught (seed {})\n", census.total().states,
+             census.total().failures, census.caught(), census.mutants(), seed);
+  EXPECT_EQ(census.total().failures, 0u) << census.total().first_failure;
+  EXPECT_EQ(census.surprises(), "");
+  EXPECT_GE(census.total().states, states);
+}
+
+}  // namespace
+}  // namespace cairn::crash

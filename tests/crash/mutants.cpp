@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "crash/mutants.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "crash/scenes.hpp"
+
+namespace cairn::crash {
+namespace {
+
+using Match = std::function<bool(const Operation&)>;
+using Sabotage = std::function<std::unique_ptr<Saboteur>()>;
+
+class Dropping final : public Saboteur {
+ public:
+  explicit Dropping(Match what) : what_(std::move(what)) {}
+
+  int run(const Operation& operation, std::function<int()> effect) override {
+    return what_(operation) ? 0 : effect();
+  }
+
+ private:
+  Match what_;
+};
+
+/// Does `what` only after the first `until`; says that it was done. The power may go in between.
+class Delaying final : public Saboteur {
+ public:
+  Delaying(Match what, Match until) : what_(std::move(what)), until_(std::move(until)) {}
+
+  int run(const Operation& operation, std::function<int()> effect) override {
+    if (is_over_) {
+      settle();
+      return effect();
+    }
+    is_over_ = until_(operation);  // First: it may look like what is delayed.
+    if (!is_over_ && what_(operation)) {
+      delayed_.push_back(std::move(effect));
+      return 0;
+    }
+    return effect();
+  }
+
+  void settle() override {
+    for (const auto& each : std::exchange(delayed_, {})) {
+      each();
+    }
+  }
+
+ private:
+  Match what_;
+  Match until_;
+  bool is_over_ = false;
+  std::vector<std::function<int()>> delayed_;
+};
+
+bool is_in_run(const std::string& path, std::string_view prefix) {
+  const std::string full = fmt::format("{}/{}", kRunPath, prefix);
+  return path.starts_with(full) && path.find('/', full.size()) == std::string::npos;
+}
+
+Match change(Change kind, std::string suffix) {
+  return [kind, suffix = std::move(suffix)](const Operation& operation) {
+    return operation.change == kind && operation.path.ends_with(suffix);
+  };
+}
+
+Match sync_data(std::string suffix) {
+  return change(Change::sync_data, std::move(suffix));
+}
+
+Match sync_below(std::string suffix) {
+  return change(Change::sync, std::move(suffix));
+}
+
+bool is_root_sync(const Operation& operation) {
+  return operation.change == Change::sync && operation.path == kRunPath;
+}
+
+bool is_staged_sync(const Operation& operation) {
+  return operation.change == Change::sync && is_in_run(operation.path, ".tmp-");
+}
+
+/// Of the staged directory to its final name, or the swap.
+bool is_publication(const Operation& operation) {
+  return operation.change == Change::rename && is_in_run(operation.path, ".tmp-");
+}
+
+bool is_retirement(const Operation& operation) {
+  return operation.change == Change::rename && is_in_run(operation.new_path, ".trash-");
+}
+
+bool is_commit_unlink(const Operation& operation) {
+  return operation.change == Change::unlink && operation.path.ends_with("/COMMIT");
+}
+
+/// Of a directory below the root, by what its name begins with.
+Match removal(std::string prefix) {
+  return [prefix = std::move(prefix)](const Operation& operation) {
+    return operation.change == Change::unlink && is_in_run(operation.path, prefix);
+  };
+}
+
+/// Only the `number`th of those that match, from 1.
+Match nth(int number, Match match) {
+  return [number, match = std::move(match), seen = 0](const Operation& operation) mutable {
+    return match(operation) && ++seen == number;
+  };
+}
+
+Match either(Match one, Match other) {
+  return [one = std::move(one), other = std::move(other)](const Operation& operation) {
+    return one(operation) || other(operation);
+  };
+}
+
+Sabotage drop(Match what) {
+  return [what = std::move(what)] { return std::make_unique<Dropping>(what); };
+}
+
+Sabotage delay(Match what, Match until) {
+  return
+      [what = std::move(what), until = std::move(until)] { return std::make_unique<Delaying>(what, until); };
+}
+
+void add_mutants_of_a_save(std::vector<Mutant>& mutants, const std::string& scene) {
+  for (const char* file : {"model/weights", "state/data", "chunks.xxh3", "checkpoint.json", "COMMIT"}) {
+    mutants.push_back({fmt::format("{} is not synced", file), scene, drop(sync_data(file))});
+  }
+  mutants.push_back({"the directory of a checkpointable is not synced", scene, drop(sync_below("/model"))});
+}
+
+void add_mutants_of_publication(std::vector<Mutant>& mutants, const std::string& scene) {
+  add_mutants_of_a_save(mutants, scene);
+  mutants.push_back({"the staged directory is not synced", scene, drop(is_staged_sync)});
+  mutants.push_back(
+      {"the staged directory is synced after the rename", scene, delay(is_staged_sync, is_publication)});
+  mutants.push_back(
+      {"data is synced after the rename", scene, delay(sync_data("model/weights"), is_publication)});
+  mutants.push_back({"COMMIT is synced after the rename", scene, delay(sync_data("COMMIT"), is_publication)});
+}
+
+void add_first_save(std::vector<Mutant>& mutants) {
+  const char* scene = "save";
+  add_mutants_of_publication(mutants, scene);
+  mutants.push_back({".owner is not synced", scene, drop(sync_data(".owner"))});
+  mutants.push_back({"the parent is not synced", scene, drop(is_root_sync)});
+  mutants.push_back(
+      {"the rename comes after the sync of the parent", scene, delay(is_publication, is_root_sync)});
+  mutants.push_back({"a file is synced before its last write", scene,
+                     delay(nth(2, change(Change::write, "model/weights")), sync_data("model/weights"))});
+  mutants.push_back({"the padding is cut off after the sync", scene,
+                     delay(nth(2, change(Change::resize, "model/weights")), sync_data("model/weights"))});
+  mutants.push_back(
+      {".owner goes before the sync of the parent", scene,
+       delay(is_root_sync, change(Change::unlink, ".owner")), false,
+       "a directory with a temporary name and a sound COMMIT is removed like one with an owner"});
+}
+
+void add_overwrite_by_exchange(std::vector<Mutant>& mutants) {
+  const char* scene = "overwrite by exchange";
+  add_mutants_of_publication(mutants, scene);
+  mutants.push_back({"the parent is not synced", scene, drop(is_root_sync)});
+  mutants.push_back(
+      {"the parent is synced when the old one is gone", scene, delay(is_root_sync, removal(".tmp-"))});
+  mutants.push_back(
+      {"the swap comes after the sync of the parent", scene, delay(is_publication, is_root_sync)});
+}
+
+void add_overwrite_by_generation(std::vector<Mutant>& mutants) {
+  const char* scene = "overwrite by generation";
+  mutants.push_back({"the staged directory is not synced", scene, drop(is_staged_sync)});
+  mutants.push_back(
+      {"the parent is not synced before the old one is retired", scene, drop(nth(1, is_root_sync))});
+  mutants.push_back({"the old one is retired first", scene, delay(is_publication, is_retirement)});
+  mutants.push_back({"the parent is never synced", scene, drop(is_root_sync)});
+}
+
+void add_marker_mode(std::vector<Mutant>& mutants) {
+  const char* scene = "save by marker";
+  const Match final_sync = sync_below("/.publishing");
+  const Match link = change(Change::link, "/COMMIT");
+  add_mutants_of_a_save(mutants, scene);
+  mutants.push_back({"what moved is not synced before COMMIT", scene, drop(nth(1, final_sync))});
+  mutants.push_back({"COMMIT's name is not synced", scene, drop(nth(2, final_sync))});
+  mutants.push_back({"the parent is not synced", scene, drop(is_root_sync)});
+  mutants.push_back({"COMMIT is linked before the manifest moves", scene,
+                     delay(change(Change::rename, "/checkpoint.json"), link)});
+  mutants.push_back(
+      {"COMMIT is linked before the data moves", scene, delay(change(Change::rename, "/model"), link)});
+  mutants.push_back({".uncommitted is not synced", scene, drop(sync_data(".uncommitted"))});
+  mutants.push_back({"the staged directory is not synced", scene, drop(is_staged_sync), false,
+                     "everything moves to the final directory, which is synced"});
+  mutants.push_back({"COMMIT's name is not synced before the old one goes", "overwrite by marker",
+                     drop(nth(2, final_sync))});
+}
+
+void add_removal(std::vector<Mutant>& mutants) {
+  const char* scene = "remove";
+  mutants.push_back({"the parent is not synced", scene, drop(is_root_sync)});
+  mutants.push_back(
+      {"the parent is synced when all is gone", scene, delay(is_root_sync, removal(".trash-"))});
+  mutants.push_back({"files go before the rename", scene, delay(is_retirement, is_commit_unlink)});
+  mutants.push_back({"COMMIT goes first", scene, delay(change(Change::unlink, ""), is_commit_unlink)});
+  mutants.push_back({"the newest generation goes first", "remove two generations",
+                     delay(either(nth(1, is_retirement), nth(1, is_root_sync)), nth(2, is_retirement))});
+}
+
+void add_recovery(std::vector<Mutant>& mutants) {
+  const char* scene = "overwrite by exchange";
+  mutants.push_back({"recovery does not sync", scene, drop(is_root_sync), true});
+  mutants.push_back({"recovery syncs when it is done", scene, delay(is_root_sync, removal(".tmp-")), true});
+  mutants.push_back(
+      {"recovery removes COMMIT first", scene, delay(change(Change::unlink, ""), is_commit_unlink), true});
+  mutants.push_back({"recovery does not sync a checkpoint with a mark", "overwrite by marker",
+                     drop(sync_below("/step.g2")), true});
+  mutants.push_back(
+      {"recovery does not heed locks", "recovery within overwrite", drop(change(Change::lock, ""))});
+  mutants.push_back(
+      {"recovery does not sync what it has seen", "overwrite within recovery", drop(nth(2, is_root_sync))});
+  mutants.push_back({"recovery does not sync before it looks", scene, drop(nth(1, is_root_sync)), true,
+                     "it syncs what it has seen before it removes anything"});
+}
+
+std::vector<Mutant> make_mutants() {
+  std::vector<Mutant> mutants;
+  add_first_save(mutants);
+  add_overwrite_by_exchange(mutants);
+  add_overwrite_by_generation(mutants);
+  add_marker_mode(mutants);
+  add_removal(mutants);
+  add_recovery(mutants);
+  return mutants;
+}
+
+}  // namespace
+
+EnumerationReport enumerate(const Mutant& mutant, std::uint64_t seed) {
+  EnumerationOptions options;
+  options.seed = seed;
+  options.states = mutant.equivalence.empty() ? 20'000 : 2'000;
+  options.sabotage = mutant.sabotage;
+  options.is_recovery_sabotaged = mutant.is_recovery;
+  options.is_brief = true;
+  return Enumerator(scene(mutant.scene), options).run();
+}
+
+const std::vector<Mutant>& all_mutants() {
+  static const std::vector<Mutant> mutants = make_mutants();
+  return mutants;
+}
+
+}  // namespace cairn::crash

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/staged_directory.hpp"
+
+#include "crash/simulated_machine.hpp"
+
+namespace cairn::crash {
+
+/// Something that programs do to a directory of checkpoints, with what readers may find meanwhile.
+struct Scene {
+  std::string name;
+  bool has_exchange = true;
+  bool has_no_replace = true;
+  /// Makes what is there before; all of it becomes durable.
+  std::function<void(SimulatedMachine&)> prepare;
+  std::function<Promise()> promise;  ///< From the beginning on.
+  /// Does it, and promises more as soon as it may. What it throws is a failure of the protocol.
+  std::function<void(SimulatedMachine&)> act;
+};
+
+/// Saves, overwrites in each of their forms, removals, an abandoned save, and two programs at once.
+[[nodiscard]] const std::vector<Scene>& all_scenes();
+[[nodiscard]] const Scene& scene(std::string_view name);
+
+/// Contents of the same paths and sizes, so that nothing but the bytes tells them apart.
+[[nodiscard]] const Content& old_content();
+[[nodiscard]] const Content& new_content();
+[[nodiscard]] const Content& later_content();
+
+/// Saves `content` at `target` (a name below `kRunPath`).
+void save(SimulatedProcess& process, const std::string& target, const Content& content,
+          bool overwrite = false);
+
+/// The path of a checkpoint.
+[[nodiscard]] std::string path_of(const std::string& target);
+
+}  // namespace cairn::crash
