@@ -15,7 +15,8 @@ class SystemClock final : public Clock {
 }  // namespace
 
 const Clock& system_clock() {
-  static const SystemClock clock;
+  // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
+  static const SystemClock& clock = *new SystemClock;
   return clock;
 }
 

@@ -21,7 +21,8 @@ class SingleProcess final : public Coordinator {
 }  // namespace
 
 Coordinator& single_process() {
-  static SingleProcess coordinator;
+  // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
+  static SingleProcess& coordinator = *new SingleProcess;
   return coordinator;
 }
 

@@ -9,8 +9,8 @@
 namespace cairn {
 namespace {
 
-/// Bounds the wait for operations that have ended and still let go of what they hold; a response that the caller
-/// keeps holds the services for longer.
+/// Bounds the wait for operations that have ended and still let go of what they hold, so that as a rule no thread
+/// is left after the destructor; a response that the caller keeps holds the services for longer.
 constexpr std::chrono::milliseconds kLetGo{100};
 
 }  // namespace
@@ -22,7 +22,6 @@ Context::Context(Context&&) noexcept = default;
 Context::~Context() {
   if (services_) {
     services_->close();  // Lost failures were reported to on_lost_failure when they happened.
-    // What the options name, system calls and clock, may be destroyed after this.
     const async::Event gone = services_->gone;
     services_.reset();
     static_cast<void>(gone.wait_for(kLetGo));

@@ -33,7 +33,7 @@ std::size_t worker_threads(const ContextOptions& options) {
 io::EngineOptions engine_options(const ContextOptions& options) {
   io::EngineOptions chosen;
   chosen.queue_depth = std::max<std::uint32_t>(options.queue_depth, 1);
-  chosen.syscalls = options.syscalls;
+  chosen.syscalls = options.syscalls.get();
   return chosen;
 }
 

@@ -37,11 +37,6 @@ class StoppedClock final : public Clock {
   [[nodiscard]] std::chrono::steady_clock::time_point steady_now() const override { return {}; }
 };
 
-const Clock& stopped_clock() {
-  static const StoppedClock clock;
-  return clock;
-}
-
 void count_up(std::span<std::byte> bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<std::byte>(i);
@@ -89,7 +84,7 @@ class GoldenCheckpoint : public testing::ApiTest {
 
   static ContextOptions reproducible() {
     ContextOptions options = small();
-    options.clock = &stopped_clock();
+    options.clock = std::make_shared<StoppedClock>();
     options.random = count_up;
     options.registry.add<ProtoHandler>();
     return options;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -26,7 +27,7 @@ Context make_context(SimulatedProcess& process) {
   options.engine = io::EngineKind::threads;
   options.worker_threads = 1;
   options.staging_bytes = std::size_t{16} << 20;
-  options.syscalls = &process;
+  options.syscalls = std::shared_ptr<io::Syscalls>(std::shared_ptr<void>(), &process);  // The scene owns it.
   return Context(std::move(options));
 }
 

@@ -43,11 +43,11 @@ struct ContextOptions {
   /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
-  /// For tests and for programs of many processes. The objects must outlive the context.
-  Coordinator* coordinator = nullptr;  ///< Null: a single process.
-  const Clock* clock = nullptr;        ///< Null: the machine's.
+  /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
+  std::shared_ptr<Coordinator> coordinator;  ///< Null: a single process.
+  std::shared_ptr<const Clock> clock;        ///< Null: the machine's.
   io::RandomSource random = io::system_random;
-  io::Syscalls* syscalls = nullptr;  ///< Null: the operating system's.
+  std::shared_ptr<io::Syscalls> syscalls;  ///< Null: the operating system's.
 };
 
 /// Owns what saves and loads share: the I/O engine, threads and staging memory. Make one, use it throughout.
