@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -141,6 +142,34 @@ void save_within_a_budget() {
   require(context.staged_bytes() == 0, "staging memory is given back");
 }
 
+void look_closely() {
+  const cairn::Tree state = {{"w", cairn::Array::zeros({1000, 1000}, cairn::DType::float32)}};
+  const cairn::Context context;
+  // [report]
+  const cairn::SaveResult saved = cairn::save("run/seen", state, {}, context);
+  std::ostringstream log;
+  log << cairn::to_text(saved) << '\n';  // A few lines; to_json has the same for programs.
+  if (saved.time(cairn::Step::background) > std::chrono::seconds(10)) {
+    log << "The disk wrote " << saved.work(cairn::Work::write).bytes << " bytes, "
+        << saved.transfers.mean_depth << " requests in flight.\n";
+  }
+  const cairn::LoadResult loaded = cairn::load_checkpointables("run/seen", {}, {}, context).result();
+  // [/report]
+  require(loaded.bytes >= 4'000'000 && !log.str().empty(), "results are reported");
+
+  // [trace]
+  cairn::SaveOptions options;
+  options.trace = cairn::trace_to_file("run/save.trace.json");  // For ui.perfetto.dev.
+  cairn::save("run/traced", state, options, context);
+  // [/trace]
+  require(std::filesystem::file_size("run/save.trace.json") > 1000, "a trace is written");
+
+  // [metrics]
+  const std::string text = cairn::prometheus_text(context);  // To be served under /metrics.
+  // [/metrics]
+  require(text.find("cairn_saves_committed_total 2") != std::string::npos, "saves are counted");
+}
+
 void load_in_another_form() {
   const std::vector<float> weights = {1, 2, 3};
   const cairn::Tree saved = {{"params", {{"w", weights}, {"b", weights}}},
@@ -231,6 +260,7 @@ int main() try {
   watch();
   save_without_copies();
   save_within_a_budget();
+  look_closely();
   load_in_another_form();
   store_in_another_form();
   require(newest_or_none("run/none").is_null(), "absence is not mistaken for damage");

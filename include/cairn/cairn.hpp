@@ -12,6 +12,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/metrics.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/core/stateful.hpp"
 #include "cairn/handlers/abstract_tree.hpp"

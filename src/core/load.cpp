@@ -21,13 +21,14 @@ Awaitable<Loaded> await_loaded(std::shared_ptr<LoadJob> job) {
 std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
                                   const RegistrySnapshot& registry, const LoadOptions& options,
                                   const Context& context) {
+  const auto begin = context.services()->clock.steady_now();
   if (context.services()->coroutines.runs_this_thread()) {
     throw Error(
         Errc::invalid_argument,
         "a load that blocks was started on one of the context's own threads; it would wait for itself");
   }
   return std::make_shared<LoadJob>(context.services(), std::filesystem::absolute(path), std::move(requests),
-                                   registry, options);
+                                   registry, options, begin);
 }
 
 }  // namespace
@@ -67,6 +68,14 @@ Awaitable<Loaded> LoadResponse::loaded() const {
     throw Error(Errc::invalid_argument, "this response belongs to no load");
   }
   return await_loaded(job_);
+}
+
+LoadResult LoadResponse::result() const {
+  if (!job_) {
+    return {};
+  }
+  job_->done().get();
+  return job_->result();
 }
 
 bool LoadResponse::is_done() const {

@@ -44,8 +44,12 @@ Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string rel
   co_return text;
 }
 
-Background<> run_beside(std::shared_ptr<LoadJob> job, std::function<void()> work) {
-  co_await job->run(std::move(work));
+Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std::function<void()> work) {
+  std::function<void()> measured = [&] {
+    const core::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
+    work();
+  };
+  co_await job->run(std::move(measured));
 }
 
 }  // namespace
@@ -83,7 +87,7 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
 }
 
 Background<> LoadContext::run(std::function<void()> work) const {
-  return run_beside(job_, std::move(work));
+  return run_beside(job_, directory_, std::move(work));
 }
 
 }  // namespace cairn

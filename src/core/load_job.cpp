@@ -15,8 +15,8 @@
 namespace cairn::core {
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-                 RegistrySnapshot registry, LoadOptions options)
-    : Operation(std::move(services), fmt::format("load of {}", path.string())),
+                 RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin)
+    : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace),
       path_(std::move(path)),
       requests_(std::move(requests)),
       registry_(std::move(registry)),
@@ -75,10 +75,33 @@ std::string LoadJob::who(const Part& part) const {
 }
 
 Awaitable<> LoadJob::load_all(std::shared_ptr<LoadJob> self) {
+  self->is_load_ = true;
+  self->services().metrics.begin_load();
+  std::exception_ptr failure;
+  try {
+    co_await load_parts(self);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  co_await boost::asio::this_coro::throw_if_cancelled(false);
+  self->meter().end_step(Step::fetch);
+  std::string problem;
+  if (self->meter().trace() != nullptr) {
+    std::function<void()> deliver = [&] { problem = self->deliver_trace(); };
+    co_await self->run(std::move(deliver));
+  }
+  if (failure) {
+    std::rethrow_exception(with_problem(failure, problem));
+  }
+  self->end_load(std::move(problem));
+}
+
+Awaitable<> LoadJob::load_parts(std::shared_ptr<LoadJob> self) {
   co_await open_source(self);
   for (Part& part : self->parts_) {
     part.registration = self->resolve(part);
   }
+  self->meter().end_step(Step::find);
   std::vector<std::optional<Background<AnyValue>>> backgrounds(self->parts_.size());
   std::vector<Awaitable<>> blocking;
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
@@ -88,6 +111,7 @@ Awaitable<> LoadJob::load_all(std::shared_ptr<LoadJob> self) {
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
+  self->meter().end_step(Step::plan);
   self->mark_prepared();
   std::vector<Awaitable<>> background;
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
@@ -186,6 +210,41 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
   }
   const std::lock_guard lock(self->mutex_);
   self->metadata_.items.insert_or_assign(part.item.name, std::move(answer));
+}
+
+void LoadJob::count_file(const std::string& relative) {
+  const std::lock_guard lock(mutex_);
+  files_.insert(relative);
+}
+
+void LoadJob::end_load(std::string problem) {
+  const std::lock_guard lock(mutex_);
+  fill(result_);
+  result_.path = source_->path();
+  result_.bytes = read_bytes;
+  result_.cached_bytes = cached_bytes;
+  result_.files = files_.size();
+  result_.load_time = meter().last() - meter().begin();
+  if (!problem.empty()) {
+    result_.problems.push_back(std::move(problem));
+  }
+  loaded_.set_result(result_);
+}
+
+void LoadJob::count_end(const std::exception_ptr& failure) {
+  if (!is_load_) {
+    return;
+  }
+  if (failure) {
+    services().metrics.fail_load(failure);
+  } else {
+    services().metrics.end_load(result());
+  }
+}
+
+LoadResult LoadJob::result() {
+  const std::lock_guard lock(mutex_);
+  return result_;
 }
 
 Loaded LoadJob::take_loaded() {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +23,7 @@ namespace cairn::core {
 class LoadJob final : public Operation {
  public:
   LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-          RegistrySnapshot registry, LoadOptions options);
+          RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin);
 
   /// Loads what was requested; everything when nothing was.
   static Awaitable<> load_all(std::shared_ptr<LoadJob> self);
@@ -29,8 +33,15 @@ class LoadJob final : public Operation {
   [[nodiscard]] const FileSource& source() const noexcept { return *source_; }
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
 
+  /// Enters a file that is read from.
+  void count_file(const std::string& relative);
+
+  std::atomic<std::uint64_t> read_bytes{0};
+  std::atomic<std::uint64_t> cached_bytes{0};
+
   /// The results, to be asked for once the job is done.
   [[nodiscard]] Loaded take_loaded();
+  [[nodiscard]] LoadResult result();
   [[nodiscard]] CheckpointMetadata take_metadata();
 
  private:
@@ -40,6 +51,7 @@ class LoadJob final : public Operation {
     std::optional<Registration> registration;
   };
 
+  static Awaitable<> load_parts(std::shared_ptr<LoadJob> self);
   static Awaitable<> open_source(std::shared_ptr<LoadJob> self);
   static Awaitable<> begin_part(std::shared_ptr<LoadJob> self, std::size_t index,
                                 std::vector<std::optional<Background<AnyValue>>>* backgrounds);
@@ -48,6 +60,9 @@ class LoadJob final : public Operation {
   static Awaitable<> describe_part(std::shared_ptr<LoadJob> self, std::size_t index);
 
   void choose_parts();
+  /// Fills in the result; `problem` is what went wrong with the trace, empty when nothing did.
+  void end_load(std::string problem);
+  void count_end(const std::exception_ptr& failure) override;
   [[nodiscard]] const Registration& resolve(const Part& part) const;
   [[nodiscard]] LoadContext context(const Part& part);
   [[nodiscard]] std::string who(const Part& part) const;
@@ -56,11 +71,14 @@ class LoadJob final : public Operation {
   Requests requests_;
   RegistrySnapshot registry_;
   LoadOptions options_;
+  bool is_load_ = false;  // Not a question for metadata.
   std::shared_ptr<const FileSource> source_;
   std::vector<Part> parts_;
 
   std::mutex mutex_;  // Protects the results.
   Loaded loaded_;
+  LoadResult result_;
+  std::set<std::string, std::less<>> files_;
   CheckpointMetadata metadata_;
 };
 

@@ -44,9 +44,12 @@ bool BorrowedMemory::close() {
   return visitors_ == 0;
 }
 
-Operation::Operation(std::shared_ptr<Services> services, std::string title)
+Operation::Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin,
+                     TraceSink trace)
     : services_(std::move(services)),
       title_(std::move(title)),
+      meter_(std::make_shared<Meter>(services_->clock, begin, title_, std::move(trace))),
+      engine_(std::make_shared<MeteredEngine>(*services_->engine, meter_)),
       strand_(async::make_strand(services_->coroutines.executor())),
       main_(std::make_shared<async::TaskGroup>(strand_)),
       helpers_(std::make_shared<async::TaskGroup>(strand_)),
@@ -106,14 +109,17 @@ Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
 }
 
 void Operation::finish(std::exception_ptr failure) {
+  if (is_finished_.exchange(true)) {
+    return;  // It was given up before, or is.
+  }
   if (failure) {
     failure = explain(std::move(failure));
   }
+  count_end(failure);
   prepared_.complete(failure);
-  if (done_.complete(failure)) {
-    watch_->cancel();
-    services_->leave(this);
-  }
+  done_.complete(failure);
+  watch_->cancel();
+  services_->leave(this);
 }
 
 std::exception_ptr Operation::explain(std::exception_ptr failure) {
@@ -131,6 +137,45 @@ Awaitable<> Operation::run(std::function<void()> work) const {
   return async::offload(services_->workers, std::move(work));
 }
 
+// outlives: who awaits keeps the operation.
+Awaitable<staging::Buffer> Operation::acquire_buffer(const Operation& self) {
+  staging::Buffer buffer = self.try_acquire_buffer();
+  if (!buffer) {
+    const Meter::TimePoint begin = self.meter_->now();
+    buffer = co_await self.services_->buffers.acquire();
+    self.meter_->waited_for_pool(self.meter_->now() - begin);
+    self.meter_->saw_pool(self.services_->buffers.leased_bytes());
+  }
+  co_return buffer;
+}
+
+staging::Buffer Operation::try_acquire_buffer() const {
+  staging::Buffer buffer = services_->buffers.try_acquire();
+  if (buffer) {
+    meter_->saw_pool(services_->buffers.leased_bytes());
+  }
+  return buffer;
+}
+
+void Operation::fill(Report& report) const {
+  meter_->fill(report);
+  report.transfers = engine_->figures();
+  report.engine = services_->engine->name();
+  report.pool.capacity_bytes = services_->buffers.capacity_bytes();
+  if (!services_->choice.reason.empty()) {
+    report.fallbacks.insert(report.fallbacks.begin(), services_->choice.reason + "; threads read and write");
+  }
+}
+
+std::string Operation::deliver_trace() const {
+  try {
+    meter_->deliver();
+    return {};
+  } catch (...) {
+    return fmt::format("the trace is lost: {}", describe(std::current_exception()));
+  }
+}
+
 Awaitable<> Operation::run_on_borrowed(std::function<void()> work) const {
   std::function<void()> visit = [memory = borrowed_, work = std::move(work)] { memory->visit(work); };
   return run(std::move(visit));
@@ -143,6 +188,13 @@ Awaitable<> Operation::stop_helpers() const {
 
 void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
   std::rethrow_exception(async::is_cancelled(failure) ? failure : with_context(failure, who));
+}
+
+std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {
+  if (problem.empty() || async::is_cancelled(failure)) {
+    return failure;
+  }
+  return combine({failure, std::make_exception_ptr(Error(Errc::io_failure, problem))});
 }
 
 std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "cairn/async/task_group.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/metered_engine.hpp"
 #include "core/services.hpp"
 
 namespace cairn::core {
@@ -40,7 +43,8 @@ class BorrowedMemory {
 /// Threads:   every public method may be called from any thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
-  Operation(std::shared_ptr<Services> services, std::string title);
+  /// `begin` is when the caller called; `trace` may be null.
+  Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin, TraceSink trace);
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -59,11 +63,20 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
   [[nodiscard]] const Executor& strand() const noexcept { return strand_; }
+  [[nodiscard]] Meter& meter() const noexcept { return *meter_; }
+  /// The context's, measured.
+  [[nodiscard]] io::Engine& engine() const noexcept { return *engine_; }
   /// Tasks beside the main work: those that move chunks.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
   /// Runs blocking or long work on a worker thread.
   [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
+
+  /// Waits for a staging buffer, and measures that.
+  // outlives: who awaits keeps the operation.
+  [[nodiscard]] static Awaitable<staging::Buffer> acquire_buffer(const Operation& self);
+  /// A staging buffer when one is free, else an empty one.
+  [[nodiscard]] staging::Buffer try_acquire_buffer() const;
 
   /// As `run`, for work that reads the caller's memory: an operation that is given up is not done while such work
   /// runs, and begins none afterwards.
@@ -72,6 +85,15 @@ class Operation : public std::enable_shared_from_this<Operation> {
  protected:
   /// Makes `prepared` happen; the first call counts.
   void mark_prepared() { prepared_.set(); }
+
+  /// Counts the end of the operation for the context, before anybody is told.
+  virtual void count_end(const std::exception_ptr& failure) = 0;
+
+  /// Fills in what all operations measure.
+  void fill(Report& report) const;
+
+  /// Gives the trace to its sink, if there is one. Returns what went wrong; empty when nothing did.
+  [[nodiscard]] std::string deliver_trace() const;
 
   /// Ends the helpers, however they stand. To be awaited before anything that they use goes away.
   [[nodiscard]] Awaitable<> stop_helpers() const;
@@ -86,6 +108,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   std::shared_ptr<Services> services_;
   std::string title_;
+  std::shared_ptr<Meter> meter_;
+  std::shared_ptr<MeteredEngine> engine_;
   Executor strand_;
   std::shared_ptr<async::TaskGroup> main_;
   std::shared_ptr<async::TaskGroup> helpers_;
@@ -93,12 +117,16 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::shared_ptr<BorrowedMemory> borrowed_ = std::make_shared<BorrowedMemory>();
   async::Event prepared_;
   async::Event done_;
+  std::atomic<bool> is_finished_{false};
   std::mutex mutex_;  // Protects the reason.
   std::optional<Error> reason_;
 };
 
 /// Throws a failure with `who` before its text; a cancellation as it is, because it is nobody's fault.
 [[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who);
+
+/// The failure with `problem` in its text; as it is when there is no problem, or it is a cancellation.
+std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem);
 
 /// One failure from several: the first that is no cancellation, with the others listed in its text.
 std::exception_ptr combine(const std::vector<std::exception_ptr>& failures);

@@ -38,6 +38,7 @@ std::filesystem::path RangeReader::path() const {
 
 Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
   std::function<void()> prepare = [&self] {
+    const WorkSpan span(self->job_->meter(), Work::open, self->relative_, 0, 0);
     self->open();
     self->plan();
   };
@@ -63,6 +64,7 @@ void RangeReader::open() {
   if (job_->options().verify) {
     digest_ = source.digest(relative_);
   }
+  job_->count_file(relative_);
   is_cached_ = io::seems_cached(buffered_.fd(), file_bytes_);
   if (!is_cached_ && file_bytes_ >= kMinDirectBytes) {
     try {
@@ -70,6 +72,7 @@ void RangeReader::open() {
     } catch (const Error& error) {
       if (error.code() != std::errc::invalid_argument)
         throw;  // EINVAL: the file system has no O_DIRECT.
+      job_->meter().add_fallback("the file system refuses O_DIRECT; read through the page cache", relative_);
     }
   }
 }
@@ -113,14 +116,19 @@ Awaitable<> RangeReader::read_through_cache(std::shared_ptr<RangeReader> self, R
   std::byte* place = contiguous(self->pieces_, run.offset_bytes, run.bytes);
   Buffer buffer;
   if (place == nullptr) {
-    buffer = co_await self->job_->services().buffers.acquire();
+    buffer = co_await Operation::acquire_buffer(*self->job_);
   }
   const std::span<std::byte> data(place != nullptr ? place : buffer.bytes().data(), run.bytes);
   std::function<void()> copy = [&] {
-    io::read_all(self->buffered_, data, run.offset_bytes, self->path());
+    {
+      const WorkSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+      io::read_all(self->buffered_, data, run.offset_bytes, self->path());
+    }
+    self->job_->cached_bytes += run.bytes;
+    self->job_->read_bytes += run.bytes;
     self->verify(run, data);
     if (place == nullptr) {
-      scatter(self->pieces_, run.offset_bytes, data);
+      self->deliver(run, data);
     }
   };
   co_await self->job_->run(std::move(copy));
@@ -129,13 +137,19 @@ Awaitable<> RangeReader::read_through_cache(std::shared_ptr<RangeReader> self, R
 Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run run, std::byte* place) {
   const std::span<std::byte> data(place, run.bytes);
   // Fresh pages are made here, by several threads, and not in the kernel's one path to the disk.
-  std::function<void()> prepare = [&] { touch(data.data(), data.size()); };
+  std::function<void()> prepare = [&] {
+    const WorkSpan span(self->job_->meter(), Work::prepare, self->relative_, run.offset_bytes, run.bytes);
+    touch(data.data(), data.size());
+  };
   co_await self->job_->run(std::move(prepare));
   {
     const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
-    co_await io::read_exact(*self->job_->services().engine, self->direct_.fd(), data, run.offset_bytes,
-                            self->path(), io::kDirectBytes);
+    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+    co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
+                            io::kDirectBytes);
+    self->job_->meter().add_direct_bytes(run.bytes);
   }
+  self->job_->read_bytes += run.bytes;
   if (self->digest_) {
     std::function<void()> check = [&] { self->verify(run, data); };
     co_await self->job_->run(std::move(check));
@@ -143,18 +157,20 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
 }
 
 Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, Run run) {
-  const Buffer buffer = co_await self->job_->services().buffers.acquire();
+  const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
   const std::span<std::byte> data = buffer.bytes().first(run.bytes);
   {
     const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
     const bool is_direct = self->can_read_direct(data.data(), run);
-    co_await io::read_exact(*self->job_->services().engine,
-                            is_direct ? self->direct_.fd() : self->buffered_.fd(), data, run.offset_bytes,
-                            self->path(), is_direct ? io::kDirectBytes : 1);
+    co_await io::read_exact(self->job_->engine(), is_direct ? self->direct_.fd() : self->buffered_.fd(), data,
+                            run.offset_bytes, self->path(), is_direct ? io::kDirectBytes : 1);
+    self->job_->meter().add_direct_bytes(is_direct ? run.bytes : 0);
   }
+  self->job_->read_bytes += run.bytes;
   std::function<void()> deliver = [&] {
     self->verify(run, data);
-    scatter(self->pieces_, run.offset_bytes, data);
+    self->deliver(run, data);
   };
   co_await self->job_->run(std::move(deliver));
 }
@@ -164,10 +180,16 @@ bool RangeReader::can_read_direct(const void* data, Run run) const {
          run.bytes % io::kDirectBytes == 0 && run.offset_bytes % io::kDirectBytes == 0;
 }
 
+void RangeReader::deliver(Run run, std::span<const std::byte> data) const {
+  const WorkSpan span(job_->meter(), Work::place, relative_, run.offset_bytes, run.bytes);
+  scatter(pieces_, run.offset_bytes, data);
+}
+
 void RangeReader::verify(Run run, std::span<const std::byte> data) const {
   if (!digest_) {
     return;
   }
+  const WorkSpan span(job_->meter(), Work::verify, relative_, run.offset_bytes, run.bytes);
   for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes) {
     const std::uint64_t chunk = (run.offset_bytes + at) / io::kChunkBytes;
     io::verify_chunk(path().string(), chunk, data.subspan(at, std::min(io::kChunkBytes, data.size() - at)),

@@ -40,6 +40,7 @@ class RangeReader {
 
   void open();
   void plan();
+  void deliver(Run run, std::span<const std::byte> data) const;
   void verify(Run run, std::span<const std::byte> data) const;
   [[nodiscard]] bool can_read_direct(const void* data, Run run) const;
   [[nodiscard]] std::filesystem::path path() const;

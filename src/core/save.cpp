@@ -44,6 +44,22 @@ std::vector<core::SaveItem> resolve(const Checkpointables& items, const Registry
   return resolved;
 }
 
+std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, const Checkpointables& items,
+                                  const RegistrySnapshot& registry, const SaveOptions& options,
+                                  const std::shared_ptr<core::Services>& services) {
+  const auto begin = services->clock.steady_now();
+  services->metrics.begin_save();
+  try {
+    SaveOptions checked = options;
+    checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
+    return std::make_shared<SaveJob>(services, std::filesystem::absolute(path),
+                                     resolve(items, registry, options), std::move(checked), begin);
+  } catch (...) {
+    services->metrics.fail_save(std::current_exception());
+    throw;
+  }
+}
+
 Awaitable<> await_event(std::shared_ptr<SaveJob> job, async::Event event) {
   co_await event.wait();
   static_cast<void>(job);
@@ -56,11 +72,6 @@ Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
 }
 
 }  // namespace
-
-double SaveResult::rate() const {
-  return durable_time.count() == 0 ? 0.0
-                                   : static_cast<double>(bytes) / static_cast<double>(durable_time.count());
-}
 
 AsyncResponse::~AsyncResponse() {
   report_if_lost();
@@ -142,10 +153,7 @@ AsyncResponse start_save(const std::filesystem::path& path, const Checkpointable
         Errc::invalid_argument,
         "a save that blocks was started on one of the context's own threads; it would wait for itself");
   }
-  SaveOptions checked = options;
-  checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
-  auto job = std::make_shared<SaveJob>(services, std::filesystem::absolute(path),
-                                       resolve(items, registry, options), std::move(checked));
+  auto job = make_job(path, items, registry, options, services);
   job->launch(SaveJob::work(job), options.deadline);
   if (!options.return_when_accepted) {
     try {

@@ -18,6 +18,8 @@ namespace {
 
 using core::SaveJob;
 using core::StagedFile;
+using core::TransferSpan;
+using core::WorkSpan;
 
 Background<> wait_created(std::shared_ptr<SaveJob> job) {
   co_await job->created().wait();
@@ -31,16 +33,26 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, std
     io::DurableFileOptions options;
     options.expected_bytes = bytes.size();
     options.use_direct = false;  // The text is not aligned.
-    file.emplace(job->staged().create_file(relative, options));
+    {
+      const WorkSpan span(job->meter(), Work::create, relative, 0, bytes.size());
+      file.emplace(job->staged().create_file(relative, options));
+    }
+    const WorkSpan span(job->meter(), Work::hash, relative, 0, bytes.size());
     io::ChunkHasher hasher;
     hasher.update(std::as_bytes(std::span(bytes)));
     digest = hasher.finish(relative);
   };
   co_await job->run(std::move(prepare));
-  co_await file->write(0, std::as_bytes(std::span(bytes)));
-  co_await file->finish(bytes.size());
+  {
+    const TransferSpan span(job->meter(), Work::write, relative, 0, bytes.size());
+    co_await file->write(0, std::as_bytes(std::span(bytes)));
+  }
+  {
+    const TransferSpan span(job->meter(), Work::sync, relative, 0, bytes.size());
+    co_await file->finish(bytes.size());
+  }
   job->written_bytes += bytes.size();
-  job->add(std::move(digest), 0);
+  job->add(std::move(digest));
 }
 
 Awaitable<Background<>> stage_pieces(std::shared_ptr<StagedFile> file) {
@@ -48,8 +60,12 @@ Awaitable<Background<>> stage_pieces(std::shared_ptr<StagedFile> file) {
   co_return StagedFile::finish(std::move(file));
 }
 
-Background<> run_beside(std::shared_ptr<SaveJob> job, std::function<void()> work) {
-  co_await job->run(std::move(work));
+Background<> run_beside(std::shared_ptr<SaveJob> job, std::string directory, std::function<void()> work) {
+  std::function<void()> measured = [&] {
+    const WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
+    work();
+  };
+  co_await job->run(std::move(measured));
 }
 
 void require_component(std::string_view file) {
@@ -101,7 +117,7 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
 }
 
 Background<> SaveContext::run(std::function<void()> work) const {
-  return run_beside(job_, std::move(work));
+  return run_beside(job_, directory_, std::move(work));
 }
 
 }  // namespace cairn

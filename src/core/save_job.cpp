@@ -37,14 +37,15 @@ SaveItem::SaveItem(Checkpointable what, Registration whose)
       directory(directory_of(checkpointable.name())) {}
 
 SaveJob::SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
-                 SaveOptions options)
-    : Operation(std::move(services), fmt::format("save of {}", path.string())),
+                 SaveOptions options, Meter::TimePoint begin)
+    : Operation(std::move(services), fmt::format("save of {}", path.string()), begin, options.trace),
       path_(std::move(path)),
       items_(std::move(items)),
       options_(std::move(options)),
-      begin_(this->services().clock.steady_now()),
       started_at_(utc(this->services().clock.now())),
-      uuid_(io::make_uuid(this->services().options.random)) {}
+      uuid_(io::make_uuid(this->services().options.random)) {
+  meter().end_step(Step::resolve);
+}
 
 Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
@@ -59,6 +60,13 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
     if (self->staged_) {
       std::function<void()> abandon = [&self] { self->staged_->abandon(); };
       co_await self->run(std::move(abandon));
+    }
+    if (self->meter().trace() != nullptr) {
+      std::function<void()> deliver = [&] {
+        self->meter().end_step(Step::retire);
+        failure = with_problem(failure, self->deliver_trace());
+      };
+      co_await self->run(std::move(deliver));
     }
     std::rethrow_exception(failure);
   }
@@ -75,9 +83,10 @@ Awaitable<> SaveJob::write_all(std::shared_ptr<SaveJob> self) {
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
+  self->meter().end_step(Step::stage);
   {
     const std::lock_guard lock(self->mutex_);
-    self->result_.blocking_time = self->services().clock.steady_now() - self->begin_;
+    self->result_.blocking_time = self->meter().last() - self->meter().begin();
   }
   self->mark_prepared();
 
@@ -89,7 +98,12 @@ Awaitable<> SaveJob::write_all(std::shared_ptr<SaveJob> self) {
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
-  std::function<void()> publish = [&self] { self->publish(); };
+  self->meter().end_step(Step::background);
+  // With the trace in one go: a cancellation between them would come too late to be one.
+  std::function<void()> publish = [&self] {
+    self->publish();
+    self->add_problem(self->deliver_trace());
+  };
   co_await self->run(std::move(publish));
 }
 
@@ -100,8 +114,8 @@ Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
       io::StagedOptions options;
       options.overwrite = self->options_.overwrite;
       options.uuid = self->uuid_;
-      self->staged_.emplace(
-          io::StagedDirectory::create(*self->services().engine, self->path_, std::move(options)));
+      options.on_step = [job = self.get()](io::PublishStep step) { job->end_publish_step(step); };
+      self->staged_.emplace(io::StagedDirectory::create(self->engine(), self->path_, std::move(options)));
       for (const SaveItem& item : self->items_) {
         self->staged_->make_directory(item.directory);
       }
@@ -154,9 +168,8 @@ void SaveJob::claim(const std::string& relative) {
   }
 }
 
-void SaveJob::add(io::FileDigest digest, std::uint64_t direct_bytes) {
+void SaveJob::add(io::FileDigest digest) {
   const std::lock_guard lock(mutex_);
-  result_.direct_bytes += direct_bytes;
   std::string path = digest.path;
   digests_.emplace(std::move(path), std::move(digest));
 }
@@ -207,6 +220,7 @@ void SaveJob::publish() {
       digests.push_back(std::move(digest));
     }
   }
+  meter().end_step(Step::read_back);
   manifest.started = started_at_;
   manifest.committed = utc(services().clock.now());
   manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
@@ -219,12 +233,42 @@ void SaveJob::publish() {
     manifest.checkpointables.push_back(std::move(entry));
   }
   staged_->publish(std::move(manifest), digests);
+  meter().end_step(Step::retire);
 
+  add_problem(staged_->retirement_problem());
   const std::lock_guard lock(mutex_);
+  fill(result_);
   result_.path = path_;
   result_.files = digests.size();
-  result_.engine = services().engine->name();
-  result_.durable_time = services().clock.steady_now() - begin_;
+  result_.durable_time = meter().last() - meter().begin();
+}
+
+void SaveJob::end_publish_step(io::PublishStep step) {
+  switch (step) {
+    case io::PublishStep::describe:
+      return meter().end_step(Step::describe);
+    case io::PublishStep::sync_directories:
+      return meter().end_step(Step::sync_directories);
+    case io::PublishStep::make_visible:
+      return meter().end_step(Step::rename);
+    case io::PublishStep::sync_parent:
+      return meter().end_step(Step::sync_parent);
+  }
+}
+
+void SaveJob::add_problem(std::string problem) {
+  const std::lock_guard lock(mutex_);
+  if (!problem.empty()) {
+    result_.problems.push_back(std::move(problem));
+  }
+}
+
+void SaveJob::count_end(const std::exception_ptr& failure) {
+  if (failure) {
+    services().metrics.fail_save(failure);
+  } else {
+    services().metrics.end_save(result());
+  }
 }
 
 SaveResult SaveJob::result() const {

@@ -32,8 +32,9 @@ struct SaveItem {
 /// A save in flight.
 class SaveJob final : public Operation {
  public:
+  /// `begin` is when the caller called.
   SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
-          SaveOptions options);
+          SaveOptions options, Meter::TimePoint begin);
 
   /// The whole save, steps 2 to 8 of docs/reliability.md.
   static Awaitable<> work(std::shared_ptr<SaveJob> self);
@@ -50,7 +51,7 @@ class SaveJob final : public Operation {
   /// Errors: Errc::already_exists.
   void claim(const std::string& relative);
   /// Enters a file that is written, hashed and synced.
-  void add(io::FileDigest digest, std::uint64_t direct_bytes);
+  void add(io::FileDigest digest);
 
   [[nodiscard]] SaveResult result() const;
   [[nodiscard]] SaveProgress progress() const;
@@ -71,11 +72,14 @@ class SaveJob final : public Operation {
 
   void digest_other_files(const io::Directory& directory, const std::string& prefix);
   void publish();
+  void end_publish_step(io::PublishStep step);
+  /// Keeps a problem that does not harm the checkpoint.
+  void add_problem(std::string problem);
+  void count_end(const std::exception_ptr& failure) override;
 
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
-  std::chrono::steady_clock::time_point begin_;
   std::string started_at_;
   io::Uuid uuid_;
   async::Event created_;

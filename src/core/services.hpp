@@ -14,6 +14,8 @@
 #include "cairn/io/engine.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 
+#include "core/metrics.hpp"
+
 namespace cairn::core {
 
 class Operation;
@@ -44,6 +46,7 @@ class Services {
   io::EngineChoice choice;
   Coordinator& coordinator;
   const Clock& clock;
+  Metrics metrics;
   staging::BufferPool buffers;
   async::ByteBudget transfers;  ///< Counts requests, not bytes: one for each in flight.
   std::unique_ptr<io::Engine> engine;

@@ -45,6 +45,10 @@ std::size_t StagedFile::run_bytes(std::uint64_t run) const {
   return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
 }
 
+std::uint64_t StagedFile::bytes_of(std::uint64_t run, std::uint64_t count) const {
+  return std::min(file_bytes_, offset(run + count)) - offset(run);
+}
+
 Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
   SaveJob& job = *self->job_;
   job.helpers().spawn(open(self));
@@ -65,6 +69,7 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
   try {
     co_await self->job_->created().wait();
     std::function<void()> create = [&self] {
+      const WorkSpan span(self->job_->meter(), Work::create, self->relative_, 0, self->file_bytes_);
       io::DurableFileOptions options;
       options.expected_bytes = self->file_bytes_;
       self->file_.emplace(self->job_->staged().create_file(self->relative_, options));
@@ -77,19 +82,19 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
 }
 
 Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
-  staging::BufferPool& pool = self->job_->services().buffers;
+  const SaveJob& job = *self->job_;
   while (self->next_run_ < self->runs_) {
-    Buffer first = pool.try_acquire();
+    Buffer first = job.try_acquire_buffer();
     if (!first) {
       self->may_hash_.set();
-      first = co_await pool.acquire();
+      first = co_await Operation::acquire_buffer(job);
     }
     std::vector<Buffer> buffers;
     buffers.push_back(std::move(first));
     const std::uint64_t begin = self->next_run_;
     const std::uint64_t left = self->runs_ - begin;
     while (buffers.size() < std::min<std::uint64_t>(kRunsAVisit, left)) {
-      Buffer more = pool.try_acquire();
+      Buffer more = job.try_acquire_buffer();
       if (!more)
         break;
       buffers.push_back(std::move(more));
@@ -99,6 +104,8 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
     }
     self->next_run_ += buffers.size();
     std::function<void()> copy = [&] {
+      const WorkSpan span(job.meter(), Work::copy, self->relative_, self->offset(begin),
+                          self->bytes_of(begin, buffers.size()));
       for (std::size_t i = 0; i < buffers.size(); ++i) {
         // Padded with zeros: beyond the file's size there are no pieces.
         const std::size_t bytes = padded(self->run_bytes(begin + i));
@@ -106,7 +113,7 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
         self->job_->staged_bytes += self->run_bytes(begin + i);
       }
     };
-    co_await self->job_->run_on_borrowed(std::move(copy));
+    co_await job.run_on_borrowed(std::move(copy));
     for (std::size_t i = 0; i < buffers.size(); ++i) {
       self->job_->helpers().spawn(write_staged(self, begin + i, std::move(buffers[i])));
     }
@@ -132,6 +139,8 @@ Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_
                                   std::span<const std::byte> data) {
   co_await self->opened_.wait();
   const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+  const TransferSpan span(self->job_->meter(), Work::write, self->relative_, self->offset(run),
+                          self->run_bytes(run));
   // Padding past the end of the file is for direct writes only.
   const std::size_t bytes = self->file_->is_direct() ? data.size() : self->run_bytes(run);
   co_await self->file_->write(self->offset(run), data.first(bytes));
@@ -142,6 +151,7 @@ Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_
 Awaitable<> StagedFile::hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                  std::span<const std::byte> data) {
   std::function<void()> hash = [&] {
+    const WorkSpan span(self->job_->meter(), Work::hash, self->relative_, self->offset(run), data.size());
     std::uint64_t chunk = self->offset(run) / io::kChunkBytes;
     for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes, ++chunk) {
       self->hashes_[chunk] = io::hash_chunk(data.subspan(at, std::min(io::kChunkBytes, data.size() - at)));
@@ -160,9 +170,12 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
       co_await write_run(self, run, data);
       co_await hash_run(self, run, data);
     } else {
-      const Buffer buffer = co_await self->job_->services().buffers.acquire();
+      const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
       const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
-      std::function<void()> copy = [&] { gather(self->pieces_, self->offset(run), data); };
+      std::function<void()> copy = [&] {
+        const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), bytes);
+        gather(self->pieces_, self->offset(run), data);
+      };
       co_await self->job_->run(std::move(copy));
       co_await write_run(self, run, data);
       co_await hash_run(self, run, data.first(bytes));
@@ -192,12 +205,20 @@ Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
   }
   co_await self->written_.wait();
   self->pieces_.clear();
-  co_await self->file_->finish(self->file_bytes_);
+  {
+    const TransferSpan span(self->job_->meter(), Work::sync, self->relative_, 0, self->file_bytes_);
+    co_await self->file_->finish(self->file_bytes_);
+  }
+  self->job_->meter().add_direct_bytes(self->file_->direct_bytes());
+  if (self->file_bytes_ >= io::DurableFileOptions().min_direct_bytes && !self->file_->is_direct()) {
+    self->job_->meter().add_fallback("the file system refuses O_DIRECT; written through the page cache",
+                                     self->relative_);
+  }
   io::FileDigest digest;
   digest.path = self->relative_;
   digest.size_bytes = self->file_bytes_;
   digest.chunks = std::move(self->hashes_);
-  self->job_->add(std::move(digest), self->file_->direct_bytes());
+  self->job_->add(std::move(digest));
 }
 
 }  // namespace cairn::core

@@ -46,6 +46,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
 
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * staging::kBufferBytes; }
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
+  /// Of `count` runs from `run` on.
+  [[nodiscard]] std::uint64_t bytes_of(std::uint64_t run, std::uint64_t count) const;
   void end_run(std::exception_ptr failure);
 
   std::shared_ptr<SaveJob> job_;

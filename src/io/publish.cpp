@@ -25,6 +25,12 @@ bool is_unsupported(int result) {
   return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
 }
 
+void tell(const State& state, PublishStep step) {
+  if (state.options.on_step) {
+    state.options.on_step(step);
+  }
+}
+
 void sync_tree(const Directory& directory) {
   for (const DirectoryEntry& entry : directory.list()) {
     if (entry.kind == FileKind::directory) {
@@ -47,7 +53,9 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
   write_small_file(state.staged, kManifestName, text);
   const CommitRecord record{state.uuid, text.size(), hash_text(text)};
   write_small_file(state.staged, kCommitName, encode_commit(record));
+  tell(state, PublishStep::describe);
   sync_tree(state.staged);
+  tell(state, PublishStep::sync_directories);
 }
 
 /// Whether the directory called `name` is the one of this save.
@@ -80,10 +88,12 @@ void sync_visible(const State& state, const Directory& directory) {
 /// The checkpoint is visible: from here on nothing of it may be removed, whatever happens.
 void settle(State& state, const Directory& published) {
   state.is_settled = true;
+  tell(state, PublishStep::make_visible);
   if (published.fd() != state.staged.fd()) {  // In marker mode COMMIT is a new name in it.
     sync_visible(state, published);
   }
   sync_visible(state, state.parent);
+  tell(state, PublishStep::sync_parent);
 }
 
 /// Removes what the new checkpoint has made superfluous. Never fails the save, which is done.

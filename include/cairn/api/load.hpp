@@ -43,6 +43,8 @@ class TreeResponse {
   [[nodiscard]] Tree wait() const;
   [[nodiscard]] Tree wait(std::chrono::nanoseconds timeout) const;
   [[nodiscard]] Awaitable<Tree> loaded() const;
+  /// What the load did; see LoadResponse::result.
+  [[nodiscard]] LoadResult result() const { return response_.result(); }
   [[nodiscard]] bool is_done() const { return response_.is_done(); }
   void cancel() const { response_.cancel(); }
 

@@ -15,6 +15,8 @@
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
+#include "cairn/core/report.hpp"
+#include "cairn/core/trace.hpp"
 
 namespace cairn {
 
@@ -29,6 +31,8 @@ struct LoadOptions {
   bool verify = true;
   /// From the call to the end; afterwards the load fails with Errc::timed_out. Zero: no limit.
   std::chrono::nanoseconds deadline{0};
+  /// Takes a trace of this load; see trace.hpp. Null: none is made, which costs nothing.
+  TraceSink trace;
   /// What handlers look for, by type.
   OptionSet handler_options;
 };
@@ -40,6 +44,9 @@ class Loaded {
 
   [[nodiscard]] bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
+  /// What the load did.
+  [[nodiscard]] const LoadResult& result() const { return result_; }
+  void set_result(LoadResult result) { result_ = std::move(result); }
   void put(std::string name, AnyValue value) { values_.insert_or_assign(std::move(name), std::move(value)); }
 
   /// Moves the value out.
@@ -61,6 +68,7 @@ class Loaded {
   AnyValue take_any(std::string_view name, std::type_index type);
 
   std::map<std::string, AnyValue, std::less<>> values_;
+  LoadResult result_;
 };
 
 /// A load in flight. Dropping it does not stop the load: objects that it loads into must live until its end.
@@ -77,6 +85,8 @@ class LoadResponse {
   [[nodiscard]] Loaded wait(std::chrono::nanoseconds timeout) const;
   /// Awaits the result, on the caller's executor.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
+  /// What the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for `wait`.
+  [[nodiscard]] LoadResult result() const;
   [[nodiscard]] bool is_done() const;
   /// Asks the load to stop: it then fails with Errc::cancelled. Does not wait.
   void cancel() const;

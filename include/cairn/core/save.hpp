@@ -12,6 +12,8 @@
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
+#include "cairn/core/report.hpp"
+#include "cairn/core/trace.hpp"
 
 namespace cairn {
 
@@ -40,22 +42,10 @@ struct SaveOptions {
   std::chrono::nanoseconds deadline{0};
   /// Return before the blocking phase has run: the caller must not touch its values until `staged`.
   bool return_when_accepted = false;
+  /// Takes a trace of this save; see trace.hpp. Null: none is made, which costs nothing.
+  TraceSink trace;
   /// What handlers look for, by type (ArrayOptions, say).
   OptionSet handler_options;
-};
-
-/// What a save did.
-struct SaveResult {
-  std::filesystem::path path;
-  std::uint64_t bytes = 0;  ///< In all files, the checkpoint's own included.
-  std::uint64_t files = 0;
-  std::chrono::nanoseconds blocking_time{0};  ///< From the call until the caller was free.
-  std::chrono::nanoseconds durable_time{0};   ///< From the call until committed.
-  std::string engine;
-  std::uint64_t direct_bytes = 0;  ///< Written past the page cache.
-
-  /// GB/s (10^9 bytes) from the call until committed.
-  [[nodiscard]] double rate() const;
 };
 
 /// How far a save has come.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,14 @@ enum class CommitMode : std::uint8_t {
   marker,     ///< COMMIT is linked last into a directory that has its final name already.
 };
 
+/// What `publish` does, in this order.
+enum class PublishStep : std::uint8_t {
+  describe,          ///< `chunks.xxh3`, `checkpoint.json` and COMMIT are written.
+  sync_directories,  ///< Every directory, innermost first.
+  make_visible,      ///< The rename; in marker mode, COMMIT is linked.
+  sync_parent,       ///< What is left then is to retire what was replaced.
+};
+
 struct StagedOptions {
   StagedOptions() = default;
 
@@ -35,6 +44,8 @@ struct StagedOptions {
   /// Identifies the checkpoint and its temporary directory; empty: made from `random`.
   std::optional<Uuid> uuid;
   RandomSource random = system_random;
+  /// Told by `publish` when a step has ended (the first two may come twice). Must not throw.
+  std::function<void(PublishStep)> on_step;
 };
 
 /// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
