@@ -2,6 +2,9 @@
 include(GNUInstallDirs)
 
 set(CAIRN_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
+if(CMAKE_UNITY_BUILD)
+  list(APPEND CAIRN_WARNINGS -Wno-subobject-linkage)  # Every source is an included file then.
+endif()
 if(CAIRN_WERROR)
   list(APPEND CAIRN_WARNINGS -Werror)
 endif()
