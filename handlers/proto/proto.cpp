@@ -15,6 +15,8 @@
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
 
+#include "wire.hpp"
+
 namespace cairn {
 namespace {
 
@@ -24,8 +26,6 @@ constexpr std::string_view kBinaryFile = "message.binpb";
 constexpr std::string_view kTypeFile = "type.txt";
 constexpr std::string_view kTextFile = "message.txtpb";
 constexpr std::size_t kMostBytesAsText = 1 << 20;
-constexpr int kMostNesting =
-    1000;  // Protobuf's parser recurses; its own limit of 100 is less than some models need.
 
 /// The binary form; maps are sorted, so that equal messages have equal bytes.
 std::string serialise(const Message& message, const std::string& name) {
@@ -58,31 +58,10 @@ std::string as_text(const Message& message) {
   return fmt::format("# proto-message: {}\n{}", message.GetTypeName(), text);
 }
 
-void parse(const std::string& bytes, Message& message, std::string_view path) {
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
-  stream.SetRecursionLimit(kMostNesting);
-  if (!message.ParsePartialFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: the bytes are no {}", path, message.GetTypeName()));
-  }
-  if (!message.IsInitialized()) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: required fields of {} are missing: {}", path, message.GetTypeName(),
-                            message.InitializationErrorString()));
-  }
-}
-
 Awaitable<std::string> read_type(LoadContext context) {
   std::string text = co_await context.read_file(kTypeFile);
-  constexpr std::size_t kLongestName = 4096;
-  const std::size_t end = text.find('\n');
-  if (end == 0 || end + 1 != text.size() || text.size() > kLongestName) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: not the name of one message type",
-                                                      (context.directory() / kTypeFile).string()));
-  }
-  text.pop_back();
-  co_return text;
+  const std::string path = (context.directory() / kTypeFile).string();
+  co_return detail::parse_type_name(std::move(text), path);
 }
 
 /// The type to load: the one asked for, or the recorded one among those that the program was compiled with.
@@ -119,7 +98,7 @@ Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> w
   }
   const std::string binary = co_await context.read_file(kBinaryFile);
   std::shared_ptr<Message> message = type.make();
-  parse(binary, *message, path);
+  detail::parse_message(binary, *message, path);
   co_return ProtoMessage(std::move(message));
 }
 

@@ -25,6 +25,9 @@ std::string read_proc(const std::string& path) {
 }
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
+  if (text.size() > 1 && text.front() == '0') {
+    return std::nullopt;  // Nobody writes numbers so.
+  }
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {

@@ -129,6 +129,10 @@ TEST_F(ProtoHandlerTest, RefusesATypeFileThatIsNoName) {
   EXPECT_THAT([&] { load_raw("a\nb\n", ""); }, Fails(Errc::malformed_metadata, HasSubstr("type.txt")));
 }
 
+TEST_F(ProtoHandlerTest, RefusesATypeFileWithoutBytes) {
+  EXPECT_THAT([&] { load_raw("", ""); }, Fails(Errc::malformed_metadata, HasSubstr("type.txt")));
+}
+
 TEST_F(ProtoHandlerTest, RefusesBytesThatAreNoMessage) {
   EXPECT_THAT([&] { load_raw("cairn.test.Settings\n", "\xff\xff"); },
               Fails(Errc::malformed_metadata, HasSubstr("message.binpb")));

@@ -28,6 +28,15 @@ TEST(ParseOwner, RefusesOtherTexts) {
   EXPECT_EQ(parse_owner("cairn-owner 2" + good.substr(13)), std::nullopt);
 }
 
+TEST(ParseOwner, RefusesNumbersThatNobodyWritesSo) {
+  Owner owner = this_process(make_uuid(system_random));
+  owner.pid = 12;
+  std::string text = encode_owner(owner);
+  text.replace(text.find("pid 12"), 6, "pid 012");
+
+  EXPECT_EQ(parse_owner(text), std::nullopt);
+}
+
 TEST(IsGone, KnowsThisProcessAlive) {
   EXPECT_FALSE(is_gone(this_process({})));
 }

@@ -7,7 +7,7 @@ import sys
 
 CPP_SUFFIXES = {".hpp", ".cpp"}
 SOURCE_FOLDERS = ("include", "src", "handlers", "examples", "tests")
-SKIPPED_FOLDERS = {"build", ".git", ".cache", "__pycache__", "data"}
+SKIPPED_FOLDERS = {"build", ".git", ".cache", "__pycache__", "data", "corpus"}
 
 LITERAL_OR_COMMENT = re.compile(
     r'//(?:\\\n|[^\n])*'
