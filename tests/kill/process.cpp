@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kill/process.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <sstream>
+#include <utility>
+
+#include <spawn.h>
+
+namespace cairn::kill {
+namespace {
+
+void check(int error, const char* what) {
+  if (error != 0) {
+    throw std::system_error(error, std::system_category(), what);
+  }
+}
+
+}  // namespace
+
+Process::Process(std::vector<std::string> arguments) {
+  std::array<int, 2> ends{};
+  check(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe2");
+  output_ = ends[0];
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  std::string program = CAIRN_VICTIM;
+  std::vector<char*> pointers{program.data()};
+  for (std::string& argument : arguments) {
+    pointers.push_back(argument.data());
+  }
+  pointers.push_back(nullptr);
+  const int error = ::posix_spawn(&id_, program.c_str(), &actions, nullptr, pointers.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  check(error, CAIRN_VICTIM);
+}
+
+Process::~Process() {
+  if (id_ > 0) {
+    ::kill(id_, SIGKILL);
+    ::waitpid(id_, nullptr, 0);
+  }
+  ::close(output_);
+}
+
+void Process::await_first_word() {
+  read_more();
+}
+
+void Process::signal(int number) const {
+  ::kill(id_, number);
+}
+
+std::vector<std::string> Process::finish() {
+  while (read_more()) {
+  }
+  ::waitpid(std::exchange(id_, 0), nullptr, 0);
+  text_.resize(text_.rfind('\n') + 1);  // npos + 1 is 0: not one whole line.
+  std::vector<std::string> lines;
+  std::istringstream stream(text_);
+  for (std::string line; std::getline(stream, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+bool Process::read_more() {
+  std::array<char, 4096> bytes;
+  ssize_t size = -1;
+  do {
+    size = ::read(output_, bytes.data(), bytes.size());
+  } while (size < 0 && errno == EINTR);
+  if (size <= 0) {
+    return false;
+  }
+  text_.append(bytes.data(), static_cast<std::size_t>(size));
+  return true;
+}
+
+}  // namespace cairn::kill
