@@ -76,12 +76,25 @@ int rename_staged(const State& state, const std::string& name, RenameMode mode) 
   return result < 0 && is_ours(state, name) ? 0 : result;
 }
 
+[[noreturn]] void throw_unknown(const State& state, const std::filesystem::path& path, int result) {
+  throw Error(Errc::commit_unknown,
+              fmt::format("{} is visible, but fsync {} failed ({})", state.target.string(), path.string(),
+                          std::system_category().message(-result)));
+}
+
 void sync_visible(const State& state, const Directory& directory) {
   const int result = directory.syscalls().sync(directory.fd());
   if (result < 0) {
-    throw Error(Errc::commit_unknown,
-                fmt::format("{} is visible, but fsync {} failed ({})", state.target.string(),
-                            directory.path().string(), std::system_category().message(-result)));
+    throw_unknown(state, directory.path(), result);
+  }
+}
+
+/// Makes sure that the syncs before were no empty promises: when XFS has shut down, because its journal could not be
+/// written, it still says yes to the sync of a directory; to that of a file it says no.
+void require_working_file_system(const State& state) {
+  const int result = state.owner.syscalls().sync(state.owner.fd());
+  if (result < 0) {
+    throw_unknown(state, state.staged.path() / kOwnerName, result);
   }
 }
 
@@ -93,6 +106,7 @@ void settle(State& state, const Directory& published) {
     sync_visible(state, published);
   }
   sync_visible(state, state.parent);
+  require_working_file_system(state);
   tell(state, PublishStep::sync_parent);
 }
 

@@ -245,6 +245,14 @@ TEST_F(StagedDirectoryPublish, SaysUnknownWhenTheParentCannotBeSynced) {
   EXPECT_EQ(CommittedDirectory::open(posix_syscalls(), temp_ / "step").commit().uuid, staged.uuid());
 }
 
+TEST_F(StagedDirectoryPublish, SaysUnknownWhenOnlyDirectoriesCanStillBeSynced) {
+  StagedDirectory staged = create(temp_ / "step");
+  syscalls_.plan({Call::sync, 3, 1, -EIO});  // After the two directories: XFS that has shut down.
+
+  EXPECT_THAT([&] { staged.publish(sample_manifest(), {}); },
+              Fails(Errc::commit_unknown, HasSubstr(".owner failed")));
+}
+
 TEST_F(StagedDirectoryPublish, BelievesARenameWhoseAnswerWasLost) {
   StagedDirectory staged = create(temp_ / "step");
   syscalls_.plan({Call::rename, 1, 1, -EEXIST, true});

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -45,7 +46,7 @@ void say(const std::string& line) {
   }
 }
 
-[[noreturn]] void save_for_ever(const fs::path& root, std::int64_t number, const Context& context) {
+[[noreturn]] void save_until_the_end(const fs::path& root, std::int64_t number, const Context& context) {
   SaveOptions options;
   options.overwrite = true;
   for (;; ++number) {
@@ -98,5 +99,10 @@ int main(int argc, char** argv) {
   if (argc == 5) {
     return cairn::kill::save_once(argv[1], first, argv[4], context);
   }
-  cairn::kill::save_for_ever(argv[1], first, context);
+  try {
+    cairn::kill::save_until_the_end(argv[1], first, context);
+  } catch (const std::exception& error) {  // The power was cut.
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
 }
