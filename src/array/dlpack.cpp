@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/array/dlpack.hpp"
 
+#include <algorithm>
 #include <array>
-#include <limits>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -127,8 +128,9 @@ MutableArrayView read_tensor(const DLTensor& tensor) {
     return {nullptr, std::move(shape),
             dtype};  // No element is ever read, so pointer and strides do not matter.
   }
-  if (tensor.byte_offset >
-      std::numeric_limits<std::uintptr_t>::max() - reinterpret_cast<std::uintptr_t>(data)) {
+  // No object is larger than PTRDIFF_MAX bytes, and pointers may not be moved further.
+  constexpr auto kFurthest = static_cast<std::uintptr_t>(PTRDIFF_MAX);
+  if (tensor.byte_offset > std::min(kFurthest, UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(data))) {
     refuse_dlpack(fmt::format("byte offset {}", tensor.byte_offset));
   }
   data += tensor.byte_offset;

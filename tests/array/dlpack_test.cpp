@@ -182,6 +182,13 @@ TEST(FromDlpack, RefusesAnOffsetThatWrapsAround) {
   expect_refusal(lent, Errc::invalid_argument, HasSubstr("byte offset"));
 }
 
+TEST(FromDlpack, RefusesAnOffsetThatIsLargerThanAnyObject) {
+  LentTensor lent;
+  lent.managed.dl_tensor.byte_offset = std::uint64_t{PTRDIFF_MAX} + 1;
+
+  expect_refusal(lent, Errc::invalid_argument, HasSubstr("byte offset"));
+}
+
 TEST(FromDlpack, RefusesTypesThatArraysDoNotHave) {
   LentTensor lent;
   const dlpack::DLDataType types[] = {
