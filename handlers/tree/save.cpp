@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <span>
 #include <string>
@@ -25,7 +26,6 @@
 #include "array_bytes.hpp"
 #include "containers.hpp"
 #include "files.hpp"
-#include "large_vector.hpp"
 
 namespace cairn {
 namespace {
@@ -46,9 +46,12 @@ struct FlatArray {
 /// Owns what it needs: headers and index are written when the tree may be gone. Texts and numbers of all arrays
 /// lie in a few vectors, because a tree has a hundred thousand of them.
 struct SavePlan {
-  detail::LargeVector<char> paths;
-  detail::LargeVector<std::uint64_t> dims;
-  detail::LargeVector<FlatArray> arrays;  ///< In the order of the tree.
+  explicit SavePlan(std::shared_ptr<std::pmr::memory_resource> memory_) : memory(std::move(memory_)) {}
+
+  std::shared_ptr<std::pmr::memory_resource> memory;
+  std::pmr::vector<char> paths{memory.get()};
+  std::pmr::vector<std::uint64_t> dims{memory.get()};
+  std::pmr::vector<FlatArray> arrays{memory.get()};  ///< In the order of the tree.
   std::vector<formats::SafetensorsLayout> layouts;
   std::vector<std::string> files;  ///< The names of those.
   formats::IndexBuilder builder;   ///< Holds all that is no array.
@@ -71,7 +74,7 @@ formats::SafetensorsOptions layout_options() {
 }
 
 /// What the arrays of a plan are to their files. Refers to the plan; only headers need it, so it goes with them.
-using Specs = detail::LargeVector<formats::TensorSpec>;
+using Specs = std::pmr::vector<formats::TensorSpec>;
 
 /// The first bytes of a planned file, made by the worker thread that needs them.
 class HeaderSource final : public ByteSource {
@@ -193,7 +196,7 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, Snapshot snaps
 }
 
 std::shared_ptr<const Specs> lay_out(SavePlan& plan, std::size_t rank) {
-  auto specs = std::make_shared<Specs>(plan.arrays.size());
+  auto specs = std::make_shared<Specs>(plan.arrays.size(), plan.memory.get());
   for (std::size_t i = 0; i < specs->size(); ++i) {
     formats::TensorSpec& spec = (*specs)[i];
     spec.name = detail::tensor_name(plan.path(i));
@@ -270,7 +273,7 @@ Background<> finish(std::vector<Background<>> writes) {
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   const ArrayOptions* given = context.option<ArrayOptions>();
   const ArrayOptions options = given ? *given : ArrayOptions();
-  const auto plan = std::make_shared<SavePlan>();
+  const auto plan = std::make_shared<SavePlan>(context.plan_memory());
   HeldPieces held = flatten(value, options, context.snapshot(), *plan);
   std::shared_ptr<const Specs> specs = lay_out(*plan, context.coordinator().rank());
   std::vector<Background<>> writes;

@@ -116,6 +116,10 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
                                                    std::move(pieces), file_bytes));
 }
 
+std::shared_ptr<std::pmr::memory_resource> SaveContext::plan_memory() const {
+  return job_->services().plans;
+}
+
 Background<> SaveContext::run(std::function<void()> work) const {
   return run_beside(job_, directory_, std::move(work));
 }

@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::size_t kCoroutineThreads = 2;
 
+/// Enough for the plans of 500,000 arrays; larger ones are given back in part.
+constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
+
 /// How long a cancelled operation may take to end before its context goes without it.
 constexpr std::chrono::seconds kCancelGrace{5};
 
@@ -45,6 +48,7 @@ Services::Services(ContextOptions options_in)
       coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory()),
+      plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),

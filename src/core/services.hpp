@@ -10,6 +10,7 @@
 #include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
 #include "cairn/async/thread_pool.hpp"
+#include "cairn/base/kept_memory.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/io/engine.hpp"
 #include "cairn/staging/buffer_pool.hpp"
@@ -48,7 +49,8 @@ class Services {
   const Clock& clock;
   Metrics metrics;
   staging::BufferPool buffers;
-  async::ByteBudget transfers;  ///< Counts requests, not bytes: one for each in flight.
+  std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
+  async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
   std::unique_ptr<io::Engine> engine;
   async::ThreadPool workers;     ///< Copies, hashes and system calls that block.
   async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.

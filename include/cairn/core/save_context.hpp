@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,12 @@ class SaveContext {
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
   [[nodiscard]] Awaitable<Background<>> write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
                                                      std::uint64_t file_bytes) const;
+
+  /// Memory for what a handler must plan while the caller waits: large blocks are kept by the context and used again
+  /// by the next save, which spares it the making of pages.
+  ///
+  /// Threads: may be used by several at once; what is allocated may outlive this context.
+  [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const;
 
   /// Runs `work` on a worker thread, beside the other coroutines of this save: for what computes long.
   [[nodiscard]] Background<> run(std::function<void()> work) const;
