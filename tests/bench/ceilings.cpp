@@ -116,6 +116,22 @@ double read_direct(const std::filesystem::path& path, std::byte* to, std::uint64
   return watch.seconds();
 }
 
+double touch_fresh(std::uint64_t bytes) {
+  const AlignedMemory fresh(bytes);
+  const Stopwatch watch;
+  {
+    std::vector<std::jthread> helpers;
+    for (std::size_t i = 0; i < 2; ++i) {
+      helpers.emplace_back([&fresh, i] {
+        for (std::size_t at = i * kBlockBytes; at < fresh.size(); at += 2 * kBlockBytes) {
+          touch(fresh.data() + at, std::min(kBlockBytes, fresh.size() - at));
+        }
+      });
+    }
+  }
+  return watch.seconds();
+}
+
 double read_buffered(const std::filesystem::path& path, std::byte* to, std::uint64_t bytes) {
   drop_page_cache();
   const Stopwatch watch;
@@ -166,12 +182,17 @@ Ceilings measure_ceilings(const std::filesystem::path& directory, const std::byt
   found.memcpy1_s = copy_with(1, memory.data(), source, bytes);
   found.memcpy2_s = copy_with(2, memory.data(), source, bytes);
   found.memcpy2_fresh_s = copy_fresh(source, bytes);
+  found.touch2_s = touch_fresh(bytes);
   found.xxh3_gbs = hash_rate(source, bytes);
   const std::filesystem::path file = directory / "ceiling.raw";
   std::filesystem::remove(file);
   found.write_s = write_file(file, source, bytes);
   found.fsync_s = empty_sync(file);
   found.read_s = read_direct(file, memory.data(), bytes);
+  {
+    const AlignedMemory fresh(bytes);
+    found.read_fresh_s = read_direct(file, fresh.data(), bytes);
+  }
   found.read_buffered_s = read_buffered(file, memory.data(), bytes);
   std::filesystem::remove(file);
   return found;

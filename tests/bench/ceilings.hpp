@@ -15,6 +15,8 @@ struct Ceilings {
   double memcpy2_fresh_s = 0;  ///< Two threads, into fresh memory of small pages.
   double write_s = 0;          ///< O_DIRECT through io_uring, preallocated, synced at the end.
   double read_s = 0;           ///< O_DIRECT through io_uring, with a cold cache.
+  double touch2_s = 0;         ///< Two threads make fresh huge pages present.
+  double read_fresh_s = 0;     ///< As read_s, into fresh huge pages.
   double read_buffered_s = 0;  ///< Through the page cache, cold.
   double xxh3_gbs = 0;
   double fsync_s = 0;  ///< One that has nothing to write; the median of five.
