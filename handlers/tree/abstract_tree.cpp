@@ -108,6 +108,9 @@ AbstractTree AbstractTree::of_index(const formats::Index& index, std::string_vie
   if (!self && begin == end && !path.empty()) {
     throw Error(Errc::not_found, fmt::format("{}: the tree has no '{}'", index.path(), path));
   }
+  if (end - begin > 1) {
+    index.check_numbers();
+  }
   if (self) {
     add(*self);
   }

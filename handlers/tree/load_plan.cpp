@@ -288,6 +288,7 @@ class Planner {
 
 LoadPlan plan_load(const Index& index, const AbstractTree* wanted, const TreeLoadOptions& options,
                    const FileBytes& file_bytes) {
+  index.check_numbers();
   const Selection selected = wanted ? select(index, *wanted, options.partial) : select_all(index);
   return Planner(index, options, file_bytes).run(selected.entries, wanted == nullptr);
 }

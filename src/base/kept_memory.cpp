@@ -12,14 +12,15 @@
 namespace cairn {
 namespace {
 
-constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+/// From here on blocks lie on huge pages and are kept.
+constexpr std::size_t kLargeBytes = std::size_t{2} << 20;
 
 /// How much larger than asked a kept block may be: growing vectors must not hold many times what they need.
 constexpr std::size_t kMostWaste = 4;
 
 AlignedMemory make_block(std::size_t bytes) {
   try {
-    return AlignedMemory(round_up(bytes, kHugePageBytes));
+    return AlignedMemory(round_up(bytes, kLargeBytes));
   } catch (const std::system_error&) {
     throw std::bad_alloc();  // What containers and their users expect.
   }
@@ -35,7 +36,7 @@ std::size_t KeptMemory::kept_bytes() const {
 }
 
 void* KeptMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
-  if (bytes < kHugePageBytes || alignment > kHugePageBytes) {
+  if (bytes < kLargeBytes || alignment > kLargeBytes) {
     return std::pmr::new_delete_resource()->allocate(bytes, alignment);
   }
   const std::lock_guard lock(mutex_);
@@ -64,7 +65,7 @@ void* KeptMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 void KeptMemory::do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) {
-  if (bytes < kHugePageBytes || alignment > kHugePageBytes) {
+  if (bytes < kLargeBytes || alignment > kLargeBytes) {
     std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
     return;
   }

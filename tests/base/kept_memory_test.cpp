@@ -89,7 +89,7 @@ TEST(KeptMemory, ServesSeveralThreads) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&memory] {
-      for (int round = 0; round < 50; ++round) {
+      for (int round = 0; round < 10; ++round) {
         std::pmr::vector<int> numbers(kMiB, round, &memory);
         EXPECT_EQ(numbers.back(), round);
       }

@@ -99,6 +99,25 @@ TEST_F(HostileIndex, RefusesArraysThatShareBytes) {
   EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata, HasSubstr("'b'")));
 }
 
+TEST_F(HostileIndex, RefusesEntriesThatShareAString) {
+  builder_.add_string("a", "long");
+  builder_.add_string("b", "text");
+  const auto bytes = builder_.finish();
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string numbers(
+      "\x02\0\0\0"
+      "\0\0\0\0\0\0\0\0"
+      "\x01\0\0\0\0\0\0\0",
+      20);  // Of the blobs.
+  const std::size_t found = text.find(numbers);
+  ASSERT_NE(found, std::string::npos);
+  ASSERT_EQ(text.find(numbers, found + 1), std::string::npos);
+  text[found + 12] = '\0';
+
+  EXPECT_THAT([&] { load_index(text); },
+              Fails(Errc::malformed_metadata, HasSubstr("which another entry is")));
+}
+
 TEST_F(HostileIndex, NamesAFileThatIsNotThere) {
   add_array("a", {100});
   builder_.add_whole(builder_.add_file("other"), 0);

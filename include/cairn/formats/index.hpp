@@ -103,8 +103,12 @@ class Index {
   /// Errors: Errc::invalid_argument when `i` is not below array.slice_count.
   [[nodiscard]] IndexSlice slice(const IndexArray& array, std::uint32_t i) const;
 
-  /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, every array and slice
-  /// is sound. That slices cover their arrays is not checked here; see box_cover.hpp.
+  /// Refuses two entries that name one array or one blob: for whoever reads them all, so that what he needs is
+  /// bounded by the bytes of the index.
+  void check_numbers() const;
+
+  /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two
+  /// entries name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here; see box_cover.hpp.
   void validate() const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
