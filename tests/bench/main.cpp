@@ -13,15 +13,14 @@ int main(int argc, char** argv) {
   using cairn::bench::Workload;
 
   const std::map<std::string, std::function<void(const Workload&)>> operations = {
-      {"save", cairn::bench::run_save},
-      {"load", cairn::bench::run_load},
-      {"meta", cairn::bench::run_metadata},
+      {"save", cairn::bench::run_save},         {"load", cairn::bench::run_load},
+      {"meta", cairn::bench::run_metadata},     {"interference", cairn::bench::run_interference},
       {"ceilings", cairn::bench::run_ceilings},
   };
   Workload workload;
   std::string operation;
   CLI::App app("Measures Cairn: one operation on one workload; prints a JSON object a line.");
-  app.add_option("operation", operation, "save, load, meta or ceilings")->required();
+  app.add_option("operation", operation, "save, load, meta, interference or ceilings")->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();
   app.add_option("--pool", workload.pool_file, "256 MiB of values; made when missing")->required();

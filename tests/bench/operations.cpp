@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -15,6 +17,7 @@
 #include "cairn/cairn.hpp"
 
 #include "bench/ceilings.hpp"
+#include "bench/interference.hpp"
 #include "bench/measure.hpp"
 
 namespace cairn::bench {
@@ -247,6 +250,34 @@ void run_metadata(const Workload& workload) {
   line["find_s"] = find;
   line["check"] = "ok";
   print(line);
+}
+
+void run_interference(const Workload& workload) {
+  require_known_variant(workload);
+  constexpr std::chrono::seconds kAlone{3};
+  const ValuePool pool(workload.pool_file);
+  const Tree tree = make_tree(workload, make_arrays(workload, pool, workload.step));
+  const Context context(context_options(workload));
+  const std::filesystem::path target = workload.directory / "ck1";
+  for (int i = 0; i < workload.saves; ++i) {
+    std::filesystem::remove_all(target);
+    sync_file_system(workload.directory);
+    const MatrixProducts products(2);
+    const Stopwatch alone;
+    std::this_thread::sleep_for(kAlone);
+    const double rate_alone = static_cast<double>(products.made()) / alone.seconds();
+
+    const AsyncResponse saving = save_async(target, tree, save_options(workload), context);
+    const std::uint64_t before = products.made();
+    const Stopwatch beside;
+    static_cast<void>(saving.wait());
+    const double seconds = beside.seconds();
+    const double rate_beside = static_cast<double>(products.made() - before) / seconds;
+    nlohmann::ordered_json line = head("interference", workload);
+    line["background_s"] = seconds;
+    line["slowdown"] = 1 - rate_beside / rate_alone;
+    print(line);
+  }
 }
 
 void run_ceilings(const Workload& workload) {

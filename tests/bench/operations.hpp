@@ -10,6 +10,8 @@ namespace cairn::bench {
 void run_save(const Workload& workload);
 void run_load(const Workload& workload);
 void run_metadata(const Workload& workload);
+/// How much a save in the background slows down two threads that compute.
+void run_interference(const Workload& workload);
 void run_ceilings(const Workload& workload);
 
 }  // namespace cairn::bench
