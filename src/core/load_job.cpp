@@ -13,6 +13,13 @@
 #include "cairn/async/when_all.hpp"
 
 namespace cairn::core {
+namespace {
+
+/// How often a load begins again because a save has replaced what it was reading: whoever saves more often than one
+/// can read must be told.
+constexpr int kMostRestarts = 10;
+
+}  // namespace
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin)
@@ -74,12 +81,59 @@ std::string LoadJob::who(const Part& part) const {
                      part.registration ? part.registration->handler->id() : part.item.handler_id);
 }
 
+bool LoadJob::was_replaced() const {
+  try {
+    const auto now = FileSource::open(services().engine->syscalls(), path_);
+    const bool are_checkpoints = now->manifest() != nullptr && source_ && source_->manifest() != nullptr;
+    return !source_ || (are_checkpoints && now->manifest()->uuid != source_->manifest()->uuid);
+  } catch (const Error&) {
+    return false;  // It is gone, and the first failure says so.
+  }
+}
+
+void LoadJob::start_over() {
+  meter().add_fallback("the checkpoint was replaced while it was read; the load began again",
+                       path_.filename().string());
+  source_.reset();
+  parts_.clear();
+  read_bytes = 0;
+  cached_bytes = 0;
+  const std::lock_guard lock(mutex_);
+  loaded_ = Loaded();
+  files_.clear();
+  metadata_ = CheckpointMetadata();
+}
+
+Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
+                                     Awaitable<> (*attempt)(std::shared_ptr<LoadJob>)) {
+  for (int restarts = 0;; ++restarts) {
+    std::exception_ptr failure;
+    try {
+      co_await attempt(self);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (!failure) {
+      co_return;
+    }
+    bool is_overtaken = false;
+    if (restarts < kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
+      std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
+      co_await self->run(std::move(look));
+    }
+    if (!is_overtaken) {
+      std::rethrow_exception(failure);
+    }
+    self->start_over();
+  }
+}
+
 Awaitable<> LoadJob::load_all(std::shared_ptr<LoadJob> self) {
   self->is_load_ = true;
   self->services().metrics.begin_load();
   std::exception_ptr failure;
   try {
-    co_await load_parts(self);
+    co_await run_undisturbed(self, &LoadJob::load_parts);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -156,6 +210,10 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
 }
 
 Awaitable<> LoadJob::describe_all(std::shared_ptr<LoadJob> self) {
+  return run_undisturbed(std::move(self), &LoadJob::describe_parts);
+}
+
+Awaitable<> LoadJob::describe_parts(std::shared_ptr<LoadJob> self) {
   co_await open_source(self);
   {
     const std::lock_guard lock(self->mutex_);

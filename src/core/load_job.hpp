@@ -51,7 +51,11 @@ class LoadJob final : public Operation {
     std::optional<Registration> registration;
   };
 
+  /// Runs `attempt` until no save replaces the checkpoint under it.
+  static Awaitable<> run_undisturbed(std::shared_ptr<LoadJob> self,
+                                     Awaitable<> (*attempt)(std::shared_ptr<LoadJob>));
   static Awaitable<> load_parts(std::shared_ptr<LoadJob> self);
+  static Awaitable<> describe_parts(std::shared_ptr<LoadJob> self);
   static Awaitable<> open_source(std::shared_ptr<LoadJob> self);
   static Awaitable<> begin_part(std::shared_ptr<LoadJob> self, std::size_t index,
                                 std::vector<std::optional<Background<AnyValue>>>* backgrounds);
@@ -60,6 +64,9 @@ class LoadJob final : public Operation {
   static Awaitable<> describe_part(std::shared_ptr<LoadJob> self, std::size_t index);
 
   void choose_parts();
+  /// Whether another checkpoint is at the path than the one that was read.
+  [[nodiscard]] bool was_replaced() const;
+  void start_over();
   /// Fills in the result; `problem` is what went wrong with the trace, empty when nothing did.
   void end_load(std::string problem);
   void count_end(const std::exception_ptr& failure) override;

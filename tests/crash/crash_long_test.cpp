@@ -4,7 +4,6 @@
 // CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -16,16 +15,12 @@
 #include "crash/crash_enumerator.hpp"
 #include "crash/mutants.hpp"
 #include "crash/scenes.hpp"
+#include "support/number_from.hpp"
 
 namespace cairn::crash {
 namespace {
 
 constexpr std::uint64_t kStates = 200'000;
-
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 /// Takes scenes and mutants one after the other; several threads may.
 class Census {
@@ -95,8 +90,8 @@ class Census {
 };
 
 TEST(CrashStates, AreAllTheOldOrTheNewCheckpointAndEveryMutantIsCaught) {
-  const std::uint64_t states = number_from("CAIRN_CRASH_STATES", kStates);
-  const std::uint64_t seed = number_from("CAIRN_CRASH_SEED", 1);
+  const std::uint64_t states = testing::number_from("CAIRN_CRASH_STATES", kStates);
+  const std::uint64_t seed = testing::number_from("CAIRN_CRASH_SEED", 1);
   Census census(states, seed);
 
   std::vector<std::thread> threads;

@@ -4,7 +4,6 @@
 // CAIRN_DAMAGE_CASES: how many damages (24 when unset); CAIRN_DAMAGE_SEED: where the random ones begin.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -19,6 +18,7 @@
 #include "cairn/cairn.hpp"
 #include "cairn/io/verify.hpp"
 
+#include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn {
@@ -28,11 +28,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kArrays = 4;
 constexpr std::size_t kElements = std::size_t{25} << 18;  // Four times 25 MiB.
-
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 std::vector<Array> large() {
   std::vector<Array> arrays;
@@ -79,8 +74,8 @@ bool verify_blames(const fs::path& checkpoint, const std::string& file) {
 }
 
 TEST(DamageOfALargeCheckpoint, IsAlwaysFound) {
-  const std::uint64_t cases = number_from("CAIRN_DAMAGE_CASES", 24);
-  const std::uint64_t seed = number_from("CAIRN_DAMAGE_SEED", 1);
+  const std::uint64_t cases = testing::number_from("CAIRN_DAMAGE_CASES", 24);
+  const std::uint64_t seed = testing::number_from("CAIRN_DAMAGE_SEED", 1);
   const testing::TempDir directory;
   const fs::path checkpoint = directory / "checkpoint";
   const std::vector<Array> arrays = large();

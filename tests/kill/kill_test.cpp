@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "kill/environment.hpp"
 #include "kill/ledger.hpp"
 #include "kill/process.hpp"
+#include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -56,8 +56,8 @@ class KillTest : public ::testing::Test {
 };
 
 TEST_F(KillTest, LosesNothingThatWasSaidToBeSaved) {
-  const std::uint64_t cycles = number_from("CAIRN_KILL_CYCLES", kCycles);
-  const std::uint64_t seed = number_from("CAIRN_KILL_SEED", 1);
+  const std::uint64_t cycles = testing::number_from("CAIRN_KILL_CYCLES", kCycles);
+  const std::uint64_t seed = testing::number_from("CAIRN_KILL_SEED", 1);
   random_.seed(seed);
 
   for (std::uint64_t cycle = 0; cycle < cycles; ++cycle) {

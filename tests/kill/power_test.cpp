@@ -20,9 +20,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "kill/environment.hpp"
 #include "kill/ledger.hpp"
 #include "kill/process.hpp"
+#include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -108,8 +108,8 @@ TEST_P(PowerTest, CutLosesNothingThatWasSaidToBeSaved) {
   if (!reason.empty()) {
     GTEST_SKIP() << reason;
   }
-  const std::uint64_t cuts = number_from("CAIRN_POWER_CUTS", kCuts);
-  const std::uint64_t seed = number_from("CAIRN_POWER_SEED", 1);
+  const std::uint64_t cuts = testing::number_from("CAIRN_POWER_CUTS", kCuts);
+  const std::uint64_t seed = testing::number_from("CAIRN_POWER_SEED", 1);
   random_.seed(seed);
 
   for (std::uint64_t i = 0; i < cuts; ++i) {

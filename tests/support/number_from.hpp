@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-namespace cairn::kill {
+namespace cairn::testing {
 
 /// The number in an environment variable, if it is set.
 inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
@@ -12,4 +12,4 @@ inline std::uint64_t number_from(const char* variable, std::uint64_t otherwise) 
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-}  // namespace cairn::kill
+}  // namespace cairn::testing
