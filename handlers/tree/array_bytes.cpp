@@ -4,9 +4,35 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
+
 #include "cairn/array/copy.hpp"
+#include "cairn/base/error.hpp"
+
+#include "containers.hpp"
 
 namespace cairn::detail {
+
+DeviceCopier* copier_for(std::string_view path, const ArrayView& view, DType stored, DeviceCopier* copier) {
+  const Device device = view.device();
+  if (device.is_host()) {
+    return nullptr;
+  }
+  const auto refuse = [&](std::string_view why) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: the array is on {}{}", shown(path), to_string(device), why));
+  };
+  if (copier == nullptr) {
+    refuse(", for which the context has no copier (ContextOptions::copiers)");
+  }
+  if (!view.is_contiguous()) {
+    refuse(" and not contiguous; make it so there first");
+  }
+  if (view.dtype() != stored && (is_packed(view.dtype()) || is_packed(stored))) {
+    refuse(fmt::format(" and cannot be cast between {} and {} there", name(view.dtype()), name(stored)));
+  }
+  return copier;
+}
 
 std::size_t unit_bytes(DType dtype) noexcept {
   const unsigned element_bits = bits(dtype);
@@ -29,9 +55,13 @@ void ArraySource::read(std::uint64_t offset_bytes, std::span<std::byte> out) con
   offset_bytes += head;
   const std::size_t whole = out.size() / unit * unit;
   if (whole > 0) {
-    cast_range(array_.view(), stored_, offset_bytes, out.first(whole), narrowing_);
+    cast_range(offset_bytes, out.first(whole));
   }
   cast_part(offset_bytes + whole, out.subspan(whole));
+}
+
+void ArraySource::cast_range(std::uint64_t offset_bytes, std::span<std::byte> out) const {
+  cairn::cast_range(array_.view(), stored_, offset_bytes, out, narrowing_);
 }
 
 void ArraySource::cast_part(std::uint64_t offset_bytes, std::span<std::byte> out) const {
@@ -41,7 +71,7 @@ void ArraySource::cast_part(std::uint64_t offset_bytes, std::span<std::byte> out
   const std::size_t unit = unit_bytes(stored_);
   const auto skipped = static_cast<std::size_t>(offset_bytes % unit);
   std::array<std::byte, 8> whole{};
-  cast_range(array_.view(), stored_, offset_bytes - skipped, std::span(whole).first(unit), narrowing_);
+  cast_range(offset_bytes - skipped, std::span(whole).first(unit));
   std::memcpy(out.data(), whole.data() + skipped, out.size());
 }
 
@@ -58,9 +88,13 @@ void ArraySink::write(std::uint64_t offset_bytes, std::span<const std::byte> in)
   offset_bytes += head;
   const std::size_t whole = in.size() / unit * unit;
   if (whole > 0) {
-    cast_scatter_range(in.first(whole), stored_, offset_bytes, view_, narrowing_);
+    cast_scatter_range(in.first(whole), offset_bytes);
   }
   collect(offset_bytes + whole, in.subspan(whole));
+}
+
+void ArraySink::cast_scatter_range(std::span<const std::byte> in, std::uint64_t offset_bytes) {
+  cairn::cast_scatter_range(in, stored_, offset_bytes, view_, narrowing_);
 }
 
 void ArraySink::collect(std::uint64_t offset_bytes, std::span<const std::byte> part) {
@@ -74,7 +108,7 @@ void ArraySink::collect(std::uint64_t offset_bytes, std::span<const std::byte> p
   std::memcpy(torn.bytes.data() + skipped, part.data(), part.size());
   torn.count += part.size();
   if (torn.count == unit) {
-    cast_scatter_range(std::span(torn.bytes).first(unit), stored_, offset_bytes - skipped, view_, narrowing_);
+    cast_scatter_range(std::span(torn.bytes).first(unit), offset_bytes - skipped);
     torn_.erase(offset_bytes - skipped);
   }
 }

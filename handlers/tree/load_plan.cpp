@@ -16,6 +16,7 @@
 
 #include "array_bytes.hpp"
 #include "assembler.hpp"
+#include "device_bytes.hpp"
 #include "files.hpp"
 #include "index_names.hpp"
 
@@ -41,6 +42,7 @@ struct LoadedArray {
   DType dtype{};
   Narrowing narrowing = Narrowing::refused;
   const AbstractArray* wanted = nullptr;  ///< Null: as stored.
+  DeviceCopier* copier = nullptr;         ///< Of the device that it goes to; null: the host's memory.
   bool is_small = false;                  ///< It has its place in a slab.
   Array array;
 };
@@ -86,8 +88,9 @@ constexpr std::uint64_t kMostGapBytes = 4096;  // Read in vain rather than in tw
 
 class Planner {
  public:
-  Planner(const Index& index, const TreeLoadOptions& options, const FileBytes& file_bytes)
-      : index_(index), options_(options), file_bytes_(file_bytes) {}
+  Planner(const Index& index, const TreeLoadOptions& options, const FileBytes& file_bytes,
+          const CopierOf& copier_of)
+      : index_(index), options_(options), file_bytes_(file_bytes), copier_of_(copier_of) {}
 
   LoadPlan run(const std::vector<Selected>& selected, bool is_whole) {
     for (const Selected& one : selected) {
@@ -116,6 +119,10 @@ class Planner {
       const bool may_narrow = loaded.wanted->allows_narrowing || options_.allow_narrowing;
       loaded.narrowing = may_narrow ? Narrowing::allowed : Narrowing::refused;
       check_cast(loaded.stored.name, loaded.stored.dtype, loaded.dtype, loaded.narrowing);
+      if (loaded.wanted->destination) {
+        const ArrayView& view = loaded.wanted->destination->view();
+        loaded.copier = copier_for(loaded.stored.name, view, loaded.stored.dtype, copier_of_(view.device()));
+      }
     }
     add_slices(loaded.stored);
     loaded.is_small = is_small(loaded);
@@ -233,7 +240,9 @@ class Planner {
       DestinationPiece& piece = pieces.emplace_back();
       piece.offset_bytes = region.begin;
       piece.size_bytes = region.end - region.begin;
-      if (view.is_contiguous() && view.dtype() == loaded.stored.dtype) {
+      if (loaded.copier != nullptr) {
+        piece.sink = device_sink(loaded, std::move(view));
+      } else if (view.is_contiguous() && view.dtype() == loaded.stored.dtype) {
         piece.data = view.data();
         piece.owner = std::const_pointer_cast<void>(loaded.array.owner());
       } else {
@@ -242,6 +251,25 @@ class Planner {
       }
     }
     return pieces;
+  }
+
+  [[nodiscard]] static std::shared_ptr<ByteSink> device_sink(const LoadedArray& loaded,
+                                                             MutableArrayView view) {
+    const IndexArray& stored = loaded.stored;
+    if (!view.is_contiguous()) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "{}: it is stored in slices, which are not contiguous in an array on {}; load it into host "
+              "memory first",
+              shown(stored.name), to_string(view.device())));
+    }
+    if (view.dtype() == stored.dtype) {
+      return std::make_shared<ArrayOnDevice<DeviceSink>>(DeviceRegion{loaded.copier, view.data()},
+                                                         loaded.array.owner(), shown(stored.name));
+    }
+    return std::make_shared<DeviceCastSink>(std::move(view), *loaded.copier, loaded.array.owner(),
+                                            stored.dtype, loaded.narrowing, shown(stored.name));
   }
 
   Tree assemble(const std::vector<Selected>& selected, bool is_whole) {
@@ -278,6 +306,7 @@ class Planner {
   const Index& index_;
   const TreeLoadOptions& options_;
   const FileBytes& file_bytes_;
+  const CopierOf& copier_of_;
   std::vector<LoadedArray> arrays_;
   std::map<std::string, std::vector<Region>, std::less<>> regions_;
   std::string_view last_file_;
@@ -287,10 +316,10 @@ class Planner {
 }  // namespace
 
 LoadPlan plan_load(const Index& index, const AbstractTree* wanted, const TreeLoadOptions& options,
-                   const FileBytes& file_bytes) {
+                   const FileBytes& file_bytes, const CopierOf& copier_of) {
   index.check_numbers();
   const Selection selected = wanted ? select(index, *wanted, options.partial) : select_all(index);
-  return Planner(index, options, file_bytes).run(selected.entries, wanted == nullptr);
+  return Planner(index, options, file_bytes, copier_of).run(selected.entries, wanted == nullptr);
 }
 
 }  // namespace cairn::detail

@@ -24,6 +24,9 @@ namespace cairn::detail {
 /// The size of a file of the checkpointable, or nothing when it is not there.
 using FileBytes = std::function<std::optional<std::uint64_t>(std::string_view file)>;
 
+/// Who reaches the memory of a device, or null.
+using CopierOf = std::function<DeviceCopier*(Device)>;
+
 /// A tree whose arrays have memory but no elements yet, and where the files' bytes go to fill them.
 struct LoadPlan {
   Tree tree;
@@ -35,8 +38,10 @@ struct LoadPlan {
 /// Nothing is allocated before it is certain that the files have bytes for it.
 /// Errors: as select; Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
-///         and Errc::overlapping_shards when slices do not tile their array.
+///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they
+///         shall go to an array on a device and cannot.
 [[nodiscard]] LoadPlan plan_load(const formats::Index& index, const AbstractTree* wanted,
-                                 const TreeLoadOptions& options, const FileBytes& file_bytes);
+                                 const TreeLoadOptions& options, const FileBytes& file_bytes,
+                                 const CopierOf& copier_of);
 
 }  // namespace cairn::detail

@@ -25,6 +25,7 @@
 
 #include "array_bytes.hpp"
 #include "containers.hpp"
+#include "device_bytes.hpp"
 #include "files.hpp"
 
 namespace cairn {
@@ -38,6 +39,7 @@ struct FlatArray {
   std::size_t dims_end = 0;
   const std::byte* data = nullptr;
   std::uint64_t bytes = 0;
+  DeviceCopier* copier = nullptr;  ///< Of the device that has `data`; null: the host does.
   DType stored{};
 };
 
@@ -89,12 +91,32 @@ class HeaderSource final : public ByteSource {
     std::memcpy(out.data(), text_.data() + offset_bytes, out.size());
   }
 
+  [[nodiscard]] bool is_lasting() const override { return true; }
+
  private:
   std::shared_ptr<const SavePlan> plan_;
   std::shared_ptr<const Specs> specs_;
   std::size_t file_;
   mutable std::once_flag is_made_;
   mutable std::string text_;
+};
+
+/// An array that lies on a device as it is stored.
+class TensorSource final : public DeviceSource {
+ public:
+  /// `owner` keeps the array alive; null when the caller does.
+  TensorSource(std::shared_ptr<const SavePlan> plan, std::size_t array, std::shared_ptr<const void> owner)
+      : DeviceSource({plan->arrays[array].copier, const_cast<std::byte*>(plan->arrays[array].data)}),
+        plan_(std::move(plan)),
+        array_(array),
+        owner_(std::move(owner)) {}
+
+  [[nodiscard]] std::string describe() const override { return shown(plan_->path(array_)); }
+
+ private:
+  std::shared_ptr<const SavePlan> plan_;
+  std::size_t array_;
+  std::shared_ptr<const void> owner_;
 };
 
 void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
@@ -135,9 +157,6 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
 /// The dtype under which an array is stored. Refuses what cannot be.
 DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions& options,
                    Snapshot snapshot) {
-  if (array.view().device().kind != Device::Kind::cpu) {
-    throw Error(Errc::invalid_argument, fmt::format("{}: the array is not in host memory", shown(path)));
-  }
   if (snapshot == Snapshot::share && !array.owner() && array.byte_count() > 0) {
     throw Error(Errc::invalid_argument,
                 fmt::format("{}: the array has no owner to share it with; use Snapshot::copy or borrow",
@@ -153,9 +172,10 @@ DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions
 /// Pieces that are more than a pointer, by the number of their array, rising.
 using HeldPieces = std::vector<std::pair<std::size_t, SourcePiece>>;
 
-FlatArray flat_array(const Array& array, DType stored) {
+FlatArray flat_array(const Array& array, DType stored, DeviceCopier* copier) {
   FlatArray flat;
   flat.stored = stored;
+  flat.copier = copier;
   if (array.dtype() == stored && array.view().is_contiguous()) {
     flat.data = array.view().data();
     flat.bytes = array.byte_count();
@@ -165,22 +185,38 @@ FlatArray flat_array(const Array& array, DType stored) {
   return flat;
 }
 
+/// What reads an array whose bytes need more than to be copied.
+std::shared_ptr<const ByteSource> cast_source(std::string_view path, const Array& array,
+                                              const FlatArray& flat, Narrowing narrowing) {
+  if (flat.copier != nullptr) {
+    return std::make_shared<detail::DeviceCastSource>(array, *flat.copier, flat.stored, narrowing,
+                                                      shown(path));
+  }
+  return std::make_shared<detail::ArraySource>(array, flat.stored, narrowing);
+}
+
 /// Walks the tree once: each array is looked at while it is in the caches.
-HeldPieces flatten(const Tree& tree, const ArrayOptions& options, Snapshot snapshot, SavePlan& plan) {
+HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveContext& context,
+                   SavePlan& plan) {
   HeldPieces held;
+  const Snapshot snapshot = context.snapshot();
   const auto add = [&](std::string_view path, const Tree& leaf) {
     const Array* array = leaf.array_if();
     if (!array) {
       add_scalar(plan.builder, path, leaf);
       return;
     }
-    FlatArray flat = flat_array(*array, stored_dtype(path, *array, options, snapshot));
+    const DType stored = stored_dtype(path, *array, options, snapshot);
+    FlatArray flat =
+        flat_array(*array, stored,
+                   detail::copier_for(path, array->view(), stored, context.copier(array->view().device())));
     SourcePiece piece;
     if (flat.bytes > 0 && flat.data == nullptr) {
-      piece.source = std::make_shared<detail::ArraySource>(*array, flat.stored, options.narrowing);
+      piece.source = cast_source(path, *array, flat, options.narrowing);
       held.emplace_back(plan.arrays.size(), std::move(piece));
-    } else if (flat.bytes > 0 && snapshot != Snapshot::copy && array->owner()) {
+    } else if (flat.bytes > 0 && (snapshot != Snapshot::copy || flat.copier) && array->owner()) {
       // Not for copies: the caller keeps the tree until they are made, and counting 100,000 owners takes as long.
+      // Of arrays on devices a snapshot is taken later.
       piece.owner = array->owner();
       held.emplace_back(plan.arrays.size(), std::move(piece));
     }
@@ -233,7 +269,11 @@ std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan
     }
     piece.offset_bytes = layout.offsets[i];
     piece.size_bytes = plan->arrays[array].bytes;
-    piece.data = plan->arrays[array].data;
+    if (plan->arrays[array].copier != nullptr && !piece.source) {
+      piece.source = std::make_shared<TensorSource>(plan, array, std::move(piece.owner));
+    } else {
+      piece.data = plan->arrays[array].copier == nullptr ? plan->arrays[array].data : nullptr;
+    }
   }
   return pieces;
 }
@@ -274,7 +314,7 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   const ArrayOptions* given = context.option<ArrayOptions>();
   const ArrayOptions options = given ? *given : ArrayOptions();
   const auto plan = std::make_shared<SavePlan>(context.plan_memory());
-  HeldPieces held = flatten(value, options, context.snapshot(), *plan);
+  HeldPieces held = flatten(value, options, context, *plan);
   std::shared_ptr<const Specs> specs = lay_out(*plan, context.coordinator().rank());
   std::vector<Background<>> writes;
   for (std::size_t i = 0; i < plan->layouts.size(); ++i) {

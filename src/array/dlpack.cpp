@@ -107,12 +107,27 @@ void check_packed_strides(const DLTensor& tensor, const Shape& shape) {
   }
 }
 
-MutableArrayView read_tensor(const DLTensor& tensor) {
-  if (tensor.device.device_type != dlpack::DeviceType::cpu &&
-      tensor.device.device_type != dlpack::DeviceType::cuda_host) {
-    refuse_dlpack(fmt::format("its memory is not the host's (device type {})",
-                              static_cast<int>(tensor.device.device_type)));
+Device read_device(DLDevice device) {
+  switch (device.device_type) {
+    case dlpack::DeviceType::cpu:
+    case dlpack::DeviceType::cuda_host:
+      return {};
+    case dlpack::DeviceType::cuda:
+      if (device.device_id < 0) {
+        refuse_dlpack(fmt::format("CUDA device {}", device.device_id));
+      }
+      return {Device::Kind::cuda, device.device_id};
   }
+  refuse_dlpack(fmt::format("its memory is neither the host's nor CUDA's (device type {})",
+                            static_cast<int>(device.device_type)));
+}
+
+DLDevice to_dldevice(Device device) {
+  return {device.is_host() ? dlpack::DeviceType::cpu : dlpack::DeviceType::cuda, device.index};
+}
+
+MutableArrayView read_tensor(const DLTensor& tensor) {
+  const Device device = read_device(tensor.device);
   const DType dtype = read_dtype(tensor.dtype);
   Shape shape = read_shape(tensor);
   const auto bytes = byte_count(dtype, shape);
@@ -125,8 +140,8 @@ MutableArrayView read_tensor(const DLTensor& tensor) {
     refuse_dlpack(fmt::format("shape {}, but no memory", to_string(shape)));
   }
   if (*bytes == 0) {
-    return {nullptr, std::move(shape),
-            dtype};  // No element is ever read, so pointer and strides do not matter.
+    return {nullptr, std::move(shape), dtype,
+            device};  // No element is ever read, so pointer and strides do not matter.
   }
   // No object is larger than PTRDIFF_MAX bytes, and pointers may not be moved further.
   constexpr auto kFurthest = static_cast<std::uintptr_t>(PTRDIFF_MAX);
@@ -135,13 +150,13 @@ MutableArrayView read_tensor(const DLTensor& tensor) {
   }
   data += tensor.byte_offset;
   if (tensor.strides == nullptr) {
-    return {data, std::move(shape), dtype};
+    return {data, std::move(shape), dtype, device};
   }
   if (is_packed(dtype)) {
     check_packed_strides(tensor, shape);
-    return {data, std::move(shape), dtype};
+    return {data, std::move(shape), dtype, device};
   }
-  return {data, std::move(shape), dtype, read_strides(tensor, dtype)};
+  return {data, std::move(shape), dtype, read_strides(tensor, dtype), device};
 }
 
 // Calls the deleter at its end, once it has been given a tensor.
@@ -182,9 +197,6 @@ struct Exported {
 
 template <class Managed>
 std::unique_ptr<Exported<Managed>> export_array(Array array) {
-  if (array.view().device().kind != Device::Kind::cpu) {
-    throw Error(Errc::invalid_argument, "the array's memory is not the host's");
-  }
   auto exported = std::make_unique<Exported<Managed>>();
   exported->array = std::move(array);
   const ArrayView& view = exported->array.view();
@@ -204,7 +216,7 @@ std::unique_ptr<Exported<Managed>> export_array(Array array) {
   }
   DLTensor& tensor = exported->managed.dl_tensor;
   tensor.data = const_cast<std::byte*>(view.data());
-  tensor.device = {dlpack::DeviceType::cpu, 0};
+  tensor.device = to_dldevice(view.device());
   tensor.ndim = static_cast<std::int32_t>(view.rank());
   tensor.dtype = {kCodes[static_cast<std::size_t>(view.dtype())],
                   static_cast<std::uint8_t>(bits(view.dtype())), 1};

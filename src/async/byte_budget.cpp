@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/byte_budget.hpp"
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "cairn/async/suspend.hpp"
 #include "cairn/base/error.hpp"
@@ -24,6 +23,8 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
     ByteLease lease;
   };
 
+  using Waiters = std::list<std::shared_ptr<Waiter>>;
+
   explicit State(std::size_t capacity) : capacity_bytes(capacity) {}
 
   bool fits(std::size_t bytes) const {
@@ -40,7 +41,7 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
 
   /// Takes a waiter out of the queue; returns false when it is in it no longer.
   bool leave(const std::shared_ptr<Waiter>& waiter) {
-    std::vector<Resume> granted;
+    Waiters granted;
     {
       const std::lock_guard lock(mutex);
       if (waiter->grant != Grant::waiting) {
@@ -50,32 +51,32 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
       waiter->grant = Grant::refused;
       granted = grant_waiters();  // The one in front may have been the one that did not fit.
     }
-    for (const Resume& resume : granted) {
-      resume();
+    for (const auto& each : granted) {
+      each->resume();
     }
     return true;
   }
 
-  /// Grants what fits, in order; returns who is to be resumed once the lock is given up.
-  std::vector<Resume> grant_waiters() {
-    std::vector<Resume> granted;
+  /// Grants what fits, in order; returns who is to be resumed once the lock is given up. Takes no memory: a lease
+  /// that goes away must not fail.
+  Waiters grant_waiters() noexcept {
+    Waiters granted;
     while (!waiters.empty() && fits(waiters.front()->bytes)) {
-      granted.push_back(waiters.front()->resume);
       grant(*waiters.front());
-      waiters.pop_front();
+      granted.splice(granted.end(), waiters, waiters.begin());
     }
     return granted;
   }
 
   void give_back(std::size_t bytes) {
-    std::vector<Resume> granted;
+    Waiters granted;
     {
       const std::lock_guard lock(mutex);
       leased_bytes -= bytes;
       granted = grant_waiters();
     }
-    for (const Resume& resume : granted) {
-      resume();
+    for (const auto& each : granted) {
+      each->resume();
     }
   }
 
@@ -83,7 +84,7 @@ struct ByteBudget::State : std::enable_shared_from_this<State> {
   std::mutex mutex;
   bool is_closed = false;
   std::size_t leased_bytes = 0;
-  std::deque<std::shared_ptr<Waiter>> waiters;
+  Waiters waiters;
 };
 
 ByteBudget::ByteBudget(std::size_t capacity_bytes) : state_(std::make_shared<State>(capacity_bytes)) {}
@@ -149,7 +150,7 @@ ByteLease ByteBudget::try_acquire(std::size_t bytes) {
 }
 
 void ByteBudget::close() {
-  std::deque<std::shared_ptr<State::Waiter>> refused;
+  State::Waiters refused;
   {
     const std::lock_guard lock(state_->mutex);
     state_->is_closed = true;

@@ -7,13 +7,12 @@
 #include <optional>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
-#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/execution_context.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
+#include <boost/asio/require.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
@@ -25,8 +24,10 @@ namespace {
 
 using Handler = asio::async_result<asio::use_awaitable_t<>, void(std::exception_ptr)>::handler_type;
 
+/// Posts to `executor`, and keeps its context at work.
 Executor keep_working(const Executor& executor) {
-  return asio::prefer(executor, asio::execution::outstanding_work.tracked);
+  return asio::prefer(asio::require(executor, asio::execution::blocking.never),
+                      asio::execution::outstanding_work.tracked);
 }
 
 }  // namespace
@@ -40,7 +41,7 @@ class Resume::Registry {
   /// The registry of the context that `executor` belongs to.
   static std::shared_ptr<Registry> of(const Executor& executor);
 
-  void add(Suspended* suspended);
+  void add(Suspended* suspended) noexcept;
   [[nodiscard]] bool contains(const Suspended& suspended);
 
   /// Takes `suspended` out. Returns false when somebody has done so before; otherwise the context stays alive
@@ -60,12 +61,15 @@ class Resume::Registry {
   std::list<Suspended*> suspended_;
 };
 
+/// Takes all the memory that it needs before a coroutine is suspended: afterwards there is nobody to tell.
 class Resume::Suspended {
  public:
-  explicit Suspended(Handler handler)
-      : executor_(keep_working(asio::get_associated_executor(handler))),
-        handler_(std::move(handler)),
-        registry_(Registry::of(executor_)) {
+  explicit Suspended(const Executor& executor)
+      : executor_(keep_working(executor)), registry_(Registry::of(executor_)), node_{this} {}
+
+  /// From here on the coroutine is suspended.
+  void hold(Handler handler) noexcept {
+    handler_.emplace(std::move(handler));
     registry_->add(this);
   }
 
@@ -86,7 +90,7 @@ class Resume::Suspended {
     if (!registry_->enter(this)) {
       return;
     }
-    asio::post(executor_, [handler = std::move(*handler_), failure = std::move(failure)]() mutable {
+    executor_.execute([handler = std::move(*handler_), failure = std::move(failure)]() mutable {
       std::move(handler)(std::move(failure));
     });
     abandon();
@@ -105,6 +109,7 @@ class Resume::Suspended {
   Executor executor_;
   std::optional<Handler> handler_;
   std::shared_ptr<Registry> registry_;
+  std::list<Suspended*> node_;                            // Moves into the registry.
   std::optional<std::list<Suspended*>::iterator> place_;  // Empty once somebody has entered.
 };
 
@@ -125,9 +130,10 @@ std::shared_ptr<Resume::Registry> Resume::Registry::of(const Executor& executor)
   return asio::use_service<Service>(context).registry;
 }
 
-void Resume::Registry::add(Suspended* suspended) {
+void Resume::Registry::add(Suspended* suspended) noexcept {
   const std::lock_guard lock(mutex_);
-  suspended->place_ = suspended_.insert(suspended_.end(), suspended);
+  suspended->place_ = suspended->node_.begin();
+  suspended_.splice(suspended_.end(), suspended->node_);
 }
 
 bool Resume::Registry::contains(const Suspended& suspended) {
@@ -174,21 +180,29 @@ void Resume::operator()(std::exception_ptr failure) const {
 }
 
 Awaitable<> suspend(Start start, OnCancel on_cancel) {
-  const auto initiate = [](Handler handler, Start begin, OnCancel hook) {
+  using SuspendedPtr = std::shared_ptr<Resume::Suspended>;
+  const auto initiate = [](Handler handler, SuspendedPtr suspended, Start begin, OnCancel hook) {
     auto slot = asio::get_associated_cancellation_slot(handler);
-    auto suspended = std::make_shared<Resume::Suspended>(std::move(handler));
-    if (hook && slot.is_connected()) {
-      std::weak_ptr<Resume::Suspended> weak = suspended;
-      slot.assign([weak, cancel = std::move(hook)](asio::cancellation_type) {
-        if (auto alive = weak.lock(); alive && !alive->has_resumed()) {
-          cancel(Resume(std::move(alive)));
-        }
-      });
+    suspended->hold(std::move(handler));
+    try {
+      if (hook && slot.is_connected()) {
+        std::weak_ptr<Resume::Suspended> weak = suspended;
+        slot.assign([weak, cancel = std::move(hook)](asio::cancellation_type) {
+          if (auto alive = weak.lock(); alive && !alive->has_resumed()) {
+            cancel(Resume(std::move(alive)));
+          }
+        });
+      }
+      begin(Resume(suspended));
+    } catch (...) {
+      suspended->resume(
+          std::current_exception());  // Nobody else can get it: the coroutine is suspended already.
     }
-    begin(Resume(std::move(suspended)));
   };
+  const Executor executor = co_await asio::this_coro::executor;
+  auto suspended = std::make_shared<Resume::Suspended>(executor);
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(
-      initiate, asio::use_awaitable, std::move(start), std::move(on_cancel));
+      initiate, asio::use_awaitable, std::move(suspended), std::move(start), std::move(on_cancel));
 }
 
 std::exception_ptr cancelled() {
@@ -204,7 +218,8 @@ bool is_cancelled(const std::exception_ptr& failure) {
   } catch (const boost::system::system_error& error) {
     return error.code() == asio::error::operation_aborted;
   } catch (const std::system_error& error) {
-    return error.code() == std::errc::operation_canceled;
+    // ECANCELED from the operating system is a failure like any other.
+    return error.code() == std::errc::operation_canceled && error.code().category() != std::system_category();
   } catch (...) {
     return false;
   }

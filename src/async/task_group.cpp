@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/task_group.hpp"
 
+#include <chrono>
+#include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -16,11 +19,17 @@
 namespace cairn::async {
 namespace asio = boost::asio;
 
+namespace {
+
+constexpr std::chrono::milliseconds kRetryPause{1};
+
+}  // namespace
+
 /// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's
 /// context is) counts as ended too: whoever settles must not wait for ever.
 class TaskGroup::Task {
  public:
-  explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {}
+  Task() = default;
 
   ~Task() {
     if (group_) {
@@ -32,23 +41,32 @@ class TaskGroup::Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
+  void begin(std::shared_ptr<TaskGroup> group) noexcept { group_ = std::move(group); }
+
   void end(std::exception_ptr failure) {
     const std::shared_ptr<TaskGroup> group = std::exchange(group_, nullptr);
     group->end(this, std::move(failure));
   }
 
-  std::optional<std::list<asio::cancellation_signal>::iterator> signal;  // Once it has been launched.
+  std::list<asio::cancellation_signal> node{1};  // Moves into the group.
+  std::optional<std::list<asio::cancellation_signal>::iterator> signal;
 
  private:
   std::shared_ptr<TaskGroup> group_;
 };
 
 void TaskGroup::spawn(Awaitable<> task) {
+  // All memory is taken here, where a failure can be told: once a task runs, its end must be.
+  auto entry = std::make_shared<Task>();
   {
     const std::lock_guard lock(mutex_);
+    const std::size_t most = failures_.size() + running_ + 1;
+    if (most > failures_.capacity()) {
+      failures_.reserve(2 * most);  // Not one by one: there may be very many tasks.
+    }
     ++running_;
   }
-  auto entry = std::make_shared<Task>(shared_from_this());
+  entry->begin(shared_from_this());
   // Where the tasks run: Asio's slots are not thread-safe, and cancel() may come from anywhere.
   asio::dispatch(executor_, [self = shared_from_this(), task = std::move(task), entry]() mutable {
     self->launch(std::move(task), entry);
@@ -59,7 +77,8 @@ void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
   asio::cancellation_slot slot;
   {
     const std::lock_guard lock(mutex_);
-    entry->signal = signals_.emplace(signals_.end());
+    entry->signal = entry->node.begin();
+    signals_.splice(signals_.end(), entry->node);
     slot = (*entry->signal)->slot();
   }
   auto ended = [entry](std::exception_ptr failure) { entry->end(std::move(failure)); };
@@ -103,17 +122,13 @@ void TaskGroup::cancel() {
 }
 
 void TaskGroup::raise_signals() {
-  std::vector<asio::cancellation_signal*> raised;
-  {
-    const std::lock_guard lock(mutex_);
-    is_raise_posted_ = false;
-    for (asio::cancellation_signal& signal : signals_) {
-      raised.push_back(&signal);
-    }
-  }
-  // Tasks end in completions of their own on this strand, so no signal goes away during this loop.
-  for (asio::cancellation_signal* signal : raised) {
-    signal->emit(asio::cancellation_type::terminal);
+  std::unique_lock lock(mutex_);
+  is_raise_posted_ = false;
+  // Tasks begin and end in completions of their own on this strand, so the list stays as it is during this loop.
+  for (asio::cancellation_signal& signal : signals_) {
+    lock.unlock();
+    signal.emit(asio::cancellation_type::terminal);
+    lock.lock();
   }
 }
 
@@ -133,7 +148,7 @@ Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<Tas
   if (co_await cancellation_requested()) {
     group->cancel();
   }
-  Start start = [group](const Resume& resume) {
+  const Start start = [group](const Resume& resume) {
     {
       const std::lock_guard lock(group->mutex_);
       if (group->running_ != 0) {
@@ -143,8 +158,16 @@ Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<Tas
     }
     resume();
   };
-  OnCancel pass_on = [group](const Resume&) { group->cancel(); };
-  co_await suspend(std::move(start), std::move(pass_on));
+  const OnCancel pass_on = [group](const Resume&) { group->cancel(); };
+  for (bool is_over = false; !is_over;) {
+    try {
+      co_await suspend(start, pass_on);
+      is_over = true;
+    } catch (const std::bad_alloc&) {
+      // Tasks may use what belongs to whoever waits for them: leaving them alone is worse than trying again.
+      std::this_thread::sleep_for(kRetryPause);
+    }
+  }
   co_await asio::this_coro::throw_if_cancelled(throws);
   const std::lock_guard lock(group->mutex_);
   co_return std::exchange(group->failures_, {});

@@ -3,12 +3,17 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
-#include <pthread.h>
+
+#include "cairn/base/thread.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
@@ -16,35 +21,107 @@ namespace asio = boost::asio;
 namespace {
 
 /// Destroys what is queued and suspended while the pool is still whole: those destructors may post to it.
+///
+/// Starts its threads itself: when one cannot be started, Asio would wait for ever for those before it.
 class Pool : public asio::thread_pool {
  public:
-  using asio::thread_pool::thread_pool;
+  Pool(std::size_t threads, const std::string& name) : asio::thread_pool(0) {
+    threads_.reserve(threads);
+    try {
+      for (std::size_t i = 0; i < threads; ++i) {
+        threads_.push_back(start_thread(name, [this] { attach(); }));
+      }
+    } catch (...) {
+      end();
+      throw;
+    }
+  }
 
   ~Pool() {
-    stop();
-    join();
+    end();
     shutdown();
   }
+
+ private:
+  void end() {
+    stop();
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+  }
+
+  std::vector<std::thread> threads_;
 };
+
+using PoolExecutor = asio::thread_pool::executor_type;
+
+/// A strand of a pool that is small enough to lie inside an `Executor`. Asio's own is not: each copy that posts would
+/// take memory, at moments when nobody can be told that there is none.
+///
+/// Does not count as work of the pool, which runs until it is stopped.
+class Strand {
+ public:
+  static Strand on(const PoolExecutor& executor) { return {std::make_shared<const State>(executor), false}; }
+
+  [[nodiscard]] asio::execution_context& query(asio::execution::context_t /*property*/) const noexcept {
+    return asio::query(state_->possibly, asio::execution::context);
+  }
+
+  [[nodiscard]] asio::execution::blocking_t query(asio::execution::blocking_t /*property*/) const noexcept {
+    return is_never_ ? asio::execution::blocking_t(asio::execution::blocking.never)
+                     : asio::execution::blocking_t(asio::execution::blocking.possibly);
+  }
+
+  [[nodiscard]] Strand require(asio::execution::blocking_t::never_t /*property*/) const noexcept {
+    return {state_, true};
+  }
+
+  [[nodiscard]] Strand require(asio::execution::blocking_t::possibly_t /*property*/) const noexcept {
+    return {state_, false};
+  }
+
+  template <class Work>
+  void execute(Work&& work) const {
+    (is_never_ ? state_->never : state_->possibly).execute(std::forward<Work>(work));
+  }
+
+  friend bool operator==(const Strand& a, const Strand& b) noexcept {
+    return a.state_ == b.state_ && a.is_never_ == b.is_never_;
+  }
+
+  friend bool operator!=(const Strand& a, const Strand& b) noexcept { return !(a == b); }
+
+ private:
+  /// Both have one queue.
+  struct State {
+    explicit State(const PoolExecutor& executor)
+        : possibly(asio::make_strand(executor)),
+          never(asio::require(possibly, asio::execution::blocking.never)) {}
+
+    asio::strand<PoolExecutor> possibly;
+    asio::strand<PoolExecutor> never;
+  };
+
+  Strand(std::shared_ptr<const State> state, bool is_never) noexcept
+      : state_(std::move(state)), is_never_(is_never) {}
+
+  std::shared_ptr<const State> state_;
+  bool is_never_ = false;  ///< Posts always; never runs the work at once.
+};
+
+static_assert(sizeof(Strand) <= sizeof(std::shared_ptr<void>) + sizeof(void*));
 
 }  // namespace
 
 struct ThreadPool::State {
-  explicit State(std::size_t threads) : size(threads), pool(threads) {}
+  State(std::size_t threads, const char* name) : size(threads), pool(threads, name) {}
 
   std::size_t size;
   Pool pool;
 };
 
 ThreadPool::ThreadPool(std::size_t threads, const char* name)
-    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1))) {
-  for (std::size_t i = 0; i < state_->size; ++i) {
-    // A thread that takes two of these leaves another unnamed: names are for people only.
-    asio::post(state_->pool, [title = std::string(name).substr(0, 15)] {
-      ::pthread_setname_np(::pthread_self(), title.c_str());
-    });
-  }
-}
+    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1), name)) {}
 
 ThreadPool::~ThreadPool() = default;
 
@@ -65,7 +142,8 @@ std::size_t ThreadPool::size() const noexcept {
 }
 
 Executor make_strand(const Executor& executor) {
-  return asio::make_strand(executor);
+  const auto* pool = executor.target<PoolExecutor>();
+  return pool != nullptr ? Executor(Strand::on(*pool)) : Executor(asio::make_strand(executor));
 }
 
 // outlives: who awaits keeps the pool; when it goes first, the coroutine goes with it.

@@ -41,10 +41,19 @@ Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> t
   const bool throws = co_await boost::asio::this_coro::throw_if_cancelled();
   co_await boost::asio::this_coro::throw_if_cancelled(false);
   const auto group = std::make_shared<TaskGroup>(executor);
-  for (Awaitable<>& task : tasks) {
-    group->spawn(stop_the_others_on_failure(std::move(task), group));
+  std::exception_ptr unspawned;
+  try {
+    for (Awaitable<>& task : tasks) {
+      group->spawn(stop_the_others_on_failure(std::move(task), group));
+    }
+  } catch (...) {
+    unspawned = std::current_exception();
+    group->cancel();
   }
   std::vector<std::exception_ptr> failures = co_await TaskGroup::settle(group);
+  if (unspawned) {
+    std::rethrow_exception(unspawned);
+  }
   co_await boost::asio::this_coro::throw_if_cancelled(throws);
   co_return failures;
 }

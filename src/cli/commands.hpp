@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/output.hpp"
 
@@ -12,18 +14,28 @@ namespace cairn::cli {
 /// What stands after the name of a command.
 struct Arguments {
   std::filesystem::path path;
-  std::string name;  ///< inspect: the checkpointable; empty: all.
+  std::vector<std::filesystem::path> paths;  ///< verify.
+  std::string name;                          ///< inspect: the checkpointable; empty: all.
   bool is_json = false;
-  bool lists_arrays = false;  ///< ls --all.
-  std::size_t threads = 0;    ///< verify; 0: as many as the machine has cores.
+  bool lists_arrays = false;        ///< ls --all.
+  std::size_t threads = 0;          ///< verify; 0: as many as the machine has cores.
+  std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
+  bool removes = false;             ///< recover --remove.
+  bool other_hosts = false;         ///< recover --other-hosts.
+  std::filesystem::path other;      ///< diff: the second.
+  std::optional<double> tolerance;  ///< diff --tolerance.
+  bool metadata_only = false;       ///< diff --metadata.
 };
 
-/// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard error
-/// what is wrong.
+/// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
+/// error what is wrong.
 ///
 /// Errors: whatever keeps it from answering; main() turns it into one line and the status 1.
 int ls(const Arguments& arguments, Output& out);
 int inspect(const Arguments& arguments, Output& out);
 int verify(const Arguments& arguments, Output& out);
+int recover(const Arguments& arguments, Output& out);
+/// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
+int diff(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fmt/core.h>
 
 #include "cairn/base/error.hpp"
 
@@ -17,29 +20,91 @@ using cairn::cli::Output;
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
+constexpr int kDiffFailed = 2;  // 1 says that there are differences, as with diff(1).
 
 constexpr const char* kPathHelp =
     "A checkpoint, the directory of one of its checkpointables, a safetensors file or a folder of them";
 
+struct Command {
+  CLI::App* parser;
+  int (*run)(const Arguments& arguments, Output& out);
+  int failed = kFailed;  ///< The status when it cannot answer.
+};
+
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& help, Arguments& arguments) {
   CLI::App* command = app.add_subcommand(name, help);
-  command->add_option("PATH", arguments.path, kPathHelp)->required();
   command->add_flag("--json", arguments.is_json, "Answer in JSON");
   return command;
 }
 
-int run(const CLI::App& app, const Arguments& arguments) {
-  Output out(stdout);
-  int status = 0;
-  if (app.got_subcommand("ls")) {
-    status = cairn::cli::ls(arguments, out);
-  } else if (app.got_subcommand("inspect")) {
-    status = cairn::cli::inspect(arguments, out);
-  } else {
-    status = cairn::cli::verify(arguments, out);
+void add_path(CLI::App& command, Arguments& arguments) {
+  command.add_option("PATH", arguments.path, kPathHelp)->required();
+}
+
+CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
+  CLI::App* ls =
+      add_command(app, "ls", "List the checkpointables, or the checkpoints of a directory", arguments);
+  add_path(*ls, arguments);
+  ls->add_flag("--all", arguments.lists_arrays, "List every array too");
+  return ls;
+}
+
+CLI::App* add_inspect(CLI::App& app, Arguments& arguments) {
+  CLI::App* inspect =
+      add_command(app, "inspect", "Show handlers, types, shapes, dtypes and sizes", arguments);
+  add_path(*inspect, arguments);
+  inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
+  return inspect;
+}
+
+CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
+  CLI::App* verify = add_command(app, "verify", "Compare every byte with the checksums", arguments);
+  verify->add_option("PATH", arguments.paths, fmt::format("{}; or a directory of checkpoints", kPathHelp))
+      ->required();
+  verify->add_option("--jobs", arguments.jobs,
+                     "Checkpoints that are verified at once; 0: one for each thread");
+  verify->add_option("--threads", arguments.threads,
+                     "Threads that read and hash, for all of them together; 0: one for each core");
+  return verify;
+}
+
+CLI::App* add_recover(CLI::App& app, Arguments& arguments) {
+  CLI::App* recover =
+      add_command(app, "recover",
+                  "Tell what crashed saves have left in a directory, and remove it when asked", arguments);
+  recover->add_option("ROOT", arguments.path, "A directory of checkpoints")->required();
+  recover->add_flag("--remove", arguments.removes, "Remove it; without this nothing is changed");
+  recover->add_flag("--other-hosts", arguments.other_hosts,
+                    "Also what other machines have left on a shared file system: only when none of them "
+                    "writes there now");
+  return recover;
+}
+
+CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
+  CLI::App* diff =
+      add_command(app, "diff", "Compare two checkpoints: structure, types and values", arguments);
+  diff->add_option("A", arguments.path, kPathHelp)->required();
+  diff->add_option("B", arguments.other, "Likewise")->required();
+  CLI::Option* metadata = diff->add_flag("--metadata", arguments.metadata_only,
+                                         "Compare no values: names, types and shapes only");
+  diff->add_option(
+          "--tolerance", arguments.tolerance,
+          "Numbers that differ by no more than this are equal, and so are NaNs; without it every bit counts")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(metadata);
+  return diff;
+}
+
+int run(const Command& command, const Arguments& arguments) {
+  try {
+    Output out(stdout);
+    const int status = command.run(arguments, out);
+    out.flush();
+    return status;
+  } catch (...) {
+    cairn::cli::complain(cairn::describe(std::current_exception()));
+    return command.failed;
   }
-  out.flush();
-  return status;
 }
 
 }  // namespace
@@ -48,30 +113,24 @@ int main(int argc, char** argv) {
   // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
-  CLI::App app("Lists, describes and verifies checkpoints.", "cairn");
+  CLI::App app("Lists, describes, verifies, compares and recovers checkpoints.", "cairn");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.require_subcommand(1);
   app.footer(
-      "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.");
+      "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.\n"
+      "Of diff: 0 when the two are equal, 1 when they differ, 2 when that cannot be told.");
 
-  CLI::App* ls =
-      add_command(app, "ls", "List the checkpointables, or the checkpoints of a directory", arguments);
-  ls->add_flag("--all", arguments.lists_arrays, "List every array too");
-  CLI::App* inspect =
-      add_command(app, "inspect", "Show handlers, types, shapes, dtypes and sizes", arguments);
-  inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
-  CLI::App* verify = add_command(app, "verify", "Compare every byte with the checksums", arguments);
-  verify->add_option("--threads", arguments.threads, "Threads that read and hash; 0: one for each core");
-
+  const std::array<Command, 5> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+                                         {add_inspect(app, arguments), &cairn::cli::inspect},
+                                         {add_verify(app, arguments), &cairn::cli::verify},
+                                         {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
+                                         {add_recover(app, arguments), &cairn::cli::recover}}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
-  try {
-    return run(app, arguments);
-  } catch (...) {
-    cairn::cli::complain(cairn::describe(std::current_exception()));
-    return kFailed;
-  }
+  return run(*std::find_if(commands.begin(), commands.end(),
+                           [](const Command& each) { return each.parser->parsed(); }),
+             arguments);
 }

@@ -136,6 +136,20 @@ std::string count_text(std::uint64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count_text(count), noun, count == 1 ? "" : "s");
 }
 
+std::string age_text(std::chrono::seconds age) {
+  // A unit takes over when two of it have passed: "90 s" says more than "1 min".
+  if (age < std::chrono::minutes(2)) {
+    return fmt::format("{} s", age.count());
+  }
+  if (age < std::chrono::hours(2)) {
+    return fmt::format("{} min", age.count() / 60);
+  }
+  if (age < std::chrono::hours(48)) {
+    return fmt::format("{} h", age.count() / 3600);
+  }
+  return fmt::format("{} d", age.count() / 86'400);
+}
+
 bool is_naturally_less(std::string_view a, std::string_view b) noexcept {
   const std::string_view whole_a = a;
   const std::string_view whole_b = b;

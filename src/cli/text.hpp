@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,6 +27,9 @@ namespace cairn::cli {
 
 /// "1 array", "2 arrays": the count with its noun.
 [[nodiscard]] std::string count_text(std::uint64_t count, std::string_view noun);
+
+/// "90 s", "12 min", "36 h", "14 d": whole units, rounded down.
+[[nodiscard]] std::string age_text(std::chrono::seconds age);
 
 /// Whether `a` comes before `b` when digits count as numbers: "step_9" before "step_10".
 [[nodiscard]] bool is_naturally_less(std::string_view a, std::string_view b) noexcept;

@@ -1,72 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/verify.hpp"
-
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
-#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/committed_directory.hpp"
 
 #include "cli/commands.hpp"
-#include "cli/describe.hpp"
 #include "cli/json_writer.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
+#include "cli/verification.hpp"
 
 namespace cairn::cli {
 namespace {
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
+namespace fs = std::filesystem;
+
+std::uint64_t problem_count(const Verdict& verdict) {
+  const std::uint64_t found = verdict.report ? verdict.report->problem_count : 0;
+  return found + (verdict.subject.problem.empty() ? 0 : 1);
 }
 
-/// Whether `path` is the directory of a checkpointable of the checkpoint above it.
-bool is_checkpointable(const std::filesystem::path& path) {
-  try {
-    const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
-    const auto& entries = checkpoint.manifest().checkpointables;
-    return std::any_of(entries.begin(), entries.end(),
-                       [&](const auto& entry) { return entry.directory == path.filename(); });
-  } catch (const Error& error) {
-    if (error.code() == Errc::not_committed || error.code() == Errc::not_found) {
-      return false;
-    }
-    throw;
+void write_verdict(JsonWriter& json, const Verdict& verdict) {
+  const io::VerifyReport report = verdict.report.value_or(io::VerifyReport());
+  const fs::path& path = verdict.report ? report.path : verdict.subject.path;
+  json.begin_object().key("path").text(path.string()).key("is_sound").boolean(verdict.is_sound());
+  json.key("has_checksums").boolean(!verdict.subject.is_foreign);
+  if (verdict.report) {
+    json.key("files").number(report.files);
   }
-}
-
-/// Nothing for files that no Cairn wrote.
-std::optional<io::VerifyReport> check(const Arguments& arguments) {
-  ProgressBar bar(stderr);
-  io::VerifyOptions options;
-  options.threads = arguments.threads;
-  options.progress = [&bar](const io::VerifyProgress& progress) {
-    bar.update(progress.checked_bytes, progress.total_bytes);
-  };
-  try {
-    return io::verify(io::posix_syscalls(), arguments.path, options);
-  } catch (const Error& error) {
-    if (error.code() != Errc::not_committed) {
-      throw;
-    }
+  json.key("bytes").number(verdict.report ? report.bytes : verdict.subject.bytes);
+  if (!verdict.subject.problem.empty()) {
+    json.key("problem").text(verdict.subject.problem);
   }
-  const std::filesystem::path path = without_trailing_slash(arguments.path);
-  if (!is_checkpointable(path)) {
-    return std::nullopt;
-  }
-  options.directory = path.filename();
-  return io::verify(io::posix_syscalls(), path.parent_path(), options);
-}
-
-void write_report(JsonWriter json, const io::VerifyReport& report) {
-  json.begin_object().key("path").text(report.path.string()).key("is_sound").boolean(report.is_sound());
-  json.key("has_checksums").boolean(true).key("files").number(report.files).key("bytes").number(report.bytes);
-  json.key("problem_count").number(report.problem_count).key("problems").begin_list();
+  json.key("problem_count").number(problem_count(verdict)).key("problems").begin_list();
   for (const io::VerifyProblem& problem : report.problems) {
     json.begin_object(JsonWriter::Layout::line).key("file").text(problem.file);
     json.key("damage").text(name(problem.damage));
@@ -93,40 +65,111 @@ void print_report(Output& out, const io::VerifyReport& report) {
 }
 
 /// Files of other programs have no checksums: that their headers hold together is all that can be told.
-int verify_foreign(const Arguments& arguments, Output& out) {
-  const CheckpointMetadata metadata = describe(arguments.path);
-  if (arguments.is_json) {
-    JsonWriter json(out);
-    json.begin_object().key("path").text(metadata.path.string()).key("is_sound").boolean(true);
-    json.key("has_checksums").boolean(false).key("bytes").number(total_bytes(metadata));
-    json.key("problem_count").number(0).key("problems").begin_list().end().end();
+void print_foreign(Output& out, const Subject& subject) {
+  out.print("{}: the headers are sound; there are no checksums that could tell of the {} of data\n",
+            printable(subject.path.string()), size_text(subject.bytes));
+}
+
+void print_verdict(Output& out, const Verdict& verdict) {
+  if (verdict.report) {
+    print_report(out, *verdict.report);
+  } else if (verdict.subject.problem.empty()) {
+    print_foreign(out, verdict.subject);
+  } else {
+    out.print("{}: {}\n", printable(verdict.subject.path.string()), printable(verdict.subject.problem));
+  }
+}
+
+/// Everything that was asked for. One of several paths that cannot be opened does not keep the others from
+/// being verified.
+std::vector<Subject> all_subjects(const std::vector<fs::path>& paths) {
+  if (paths.size() == 1) {
+    return subjects_of(paths.front());
+  }
+  std::vector<Subject> subjects;
+  for (const fs::path& path : paths) {
+    try {
+      const std::vector<Subject> some = subjects_of(path);
+      subjects.insert(subjects.end(), some.begin(), some.end());
+    } catch (const Error& error) {
+      Subject& subject = subjects.emplace_back();
+      subject.path = path;
+      subject.problem = error.what();
+    }
+  }
+  return subjects;
+}
+
+std::vector<Verdict> verify_with_bar(std::span<const Subject> subjects, const Arguments& arguments) {
+  ProgressBar bar(stderr);
+  VerifyManyOptions options;
+  options.jobs = arguments.jobs;
+  options.threads = arguments.threads;
+  options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    bar.update(done_bytes, total_bytes);
+  };
+  return verify_all(subjects, options);
+}
+
+void write_list(JsonWriter json, std::span<const Verdict> verdicts) {
+  const bool is_sound = std::all_of(verdicts.begin(), verdicts.end(),
+                                    [](const Verdict& verdict) { return verdict.is_sound(); });
+  json.begin_object().key("is_sound").boolean(is_sound).key("checkpoints").begin_list();
+  for (const Verdict& verdict : verdicts) {
+    write_verdict(json, verdict);
+  }
+  json.end().end();
+}
+
+void print_list(Output& out, std::span<const Verdict> verdicts) {
+  std::uint64_t bytes = 0;
+  for (const Verdict& verdict : verdicts) {
+    print_verdict(out, verdict);
+    bytes += verdict.report ? verdict.report->bytes : 0;
+  }
+  const auto sound = std::count_if(verdicts.begin(), verdicts.end(),
+                                   [](const Verdict& verdict) { return verdict.is_sound(); });
+  out.print("{}, {} checked: {} sound, {} not\n", count_text(verdicts.size(), "checkpoint"), size_text(bytes),
+            sound, static_cast<std::ptrdiff_t>(verdicts.size()) - sound);
+}
+
+/// Tells of the first problem on standard error: the exit status.
+int judge(std::span<const Verdict> verdicts, Output& out) {
+  std::string first;
+  std::uint64_t problems = 0;
+  for (const Verdict& verdict : verdicts) {
+    problems += problem_count(verdict);
+    if (first.empty() && !verdict.is_sound()) {
+      first = verdict.report ? verdict.report->problems.front().text : verdict.subject.problem;
+    }
+  }
+  if (problems == 0) {
     return 0;
   }
-  out.print("{}: the headers are sound; there are no checksums that could tell of the {} of data\n",
-            printable(metadata.path.string()), size_text(total_bytes(metadata)));
-  return 0;
+  out.flush();
+  complain(first + (problems == 1 ? "" : fmt::format(" (and {})", count_text(problems - 1, "more problem"))));
+  return 1;
 }
 
 }  // namespace
 
 int verify(const Arguments& arguments, Output& out) {
-  const std::optional<io::VerifyReport> report = check(arguments);
-  if (!report) {
-    return verify_foreign(arguments, out);
+  const std::vector<Subject> subjects = all_subjects(arguments.paths);
+  const std::vector<Verdict> verdicts = verify_with_bar(subjects, arguments);
+  const bool is_list = arguments.paths.size() > 1 || subjects.front().is_listed;
+  if (is_list && arguments.is_json) {
+    write_list(JsonWriter(out), verdicts);
+  } else if (is_list) {
+    print_list(out, verdicts);
+  } else if (verdicts.front().subject.problem.empty()) {
+    if (arguments.is_json) {
+      JsonWriter json(out);
+      write_verdict(json, verdicts.front());
+    } else {
+      print_verdict(out, verdicts.front());
+    }
   }
-  if (arguments.is_json) {
-    write_report(JsonWriter(out), *report);
-  } else {
-    print_report(out, *report);
-  }
-  if (report->is_sound()) {
-    return 0;
-  }
-  out.flush();
-  const std::uint64_t others = report->problem_count - 1;
-  complain(report->problems.front().text +
-           (others == 0 ? "" : fmt::format(" (and {})", count_text(others, "more problem"))));
-  return 1;
+  return judge(verdicts, out);
 }
 
 }  // namespace cairn::cli

@@ -29,6 +29,24 @@ cairn_decide(CAIRN_HAS_URING CAIRN_URING "${liburing_FOUND}" liburing-dev)
 find_package(Protobuf QUIET)
 cairn_decide(CAIRN_HAS_PROTOBUF CAIRN_PROTOBUF "${Protobuf_FOUND}" "libprotobuf-dev and protobuf-compiler")
 
+# Only looked for when asked for: looking for a compiler takes seconds.
+if(NOT CAIRN_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  find_package(CUDAToolkit 13 QUIET)  # Its batches of copies take other arguments than those of 12.
+  set(cuda_found ${CUDAToolkit_FOUND})
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(cuda_found OFF)
+  endif()
+endif()
+cairn_decide(CAIRN_HAS_CUDA CAIRN_CUDA "${cuda_found}" "CUDA with nvcc, version 13 or later,")
+if(CAIRN_HAS_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES all-major)
+  endif()
+  enable_language(CUDA)
+endif()
+
 # Boost 1.81 does not see that clang with libstdc++ has coroutines; g++ it knows.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(CAIRN_COMPILE_DEFINITIONS BOOST_ASIO_HAS_CO_AWAIT=1 BOOST_ASIO_HAS_STD_COROUTINE=1)

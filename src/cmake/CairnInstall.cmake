@@ -31,7 +31,8 @@ function(cairn_collect_dependencies packages pkgconfig)
   set(found_packages)
   set(found_pkgconfig)
   foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "flatbuffers=FlatBuffers"
-               "Threads::=Threads" "protobuf::=Protobuf" "GTest::=GTest")
+               "Threads::=Threads" "protobuf::=Protobuf" "GTest::=GTest"
+               "CUDA::=CUDAToolkit")
     cairn_split_rule(target package "${rule}")
     if(libraries MATCHES "${target}")
       string(APPEND found_packages "find_dependency(${package})\n")

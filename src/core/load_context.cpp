@@ -2,11 +2,13 @@
 #include "cairn/core/load_context.hpp"
 
 #include <functional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/staging/device_pieces.hpp"
 
 #include "core/load_job.hpp"
 #include "core/range_reader.hpp"
@@ -65,6 +67,10 @@ Coordinator& LoadContext::coordinator() const noexcept {
   return job_->services().coordinator;
 }
 
+DeviceCopier* LoadContext::copier(Device device) const noexcept {
+  return job_->services().copier(device);
+}
+
 const OptionSet& LoadContext::options() const noexcept {
   return job_->options().handler_options;
 }
@@ -82,6 +88,7 @@ Background<std::string> LoadContext::read_file(std::string_view file) const {
 }
 
 Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
+  follow_programs(std::span<const DestinationPiece>(pieces));
   return RangeReader::read(
       std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
 }

@@ -57,10 +57,17 @@ Operation::Operation(std::shared_ptr<Services> services, std::string title, Mete
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   services_->enter(shared_from_this());
-  if (deadline > deadline.zero()) {
-    watch_->spawn(stop_after(weak_from_this(), deadline));
+  try {
+    if (deadline > deadline.zero()) {
+      watch_->spawn(stop_after(weak_from_this(), deadline));
+    }
+    main_->spawn(
+        run_to_end(shared_from_this(), std::move(work)));  // Last: what throws here has started nothing.
+  } catch (...) {
+    watch_->cancel();
+    services_->leave(this);
+    throw;
   }
-  main_->spawn(run_to_end(shared_from_this(), std::move(work)));
 }
 
 Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> work) {
@@ -108,14 +115,17 @@ Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
   self->finish(std::move(failure));
 }
 
-void Operation::finish(std::exception_ptr failure) {
+void Operation::finish(std::exception_ptr failure) noexcept {
   if (is_finished_.exchange(true)) {
     return;  // It was given up before, or is.
   }
-  if (failure) {
-    failure = explain(std::move(failure));
+  try {
+    if (failure) {
+      failure = explain(failure);
+    }
+    count_end(failure);
+  } catch (...) {  // No memory for the words or the counts: the failure goes on as it is.
   }
-  count_end(failure);
   prepared_.complete(failure);
   done_.complete(failure);
   watch_->cancel();
@@ -162,6 +172,10 @@ void Operation::fill(Report& report) const {
   report.transfers = engine_->figures();
   report.engine = services_->engine->name();
   report.pool.capacity_bytes = services_->buffers.capacity_bytes();
+  if (*services_->has_unpinned) {
+    report.fallbacks.emplace_back(
+        "a device could not pin staging memory; copies to and from it take a detour");
+  }
   if (!services_->choice.reason.empty()) {
     report.fallbacks.insert(report.fallbacks.begin(), services_->choice.reason + "; threads read and write");
   }

@@ -103,7 +103,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   static Awaitable<> stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline);
   static Awaitable<> give_up_after_grace(std::shared_ptr<Operation> self);
 
-  void finish(std::exception_ptr failure);
+  void finish(std::exception_ptr failure) noexcept;
   [[nodiscard]] std::exception_ptr explain(std::exception_ptr failure);
 
   std::shared_ptr<Services> services_;

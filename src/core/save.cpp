@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/save.hpp"
 
+#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -89,11 +90,15 @@ void AsyncResponse::report_if_lost() noexcept {
   if (!job_ || job_->is_observed) {
     return;
   }
-  job_->done().on_complete([job = job_](const std::exception_ptr& failure) {
-    if (failure && !job->is_observed) {
-      job->services().lose(job->path().string(), failure);
-    }
-  });
+  try {
+    job_->done().on_complete([job = job_](const std::exception_ptr& failure) {
+      if (failure && !job->is_observed) {
+        job->services().lose(job->path().string(), failure);
+      }
+    });
+  } catch (const std::
+               bad_alloc&) {  // A destructor has nobody to tell; the metrics count the failure all the same.
+  }
 }
 
 SaveResult AsyncResponse::wait() const {

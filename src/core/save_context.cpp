@@ -96,6 +96,10 @@ Coordinator& SaveContext::coordinator() const noexcept {
   return job_->services().coordinator;
 }
 
+DeviceCopier* SaveContext::copier(Device device) const noexcept {
+  return job_->services().copier(device);
+}
+
 const OptionSet& SaveContext::options() const noexcept {
   return job_->options().handler_options;
 }

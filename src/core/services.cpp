@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 
@@ -23,6 +26,8 @@ constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 /// How long a cancelled operation may take to end before its context goes without it.
 constexpr std::chrono::seconds kCancelGrace{5};
 
+constexpr std::chrono::milliseconds kThreadRetry{10};
+
 std::size_t half_of_memory() {
   return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
          static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 2;
@@ -33,11 +38,57 @@ std::size_t worker_threads(const ContextOptions& options) {
                                      : std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
 }
 
+/// Runs `work` on a thread of its own, as soon as the system has one.
+template <class Work>
+void detach_thread(const Work& work) noexcept {
+  for (bool is_started = false; !is_started;) {
+    try {
+      std::thread(work).detach();
+      is_started = true;
+    } catch (...) {  // std::system_error, std::bad_alloc: the limits of the system, which others share.
+      std::this_thread::sleep_for(kThreadRetry);
+    }
+  }
+}
+
 io::EngineOptions engine_options(const ContextOptions& options) {
   io::EngineOptions chosen;
   chosen.queue_depth = std::max<std::uint32_t>(options.queue_depth, 1);
   chosen.syscalls = options.syscalls.get();
   return chosen;
+}
+
+/// Refuses two copiers for one device, and none at all in the place of one.
+const std::vector<std::shared_ptr<DeviceCopier>>& checked(
+    const std::vector<std::shared_ptr<DeviceCopier>>& copiers) {
+  for (auto copier = copiers.begin(); copier != copiers.end(); ++copier) {
+    if (*copier == nullptr) {
+      throw Error(Errc::invalid_argument, "ContextOptions::copiers holds a null pointer");
+    }
+    const Device device = (*copier)->device();
+    if (std::any_of(copiers.begin(), copier, [&](const auto& other) { return other->device() == device; })) {
+      throw Error(Errc::already_exists, fmt::format("{} has two copiers", to_string(device)));
+    }
+  }
+  return copiers;
+}
+
+/// Pins staging memory as the pool takes it from the system.
+staging::MemoryHook pin_for(const std::vector<std::shared_ptr<DeviceCopier>>& copiers,
+                            std::shared_ptr<std::atomic<bool>> has_unpinned) {
+  if (copiers.empty()) {
+    return {};
+  }
+  return [copiers, has_unpinned = std::move(has_unpinned)](std::span<std::byte> memory) {
+    auto pins = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const auto& copier : copiers) {
+      pins->push_back(copier->pin(memory));
+      if (pins->back() == nullptr) {
+        *has_unpinned = true;
+      }
+    }
+    return pins;
+  };
 }
 
 }  // namespace
@@ -47,7 +98,9 @@ Services::Services(ContextOptions options_in)
       choice(io::make_engine(options.engine, engine_options(options))),
       coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
-      buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory()),
+      has_unpinned(std::make_shared<std::atomic<bool>>(false)),
+      buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory(),
+              pin_for(checked(options.copiers), has_unpinned)),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
       engine(std::move(choice.engine)),
@@ -66,7 +119,7 @@ std::shared_ptr<Services> Services::create(ContextOptions options) {
       gone.set();
     };
     if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread()) {
-      std::thread(end).detach();
+      detach_thread(end);
     } else {
       end();
     }
@@ -86,6 +139,12 @@ void Services::leave(const Operation* operation) {
   const std::lock_guard lock(mutex_);
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
   left_.notify_all();
+}
+
+DeviceCopier* Services::copier(Device device) const noexcept {
+  const auto found = std::find_if(options.copiers.begin(), options.copiers.end(),
+                                  [device](const auto& copier) { return copier->device() == device; });
+  return found == options.copiers.end() ? nullptr : found->get();
 }
 
 void Services::lose(const std::string& path, const std::exception_ptr& failure) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,9 @@ class Services {
   void enter(const std::shared_ptr<Operation>& operation);
   void leave(const Operation* operation);
 
+  /// The copier of a device, or null.
+  [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
+
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 
@@ -48,6 +52,8 @@ class Services {
   Coordinator& coordinator;
   const Clock& clock;
   Metrics metrics;
+  std::shared_ptr<std::atomic<bool>>
+      has_unpinned;  ///< Staging memory that a copier could not pin; pools outlive us.
   staging::BufferPool buffers;
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.

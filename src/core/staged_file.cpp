@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
@@ -17,6 +20,11 @@ using staging::kBufferBytes;
 
 /// Buffers filled in one visit of a worker thread: enough to make the visit cheap.
 constexpr std::size_t kRunsAVisit = 8;
+
+/// Whether a piece must be read before the caller goes on.
+bool is_callers_memory(const SourcePiece& piece) {
+  return piece.data != nullptr || !piece.source->is_lasting();
+}
 
 /// Blocks of a direct write; the file is cut to its size afterwards.
 std::size_t padded(std::size_t bytes) {
@@ -45,23 +53,73 @@ std::size_t StagedFile::run_bytes(std::uint64_t run) const {
   return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
 }
 
-std::uint64_t StagedFile::bytes_of(std::uint64_t run, std::uint64_t count) const {
-  return std::min(file_bytes_, offset(run + count)) - offset(run);
+std::uint64_t StagedFile::bytes_of(std::span<const std::uint64_t> runs) const {
+  return std::accumulate(runs.begin(), runs.end(), std::uint64_t{0},
+                         [this](std::uint64_t sum, std::uint64_t run) { return sum + run_bytes(run); });
+}
+
+std::vector<bool> StagedFile::runs_of(std::span<const SourcePiece> pieces) const {
+  std::vector<bool> runs(runs_);
+  for (const SourcePiece& piece : pieces) {
+    const std::uint64_t end = piece.offset_bytes + piece.size_bytes;
+    for (std::uint64_t run = piece.offset_bytes / kBufferBytes; offset(run) < end; ++run) {
+      runs[run] = true;
+    }
+  }
+  return runs;
+}
+
+void StagedFile::divide() {
+  if (job_->options().snapshot == Snapshot::copy) {
+    std::vector<SourcePiece> own;
+    callers_.reserve(pieces_.size());
+    for (SourcePiece& piece : pieces_) {
+      (is_callers_memory(piece) ? callers_ : own).push_back(std::move(piece));
+    }
+    pieces_ = std::move(own);
+  }
+  has_pieces_ = runs_of(pieces_);
+  const std::vector<bool> is_callers = runs_of(callers_);
+  for (std::uint64_t run = 0; run < runs_; ++run) {
+    (is_callers[run] ? now_ : later_).push_back(run);
+  }
 }
 
 Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
   SaveJob& job = *self->job_;
   job.helpers().spawn(open(self));
-  if (job.options().snapshot != Snapshot::copy) {
-    co_return;
-  }
+  follow_programs(std::span<const SourcePiece>(self->pieces_));
+  co_await take_snapshots(self);
+  self->divide();
   std::vector<Awaitable<>> lanes;
-  for (std::size_t i = 0; i < job.services().workers.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(job.services().workers.size(), self->now_.size()); ++i) {
     lanes.push_back(copy_lane(self));
   }
   co_await async::when_all(std::move(lanes));
-  self->pieces_.clear();  // The caller's memory is the caller's again.
+  self->next_ = 0;
+  self->callers_.clear();  // The caller's memory is the caller's again.
   self->may_hash_.set();
+}
+
+Awaitable<> StagedFile::take_snapshots(std::shared_ptr<StagedFile> self) {
+  const bool has_devices =
+      std::any_of(self->pieces_.begin(), self->pieces_.end(), [](const SourcePiece& piece) {
+        return piece.data == nullptr && piece.source->on_device().copier != nullptr;
+      });
+  if (self->job_->options().snapshot != Snapshot::copy || !has_devices) {
+    co_return;
+  }
+  std::function<void()> snapshot = [&self] {
+    const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, 0, 0);
+    self->snapshots_ = snapshot_on_devices(self->pieces_);
+  };
+  co_await self->job_->run_on_borrowed(std::move(snapshot));
+  for (const Device device : self->snapshots_.refused) {
+    self->job_->meter().add_fallback(
+        fmt::format("{} has no room for a snapshot; its arrays were copied while the caller waited",
+                    to_string(device)),
+        self->relative_);
+  }
 }
 
 Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
@@ -83,7 +141,7 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
 
 Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
   const SaveJob& job = *self->job_;
-  while (self->next_run_ < self->runs_) {
+  while (self->next_ < self->now_.size()) {
     Buffer first = job.try_acquire_buffer();
     if (!first) {
       self->may_hash_.set();
@@ -91,9 +149,8 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
     }
     std::vector<Buffer> buffers;
     buffers.push_back(std::move(first));
-    const std::uint64_t begin = self->next_run_;
-    const std::uint64_t left = self->runs_ - begin;
-    while (buffers.size() < std::min<std::uint64_t>(kRunsAVisit, left)) {
+    const std::size_t left = self->now_.size() - self->next_;
+    while (buffers.size() < std::min(kRunsAVisit, left)) {
       Buffer more = job.try_acquire_buffer();
       if (!more)
         break;
@@ -102,28 +159,39 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
     if (left == 0) {
       co_return;  // The other lanes took the rest while this one waited.
     }
-    self->next_run_ += buffers.size();
-    std::function<void()> copy = [&] {
-      const WorkSpan span(job.meter(), Work::copy, self->relative_, self->offset(begin),
-                          self->bytes_of(begin, buffers.size()));
-      for (std::size_t i = 0; i < buffers.size(); ++i) {
-        // Padded with zeros: beyond the file's size there are no pieces.
-        const std::size_t bytes = padded(self->run_bytes(begin + i));
-        gather(self->pieces_, self->offset(begin + i), buffers[i].bytes().first(bytes));
-        self->job_->staged_bytes += self->run_bytes(begin + i);
-      }
-    };
+    const auto runs = std::span<const std::uint64_t>(self->now_).subspan(self->next_, buffers.size());
+    self->next_ += buffers.size();
+    std::function<void()> copy = [&] { self->fill(runs, buffers); };
     co_await job.run_on_borrowed(std::move(copy));
     for (std::size_t i = 0; i < buffers.size(); ++i) {
-      self->job_->helpers().spawn(write_staged(self, begin + i, std::move(buffers[i])));
+      self->job_->helpers().spawn(write_staged(self, runs[i], std::move(buffers[i])));
     }
   }
+}
+
+void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers) const {
+  const WorkSpan span(job_->meter(), Work::copy, relative_, offset(runs.front()), bytes_of(runs));
+  DeviceTransfers started;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    // Padded with zeros: beyond the file's size there are no pieces.
+    gather(callers_, offset(runs[i]), buffers[i].bytes().first(padded(run_bytes(runs[i]))), started);
+  }
+  started.wait();
+  job_->staged_bytes += bytes_of(runs);
 }
 
 Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer) {
   std::exception_ptr failure;
   try {
     const std::size_t bytes = self->run_bytes(run);
+    if (self->has_pieces_[run]) {
+      co_await self->may_hash_.wait();  // A device may keep a worker waiting, and the caller with it.
+      std::function<void()> add = [&] {
+        const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), 0);
+        gather_onto(self->pieces_, self->offset(run), buffer.bytes().first(bytes));
+      };
+      co_await self->job_->run(std::move(add));
+    }
     co_await write_run(self, run, buffer.bytes().first(padded(bytes)));
     co_await self->may_hash_.wait();
     co_await hash_run(self, run, buffer.bytes().first(bytes));
@@ -161,8 +229,8 @@ Awaitable<> StagedFile::hash_run(std::shared_ptr<StagedFile> self, std::uint64_t
 }
 
 Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
-  while (self->next_run_ < self->runs_) {
-    const std::uint64_t run = self->next_run_++;
+  while (self->next_ < self->later_.size()) {
+    const std::uint64_t run = self->later_[self->next_++];
     const std::size_t bytes = self->run_bytes(run);
     const std::byte* memory = contiguous(self->pieces_, self->offset(run), bytes);
     if (memory != nullptr && self->file_->can_write_direct(memory, bytes, self->offset(run))) {
@@ -195,14 +263,16 @@ void StagedFile::end_run(std::exception_ptr failure) {
 
 Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
   co_await self->opened_.wait();
-  if (self->job_->options().snapshot != Snapshot::copy) {
-    std::vector<Awaitable<>> lanes;
-    const std::uint64_t depth = self->job_->services().transfers.capacity_bytes();
-    for (std::uint64_t i = 0; i < std::min(depth, self->runs_); ++i) {
-      lanes.push_back(borrow_lane(self));
-    }
-    co_await async::when_all(std::move(lanes));
+  if (!self->snapshots_.started.empty()) {
+    std::function<void()> wait = [&self] { self->snapshots_.wait(); };
+    co_await self->job_->run(std::move(wait));
   }
+  std::vector<Awaitable<>> lanes;
+  const std::size_t depth = self->job_->services().transfers.capacity_bytes();
+  for (std::size_t i = 0; i < std::min(depth, self->later_.size()); ++i) {
+    lanes.push_back(borrow_lane(self));
+  }
+  co_await async::when_all(std::move(lanes));
   co_await self->written_.wait();
   self->pieces_.clear();
   {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/async/event.hpp"
 #include "cairn/io/durable_file.hpp"
 #include "cairn/staging/buffer_pool.hpp"
+#include "cairn/staging/device_pieces.hpp"
 #include "cairn/staging/pieces.hpp"
 
 #include "core/save_job.hpp"
@@ -20,8 +22,10 @@ namespace cairn::core {
 ///
 /// With Snapshot::copy, `stage` copies run after run into buffers; each full buffer is written as soon as it is
 /// there, then hashed, then given back. Hashing waits until the copying is over, since it would slow down the
-/// caller; when buffers run out it begins at once, since it then frees them. Otherwise `finish` writes runs
-/// straight from the caller's memory where they are aligned, and through a buffer where not.
+/// caller; when buffers run out it begins at once, since it then frees them. What is nobody's but the save's
+/// (headers, snapshots on devices) is not copied for the caller to go on: it is added before its run is written.
+/// Otherwise `finish` writes runs straight from the caller's memory where they are aligned, and through a buffer
+/// where not; also those runs that hold nothing of the caller's.
 /// Threads: coroutines on the job's strand; only copies and hashes run elsewhere.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:
@@ -35,6 +39,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
 
  private:
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
+  static Awaitable<> take_snapshots(std::shared_ptr<StagedFile> self);
   static Awaitable<> copy_lane(std::shared_ptr<StagedFile> self);
   static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                   staging::Buffer buffer);
@@ -46,16 +51,24 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
 
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * staging::kBufferBytes; }
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
-  /// Of `count` runs from `run` on.
-  [[nodiscard]] std::uint64_t bytes_of(std::uint64_t run, std::uint64_t count) const;
+  [[nodiscard]] std::uint64_t bytes_of(std::span<const std::uint64_t> runs) const;
+  /// Decides what is copied while the caller waits.
+  void divide();
+  [[nodiscard]] std::vector<bool> runs_of(std::span<const SourcePiece> pieces) const;
+  void fill(std::span<const std::uint64_t> runs, std::span<const staging::Buffer> buffers) const;
   void end_run(std::exception_ptr failure);
 
   std::shared_ptr<SaveJob> job_;
   std::string relative_;
-  std::vector<SourcePiece> pieces_;
+  std::vector<SourcePiece> pieces_;   // What the background phase reads.
+  std::vector<SourcePiece> callers_;  // What is copied while the caller waits.
+  DeviceSnapshots snapshots_;         // Refer to pieces.
   std::uint64_t file_bytes_;
   std::uint64_t runs_;
-  std::uint64_t next_run_ = 0;
+  std::vector<bool> has_pieces_;      // Whether a run has bytes that the background phase reads.
+  std::vector<std::uint64_t> now_;    // Runs of the blocking phase.
+  std::vector<std::uint64_t> later_;  // Runs of the background phase.
+  std::size_t next_ = 0;              // Of one, then of the other.
   std::uint64_t ended_runs_ = 0;
   std::vector<std::uint64_t> hashes_;
   std::optional<io::DurableFile> file_;

@@ -28,4 +28,14 @@ auto uninterrupted(Call call) noexcept {
   return result;
 }
 
+/// As `uninterrupted`, for transfers: those may also be put off (EAGAIN).
+template <class Call>
+auto moved_at_last(Call call) noexcept {
+  auto result = call();
+  for (int attempt = 0; (result == -EINTR || result == -EAGAIN) && attempt < 1000; ++attempt) {
+    result = call();
+  }
+  return result;
+}
+
 }  // namespace cairn::io

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cairn/io/committed_directory.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/io/manifest.hpp"
 
@@ -10,5 +11,8 @@ namespace cairn::io {
 ///
 /// Errors: Errc::not_committed when it has none; those of `decode_commit`.
 [[nodiscard]] CommitRecord read_commit_record(const Directory& directory);
+
+/// As `check_commit` of a name, for a directory that is open.
+[[nodiscard]] CommitCheck check_commit(const Directory& directory, bool check_files);
 
 }  // namespace cairn::io

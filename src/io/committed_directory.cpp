@@ -97,6 +97,13 @@ std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::file
   }
 }
 
+/// Whether an error says nothing about the checkpoint.
+bool is_shortage(const Error& error) {
+  return error.code() == std::errc::too_many_files_open ||
+         error.code() == std::errc::too_many_files_open_in_system ||
+         error.code() == std::errc::not_enough_memory;
+}
+
 }  // namespace
 
 CommitRecord read_commit_record(const Directory& directory) {
@@ -139,7 +146,7 @@ CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::files
 }
 
 const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
-  const auto found = index_.find(std::string(relative));
+  const auto found = index_.find(relative);
   return found == index_.end() ? nullptr : &manifest_.files[found->second];
 }
 
@@ -160,7 +167,7 @@ FileHandle CommittedDirectory::open_file(std::string_view relative, int flags) c
 }
 
 FileDigest CommittedDirectory::digest(std::string_view relative) const {
-  const auto found = index_.find(std::string(relative));
+  const auto found = index_.find(relative);
   if (found == index_.end()) {
     throw Error(Errc::not_found,
                 fmt::format("{} does not belong to the checkpoint", (path() / relative).string()));
@@ -209,10 +216,9 @@ std::string CommittedDirectory::read_verified(std::string_view relative, std::si
   return text;
 }
 
-CommitCheck check_commit(const Directory& parent, std::string_view name, bool check_files) {
+CommitCheck check_commit(const Directory& directory, bool check_files) {
   CommitCheck check;
   try {
-    const Directory directory = parent.open_directory(name);
     const Opened opened = read_commit(directory);
     check.generation = opened.manifest.generation;
     if (check_files) {
@@ -229,14 +235,25 @@ CommitCheck check_commit(const Directory& parent, std::string_view name, bool ch
     }
     check.is_committed = true;
   } catch (const Error& error) {
-    if (error.code() == std::errc::too_many_files_open ||
-        error.code() == std::errc::too_many_files_open_in_system ||
-        error.code() == std::errc::not_enough_memory) {
+    if (is_shortage(error)) {
       throw;
     }
     check.problem = error.what();
   }
   return check;
+}
+
+CommitCheck check_commit(const Directory& parent, std::string_view name, bool check_files) {
+  try {
+    return check_commit(parent.open_directory(name), check_files);
+  } catch (const Error& error) {
+    if (is_shortage(error)) {
+      throw;
+    }
+    CommitCheck check;
+    check.problem = error.what();
+    return check;
+  }
 }
 
 }  // namespace cairn::io

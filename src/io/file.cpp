@@ -13,6 +13,8 @@
 #include "cairn/base/error.hpp"
 
 #include "io/check.hpp"
+#include "io/read_small_file.hpp"
+#include "io/remove_directory.hpp"
 
 namespace cairn::io {
 namespace {
@@ -42,32 +44,28 @@ void remove_if_there(Remove remove) {
   }
 }
 
-void remove_below(const Directory& parent, const std::string& name, std::span<const std::string_view> last,
-                  int depth) {
+void remove_below(const Directory& directory, std::span<const std::string_view> last, int depth) {
   if (depth > kMostDepth) {
     throw Error(std::error_code(ELOOP, std::system_category()),
-                fmt::format("remove {}", (parent.path() / name).string()));
+                fmt::format("remove {}", directory.path().string()));
   }
-  {
-    const Directory directory = parent.open_directory(name);
-    std::vector<DirectoryEntry> entries = directory.list();
-    const auto place = [last](const DirectoryEntry& entry) {
-      const auto found = std::find(last.begin(), last.end(), entry.name);
-      return found == last.end() ? 0 : found - last.begin() + 1;
-    };
-    std::stable_sort(entries.begin(), entries.end(),
-                     [&](const DirectoryEntry& a, const DirectoryEntry& b) { return place(a) < place(b); });
-    for (const DirectoryEntry& entry : entries) {
-      remove_if_there([&] {
-        if (entry.kind == FileKind::directory) {
-          remove_below(directory, entry.name, {}, depth + 1);
-        } else {
-          directory.remove_file(entry.name);
-        }
-      });
-    }
+  std::vector<DirectoryEntry> entries = directory.list();
+  const auto place = [last](const DirectoryEntry& entry) {
+    const auto found = std::find(last.begin(), last.end(), entry.name);
+    return found == last.end() ? 0 : found - last.begin() + 1;
+  };
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const DirectoryEntry& a, const DirectoryEntry& b) { return place(a) < place(b); });
+  for (const DirectoryEntry& entry : entries) {
+    remove_if_there([&] {
+      if (entry.kind == FileKind::directory) {
+        remove_below(directory.open_directory(entry.name), {}, depth + 1);
+        directory.remove_empty_directory(entry.name);
+      } else {
+        directory.remove_file(entry.name);
+      }
+    });
   }
-  parent.remove_empty_directory(name);
 }
 
 /// What opening a file for reading failed with, in the words of somebody who expected a file there.
@@ -153,7 +151,12 @@ Directory Directory::open_directory(std::string_view relative) const {
 Directory Directory::make_directory(std::string_view name, std::uint32_t mode) const {
   require_component(name);
   require(syscalls().make_directory_at(fd(), std::string(name).c_str(), mode), "mkdir", path_ / name);
-  return open_directory(name);
+  Directory made = open_directory(name);
+  if (!made.list().empty()) {  // Or what is in it would go with a save that fails.
+    throw Error(Errc::io_failure,
+                fmt::format("mkdir {}: another directory has taken its name", made.path().string()));
+  }
+  return made;
 }
 
 FileHandle Directory::create_file(std::string_view relative, int flags, std::uint32_t mode) const {
@@ -206,7 +209,11 @@ std::optional<FileStatus> Directory::status(std::string_view relative) const {
 
 std::vector<DirectoryEntry> Directory::list() const {
   std::vector<DirectoryEntry> entries;
-  require(syscalls().list(fd(), entries), "list", path_);
+  const int result = uninterrupted([&] {
+    entries.clear();
+    return syscalls().list(fd(), entries);
+  });
+  require(result, "list", path_);
   std::sort(entries.begin(), entries.end(),
             [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
   return entries;
@@ -232,7 +239,15 @@ void Directory::remove_empty_directory(std::string_view name) const {
 
 void Directory::remove_tree(std::string_view name, std::span<const std::string_view> last) const {
   require_component(name);
-  remove_if_there([&] { remove_below(*this, std::string(name), last, 0); });
+  remove_if_there([&] { remove_directory(*this, name, open_directory(name), last); });
+}
+
+void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
+                      std::span<const std::string_view> last) {
+  remove_if_there([&] {
+    remove_below(directory, last, 0);
+    parent.remove_empty_directory(name);
+  });
 }
 
 void Directory::sync() const {
@@ -243,7 +258,7 @@ void read_all(const FileHandle& file, std::span<std::byte> data, std::uint64_t o
               const std::filesystem::path& path) {
   while (!data.empty()) {
     const std::int64_t moved =
-        uninterrupted([&] { return file.syscalls().read_at(file.fd(), data.data(), data.size(), offset); });
+        moved_at_last([&] { return file.syscalls().read_at(file.fd(), data.data(), data.size(), offset); });
     if (moved < 0) {
       throw_errno(static_cast<int>(-moved), "read", path, offset);
     }
@@ -259,7 +274,7 @@ void write_all(const FileHandle& file, std::span<const std::byte> data, std::uin
                const std::filesystem::path& path) {
   while (!data.empty()) {
     const std::int64_t moved =
-        uninterrupted([&] { return file.syscalls().write_at(file.fd(), data.data(), data.size(), offset); });
+        moved_at_last([&] { return file.syscalls().write_at(file.fd(), data.data(), data.size(), offset); });
     if (moved < 0) {
       throw_errno(static_cast<int>(-moved), "write", path, offset);
     }
@@ -272,9 +287,8 @@ void write_all(const FileHandle& file, std::span<const std::byte> data, std::uin
   }
 }
 
-std::string read_small_file(const Directory& directory, std::string_view relative, std::size_t max_bytes) {
-  const FileHandle file = directory.open_file(relative);
-  const std::filesystem::path path = directory.path() / relative;
+std::string read_small_file(const FileHandle& file, const std::filesystem::path& path,
+                            std::size_t max_bytes) {
   FileStatus status;
   require(file.syscalls().status(file.fd(), status), "stat", path);
   if (status.size_bytes > max_bytes) {
@@ -284,6 +298,10 @@ std::string read_small_file(const Directory& directory, std::string_view relativ
   std::string text(static_cast<std::size_t>(status.size_bytes), '\0');
   read_all(file, std::as_writable_bytes(std::span(text)), 0, path);
   return text;
+}
+
+std::string read_small_file(const Directory& directory, std::string_view relative, std::size_t max_bytes) {
+  return read_small_file(directory.open_file(relative), directory.path() / relative, max_bytes);
 }
 
 void write_small_file(const Directory& directory, std::string_view relative, std::string_view text,

@@ -12,6 +12,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/check.hpp"
+
 namespace cairn::io {
 namespace {
 
@@ -63,7 +65,10 @@ GenerationName parse_generation(std::string_view name) noexcept {
 
 std::vector<std::uint32_t> list_generations(const Directory& parent, std::string_view name) {
   std::vector<DirectoryEntry> entries;
-  const int result = parent.syscalls().list(parent.fd(), entries);
+  const int result = uninterrupted([&] {
+    entries.clear();
+    return parent.syscalls().list(parent.fd(), entries);
+  });
   if (result == -EACCES) {
     entries.clear();
     if (const auto status = parent.status(name)) {

@@ -111,9 +111,9 @@ void settle(State& state, const Directory& published) {
 }
 
 /// Removes what the new checkpoint has made superfluous. Never fails the save, which is done.
-void remove_replaced(State& state, const std::string& name) noexcept {
+void remove_replaced(State& state, const std::string& name, const Directory& directory) noexcept {
   try {
-    retire(state.parent, name, state.options.random);
+    retire(state.parent, name, directory, state.options.random);
   } catch (...) {
     state.retirement_problem = describe(std::current_exception());
   }
@@ -136,7 +136,7 @@ void drop_mark(const Directory& published, std::string_view mark, FileHandle& lo
 
 /// Makes the directory with the final name. It comes into being with its mark inside, by a rename: a crash at any
 /// moment leaves a directory that recovery knows as ours.
-Directory make_marked_directory(State& state, const std::string& name) {
+const Directory& make_marked_directory(State& state, const std::string& name) {
   if (state.parent.status(name)) {  // The rename would replace a directory that is empty.
     throw_not_renamed(state, name, -EEXIST);
   }
@@ -149,13 +149,13 @@ Directory make_marked_directory(State& state, const std::string& name) {
     throw_not_renamed(state, name, result);
   }
   state.marker_name = name;
-  return marked;
+  return state.marked.emplace(std::move(marked));
 }
 
 /// For file systems without a rename that refuses to replace: everything moves into a directory that has its final
 /// name already, and COMMIT is linked into it last; link never replaces.
 void publish_by_marker(State& state, const std::string& name) {
-  const Directory final_directory = make_marked_directory(state, name);
+  const Directory& final_directory = make_marked_directory(state, name);
   for (const DirectoryEntry& entry : state.staged.list()) {
     if (entry.name != kCommitName && entry.name != kOwnerName) {
       state.staged.rename(entry.name, final_directory, entry.name, RenameMode::replace);
@@ -170,7 +170,7 @@ void publish_by_marker(State& state, const std::string& name) {
   }
   settle(state, final_directory);
   drop_mark(final_directory, kUncommittedName, state.marker);
-  remove_replaced(state, state.staged_name);
+  remove_replaced(state, state.staged_name, state.staged);
   [[maybe_unused]] const int ignored = state.owner.close();
 }
 
@@ -192,6 +192,11 @@ void publish_as(State& state, const std::string& name) {
 
 /// Swaps the staged directory with the old checkpoint; false when the file system cannot.
 bool publish_by_exchange(State& state) {
+  // What was looked at is what goes, whoever plays with the names meanwhile.
+  const Directory old = state.parent.open_directory(state.name);
+  if (!is_checkpoint(old)) {
+    throw_not_renamed(state, state.name, -EEXIST);
+  }
   const int result = rename_staged(state, state.name, RenameMode::exchange);
   if (is_unsupported(result)) {
     return false;
@@ -201,7 +206,7 @@ bool publish_by_exchange(State& state) {
   }
   settle(state, state.staged);  // The old checkpoint, now under the temporary name, stays when this throws.
   drop_mark(state.staged, kOwnerName, state.owner);
-  remove_replaced(state, state.staged_name);
+  remove_replaced(state, state.staged_name, old);
   return true;
 }
 
@@ -214,8 +219,14 @@ void remove_older(State& state, const Current& current, std::uint32_t generation
   try {
     for (const std::uint32_t older : list_generations(state.parent, state.name)) {
       const std::string name = generation_name(state.name, older);
-      if (older < generation && (older == 1 || name == current.name)) {
-        remove_replaced(state, name);
+      if (older >= generation || (older != 1 && name != current.name)) {
+        continue;
+      }
+      const Directory directory = state.parent.open_directory(name);
+      // A directory of somebody else's may have the target's name, beside the later generation that was
+      // overwritten.
+      if (is_checkpoint(directory)) {
+        remove_replaced(state, name, directory);
       }
     }
   } catch (...) {

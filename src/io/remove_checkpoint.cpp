@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,36 +21,48 @@
 namespace cairn::io {
 namespace {
 
-/// Whether the directory called `name` is that generation of a checkpoint, as readers see it.
+/// Whether `directory` is that generation of a checkpoint, as readers see it.
 ///
 /// Errors: Errc::malformed_metadata when that cannot be told.
-bool is_generation(const Directory& parent, const std::string& name, std::uint32_t generation) {
-  const CommitCheck check = check_commit(parent, name, false);
-  if (!check.is_committed && parent.open_directory(name).status(kCommitName)) {
-    throw Error(Errc::malformed_metadata, fmt::format("{} may be a later generation ({})",
-                                                      (parent.path() / name).string(), check.problem));
+bool is_generation(const Directory& directory, std::uint32_t generation) {
+  const CommitCheck check = check_commit(directory, false);
+  if (!check.is_committed && directory.status(kCommitName)) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{} may be a later generation ({})", directory.path().string(), check.problem));
   }
   return check.is_committed && check.generation == generation;
 }
 
-/// Refuses what has the checkpoint's own name and is none.
-void require_checkpoint(const Directory& parent, const std::string& name, const FileStatus& status) {
+/// Opens what has the checkpoint's own name; refuses what is none.
+Directory open_first(const Directory& parent, const std::string& name, const FileStatus& status) {
   if (status.kind != FileKind::directory) {
     throw Error(Errc::not_committed, fmt::format("{} is no directory", (parent.path() / name).string()));
   }
-  static_cast<void>(read_commit_record(parent.open_directory(name)));
+  Directory directory = parent.open_directory(name);
+  static_cast<void>(read_commit_record(directory));
+  return directory;
 }
+
+/// A generation, held open so that nothing else is removed in its place.
+struct Generation {
+  std::string name;
+  Directory directory;
+};
 
 }  // namespace
 
 void remove_checkpoint(Syscalls& syscalls, const std::filesystem::path& path, const RandomSource& random) {
   const Target target = parse_target(path);
   const Directory parent = open_parent(syscalls, target);
-  std::vector<std::string> later;  // The highest first.
+  std::vector<Generation> later;  // The highest first.
   for (const std::uint32_t generation : list_generations(parent, target.name)) {
+    if (generation == 1) {
+      continue;
+    }
     const std::string name = generation_name(target.name, generation);
-    if (generation > 1 && is_generation(parent, name, generation)) {
-      later.push_back(name);
+    Directory directory = parent.open_directory(name);
+    if (is_generation(directory, generation)) {
+      later.push_back({name, std::move(directory)});
     }
   }
   const std::optional<FileStatus> first = parent.status(target.name);
@@ -57,11 +70,10 @@ void remove_checkpoint(Syscalls& syscalls, const std::filesystem::path& path, co
     throw Error(Errc::not_found, target.path.string());
   }
   if (first) {
-    require_checkpoint(parent, target.name, *first);
-    later.push_back(target.name);
+    later.push_back({target.name, open_first(parent, target.name, *first)});
   }
   for (auto oldest = later.rbegin(); oldest != later.rend(); ++oldest) {
-    retire(parent, *oldest, random);
+    retire(parent, oldest->name, oldest->directory, random);
   }
 }
 

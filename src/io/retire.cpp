@@ -2,15 +2,21 @@
 #include "io/retire.hpp"
 
 #include <array>
+#include <exception>
 #include <string_view>
 
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
 #include "cairn/io/committed_directory.hpp"
 
 #include "io/names.hpp"
+#include "io/remove_directory.hpp"
 
 namespace cairn::io {
 
-void retire(const Directory& parent, const std::string& name, const RandomSource& random) {
+void retire(const Directory& parent, const std::string& name, const Directory& directory,
+            const RandomSource& random) {
   // A mark of ownership is proof enough; COMMIT is one only when it was written to its end.
   constexpr std::array<std::string_view, 3> kLast = {kCommitName, kUncommittedName, kOwnerName};
   std::string trash = name;
@@ -19,7 +25,12 @@ void retire(const Directory& parent, const std::string& name, const RandomSource
     parent.rename(name, parent, trash, RenameMode::replace);  // The new name is nobody's.
     parent.sync();
   }
-  parent.remove_tree(trash, kLast);
+  try {
+    remove_directory(parent, trash, directory, kLast);
+  } catch (const Error&) {  // It says what the directory was called when it was opened.
+    const std::string context = fmt::format("remove {}", (parent.path() / trash).string());
+    std::rethrow_exception(with_context(std::current_exception(), context));
+  }
 }
 
 }  // namespace cairn::io

@@ -8,12 +8,15 @@
 
 namespace cairn::io {
 
-/// Removes a directory of ours from `parent`, in an order that a crash may interrupt anywhere.
+/// Removes `directory`, which `parent` calls `name`, in an order that a crash may interrupt anywhere.
 ///
 /// 1. A name that is not reserved gives way to `.trash-…`: a half-removed checkpoint must not bear the name of one.
 /// 2. The parent is synced, or a power cut could bring that name back. When this fails, nothing is removed.
-/// 3. The tree is removed. What proves that it is ours goes last, for the recovery after an interruption.
+/// 3. What is in the directory is removed; what proves that it is ours goes last, for recovery.
+/// The caller has looked at `directory` and knows that it is ours. Whatever somebody puts in the place of its
+/// name meanwhile keeps its contents.
 /// Errors: OS errors pass through.
-void retire(const Directory& parent, const std::string& name, const RandomSource& random);
+void retire(const Directory& parent, const std::string& name, const Directory& directory,
+            const RandomSource& random);
 
 }  // namespace cairn::io

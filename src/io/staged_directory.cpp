@@ -17,6 +17,7 @@
 #include "io/check.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
+#include "io/remove_directory.hpp"
 #include "io/staged_state.hpp"
 #include "io/target.hpp"
 
@@ -26,11 +27,14 @@ namespace {
 constexpr int kMostAttempts =
     5;  // A recovery that runs right now may take a directory that has no owner yet.
 
-/// Removes a directory whose creation failed half way; the failure is what counts.
-void discard(const Directory& parent, const std::string& name) noexcept {
+/// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
+/// removes the rest.
+void discard(const Directory& parent, const std::string& name, const Directory& directory) noexcept {
+  // The marks of ownership go last: what an interrupted removal leaves is still known as ours.
+  constexpr std::array<std::string_view, 2> kLast = {kOwnerName, kUncommittedName};
   try {
-    parent.remove_tree(name);
-  } catch (...) {  // Recovery removes it.
+    remove_directory(parent, name, directory, kLast);
+  } catch (...) {
   }
 }
 
@@ -73,6 +77,14 @@ std::optional<Current> find_current(const Directory& parent, const std::string& 
   return std::nullopt;
 }
 
+bool is_checkpoint(const Directory& directory) {
+  const auto is_file = [&directory](std::string_view name) {
+    const std::optional<FileStatus> status = directory.status(name);
+    return status && status->kind == FileKind::regular;
+  };
+  return is_file(kCommitName) && is_file(kManifestName);
+}
+
 void require_replaceable(const Directory& parent, const Current& current, bool overwrite) {
   const std::string path = parent.path() / current.name;
   if (!overwrite) {
@@ -82,15 +94,7 @@ void require_replaceable(const Directory& parent, const Current& current, bool o
   if (!status) {
     return;
   }
-  const auto is_file = [](const std::optional<FileStatus>& found) {
-    return found && found->kind == FileKind::regular;
-  };
-  bool is_checkpoint = false;
-  if (status->kind == FileKind::directory) {
-    const Directory directory = parent.open_directory(current.name);
-    is_checkpoint = is_file(directory.status(kCommitName)) && is_file(directory.status(kManifestName));
-  }
-  if (!is_checkpoint) {
+  if (status->kind != FileKind::directory || !is_checkpoint(parent.open_directory(current.name))) {
     throw Error(Errc::already_exists, fmt::format("{} is no checkpoint, and is not overwritten", path));
   }
 }
@@ -123,10 +127,11 @@ StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::p
     try {
       owner = claim(staged, kOwnerName, uuid);
     } catch (...) {
-      discard(parent, name);
+      discard(parent, name, staged);
       throw;
     }
     if (!owner.is_open()) {
+      discard(parent, name, staged);  // Its name may be settled: then the next attempt takes it again.
       continue;
     }
     auto state = std::make_unique<State>(engine, std::move(parent), std::move(staged));
@@ -181,17 +186,11 @@ void StagedDirectory::abandon() noexcept {
   if (!state_ || std::exchange(state_->is_settled, true)) {
     return;
   }
-  // The marks of ownership go last: what an interrupted removal leaves is still known as ours.
-  constexpr std::array<std::string_view, 2> kLast = {kOwnerName, kUncommittedName};
   [[maybe_unused]] const int unlocked = state_->marker.close();
-  for (const std::string& name : {state_->marker_name, state_->staged_name}) {
-    try {
-      if (!name.empty()) {
-        state_->parent.remove_tree(name, kLast);
-      }
-    } catch (...) {  // Best effort: the failure that led here is reported, and recovery removes the rest.
-    }
+  if (state_->marked) {
+    discard(state_->parent, state_->marker_name, *state_->marked);
   }
+  discard(state_->parent, state_->staged_name, state_->staged);
   [[maybe_unused]] const int ignored = state_->owner.close();
 }
 

@@ -20,6 +20,9 @@ struct Current {
 
 [[nodiscard]] std::optional<Current> find_current(const Directory& parent, const std::string& name);
 
+/// Whether a directory has the files that every checkpoint has, sound or not.
+[[nodiscard]] bool is_checkpoint(const Directory& directory);
+
 /// Refuses a target that `overwrite` does not cover: anything that is no checkpoint.
 ///
 /// Errors: Errc::already_exists.
@@ -37,9 +40,10 @@ struct StagedDirectory::State {
   std::string name;         ///< Of the target.
   std::string staged_name;  ///< Of the temporary directory.
   Uuid uuid;
-  FileHandle owner;         ///< Holds the lock on `.owner`.
-  FileHandle marker;        ///< Likewise on `.uncommitted`, in marker mode.
-  std::string marker_name;  ///< The final directory that marker mode has made; empty otherwise.
+  FileHandle owner;                 ///< Holds the lock on `.owner`.
+  FileHandle marker;                ///< Likewise on `.uncommitted`, in marker mode.
+  std::string marker_name;          ///< Of the final directory that marker mode has made.
+  std::optional<Directory> marked;  ///< That directory.
   bool is_settled = false;  ///< Published, or abandoned, or nobody knows: nothing may be removed any more.
   std::string retirement_problem;
 };

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "cairn/base/thread.hpp"
+
 #include "io/request_queue.hpp"
 
 namespace cairn::io {
@@ -19,7 +21,7 @@ class ThreadEngine final : public Engine {
     threads_.reserve(threads);
     try {
       for (std::uint32_t i = 0; i < threads; ++i) {
-        threads_.emplace_back([this] { run(); });
+        threads_.push_back(start_thread("cairn-io", [this] { run(); }));
       }
     } catch (...) {
       stop();  // A destructor does not run for a half-made object, and threads must be joined.

@@ -13,6 +13,9 @@
 
 #include <liburing.h>
 
+#include "cairn/base/error.hpp"
+#include "cairn/base/thread.hpp"
+
 #include "io/request_queue.hpp"
 
 namespace cairn::io {
@@ -83,7 +86,11 @@ class UringEngine final : public Engine {
     }
     std::promise<int> opened;
     std::future<int> result = opened.get_future();
-    thread_ = std::thread([this, &opened] { run(opened); });
+    try {
+      thread_ = start_thread("cairn-ring", [this, &opened] { run(opened); });
+    } catch (const Error& error) {
+      return -error.code().value();
+    }
     return result.get();
   }
 

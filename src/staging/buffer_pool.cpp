@@ -35,12 +35,22 @@ void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
 }  // namespace
 
 struct BufferPool::Memory {
+  explicit Memory(MemoryHook hook) : on_memory(std::move(hook)) {}
+
   std::mutex mutex;
+  MemoryHook on_memory;
   std::vector<AlignedMemory> slabs;
+  std::vector<std::shared_ptr<void>> holds;  // What the hook returned; goes before the slabs.
   std::vector<std::byte*> free;
   std::size_t allocated_bytes = 0;
 
   void add_slab(AlignedMemory slab) {
+    // Room for all buffers there are, so that none is ever given back in vain.
+    free.reserve((allocated_bytes + slab.size()) / kBufferBytes);
+    slabs.reserve(slabs.size() + 1);
+    if (on_memory) {
+      holds.push_back(on_memory(slab.bytes()));
+    }
     // Backwards, so that buffers are handed out in the order of their addresses.
     for (std::size_t end = slab.size(); end >= kBufferBytes; end -= kBufferBytes) {
       free.push_back(slab.data() + end - kBufferBytes);
@@ -66,8 +76,8 @@ struct BufferPool::Memory {
   }
 };
 
-BufferPool::BufferPool(std::size_t capacity_bytes)
-    : memory_(std::make_shared<Memory>()), budget_(whole_buffers(capacity_bytes)) {}
+BufferPool::BufferPool(std::size_t capacity_bytes, MemoryHook on_memory)
+    : memory_(std::make_shared<Memory>(std::move(on_memory))), budget_(whole_buffers(capacity_bytes)) {}
 
 void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
   if (budget_.capacity_bytes() != 0) {

@@ -8,6 +8,9 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/stream_copy.hpp"
+#include "cairn/staging/device_pieces.hpp"
+
+#include "staging/device_batch.hpp"
 
 namespace cairn {
 namespace {
@@ -62,6 +65,28 @@ decltype(Piece::data) contiguous_run(std::span<const Piece> pieces, std::uint64_
   return run;
 }
 
+/// Reads the bytes of the range that pieces have; calls `skip(begin, end)` for those of `out` that none has.
+template <class Skip>
+void read_pieces(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out,
+                 DeviceTransfers& started, Skip skip) {
+  staging::DeviceBatch batch;
+  std::size_t filled = 0;
+  visit_range(pieces, begin_bytes, out.size(),
+              [&](const SourcePiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
+                skip(filled, static_cast<std::size_t>(at));
+                filled = static_cast<std::size_t>(at) + bytes;
+                if (piece.data != nullptr) {
+                  stream_copy(out.data() + at, piece.data + within, bytes);
+                } else if (const DeviceRegion region = piece.source->on_device(); region.copier != nullptr) {
+                  batch.add(*region.copier, {region.data + within, out.data() + at, bytes}, *piece.source);
+                } else {
+                  piece.source->read(within, out.subspan(at, bytes));
+                }
+              });
+  skip(filled, out.size());
+  batch.start(CopyDirection::to_host, started);
+}
+
 }  // namespace
 
 void arrange(std::vector<SourcePiece>& pieces, std::uint64_t file_bytes) {
@@ -73,34 +98,41 @@ void arrange(std::vector<DestinationPiece>& pieces, std::uint64_t file_bytes) {
 }
 
 void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out) {
-  std::size_t filled = 0;
-  const auto clear_until = [&](std::size_t end) {
-    std::fill(out.begin() + static_cast<std::ptrdiff_t>(filled),
+  DeviceTransfers started;
+  gather(pieces, begin_bytes, out, started);
+  started.wait();
+}
+
+void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out,
+            DeviceTransfers& started) {
+  read_pieces(pieces, begin_bytes, out, started, [out](std::size_t begin, std::size_t end) {
+    std::fill(out.begin() + static_cast<std::ptrdiff_t>(begin),
               out.begin() + static_cast<std::ptrdiff_t>(end), std::byte{});
-  };
-  visit_range(pieces, begin_bytes, out.size(),
-              [&](const SourcePiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
-                clear_until(at);
-                if (piece.data != nullptr) {
-                  stream_copy(out.data() + at, piece.data + within, bytes);
-                } else {
-                  piece.source->read(within, out.subspan(at, bytes));
-                }
-                filled = at + bytes;
-              });
-  clear_until(out.size());
+  });
+}
+
+void gather_onto(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out) {
+  DeviceTransfers started;
+  read_pieces(pieces, begin_bytes, out, started, [](std::size_t, std::size_t) {});
+  started.wait();
 }
 
 void scatter(std::span<const DestinationPiece> pieces, std::uint64_t begin_bytes,
              std::span<const std::byte> in) {
+  staging::DeviceBatch batch;
   visit_range(pieces, begin_bytes, in.size(),
               [&](const DestinationPiece& piece, std::uint64_t within, std::uint64_t at, std::size_t bytes) {
                 if (piece.data != nullptr) {
                   std::memcpy(piece.data + within, in.data() + at, bytes);
+                } else if (const DeviceRegion region = piece.sink->on_device(); region.copier != nullptr) {
+                  batch.add(*region.copier, {in.data() + at, region.data + within, bytes}, *piece.sink);
                 } else {
                   piece.sink->write(within, in.subspan(at, bytes));
                 }
               });
+  DeviceTransfers started;
+  batch.start(CopyDirection::to_device, started);
+  started.wait();
 }
 
 const std::byte* contiguous(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes,

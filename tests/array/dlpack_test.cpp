@@ -125,11 +125,27 @@ TEST(FromDlpack, RefusesNull) {
               Fails(Errc::invalid_argument));
 }
 
-TEST(FromDlpack, RefusesMemoryOfADevice) {
+TEST(FromDlpack, AcceptsMemoryOfACudaDevice) {
   LentTensor lent;
-  lent.managed.dl_tensor.device.device_type = DeviceType::cuda;
+  lent.managed.dl_tensor.device = {DeviceType::cuda, 3};
 
-  expect_refusal(lent, Errc::invalid_argument, HasSubstr("device type 2"));
+  const Array array = from_dlpack(&lent.managed);
+
+  EXPECT_EQ(array.view().device(), (Device{Device::Kind::cuda, 3}));
+}
+
+TEST(FromDlpack, RefusesANegativeDevice) {
+  LentTensor lent;
+  lent.managed.dl_tensor.device = {DeviceType::cuda, -1};
+
+  expect_refusal(lent, Errc::invalid_argument, HasSubstr("CUDA device -1"));
+}
+
+TEST(FromDlpack, RefusesMemoryOfOtherDevices) {
+  LentTensor lent;
+  lent.managed.dl_tensor.device.device_type = static_cast<DeviceType>(10);  // ROCm.
+
+  expect_refusal(lent, Errc::invalid_argument, HasSubstr("device type 10"));
 }
 
 TEST(FromDlpack, RefusesImpossibleRanks) {
@@ -278,12 +294,15 @@ TEST(ToDlpack, RefusesReadOnlyArrays) {
               Fails(Errc::invalid_argument, HasSubstr("read-only")));
 }
 
-TEST(ToDlpack, RefusesMemoryOfADevice) {
+TEST(ToDlpack, SaysOnWhichDeviceTheMemoryIs) {
   std::vector<float> values(6);
   const Array array =
-      Array::borrow(MutableArrayView(values.data(), {6}, DType::float32, Device{Device::Kind::cuda, 0}));
+      Array::borrow(MutableArrayView(values.data(), {6}, DType::float32, Device{Device::Kind::cuda, 1}));
+  dlpack::DLManagedTensor* tensor = to_dlpack(array);
 
-  EXPECT_THAT([&] { return to_dlpack(array); }, Fails(Errc::invalid_argument, HasSubstr("not the host's")));
+  EXPECT_EQ(tensor->dl_tensor.device.device_type, DeviceType::cuda);
+  EXPECT_EQ(tensor->dl_tensor.device.device_id, 1);
+  tensor->deleter(tensor);
 }
 
 TEST(ToDlpackVersioned, SaysThatAnArrayIsReadOnly) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/suspend.hpp"
 
+#include <system_error>
+
 #include <atomic>
+#include <cerrno>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -273,6 +277,18 @@ TEST(IsCancelled, IsFalseForAllOthers) {
   EXPECT_FALSE(is_cancelled(nullptr));
   EXPECT_FALSE(is_cancelled(std::make_exception_ptr(7)));
   EXPECT_FALSE(is_cancelled(std::make_exception_ptr(Error(Errc::closed, "budget"))));
+}
+
+TEST(IsCancelled, IsFalseForAnErrorOfTheOperatingSystem) {
+  const std::error_code cancelled_request(ECANCELED, std::system_category());
+
+  EXPECT_FALSE(is_cancelled(std::make_exception_ptr(Error(cancelled_request, "write step/data"))));
+}
+
+TEST_F(Suspend, ThrowsWhatItsStartThrows) {
+  const Start start = [](const Resume&) { throw std::bad_alloc(); };
+
+  EXPECT_THROW(run(suspend(start)), std::bad_alloc);
 }
 
 }  // namespace

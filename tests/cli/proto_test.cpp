@@ -21,14 +21,16 @@ using testing::TempDir;
 /// A checkpoint whose checkpointable `settings` is a protobuf message.
 class CliProto : public ::testing::Test {
  protected:
-  CliProto() {
+  CliProto() { save(path(), "fast"); }
+
+  static void save(const std::filesystem::path& path, const std::string& value) {
     google::protobuf::StringValue settings;
-    settings.set_value("fast");
+    settings.set_value(value);
     ContextOptions options;
     options.engine = io::EngineKind::threads;
     options.registry.add<ProtoHandler>();
     const Context context(options);
-    save_checkpointables(path(), {{"settings", settings}}, context);
+    save_checkpointables(path, {{"settings", settings}}, context);
   }
 
   [[nodiscard]] std::filesystem::path path() const { return directory_ / "7"; }
@@ -51,6 +53,15 @@ TEST_F(CliProto, InspectGivesTheHandlerAndTheTypeOfTheMessageAsJson) {
   const nlohmann::json item = nlohmann::json::parse(result.out)["checkpointables"]["settings"];
   EXPECT_EQ(item["handler"], "cairn.proto/1");
   EXPECT_EQ(item["message_type"], "google.protobuf.StringValue");
+}
+
+TEST_F(CliProto, DiffShowsTheLinesOfTheMessageThatDiffer) {
+  save(directory_ / "8", "slow");
+
+  const testing::CliResult result = run_cli({"diff", path(), directory_ / "8"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("settings, line 2  value: \"fast\" | value: \"slow\"\n"));
 }
 
 }  // namespace

@@ -75,6 +75,15 @@ TEST(CountText, AgreesWithTheNoun) {
   EXPECT_EQ(count_text(0, "array"), "0 arrays");
 }
 
+TEST(AgeText, TakesTheNextUnitWhenTwoOfItHavePassed) {
+  EXPECT_EQ(age_text(std::chrono::seconds(0)), "0 s");
+  EXPECT_EQ(age_text(std::chrono::seconds(119)), "119 s");
+  EXPECT_EQ(age_text(std::chrono::seconds(120)), "2 min");
+  EXPECT_EQ(age_text(std::chrono::minutes(119)), "119 min");
+  EXPECT_EQ(age_text(std::chrono::hours(47)), "47 h");
+  EXPECT_EQ(age_text(std::chrono::hours(48)), "2 d");
+}
+
 TEST(NaturalOrder, ComparesDigitsAsNumbers) {
   EXPECT_TRUE(is_naturally_less("step_9", "step_10"));
   EXPECT_FALSE(is_naturally_less("step_10", "step_9"));

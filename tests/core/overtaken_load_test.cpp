@@ -29,28 +29,19 @@ class InterruptedHandler final : public BlobHandler {
   explicit InterruptedHandler(std::function<void()> interrupt) : interrupt_(std::move(interrupt)) {}
 
   Awaitable<Background<Blob>> load(LoadContext context, std::optional<AbstractBlob> wanted) const override {
-    return begin(*this, std::move(context), std::move(wanted));
+    std::function<void()> interrupt = interrupt_;
+    co_await context.run(std::move(interrupt));
+    co_return co_await BlobHandler::load(std::move(context), std::move(wanted));
   }
 
   Awaitable<AbstractBlob> metadata(LoadContext context) const override {
-    return ask(*this, std::move(context));
-  }
-
- private:
-  static Awaitable<Background<Blob>> begin(const InterruptedHandler& self, LoadContext context,
-                                           std::optional<AbstractBlob> wanted) {
-    std::function<void()> interrupt = self.interrupt_;
-    co_await context.run(std::move(interrupt));
-    co_return co_await self.BlobHandler::load(std::move(context), std::move(wanted));
-  }
-
-  static Awaitable<AbstractBlob> ask(const InterruptedHandler& self, LoadContext context) {
-    std::function<void()> interrupt = self.interrupt_;
+    std::function<void()> interrupt = interrupt_;
     co_await context.run(std::move(interrupt));
     const std::string bytes = co_await context.read_file("blob.bin");
     co_return AbstractBlob(bytes.size());
   }
 
+ private:
   std::function<void()> interrupt_;
 };
 

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 
+#include "io/attacked_syscalls.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -98,6 +99,21 @@ TEST_F(DirectoryTest, DescribesALinkAsALink) {
   EXPECT_EQ(directory_.status("link/below"), std::nullopt);
 }
 
+TEST_F(DirectoryTest, RefusesAnotherDirectoryInThePlaceOfTheOneItMade) {
+  AttackedSyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  std::filesystem::create_directory(temp_ / "photos");
+  write_text(temp_ / "photos/diary", "mine");
+  syscalls.plan(2, [this] {
+    std::filesystem::rename(temp_ / "new", temp_ / "aside");
+    std::filesystem::rename(temp_ / "photos", temp_ / "new");
+    return true;
+  });
+
+  EXPECT_THAT([&] { static_cast<void>(directory.make_directory("new")); },
+              Fails(Errc::io_failure, HasSubstr("another directory has taken its name")));
+}
+
 TEST_F(DirectoryTest, RemovesATreeButNotWhatItsLinksPointTo) {
   std::filesystem::create_directories(temp_ / "outside");
   write_text(temp_ / "outside/keep", "x");
@@ -157,6 +173,32 @@ TEST_F(DirectoryTest, OpensAgainAfterASignal) {
   syscalls.plan({Call::open, 1, 3, -EINTR});
 
   EXPECT_NO_THROW(Directory::open(syscalls, temp_.path()));
+}
+
+TEST_F(DirectoryTest, ListsAgainAfterASignal) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  write_text(temp_ / "file", "");
+  syscalls.plan({Call::list, 1, 3, -EINTR});
+
+  EXPECT_EQ(directory.list().size(), 1u);
+}
+
+TEST_F(DirectoryTest, WritesAgainWhatWasPutOff) {
+  FaultySyscalls syscalls;
+  syscalls.plan({Call::write, 1, 3, -EAGAIN});
+
+  write_small_file(Directory::open(syscalls, temp_.path()), "file", "hello");
+
+  EXPECT_EQ(testing::read_text(temp_ / "file"), "hello");
+}
+
+TEST_F(DirectoryTest, ReadsAgainWhatWasPutOff) {
+  FaultySyscalls syscalls;
+  write_text(temp_ / "file", "hello");
+  syscalls.plan({Call::read, 1, 3, -EAGAIN});
+
+  EXPECT_EQ(read_small_file(Directory::open(syscalls, temp_.path()), "file", 5), "hello");
 }
 
 TEST(DirectoryOpen, NamesWhatItCannotOpen) {

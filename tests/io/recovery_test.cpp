@@ -45,7 +45,7 @@ class RecoveryTest : public ::testing::Test {
     const RecoveryReport report = run_recovery(options);
     const auto found = std::find_if(report.entries.begin(), report.entries.end(),
                                     [&name](const RecoveryEntry& entry) { return entry.name == name; });
-    return found == report.entries.end() ? RecoveryEntry{"nothing", EntryClass::foreign, false, ""} : *found;
+    return found == report.entries.end() ? RecoveryEntry() : *found;
   }
 
   /// A temporary directory as a process leaves it that died while it wrote.
@@ -241,6 +241,48 @@ TEST_F(RecoveryTest, ChangesNothingWhenOnlyAsked) {
   EXPECT_TRUE(exists(name));
 }
 
+TEST_F(RecoveryTest, LeavesTheMarkOfACheckpointWhenOnlyAsked) {
+  save_sample(*engine_, temp_ / "step", "x");
+  write_text(temp_ / "step/.owner", encode_owner(new_owner()));
+  RecoveryOptions options;
+  options.dry_run = true;
+
+  const RecoveryEntry entry = entry_of("step", options);
+
+  EXPECT_EQ(entry.action, RecoveryAction::unmark);
+  EXPECT_TRUE(exists("step/.owner"));
+}
+
+TEST_F(RecoveryTest, DoesWhatItSaidWhenOnlyAsked) {
+  make_abandoned(new_owner());
+  save_sample(*engine_, temp_ / "old", "x");
+  std::filesystem::rename(temp_ / "old", temp_ / trash_name("old", make_uuid(system_random)));
+  std::filesystem::create_directory(temp_ / temporary_name("step", make_uuid(system_random)));
+  save_sample(*engine_, temp_ / "marked", "x");
+  write_text(temp_ / "marked/.owner", encode_owner(new_owner()));
+  std::filesystem::create_directory(temp_ / "notes");
+  RecoveryOptions asked;
+  asked.dry_run = true;
+
+  const RecoveryReport plan = run_recovery(asked);
+  const RecoveryReport done = run_recovery();
+
+  ASSERT_EQ(plan.entries.size(), done.entries.size());
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    EXPECT_EQ(plan.entries[i].name, done.entries[i].name);
+    EXPECT_EQ(plan.entries[i].action, done.entries[i].action) << plan.entries[i].name;
+    EXPECT_EQ(done.entries[i].is_removed, done.entries[i].action == RecoveryAction::remove);
+  }
+}
+
+TEST_F(RecoveryTest, KeepsACheckpointWhoseMarkCannotBeLookedAt) {
+  save_sample(*engine_, temp_ / "step", "x");
+  write_text(temp_ / "step/.owner", encode_owner(new_owner()));
+  syscalls_.plan({Call::lock, 1, kForEver, -EIO});
+
+  EXPECT_EQ(entry_of("step").kind, EntryClass::committed);
+}
+
 TEST_F(RecoveryTest, WithoutLocksTrustsThePid) {
   Owner dead = new_owner();
   ++dead.start_time;
@@ -302,6 +344,7 @@ TEST_F(RecoveryTest, ReportsWhatItCouldNotRemove) {
   const RecoveryEntry entry = entry_of(name);
 
   EXPECT_FALSE(entry.is_removed);
+  EXPECT_TRUE(entry.has_failed);
   EXPECT_THAT(entry.note, HasSubstr("unlink"));
 }
 

@@ -162,6 +162,14 @@ TEST_F(StagedDirectoryCreate, TriesAgainWhenARecoveryHoldsTheNewOwnerFile) {
   EXPECT_NO_THROW(create(temp_ / "step"));
 }
 
+TEST_F(StagedDirectoryCreate, TakesItsNameAgainWhenItIsGivenAndARecoveryHoldsTheNewOwnerFile) {
+  StagedOptions options;
+  options.uuid = make_uuid(system_random);
+  syscalls_.plan({Call::lock, 1, 1, -EAGAIN});
+
+  EXPECT_NO_THROW(create(temp_ / "step", options));
+}
+
 TEST_F(StagedDirectoryCreate, WorksWithoutLocks) {
   syscalls_.plan({Call::lock, 1, kForEver, -ENOLCK});
 

@@ -124,6 +124,16 @@ TEST(PiecesGather, FillsWithZerosWhatNoPieceHas) {
   EXPECT_EQ(out, Bytes(8));
 }
 
+TEST(PiecesGatherOnto, LeavesWhatNoPieceHas) {
+  const Bytes memory(2, std::byte{5});
+  const std::vector<SourcePiece> pieces = {source_at(1, 2, memory.data())};
+  Bytes out(4, std::byte{9});
+
+  gather_onto(pieces, 0, out);
+
+  EXPECT_EQ(out, (Bytes{std::byte{9}, std::byte{5}, std::byte{5}, std::byte{9}}));
+}
+
 TEST(PiecesGather, AcceptsAnEmptyRange) {
   std::vector<SourcePiece> pieces;
   pieces.push_back(source_at(0, 4, Bytes(4).data()));

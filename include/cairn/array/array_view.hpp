@@ -11,18 +11,9 @@
 #include "cairn/array/box.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/base/device.hpp"
 
 namespace cairn {
-
-/// Where an array's memory is.
-struct Device {
-  enum class Kind : std::uint8_t { cpu = 1, cuda = 2 };
-
-  Kind kind = Kind::cpu;
-  std::int32_t index = 0;  ///< Which one, of those of its kind.
-
-  bool operator==(const Device&) const = default;
-};
 
 /// A range whose elements lie in memory that outlives the range object: an lvalue vector or std::array, any
 /// std::span. A temporary vector is none, so a view of it does not compile.

@@ -86,15 +86,16 @@ static_assert(sizeof(DLManagedTensor) == 64 && sizeof(DLManagedTensorVersioned) 
 
 }  // namespace dlpack
 
-/// An Array that shares the memory of a tensor of another library; nothing is copied.
+/// An Array that shares the memory of a tensor of another library; nothing is copied. The memory is the
+/// host's (CUDA's pinned host memory is) or that of a CUDA device.
 ///
 /// Ownership: on success the Array owns the tensor, and its deleter is called once, on whichever thread gives
 ///            up the last handle. On failure it is not called: the tensor stays the caller's.
-/// Errors:    Errc::invalid_argument when the pointer is null, the memory is not the host's (CUDA's pinned
-///            host memory is), the rank or an extent is negative or too large, a size does not fit in 63
-///            bits, memory is missing, or a packed type is padded or strided; Errc::dtype_mismatch when no
-///            dtype is like the tensor's, vectors of several lanes included; Errc::unsupported_version when
-///            the major version is not 1.
+/// Errors:    Errc::invalid_argument when the pointer is null, the memory is neither the host's nor that of a
+///            CUDA device, the rank or an extent is negative or too large, a size does not fit in 63 bits,
+///            memory is missing, or a packed type is padded or strided; Errc::dtype_mismatch when no dtype is
+///            like the tensor's, vectors of several lanes included; Errc::unsupported_version when the major
+///            version is not 1.
 [[nodiscard]] Array from_dlpack(dlpack::DLManagedTensor* tensor);
 [[nodiscard]] Array from_dlpack(dlpack::DLManagedTensorVersioned* tensor);  ///< Honours the read-only flag.
 
@@ -103,13 +104,13 @@ static_assert(sizeof(DLManagedTensor) == 64 && sizeof(DLManagedTensorVersioned) 
 /// Ownership: the caller, or the library that it hands the tensor to, calls the deleter once. Until then the
 ///            tensor keeps the owner of the memory alive; a borrowed array's memory is still its maker's to
 ///            keep.
-/// Errors:    Errc::invalid_argument when the array is read-only, which this structure cannot say, or not on
-///            the host.
+/// Errors:    Errc::invalid_argument when the array is read-only, or its strides are no multiples of an
+///            element: this structure cannot say so.
 [[nodiscard]] dlpack::DLManagedTensor* to_dlpack(Array array);
 
 /// As to_dlpack, for arrays that may be read-only.
 ///
-/// Errors: Errc::invalid_argument when the memory is not the host's.
+/// Errors: Errc::invalid_argument when the strides are no multiples of an element.
 [[nodiscard]] dlpack::DLManagedTensorVersioned* to_dlpack_versioned(Array array);
 
 }  // namespace cairn

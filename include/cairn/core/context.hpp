@@ -9,12 +9,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/base/clock.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/io/engine.hpp"
 #include "cairn/io/uuid.hpp"
+#include "cairn/staging/device_copier.hpp"
 
 namespace cairn {
 
@@ -36,6 +38,9 @@ struct ContextOptions {
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
+  /// Who moves arrays between devices and the host: one for each device whose arrays are saved or loaded.
+  /// Staging memory is pinned for all of them.
+  std::vector<std::shared_ptr<DeviceCopier>> copiers;
   /// Handlers on top of the global registry, for this context only.
   HandlerRegistry registry;
   /// How long `close` and the destructor wait for saves in flight before they cancel them.

@@ -13,6 +13,7 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/option_set.hpp"
+#include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
 namespace cairn {
@@ -35,6 +36,8 @@ class LoadContext {
   /// Where its files are. Files read past this class are not verified.
   [[nodiscard]] std::filesystem::path directory() const;
   [[nodiscard]] Coordinator& coordinator() const noexcept;
+  /// Who reaches the memory of a device; null when the context has nobody for it.
+  [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
   template <class T>
   [[nodiscard]] const T* option() const {

@@ -13,6 +13,7 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/option_set.hpp"
+#include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
 namespace cairn {
@@ -45,6 +46,8 @@ class SaveContext {
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
   [[nodiscard]] Coordinator& coordinator() const noexcept;
+  /// Who reaches the memory of a device; null when the context has nobody for it.
+  [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
   /// The caller's options of this type, or null.
   template <class T>

@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "cairn/io/chunk_hash.hpp"
@@ -69,7 +70,7 @@ class CommittedDirectory {
   CommitRecord commit_;
   Manifest manifest_;
   std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3.
-  std::unordered_map<std::string, std::size_t> index_;
+  std::map<std::string, std::size_t, std::less<>> index_;
 };
 
 /// What `check_commit` found.

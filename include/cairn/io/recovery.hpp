@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/io/syscalls.hpp"
@@ -21,11 +22,26 @@ enum class EntryClass : std::uint8_t {
   foreign,    ///< Not ours: never touched.
 };
 
+/// "committed", "damaged", …
+[[nodiscard]] std::string_view name(EntryClass kind) noexcept;
+
+/// What recovery does with an entry.
+enum class RecoveryAction : std::uint8_t {
+  keep,    ///< Nothing.
+  unmark,  ///< A commit is finished: the mark of its writer, which a crash has left in it, goes.
+  remove,  ///< What a crash has left goes, with all that is in it.
+};
+
+/// "keep", "unmark", "remove".
+[[nodiscard]] std::string_view name(RecoveryAction action) noexcept;
+
 struct RecoveryEntry {
   std::string name;
   EntryClass kind = EntryClass::foreign;
+  RecoveryAction action = RecoveryAction::keep;  ///< Decided before anything is done: the same in a dry run.
   bool is_removed = false;
-  std::string note;  ///< Why, or what stopped the removal.
+  bool has_failed = false;  ///< The action was stopped.
+  std::string note;         ///< Why, or what stopped the action.
 };
 
 struct RecoveryReport {
@@ -35,7 +51,8 @@ struct RecoveryReport {
 struct RecoveryOptions {
   RecoveryOptions() = default;
 
-  /// Classify only; change nothing.
+  /// Only decide; change nothing. A run after it decides the same, for as long as nobody changes the
+  /// directory.
   bool dry_run = false;
   /// Also remove temporaries made on other machines of a shared file system, where locks prove
   /// little. Only for callers who know that no other machine writes here.
@@ -46,8 +63,9 @@ struct RecoveryOptions {
 ///
 /// Syncs the directory before it trusts what it sees, and again before it removes anything: an old
 /// checkpoint never goes before the one that replaced it is durable. Idempotent; may itself be
-/// interrupted anywhere. Symbolic links are foreign and are not followed. Blocks. Errors:
-/// Errc::not_found (no such directory); OS errors on the directory itself. What cannot be removed
+/// interrupted anywhere. Symbolic links are foreign and are not followed. Blocks.
+///
+/// Errors: Errc::not_found (no such directory); OS errors on the directory itself. What cannot be removed
 ///         is reported, not thrown.
 RecoveryReport recover(Syscalls& syscalls, const std::filesystem::path& root, RecoveryOptions options = {});
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -15,6 +16,9 @@ inline constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 
 class Buffer;
 
+/// Told of memory that a pool has taken from the system; what it returns goes just before the memory does.
+using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memory)>;
+
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
 ///
 /// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more
@@ -23,7 +27,7 @@ class Buffer;
 class BufferPool {
  public:
   /// `capacity_bytes` is rounded down to whole buffers, but is two of them at least. 0 means no limit.
-  explicit BufferPool(std::size_t capacity_bytes);
+  explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
 
   /// Takes memory for `bytes` (at most the capacity) from the system now and touches its pages with
   /// `threads` threads, so that the first save is no slower than the tenth.

@@ -5,16 +5,40 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cairn {
 
+class DeviceCopier;
+class DeviceTransfers;
+
+/// Bytes that lie on a device, and who reaches them; nowhere when `copier` is null.
+struct DeviceRegion {
+  DeviceCopier* copier = nullptr;
+  std::byte* data = nullptr;
+};
+
+/// What sources and sinks have in common.
+class BytePlace {
+ public:
+  virtual ~BytePlace() = default;
+
+  /// Where all of the bytes lie, one behind the other, when that is on a device. Those of many places are
+  /// copied there at once, instead of by `read` or `write`.
+  [[nodiscard]] virtual DeviceRegion on_device() const { return {}; }
+
+  /// "'params/w'": whose bytes they are, for messages.
+  [[nodiscard]] virtual std::string describe() const { return "bytes of a handler"; }
+};
+
 /// Bytes that are not simply in memory: a strided array, one that is cast on the way, one on a device.
 ///
 /// Threads: `read` is called concurrently, for different ranges.
-class ByteSource {
+class ByteSource : public BytePlace {
  public:
-  virtual ~ByteSource() = default;
+  /// Whether they are nobody's but the save's: with Snapshot::copy, too, they are read in the background.
+  [[nodiscard]] virtual bool is_lasting() const { return false; }
 
   /// Fills `out` with the bytes that begin `offset_bytes` after the first.
   virtual void read(std::uint64_t offset_bytes, std::span<std::byte> out) const = 0;
@@ -23,10 +47,8 @@ class ByteSource {
 /// The reverse: takes bytes that a file holds to where they belong.
 ///
 /// Threads: `write` is called concurrently, for different ranges.
-class ByteSink {
+class ByteSink : public BytePlace {
  public:
-  virtual ~ByteSink() = default;
-
   /// Takes the bytes that begin `offset_bytes` after the first.
   virtual void write(std::uint64_t offset_bytes, std::span<const std::byte> in) = 0;
 };
@@ -60,6 +82,15 @@ void arrange(std::vector<DestinationPiece>& pieces, std::uint64_t file_bytes);
 /// Fills `out` with the bytes of the file that begin at `begin_bytes`; zeros where no piece has any.
 /// `pieces` are arranged.
 void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out);
+
+/// As above; but what comes from devices is only started, and is there when `started` has been waited for.
+///
+/// Ownership: pieces and `out` must stay valid until then.
+void gather(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out,
+            DeviceTransfers& started);
+
+/// As gather, but leaves `out` as it is where no piece has any bytes.
+void gather_onto(std::span<const SourcePiece> pieces, std::uint64_t begin_bytes, std::span<std::byte> out);
 
 /// Takes the bytes of the file that begin at `begin_bytes` to where the pieces want them.
 /// `pieces` are arranged.

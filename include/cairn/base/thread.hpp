@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <thread>
+
+namespace cairn {
+
+/// Starts a thread that runs `body`, which must not throw. `name` is for people; its first 15 bytes count.
+///
+/// Errors: OS errors (EAGAIN: there are too many threads).
+[[nodiscard]] std::thread start_thread(const std::string& name, std::function<void()> body);
+
+}  // namespace cairn

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "cairn/api/load.hpp"
+#include "cairn/handlers/json.hpp"
+
+#include "cli/comparison.hpp"
+#include "cli/text.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostShownBytes = 60;
+
+std::string shown(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= kMostShownBytes ? text : count_text(text.size(), "byte") + " of JSON";
+}
+
+/// What a pointer names, "/a/b", below the title of the document.
+std::string title_of(const std::string& title, const Json::json_pointer& pointer) {
+  return title + pointer.to_string();
+}
+
+/// Walks both documents side by side; they are no deeper than what was loaded may be.
+void walk(const std::string& title, Aspect aspect, const Json& a, const Json& b, const Json::json_pointer& at,
+          std::vector<Difference>& differences) {
+  if (a == b && a.type() == b.type()) {
+    return;
+  }
+  if (a.is_object() && b.is_object()) {
+    for (const auto& [key, value] : a.items()) {
+      if (b.contains(key)) {
+        walk(title, aspect, value, b.at(key), at / key, differences);
+      } else {
+        differences.push_back({Aspect::only_in_a, title_of(title, at / key), shown(value), "", {}});
+      }
+    }
+    for (const auto& [key, value] : b.items()) {
+      if (!a.contains(key)) {
+        differences.push_back({Aspect::only_in_b, title_of(title, at / key), "", shown(value), {}});
+      }
+    }
+    return;
+  }
+  if (a.is_array() && b.is_array() && a.size() == b.size()) {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      walk(title, aspect, a[i], b[i], at / i, differences);
+    }
+    return;
+  }
+  differences.push_back({aspect, title_of(title, at), shown(a), shown(b), {}});
+}
+
+Json load_json(const Side& side, std::string_view name) {
+  const std::string title(name);
+  return load_checkpointables(side.path(), {title}).take<Json>(title);
+}
+
+}  // namespace
+
+void compare_json(const std::string& title, Aspect aspect, std::string_view a, std::string_view b,
+                  std::vector<Difference>& differences) {
+  walk(title, aspect, Json::parse(a), Json::parse(b), Json::json_pointer(), differences);
+}
+
+void compare_json_items(const Side& a, std::string_view name_a, const Side& b, std::string_view name_b,
+                        std::vector<Difference>& differences) {
+  walk(std::string(name_a), Aspect::value, load_json(a, name_a), load_json(b, name_b), Json::json_pointer(),
+       differences);
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cli/commands.hpp"
+#include "cli/comparison.hpp"
+#include "cli/json_writer.hpp"
+#include "cli/progress_bar.hpp"
+#include "cli/text.hpp"
+
+namespace cairn::cli {
+namespace {
+
+/// "2 of 3 elements, by 0.25 at most".
+std::string extent_text(const ArrayDifference& array) {
+  std::string text =
+      fmt::format("{} of {}", count_text(array.differing), count_text(array.elements, "element"));
+  if (array.largest > 0) {
+    text += fmt::format(", by {} at most", array.largest);
+  }
+  if (array.has_nan) {
+    text += ", NaN on one side only";
+  }
+  if (array.largest == 0 && !array.has_nan) {
+    text += ", though the numbers are equal";  // Negative zeros, and NaNs of other bits.
+  }
+  return text;
+}
+
+std::string pair_text(const Difference& difference) {
+  if (difference.array) {
+    return extent_text(*difference.array);
+  }
+  if (difference.aspect == Aspect::only_in_a) {
+    return printable(difference.a);
+  }
+  if (difference.aspect == Aspect::only_in_b) {
+    return printable(difference.b);
+  }
+  return fmt::format("{} | {}", printable(difference.a), printable(difference.b));
+}
+
+std::string compared_text(const Comparison& comparison) {
+  std::string text =
+      fmt::format("{}, {}, {} of values compared", count_text(comparison.checkpointables, "checkpointable"),
+                  count_text(comparison.arrays, "array"), size_text(comparison.compared_bytes));
+  if (comparison.same_files_bytes != 0) {
+    text += fmt::format(", {} in files of the same hashes", size_text(comparison.same_files_bytes));
+  }
+  return text;
+}
+
+void print_comparison(Output& out, const Side& a, const Side& b, const Comparison& comparison) {
+  out.print("A  {}\nB  {}\n\n", printable(a.path().string()), printable(b.path().string()));
+  if (!comparison.differences.empty()) {
+    const std::array<Column, 3> columns{{{"ASPECT"}, {"NAME"}, {"A | B"}}};
+    print_table(out, "", columns, [&](const RowVisitor& row) {
+      for (const Difference& difference : comparison.differences) {
+        row({std::string(name(difference.aspect)), printable(difference.name), pair_text(difference)});
+      }
+    });
+    out.write("\n");
+  }
+  out.print("{}: {}\n",
+            comparison.differences.empty() ? "no difference"
+                                           : count_text(comparison.differences.size(), "difference"),
+            compared_text(comparison));
+}
+
+void write_difference(JsonWriter& json, const Difference& difference) {
+  json.begin_object(JsonWriter::Layout::line).key("aspect").text(name(difference.aspect));
+  json.key("name").text(difference.name);
+  if (difference.array) {
+    const ArrayDifference& array = *difference.array;
+    json.key("elements").number(array.elements).key("differing").number(array.differing);
+    json.key("largest");
+    if (std::isfinite(array.largest)) {
+      json.raw(fmt::to_string(array.largest));
+    } else {
+      json.text("inf");  // JSON has no word for it.
+    }
+    json.key("has_nan").boolean(array.has_nan);
+  } else {
+    if (difference.aspect != Aspect::only_in_b) {
+      json.key("a").text(difference.a);
+    }
+    if (difference.aspect != Aspect::only_in_a) {
+      json.key("b").text(difference.b);
+    }
+  }
+  json.end();
+}
+
+void write_comparison(JsonWriter json, const Side& a, const Side& b, const Comparison& comparison) {
+  json.begin_object().key("a").text(a.path().string()).key("b").text(b.path().string());
+  json.key("is_equal").boolean(comparison.differences.empty());
+  json.key("checkpointables").number(comparison.checkpointables).key("arrays").number(comparison.arrays);
+  json.key("compared_bytes").number(comparison.compared_bytes);
+  json.key("same_files_bytes").number(comparison.same_files_bytes);
+  json.key("differences").begin_list();
+  for (const Difference& difference : comparison.differences) {
+    write_difference(json, difference);
+  }
+  json.end().end();
+}
+
+Comparison compare_with_bar(const Side& a, const Side& b, const Arguments& arguments) {
+  ProgressBar bar(stderr);
+  CompareOptions options;
+  options.compares_values = !arguments.metadata_only;
+  options.tolerance = arguments.tolerance;
+  options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {
+    bar.update(done_bytes, total_bytes);
+  };
+  return compare(a, b, options);
+}
+
+}  // namespace
+
+int diff(const Arguments& arguments, Output& out) {
+  const Side a(arguments.path);
+  const Side b(arguments.other);
+  const Comparison comparison = compare_with_bar(a, b, arguments);
+  if (arguments.is_json) {
+    write_comparison(JsonWriter(out), a, b, comparison);
+  } else {
+    print_comparison(out, a, b, comparison);
+  }
+  return comparison.differences.empty() ? 0 : 1;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/side.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/base/error.hpp"
+
+#include "cli/describe.hpp"
+
+namespace cairn::cli {
+namespace {
+
+bool is_absence(const Error& error) {
+  return error.code() == Errc::not_committed || error.code() == Errc::not_found;
+}
+
+}  // namespace
+
+std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
+  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+bool is_checkpointable(const std::filesystem::path& path) {
+  try {
+    const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
+    const auto& entries = checkpoint.manifest().checkpointables;
+    return std::any_of(entries.begin(), entries.end(),
+                       [&](const auto& entry) { return entry.directory == path.filename(); });
+  } catch (const Error& error) {
+    if (is_absence(error)) {
+      return false;
+    }
+    throw;
+  }
+}
+
+Side::Side(std::filesystem::path path) : path_(std::move(path)), metadata_(describe(path_)) {
+  try {
+    checkpoint_.emplace(io::CommittedDirectory::open(io::posix_syscalls(), path_));
+    is_whole_ = true;
+    return;
+  } catch (const Error& error) {
+    if (!is_absence(error)) {
+      throw;
+    }
+  }
+  const std::filesystem::path plain = without_trailing_slash(path_);
+  if (is_checkpointable(plain)) {
+    checkpoint_.emplace(io::CommittedDirectory::open(io::posix_syscalls(), plain.parent_path()));
+  }
+}
+
+std::optional<std::map<std::string, io::FileEntry>> Side::files(std::string_view name) const {
+  if (is_foreign()) {
+    return std::nullopt;
+  }
+  const io::Manifest& manifest = checkpoint_->manifest();
+  const auto entry = std::find_if(manifest.checkpointables.begin(), manifest.checkpointables.end(),
+                                  [name](const auto& each) { return each.name == name; });
+  std::map<std::string, io::FileEntry> files;
+  if (entry != manifest.checkpointables.end()) {
+    const std::string prefix = entry->directory + "/";
+    for (const io::FileEntry& file : manifest.files) {
+      if (file.path.starts_with(prefix)) {
+        files.emplace(file.path.substr(prefix.size()), file);
+      }
+    }
+  }
+  return files;
+}
+
+std::string Side::read(const io::FileEntry& file, std::size_t max_bytes) const {
+  return checkpoint_->read_verified(file.path, max_bytes);
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/core/load.hpp"
+#include "cairn/io/committed_directory.hpp"
+
+namespace cairn::cli {
+
+/// `path` as an absolute one without a slash at its end.
+[[nodiscard]] std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
+
+/// Whether `path` is the directory of a checkpointable of the checkpoint above it.
+///
+/// Errors: what keeps the checkpoint above from being opened, unless there is none.
+[[nodiscard]] bool is_checkpointable(const std::filesystem::path& path);
+
+/// One of two checkpoints that are compared.
+class Side {
+ public:
+  /// Errors: as checkpointables_metadata.
+  explicit Side(std::filesystem::path path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return metadata_; }
+  /// Whether this is all of a checkpoint, and not a part of one or files of other programs.
+  [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
+  [[nodiscard]] bool is_foreign() const noexcept { return !checkpoint_; }
+
+  /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
+  [[nodiscard]] std::optional<std::map<std::string, io::FileEntry>> files(std::string_view name) const;
+  /// Reads and verifies one of them. Errors: as CommittedDirectory::read_verified.
+  [[nodiscard]] std::string read(const io::FileEntry& file, std::size_t max_bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  CheckpointMetadata metadata_;
+  bool is_whole_ = false;
+  std::optional<io::CommittedDirectory> checkpoint_;
+};
+
+}  // namespace cairn::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/io/verify.hpp"
+
+namespace cairn::cli {
+
+/// Something to be verified.
+struct Subject {
+  std::filesystem::path path;
+  std::string directory;    ///< Of one checkpointable of it; empty: all.
+  bool is_foreign = false;  ///< Files of other programs, which have no checksums.
+  bool is_listed = false;   ///< One of those that a directory holds.
+  std::uint64_t bytes = 0;  ///< Of its files.
+  std::string problem;      ///< Why it cannot be verified at all; empty when it can.
+};
+
+/// What became of it.
+struct Verdict {
+  Subject subject;
+  std::optional<io::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
+
+  [[nodiscard]] bool is_sound() const { return subject.problem.empty() && (!report || report->is_sound()); }
+};
+
+/// What `path` stands for: itself or, where it is a directory of checkpoints, each of them.
+///
+/// Errors: whatever keeps it from being opened, unless it is one checkpoint of several.
+[[nodiscard]] std::vector<Subject> subjects_of(const std::filesystem::path& path);
+
+struct VerifyManyOptions {
+  VerifyManyOptions() = default;
+
+  std::size_t jobs = 0;     ///< Subjects at once; 0: as many as the machine has cores.
+  std::size_t threads = 0;  ///< For all of them together; 0: as many as the machine has cores.
+  /// Called about ten times a second on the calling thread.
+  std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
+};
+
+/// Verifies all of them, several at a time; in their order. What stops one is its problem, and stops no
+/// other.
+[[nodiscard]] std::vector<Verdict> verify_all(std::span<const Subject> subjects,
+                                              const VerifyManyOptions& options);
+
+}  // namespace cairn::cli

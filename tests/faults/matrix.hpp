@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "faults/injector.hpp"
+#include "faults/scenes.hpp"
+
+namespace cairn::faults {
+
+/// What must come of a fault.
+enum class Expect : std::uint8_t {
+  retried,  ///< The operation succeeds.
+  told,     ///< It fails, or succeeds and reports it.
+  borne,    ///< It may succeed, and need not say anything.
+};
+
+/// One way to fail.
+struct Way {
+  Op op;
+  int error;
+  Effect effect;
+  Expect expect;
+};
+
+/// What came of many cases.
+struct Tally {
+  std::uint64_t cases = 0;       ///< Faults that were hit.
+  std::uint64_t operations = 0;  ///< Calls that failed, each in at least one way.
+  std::uint64_t lost = 0;        ///< Another checkpoint than what was promised is there, or more.
+  std::uint64_t mistold = 0;     ///< A wrong error, none where there should be one, or no path in it.
+  std::uint64_t leaked = 0;      ///< Descriptors, threads, memory, frames of coroutines.
+  std::uint64_t hung = 0;
+  std::vector<std::string> complaints;
+
+  void add(const Tally& other);
+  [[nodiscard]] bool is_clean() const { return complaints.empty(); }
+};
+
+/// Lets each call of `scene` on `machine` fail, one at a time, in each of the ways that `ways` has for it.
+///
+/// Of more than `most` calls of one kind a sample is taken, evenly spread; `seed` says where it begins.
+Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& ways,
+                std::uint64_t most = std::numeric_limits<std::uint64_t>::max(), std::uint64_t seed = 1);
+
+/// Every way to fail that the kernel has for these calls.
+[[nodiscard]] std::vector<Way> ways_of_calls();
+[[nodiscard]] std::vector<Way> ways_of_memory();
+
+}  // namespace cairn::faults

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrix finds a library that handles an error wrongly: each of these does, in one way.
+#include "faults/mutants.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "faults/matrix.hpp"
+#include "faults/scenes.hpp"
+
+namespace cairn::faults {
+namespace {
+
+/// What comes of a small save on a mutant when each call of one kind fails once.
+Tally tally_of(Twist twist, Way way, Machine machine = {}) {
+  machine.engine = io::EngineKind::threads;
+  machine.syscalls = make_mutant(std::move(twist));
+  const std::unique_ptr<Scene> save = small_save();
+  return fail_each(*save, machine, {way});
+}
+
+/// Tells a failure of `op` as a success.
+Twist hide_failures_of(Op op) {
+  return [op](Op called, int, std::int64_t result) { return called == op && result < 0 ? 0 : result; };
+}
+
+TEST(FaultMatrixOfAMutant, IsCleanWhenNothingIsChanged) {
+  const Twist none = [](Op, int, std::int64_t result) { return result; };
+
+  const Tally tally = tally_of(none, {Op::sync_data, EIO, Effect::once, Expect::told});
+
+  EXPECT_THAT(tally.complaints, ::testing::IsEmpty());
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAFailedSyncOfAFileIsIgnored) {
+  const Tally tally =
+      tally_of(hide_failures_of(Op::sync_data), {Op::sync_data, EIO, Effect::once, Expect::told});
+
+  EXPECT_GE(tally.mistold, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAFailedSyncOfADirectoryIsIgnored) {
+  const Tally tally = tally_of(hide_failures_of(Op::sync), {Op::sync, EIO, Effect::once, Expect::told});
+
+  EXPECT_EQ(tally.mistold, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAFailedSyncIsTriedAgain) {
+  const Twist again = [](Op op, int fd, std::int64_t result) {
+    return op == Op::sync_data && result < 0 ? io::posix_syscalls().sync_data(fd) : result;
+  };
+
+  const Tally tally = tally_of(again, {Op::sync_data, EIO, Effect::once, Expect::borne});
+
+  EXPECT_EQ(tally.mistold, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAFailedRenameIsTakenForASuccess) {
+  const Tally tally = tally_of(hide_failures_of(Op::rename), {Op::rename, EIO, Effect::once, Expect::borne});
+
+  EXPECT_EQ(tally.lost, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAShortWriteIsTakenForAWholeOne) {
+  const Twist whole = [](Op op, int, std::int64_t result) {
+    return op == Op::write && result >= 0 ? kAll : result;
+  };
+
+  const Tally tally = tally_of(whole, {Op::write, 0, Effect::cut, Expect::retried});
+
+  EXPECT_GT(tally.lost, 0U);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAnInterruptedReadIsAFailure) {
+  const Twist give_up = [](Op, int, std::int64_t result) { return result == -EINTR ? -EIO : result; };
+
+  const Tally tally = tally_of(give_up, {Op::write, EINTR, Effect::once, Expect::retried});
+
+  EXPECT_EQ(tally.mistold, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsThatAnotherErrorIsTold) {
+  const Twist blur = [](Op, int, std::int64_t result) { return result == -ENOSPC ? -EIO : result; };
+
+  const Tally tally = tally_of(blur, {Op::write, ENOSPC, Effect::once, Expect::told});
+
+  EXPECT_EQ(tally.mistold, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsADescriptorThatIsNotClosed) {
+  std::vector<int> leaked;
+  const Twist leak = [&leaked](Op, int fd, std::int64_t result) {
+    if (result == -ENOSPC) {
+      leaked.push_back(::dup(fd));
+    }
+    return result;
+  };
+
+  Machine machine;
+  machine.settle_time = std::chrono::milliseconds(20);
+
+  const Tally tally = tally_of(leak, {Op::write, ENOSPC, Effect::once, Expect::told}, machine);
+
+  EXPECT_EQ(tally.leaked, tally.cases);
+  for (const int fd : leaked) {
+    ::close(fd);
+  }
+}
+
+TEST(FaultMatrixOfAMutant, FindsMemoryThatIsNotGivenBack) {
+  std::vector<std::unique_ptr<int>> leaked;
+  leaked.reserve(1000);
+  const Twist leak = [&leaked](Op, int, std::int64_t result) {
+    if (result == -ENOSPC) {
+      leaked.push_back(std::make_unique<int>(1));
+    }
+    return result;
+  };
+
+  Machine machine;
+  machine.settle_time = std::chrono::milliseconds(20);
+
+  const Tally tally = tally_of(leak, {Op::write, ENOSPC, Effect::once, Expect::told}, machine);
+
+  EXPECT_GT(tally.leaked, 0U);
+}
+
+TEST(FaultMatrixOfAMutant, FindsAnOperationThatDoesNotEndInTime) {
+  const Twist wait = [](Op, int, std::int64_t result) {
+    if (result == -ENOSPC) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    return result;
+  };
+
+  Machine machine;
+  machine.patience = std::chrono::milliseconds(250);
+
+  const Tally tally = tally_of(wait, {Op::allocate, ENOSPC, Effect::once, Expect::told}, machine);
+
+  EXPECT_EQ(tally.hung, tally.cases);
+}
+
+}  // namespace
+}  // namespace cairn::faults
