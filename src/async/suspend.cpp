@@ -195,8 +195,8 @@ Awaitable<> suspend(Start start, OnCancel on_cancel) {
       }
       begin(Resume(suspended));
     } catch (...) {
-      suspended->resume(
-          std::current_exception());  // Nobody else can get it: the coroutine is suspended already.
+      // The coroutine is suspended already: nobody but it can be told.
+      suspended->resume(std::current_exception());
     }
   };
   const Executor executor = co_await asio::this_coro::executor;

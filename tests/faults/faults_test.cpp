@@ -3,7 +3,6 @@
 // with the counts. `--all` also takes every call where a sample is taken. CAIRN_FAULTS_SEED says where random choices begin.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "faults/matrix.hpp"
 #include "faults/scenes.hpp"
+#include "support/number_from.hpp"
 
 namespace cairn::faults {
 namespace {
@@ -27,8 +27,7 @@ bool takes_all = false;
 Tally total;
 
 std::uint64_t seed() {
-  const char* text = std::getenv("CAIRN_FAULTS_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+  return testing::number_from("CAIRN_FAULTS_SEED", 1);
 }
 
 /// Prints the line when all tests have run.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
 #include <functional>
 #include <utility>
 
@@ -57,7 +58,7 @@ class AttackedSyscalls final : public Syscalls {
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 RenameMode mode) noexcept override {
     if (mode != RenameMode::replace && lacks_rename_modes) {
-      return -22;  // EINVAL, as NFS answers.
+      return -EINVAL;  // As NFS answers.
     }
     return step().rename_at(old_directory, old_name, new_directory, new_name, mode);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -102,7 +103,7 @@ class FaultySyscalls final : public Syscalls {
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 RenameMode mode) noexcept override {
     if (mode != RenameMode::replace && lacks_rename_modes) {
-      return -22;  // EINVAL, as NFS answers.
+      return -EINVAL;  // As NFS answers.
     }
     return run(Call::rename,
                [&] { return real_.rename_at(old_directory, old_name, new_directory, new_name, mode); });
