@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
 
 #include "assembler.hpp"
 #include "containers.hpp"
@@ -173,11 +174,17 @@ AbstractTree& AbstractTree::operator[](std::size_t i) {
 }
 
 AbstractTree& AbstractTree::at(std::string_view path) {
-  materialise();
-  if (AbstractTree* found = TreeAccess::find(*this, path)) {
-    return *found;
+  // Opens what lies on the way and no more: a tree of 100,000 arrays is asked for each of them.
+  AbstractTree* node = this;
+  node->open();
+  for (const std::string& key : formats::split_path(path)) {
+    node = TreeAccess::child(*node, key);
+    if (node == nullptr) {
+      throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
+    }
+    node->open();
   }
-  throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
+  return *node;
 }
 
 AbstractTree AbstractTree::at(std::string_view path) const {

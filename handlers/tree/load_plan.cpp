@@ -64,7 +64,8 @@ class Slab {
       return false;
     }
     first_ = region.begin / kPageBytes * kPageBytes;  // Aligned as in the file, for direct I/O.
-    const std::uint64_t end = std::max(region.end, std::min(run_end, first_ + kMostBytes));
+    const std::uint64_t end =
+        std::max(region.end, std::min(run_end, (first_ / kWindowBytes + 1) * kWindowBytes));
     memory_ = std::make_shared<AlignedMemory>(static_cast<std::size_t>(end - first_));
     return true;
   }
@@ -78,7 +79,7 @@ class Slab {
  private:
   static constexpr std::uint64_t kPageBytes = 4096;
   static constexpr std::uint64_t kFewestBytes = 128 << 10;
-  static constexpr std::uint64_t kMostBytes = 1 << 20;
+  static constexpr std::uint64_t kWindowBytes = 4 << 20;  // What is read at once; two huge pages.
 
   std::shared_ptr<AlignedMemory> memory_;
   std::uint64_t first_ = 0;
@@ -93,6 +94,7 @@ class Planner {
       : index_(index), options_(options), file_bytes_(file_bytes), copier_of_(copier_of) {}
 
   LoadPlan run(const std::vector<Selected>& selected, bool is_whole) {
+    arrays_.reserve(selected.size());
     for (const Selected& one : selected) {
       if (one.entry.kind == EntryKind::array) {
         add_array(one);
@@ -232,6 +234,9 @@ class Planner {
     pieces.reserve(regions.size());
     for (const Region& region : regions) {
       const LoadedArray& loaded = arrays_[region.array];
+      if (loaded.is_small && extend(pieces, region, loaded.array)) {
+        continue;
+      }
       MutableArrayView view = loaded.array.mutable_view();
       if (loaded.stored.slice_count > 1) {
         const IndexSlice slice = index_.slice(loaded.stored, region.slice);
@@ -251,6 +256,19 @@ class Planner {
       }
     }
     return pieces;
+  }
+
+  /// Makes one piece of what lies side by side in the file and in a slab, so that it is read to where it belongs.
+  static bool extend(std::vector<DestinationPiece>& pieces, const Region& region, const Array& array) {
+    if (pieces.empty()) {
+      return false;
+    }
+    DestinationPiece& last = pieces.back();
+    const bool continues = last.data != nullptr && last.owner == array.owner() &&
+                           last.offset_bytes + last.size_bytes == region.begin &&
+                           last.data + last.size_bytes == array.view().data();
+    last.size_bytes += continues ? region.end - region.begin : 0;
+    return continues;
   }
 
   [[nodiscard]] static std::shared_ptr<ByteSink> device_sink(const LoadedArray& loaded,

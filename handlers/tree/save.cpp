@@ -18,6 +18,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/stream_copy.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/formats/safetensors_layout.hpp"
 #include "cairn/handlers/array_options.hpp"
@@ -101,6 +102,41 @@ class HeaderSource final : public ByteSource {
   mutable std::string text_;
 };
 
+/// Arrays that lie one behind the other in a planned file, copied from where the caller has them.
+///
+/// One piece for all of them: a piece for each of 100,000 arrays would take as long to make as half the copies.
+class ArraysSource final : public ByteSource {
+ public:
+  /// Begins with the array at `begin_bytes` of the file.
+  ArraysSource(std::shared_ptr<const SavePlan> plan, std::size_t file, std::uint64_t begin_bytes)
+      : plan_(std::move(plan)), layout_(plan_->layouts[file]), begin_(begin_bytes) {}
+
+  void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
+    const std::uint64_t begin = begin_ + offset_bytes;
+    auto next = std::upper_bound(layout_.order.begin(), layout_.order.end(), begin,
+                                 [this](std::uint64_t offset, std::uint32_t i) {
+                                   return offset < layout_.offsets[i] + array(i).bytes;
+                                 });
+    for (std::uint64_t within = begin - layout_.offsets[*next]; !out.empty(); within = 0) {
+      const FlatArray& from = array(*next++);
+      const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(from.bytes - within, out.size()));
+      if (bytes > 0) {
+        stream_copy(out.data(), from.data + within, bytes);
+      }
+      out = out.subspan(bytes);
+    }
+  }
+
+ private:
+  [[nodiscard]] const FlatArray& array(std::uint32_t i) const {
+    return plan_->arrays[layout_.first_spec + i];
+  }
+
+  std::shared_ptr<const SavePlan> plan_;
+  const formats::SafetensorsLayout& layout_;  // Part of the plan.
+  std::uint64_t begin_;
+};
+
 /// An array that lies on a device as it is stored.
 class TensorSource final : public DeviceSource {
  public:
@@ -169,7 +205,7 @@ DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions
   return *options.storage_dtype;
 }
 
-/// Pieces that are more than a pointer, by the number of their array, rising.
+/// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising.
 using HeldPieces = std::vector<std::pair<std::size_t, SourcePiece>>;
 
 FlatArray flat_array(const Array& array, DType stored, DeviceCopier* copier) {
@@ -214,8 +250,7 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
     if (flat.bytes > 0 && flat.data == nullptr) {
       piece.source = cast_source(path, *array, flat, options.narrowing);
       held.emplace_back(plan.arrays.size(), std::move(piece));
-    } else if (flat.bytes > 0 && (snapshot != Snapshot::copy || flat.copier) && array->owner()) {
-      // Not for copies: the caller keeps the tree until they are made, and counting 100,000 owners takes as long.
+    } else if (flat.bytes > 0 && (snapshot != Snapshot::copy || flat.copier)) {
       // Of arrays on devices a snapshot is taken later.
       piece.owner = array->owner();
       held.emplace_back(plan.arrays.size(), std::move(piece));
@@ -237,7 +272,7 @@ std::shared_ptr<const Specs> lay_out(SavePlan& plan, std::size_t rank) {
     formats::TensorSpec& spec = (*specs)[i];
     spec.name = detail::tensor_name(plan.path(i));
     spec.dtype = plan.arrays[i].stored;
-    spec.shape = Shape(plan.shape(i));
+    spec.shape = plan.shape(i);
   }
   if (!specs->empty()) {
     plan.layouts = formats::plan_safetensors_files(*specs, layout_options());
@@ -248,33 +283,52 @@ std::shared_ptr<const Specs> lay_out(SavePlan& plan, std::size_t rank) {
   return specs;
 }
 
-/// The pieces of one planned file; moves out the held ones of its arrays.
+/// The piece of an array that is held, in its place in the file.
+SourcePiece place(const std::shared_ptr<const SavePlan>& plan, const formats::SafetensorsLayout& layout,
+                  std::size_t array, SourcePiece piece) {
+  const FlatArray& flat = plan->arrays[array];
+  piece.offset_bytes = layout.offsets[array - layout.first_spec];
+  piece.size_bytes = flat.bytes;
+  if (piece.source == nullptr && flat.copier != nullptr) {
+    piece.source = std::make_shared<TensorSource>(plan, array, std::move(piece.owner));
+  } else if (piece.source == nullptr) {
+    piece.data = flat.data;
+  }
+  return piece;
+}
+
+/// The pieces of one planned file; moves out the held ones of its arrays. The others lie in the gaps between them.
 std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan,
                                      const std::shared_ptr<const Specs>& specs, std::size_t file,
                                      HeldPieces& held) {
   const formats::SafetensorsLayout& layout = plan->layouts[file];
+  const auto is_before = [](const auto& one, std::size_t array) { return one.first < array; };
+  const auto first = std::lower_bound(held.begin(), held.end(), layout.first_spec, is_before);
+  const auto last = std::lower_bound(first, held.end(), layout.first_spec + layout.offsets.size(), is_before);
   std::vector<SourcePiece> pieces;
-  pieces.reserve(layout.offsets.size() + 1);
   SourcePiece& header = pieces.emplace_back();
   header.size_bytes = layout.header_bytes;
   header.source = std::make_shared<HeaderSource>(plan, specs, file);
-  auto next_held = std::lower_bound(held.begin(), held.end(), layout.first_spec,
-                                    [](const auto& one, std::size_t array) { return one.first < array; });
-  for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
-    const std::size_t array = layout.first_spec + i;
-    SourcePiece& piece = pieces.emplace_back();
-    if (next_held != held.end() && next_held->first == array) {
-      piece = std::move(next_held->second);
-      ++next_held;
-    }
-    piece.offset_bytes = layout.offsets[i];
-    piece.size_bytes = plan->arrays[array].bytes;
-    if (plan->arrays[array].copier != nullptr && !piece.source) {
-      piece.source = std::make_shared<TensorSource>(plan, array, std::move(piece.owner));
-    } else {
-      piece.data = plan->arrays[array].copier == nullptr ? plan->arrays[array].data : nullptr;
-    }
+  for (auto one = first; one != last; ++one) {
+    pieces.push_back(place(plan, layout, one->first, std::move(one->second)));
   }
+  arrange(pieces, layout.file_size);
+  std::uint64_t end = 0;
+  const auto fill_gap = [&](std::uint64_t to) {
+    if (end < to) {
+      SourcePiece& gap = pieces.emplace_back();
+      gap.offset_bytes = end;
+      gap.size_bytes = to - end;
+      gap.source = std::make_shared<ArraysSource>(plan, file, end);
+    }
+  };
+  for (std::size_t i = 0, count = pieces.size(); i < count; ++i) {
+    const std::uint64_t begin = pieces[i].offset_bytes;
+    const std::uint64_t size = pieces[i].size_bytes;
+    fill_gap(begin);
+    end = begin + size;
+  }
+  fill_gap(layout.file_size);
   return pieces;
 }
 

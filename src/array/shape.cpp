@@ -21,7 +21,7 @@ std::string join(const Dimensions<T>& values) {
 }
 
 // The product of the extents that are not zero.
-std::optional<std::uint64_t> nonzero_product(const Shape& shape) noexcept {
+std::optional<std::uint64_t> nonzero_product(std::span<const std::uint64_t> shape) noexcept {
   std::uint64_t product = 1;
   for (const std::uint64_t extent : shape) {
     if (extent == 0) {
@@ -36,7 +36,7 @@ std::optional<std::uint64_t> nonzero_product(const Shape& shape) noexcept {
   return product;
 }
 
-bool has_zero(const Shape& shape) noexcept {
+bool has_zero(std::span<const std::uint64_t> shape) noexcept {
   return std::find(shape.begin(), shape.end(), std::uint64_t{0}) != shape.end();
 }
 
@@ -57,7 +57,7 @@ std::optional<std::uint64_t> element_count(const Shape& shape) noexcept {
   return product;
 }
 
-std::optional<std::uint64_t> byte_count(DType dtype, const Shape& shape) noexcept {
+std::optional<std::uint64_t> byte_count(DType dtype, std::span<const std::uint64_t> shape) noexcept {
   const unsigned element_bits = bits(dtype);
   const auto product = nonzero_product(shape);
   if (!product || element_bits == 0) {

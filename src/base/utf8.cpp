@@ -27,19 +27,36 @@ Lead lead_of(unsigned byte) noexcept {
   return {0, 0, 0};
 }
 
+constexpr std::uint64_t kHighBits = 0x8080808080808080u;
+
+std::uint64_t eight_at(const char* text) noexcept {
+  std::uint64_t eight = 0;
+  std::memcpy(&eight, text, sizeof eight);
+  return eight;
+}
+
+/// Whether all of eight or more characters are ASCII; the last ones may be looked at twice.
+bool is_ascii(std::string_view text) noexcept {
+  constexpr std::size_t kEight = sizeof(std::uint64_t);
+  std::uint64_t bits = eight_at(text.data() + text.size() - kEight);
+  for (std::size_t at = 0; at + kEight < text.size(); at += kEight) {
+    bits |= eight_at(text.data() + at);
+  }
+  return (bits & kHighBits) == 0;
+}
+
 }  // namespace
 
 bool is_valid_utf8(std::string_view text) noexcept {
-  constexpr std::uint64_t kHighBits = 0x8080808080808080u;
+  constexpr std::size_t kMostOfAName = 256;  // Longer texts are looked at once.
+  if (text.size() >= sizeof(std::uint64_t) && text.size() <= kMostOfAName && is_ascii(text)) {
+    return true;
+  }
   std::size_t at = 0;
   while (at < text.size()) {
-    std::uint64_t eight = 0;
-    if (text.size() - at >= sizeof eight) {
-      std::memcpy(&eight, text.data() + at, sizeof eight);
-      if ((eight & kHighBits) == 0) {
-        at += sizeof eight;
-        continue;
-      }
+    if (text.size() - at >= sizeof(std::uint64_t) && (eight_at(text.data() + at) & kHighBits) == 0) {
+      at += sizeof(std::uint64_t);
+      continue;
     }
     const auto first = static_cast<unsigned char>(text[at]);
     if (first < 0x80) {

@@ -40,6 +40,18 @@ std::string unescape(std::string_view key) {
   return out;
 }
 
+/// Whether no key is empty or escaped, as nearly all are: one look at each character.
+bool has_plain_keys(std::string_view path) noexcept {
+  char previous = '/';
+  for (const char c : path) {
+    if (c == '~' || (c == '/' && previous == '/')) {
+      return false;
+    }
+    previous = c;
+  }
+  return previous != '/';
+}
+
 /// Takes the first key off `rest`; false when it was the last.
 bool next_key(std::string_view& rest, std::string_view& key) noexcept {
   const std::size_t slash = rest.find('/');
@@ -80,6 +92,9 @@ void append_key(std::string& path, std::string_view key) {
 bool is_entry_path(std::string_view path) noexcept {
   if (path.empty()) {
     return true;
+  }
+  if (has_plain_keys(path)) {
+    return is_valid_utf8(path);
   }
   std::string_view key;
   std::string_view rest = path;

@@ -54,16 +54,22 @@ bool is_plain(std::string_view text) noexcept {
   const auto has_below = [](std::uint64_t eight, std::uint64_t limit) {
     return (eight - limit * kOnes) & ~eight & kHighBits;
   };
-  while (text.size() >= sizeof(std::uint64_t)) {
+  const auto is_special = [&](const char* from) {
     std::uint64_t eight = 0;
-    std::memcpy(&eight, text.data(), sizeof eight);
-    if ((has_below(eight, 0x20) | has_below(eight ^ ('"' * kOnes), 1) |
-         has_below(eight ^ ('\\' * kOnes), 1)) != 0) {
+    std::memcpy(&eight, from, sizeof eight);
+    return (has_below(eight, 0x20) | has_below(eight ^ ('"' * kOnes), 1) |
+            has_below(eight ^ ('\\' * kOnes), 1)) != 0;
+  };
+  constexpr std::size_t kEight = sizeof(std::uint64_t);
+  if (text.size() < kEight) {
+    return std::all_of(text.begin(), text.end(), [](char c) { return is_plain(c); });
+  }
+  for (std::size_t at = 0; at + kEight < text.size(); at += kEight) {
+    if (is_special(text.data() + at)) {
       return false;
     }
-    text.remove_prefix(sizeof eight);
   }
-  return std::all_of(text.begin(), text.end(), [](char c) { return is_plain(c); });
+  return !is_special(text.data() + text.size() - kEight);  // Some are looked at twice.
 }
 
 }  // namespace

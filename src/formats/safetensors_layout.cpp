@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/utf8.hpp"
@@ -35,13 +37,13 @@ std::uint64_t checked_size(const TensorSpec& spec) {
     refuse_layout(spec.name, "the format keeps this name for itself");
   }
   if (spec.saved_offsets && spec.saved_offsets->size() != spec.shape.size()) {
-    refuse_layout(spec.name,
-                  fmt::format("{} saved offsets for shape {}", spec.saved_offsets->size(), spec.shape));
+    refuse_layout(spec.name, fmt::format("{} saved offsets for shape {}", spec.saved_offsets->size(),
+                                         Shape(spec.shape)));
   }
   const std::optional<std::uint64_t> bytes = byte_count(spec.dtype, spec.shape);
   if (!bytes) {
     refuse_layout(spec.name, fmt::format("{} of shape {} is no whole number of bytes below 2^63",
-                                         name(spec.dtype), spec.shape));
+                                         name(spec.dtype), Shape(spec.shape)));
   }
   return *bytes;
 }
@@ -79,9 +81,11 @@ void check_metadata(const SafetensorsOptions& options) {
   }
 }
 
-bool has_slices(std::span<const TensorSpec> specs) {
-  return std::any_of(specs.begin(), specs.end(),
-                     [](const TensorSpec& spec) { return spec.saved_offsets.has_value(); });
+/// All specs when one of them is a slice, else none: a file tells of every tensor or of none.
+std::span<const TensorSpec> slices_of(std::span<const TensorSpec> specs) {
+  const bool has_slices = std::any_of(specs.begin(), specs.end(),
+                                      [](const TensorSpec& spec) { return spec.saved_offsets.has_value(); });
+  return has_slices ? specs : std::span<const TensorSpec>();
 }
 
 /// Page-sized tensors first, then by falling element size; equal ones keep their order.
@@ -104,6 +108,14 @@ std::vector<std::uint32_t> order_of(std::span<const TensorSpec> specs, std::span
   return order;
 }
 
+constexpr std::array<std::uint64_t, kDecimalBytes> kPowersOfTen = [] {
+  std::array<std::uint64_t, kDecimalBytes> powers{1};
+  for (std::size_t i = 1; i < powers.size(); ++i) {
+    powers[i] = 10 * powers[i - 1];
+  }
+  return powers;
+}();
+
 /// Takes what a std::string takes, and only counts it.
 class CharCounter {
  public:
@@ -113,9 +125,18 @@ class CharCounter {
 
   void append_string(std::string_view text) { count_ += json_string_bytes(text); }
 
+  void append_number(std::uint64_t value) { count_ += digits(value); }
+
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
  private:
+  /// 1233/4096 is about log10(2): the guess is right or one too low.
+  static std::uint64_t digits(std::uint64_t value) {
+    value |= 1;  // Zero has a digit, too.
+    const unsigned guess = (static_cast<unsigned>(std::bit_width(value)) * 1233) >> 12;
+    return guess + (value >= kPowersOfTen[guess] ? 1 : 0);
+  }
+
   std::uint64_t count_ = 0;
 };
 
@@ -127,10 +148,13 @@ void append_string(CharCounter& out, std::string_view text) {
   out.append_string(text);
 }
 
-template <class Out>
-void append_number(Out& out, std::uint64_t value) {
+void append_number(std::string& out, std::uint64_t value) {
   const fmt::format_int text(value);
   out.append(std::string_view(text.data(), text.size()));
+}
+
+void append_number(CharCounter& out, std::uint64_t value) {
+  out.append_number(value);
 }
 
 template <class Out>
@@ -159,7 +183,8 @@ std::string sharding_info(std::span<const TensorSpec> specs) {
   return info + "}";
 }
 
-void append_metadata(std::string& json, std::span<const TensorSpec> specs,
+/// `slices` are all specs when one of them is a slice, else none.
+void append_metadata(std::string& json, std::span<const TensorSpec> slices,
                      const SafetensorsOptions& options) {
   json += R"("__metadata__":{"format":"pt")";
   const auto append_pair = [&json](std::string_view key, std::string_view value) {
@@ -168,9 +193,9 @@ void append_metadata(std::string& json, std::span<const TensorSpec> specs,
     json.push_back(':');
     append_json_string(json, value);
   };
-  if (has_slices(specs)) {
+  if (!slices.empty()) {
     append_pair("DCP_VERSION", "1.0");
-    append_pair("DCP_SHARDING_INFO", sharding_info(specs));
+    append_pair("DCP_SHARDING_INFO", sharding_info(slices));
   }
   for (const auto& [key, value] : options.metadata) {
     append_pair(key, value);
@@ -207,7 +232,7 @@ std::string render(std::span<const TensorSpec> specs, const SafetensorsLayout& l
   std::string json(kSafetensorsLengthBytes, '\0');
   json.reserve(layout.header_bytes);
   json.push_back('{');
-  append_metadata(json, specs, options);
+  append_metadata(json, slices_of(specs), options);
   for (const std::uint32_t i : layout.order) {
     const std::uint64_t begin = layout.offsets[i] - layout.header_bytes;
     append_tensor(json, specs[i], begin, begin + byte_count(specs[i].dtype, specs[i].shape).value_or(0));
@@ -226,7 +251,7 @@ SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::u
   layout.order = order_of(specs, sizes);
   layout.offsets.resize(specs.size());
   std::string metadata;
-  append_metadata(metadata, specs, options);
+  append_metadata(metadata, slices_of(specs), options);
   CharCounter tensors;
   std::uint64_t end = 0;
   for (const std::uint32_t i : layout.order) {
@@ -274,7 +299,7 @@ std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec
                                                       const SafetensorsOptions& options) {
   check_metadata(options);
   const std::vector<std::uint64_t> sizes = checked_sizes(specs);
-  const bool is_sharded = has_slices(specs);
+  const bool is_sharded = !slices_of(specs).empty();
   const std::size_t max_tensors = options.max_tensors_per_file == 0
                                       ? std::numeric_limits<std::uint32_t>::max()
                                       : options.max_tensors_per_file;

@@ -51,10 +51,12 @@ std::string golden_index() {
 }
 
 SafetensorsLayout golden_layout() {
+  static constexpr std::array<std::uint64_t, 1> kBias = {3};
+  static constexpr std::array<std::uint64_t, 2> kWeights = {2, 1024};
   static constexpr std::array<std::uint64_t, 2> kOffsets = {0, 0};
   std::vector<TensorSpec> specs(2);
-  specs[0] = {"params/b", DType::bfloat16, {3}, std::nullopt};
-  specs[1] = {"params/w", DType::float32, {2, 1024}, kOffsets};
+  specs[0] = {"params/b", DType::bfloat16, kBias, std::nullopt};
+  specs[1] = {"params/w", DType::float32, kWeights, kOffsets};
   return plan_safetensors(specs);
 }
 

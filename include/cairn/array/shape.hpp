@@ -117,7 +117,11 @@ using Strides = Dimensions<std::int64_t>;
 
 /// The size in bytes of a contiguous array, or nothing when it exceeds 2^63 - 1, when the elements of a
 /// packed type do not fill whole bytes, or when `dtype` is none of the types.
-[[nodiscard]] std::optional<std::uint64_t> byte_count(DType dtype, const Shape& shape) noexcept;
+[[nodiscard]] std::optional<std::uint64_t> byte_count(DType dtype,
+                                                      std::span<const std::uint64_t> shape) noexcept;
+[[nodiscard]] inline std::optional<std::uint64_t> byte_count(DType dtype, const Shape& shape) noexcept {
+  return byte_count(dtype, std::span<const std::uint64_t>(shape));
+}
 
 /// As byte_count, for shapes that were read from outside: `array` names the culprit.
 ///

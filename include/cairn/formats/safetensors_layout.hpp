@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/array/shape.hpp"
 #include "cairn/formats/safetensors.hpp"
 
 namespace cairn::formats {
@@ -21,11 +20,11 @@ inline constexpr std::uint64_t kSafetensorsAlignmentBytes = 4096;
 
 /// A tensor to be written.
 ///
-/// Ownership: the name and the offsets must stay valid during the call that plans.
+/// Ownership: name, shape and offsets must stay valid during the call that plans.
 struct TensorSpec {
   std::string_view name;
   DType dtype{};
-  Shape shape;
+  std::span<const std::uint64_t> shape;
   /// Where the tensor lies in the array that it is a slice of, one offset a dimension; nothing for a whole array.
   std::optional<std::span<const std::uint64_t>> saved_offsets;
 };
