@@ -60,6 +60,8 @@ const char* meaning(Errc code) {
       return "device failure";
     case Errc::io_failure:
       return "i/o failure";
+    case Errc::superseded:
+      return "superseded";
   }
   return "unknown error";
 }

@@ -18,7 +18,7 @@ namespace cairn {
 namespace core {
 namespace {
 
-constexpr std::array<std::string_view, 26> kCodeNames = {"",
+constexpr std::array<std::string_view, 27> kCodeNames = {"",
                                                          "invalid_argument",
                                                          "not_found",
                                                          "already_exists",
@@ -43,8 +43,9 @@ constexpr std::array<std::string_view, 26> kCodeNames = {"",
                                                          "cancelled",
                                                          "closed",
                                                          "device_failure",
-                                                         "io_failure"};
-static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::io_failure) + 1);
+                                                         "io_failure",
+                                                         "superseded"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::superseded) + 1);
 
 void begin(OperationMetrics& metrics) {
   ++metrics.begun;

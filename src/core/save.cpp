@@ -92,7 +92,7 @@ void AsyncResponse::report_if_lost() noexcept {
   }
   try {
     job_->done().on_complete([job = job_](const std::exception_ptr& failure) {
-      if (failure && !job->is_observed) {
+      if (failure && !job->is_observed && code_of(failure) != Errc::superseded) {
         job->services().lose(job->path().string(), failure);
       }
     });
@@ -159,7 +159,7 @@ AsyncResponse start_save(const std::filesystem::path& path, const Checkpointable
         "a save that blocks was started on one of the context's own threads; it would wait for itself");
   }
   auto job = make_job(path, items, registry, options, services);
-  job->launch(SaveJob::work(job), options.deadline);
+  SaveJob::start(job);
   if (!options.return_when_accepted) {
     try {
       job->prepared().get();

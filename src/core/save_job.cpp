@@ -47,14 +47,27 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, std::filesystem::path path,
   meter().end_step(Step::resolve);
 }
 
-Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
+void SaveJob::start(const std::shared_ptr<SaveJob>& self) {
+  async::Event turn = self->services().saves.enter(self);
+  try {
+    self->launch(work(self, std::move(turn)), self->options_.deadline);
+  } catch (...) {
+    self->services().saves.leave(self.get());
+    throw;
+  }
+}
+
+Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
   std::exception_ptr failure;
   try {
+    co_await turn.wait();
     co_await write_all(self);
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure) {
+  if (!failure) {
+    self->services().saves.leave(self.get());
+  } else {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     co_await self->stop_helpers();
     if (self->staged_) {
@@ -264,6 +277,7 @@ void SaveJob::add_problem(std::string problem) {
 }
 
 void SaveJob::count_end(const std::exception_ptr& failure) {
+  services().saves.leave(this);
   if (failure) {
     services().metrics.fail_save(failure);
   } else {

@@ -36,8 +36,8 @@ class SaveJob final : public Operation {
   SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
           SaveOptions options, Meter::TimePoint begin);
 
-  /// The whole save, steps 2 to 8 of docs/reliability.md.
-  static Awaitable<> work(std::shared_ptr<SaveJob> self);
+  /// Starts the whole save, steps 2 to 8 of docs/reliability.md, when it is its turn.
+  static void start(const std::shared_ptr<SaveJob>& self);
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -68,6 +68,7 @@ class SaveJob final : public Operation {
   static Awaitable<> stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
                                 std::vector<std::optional<Background<>>>* backgrounds);
   static Awaitable<> finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background);
+  static Awaitable<> work(std::shared_ptr<SaveJob> self, async::Event turn);
   static Awaitable<> write_all(std::shared_ptr<SaveJob> self);
 
   void digest_other_files(const io::Directory& directory, const std::string& prefix);

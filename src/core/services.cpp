@@ -103,6 +103,7 @@ Services::Services(ContextOptions options_in)
               pin_for(checked(options.copiers), has_unpinned)),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
+      saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),
       coroutines(kCoroutineThreads, "cairn-task") {

@@ -17,6 +17,7 @@
 #include "cairn/staging/buffer_pool.hpp"
 
 #include "core/metrics.hpp"
+#include "core/save_queue.hpp"
 
 namespace cairn::core {
 
@@ -57,6 +58,7 @@ class Services {
   staging::BufferPool buffers;
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
+  SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
   async::ThreadPool workers;     ///< Copies, hashes and system calls that block.
   async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.

@@ -42,6 +42,7 @@ enum class Errc : int {
   closed,                ///< The object was closed before the operation ran.
   device_failure,        ///< An accelerator reported an error.
   io_failure,            ///< A storage operation broke its contract (a write of no bytes, say).
+  superseded,            ///< A save gave way to a later one, as it was asked to.
 };
 
 /// The category of `Errc`: name "cairn".

@@ -31,6 +31,9 @@ struct ContextOptions {
   io::EngineKind engine = io::EngineKind::automatic;
   /// Requests in flight. More cost memory (4 MiB each) and gain nothing beyond what keeps the disk busy.
   std::uint32_t queue_depth = 24;
+  /// Saves under way at once. Later ones wait for their turn, in the order of their calls, before their blocking
+  /// phase begins; so does the caller, unless it asked for return_when_accepted. 0: no limit.
+  std::size_t saves_in_flight = 8;
   /// Threads that copy and hash; 0: as many as the machine has cores.
   std::size_t worker_threads = 0;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/save_queue.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/save_job.hpp"
+
+namespace cairn::core {
+
+SaveQueue::SaveQueue(std::size_t most) : most_(most != 0 ? most : std::numeric_limits<std::size_t>::max()) {}
+
+async::Event SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
+  Entry entry;
+  entry.save = save;
+  entry.key = save.get();
+  if (save->options().coalesce) {
+    entry.series = save->path().parent_path();
+  }
+  const async::Event turn = entry.turn;
+  std::vector<std::shared_ptr<SaveJob>> passed;
+  {
+    const std::lock_guard lock(mutex_);
+    bool is_oldest = true;
+    for (const Entry& earlier : entries_) {
+      if (!entry.series.empty() && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
+        passed.push_back(earlier.save.lock());
+      }
+    }
+    entries_.push_back(std::move(entry));
+    if (entries_.size() <= most_) {
+      turn.set();
+    }
+  }
+  for (const auto& one : passed) {
+    if (one) {
+      one->stop(Errc::superseded, fmt::format("the save of {} is newer", save->path().string()));
+    }
+  }
+  return turn;
+}
+
+void SaveQueue::leave(const SaveJob* save) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [save](const Entry& entry) { return entry.key == save; });
+  if (found == entries_.end()) {
+    return;
+  }
+  entries_.erase(found);
+  if (entries_.size() >= most_) {
+    std::next(entries_.begin(), static_cast<std::ptrdiff_t>(most_ - 1))->turn.set();
+  }
+}
+
+}  // namespace cairn::core

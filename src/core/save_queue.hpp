@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "cairn/async/event.hpp"
+
+namespace cairn::core {
+
+class SaveJob;
+
+/// The saves of a context that are under way, in the order of their calls: only so many go on at once.
+///
+/// Threads: every method may be called from any thread.
+class SaveQueue {
+ public:
+  /// Lets `most` go on at once; 0: all.
+  explicit SaveQueue(std::size_t most);
+
+  /// Enters a save. The event happens when it may go on.
+  ///
+  /// When it coalesces, those before it that do, too, and have a target in the same directory are stopped with
+  /// Errc::superseded: all but the oldest, so that one is always completed, however quickly others follow.
+  async::Event enter(const std::shared_ptr<SaveJob>& save);
+
+  /// Lets the next one go on. Does nothing for a save that has left.
+  void leave(const SaveJob* save) noexcept;
+
+ private:
+  struct Entry {
+    std::weak_ptr<SaveJob> save;
+    const SaveJob* key = nullptr;
+    async::Event turn;
+    std::filesystem::path series;  ///< Empty: it does not coalesce.
+  };
+
+  std::size_t most_;
+  std::mutex mutex_;  // Protects all below.
+  std::list<Entry> entries_;
+};
+
+}  // namespace cairn::core

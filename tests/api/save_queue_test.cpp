@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/async/event.hpp"
+#include "cairn/core/handler.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A checkpointable whose save ends when the gate is opened.
+struct Gated {
+  Gated() = default;
+
+  async::Event gate;
+};
+
+class GatedHandler final : public CheckpointableHandler<Gated> {
+ public:
+  std::string_view id() const noexcept override { return "test.gated/1"; }
+
+  // outlives: the event is copied before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const Gated& gated) const override {
+    co_return finish(std::move(context), gated.gate);
+  }
+
+  Awaitable<Background<Gated>> load(LoadContext, std::optional<Gated>) const override {
+    throw Error(Errc::invalid_argument, "nobody loads it");
+  }
+
+  Awaitable<Gated> metadata(LoadContext) const override { co_return Gated(); }
+
+ private:
+  static Background<> finish(SaveContext context, async::Event gate) {
+    co_await context.write_file("gated.txt", "something");
+    co_await gate.wait();
+  }
+};
+
+class SaveQueue : public testing::ApiTest {
+ protected:
+  static ContextOptions gated(std::size_t saves_in_flight) {
+    ContextOptions options = small();
+    options.registry.add<GatedHandler>();
+    options.saves_in_flight = saves_in_flight;
+    return options;
+  }
+
+  explicit SaveQueue(std::size_t saves_in_flight = 8) : ApiTest(gated(saves_in_flight)) {}
+
+  ~SaveQueue() override { value_.gate.set(); }
+
+  [[nodiscard]] AsyncResponse start(const std::string& name, bool coalesces = true) const {
+    SaveOptions options;
+    options.coalesce = coalesces;
+    options.return_when_accepted = true;
+    return save_checkpointables_async(directory_ / name, {{"gated", value_}}, options, *context_);
+  }
+
+  void open_the_gate() const { value_.gate.set(); }
+
+  const Gated value_;
+};
+
+TEST_F(SaveQueue, StopsTheSaveBetweenTheOldestAndTheNewest) {
+  const AsyncResponse oldest = start("step_1");
+  const AsyncResponse middle = start("step_2");
+  const AsyncResponse newest = start("step_3");
+
+  EXPECT_THAT([&] { middle.wait(); }, Fails(Errc::superseded, HasSubstr("step_3 is newer")));
+  EXPECT_FALSE(oldest.is_done());
+  EXPECT_FALSE(newest.is_done());
+}
+
+TEST_F(SaveQueue, CompletesTheOldestAndTheNewest) {
+  const AsyncResponse oldest = start("step_1");
+  const AsyncResponse middle = start("step_2");
+  const AsyncResponse newest = start("step_3");
+  open_the_gate();
+
+  EXPECT_EQ(oldest.wait().path, directory_ / "step_1");
+  EXPECT_EQ(newest.wait().path, directory_ / "step_3");
+}
+
+TEST_F(SaveQueue, LeavesNothingOfASaveThatGaveWay) {
+  const AsyncResponse oldest = start("step_1");
+  const AsyncResponse middle = start("step_2");
+  const AsyncResponse newest = start("step_3");
+
+  EXPECT_THAT([&] { middle.wait(); }, Fails(Errc::superseded));
+  EXPECT_THAT(left(), Each(Not(HasSubstr("step_2"))));
+}
+
+TEST_F(SaveQueue, StopsEverySaveInBetween) {
+  std::vector<AsyncResponse> saves;
+  for (int step = 1; step <= 6; ++step) {
+    saves.push_back(start("step_" + std::to_string(step)));
+  }
+
+  for (std::size_t i = 1; i + 1 < saves.size(); ++i) {
+    EXPECT_THAT([&] { saves[i].wait(); }, Fails(Errc::superseded)) << i;
+  }
+}
+
+TEST_F(SaveQueue, DoesNotCountASaveThatGaveWayAsLost) {
+  const AsyncResponse oldest = start("step_1");
+  { const AsyncResponse nobody_waits = start("step_2"); }
+  const AsyncResponse newest = start("step_3");
+  open_the_gate();
+
+  EXPECT_NO_THROW(context_->close());
+}
+
+TEST_F(SaveQueue, LeavesSavesThatDoNotCoalesceAlone) {
+  const AsyncResponse oldest = start("step_1");
+  const AsyncResponse other = start("step_2", false);
+  const AsyncResponse newest = start("step_3");
+  open_the_gate();
+
+  EXPECT_EQ(other.wait().path, directory_ / "step_2");
+}
+
+TEST_F(SaveQueue, LeavesSavesIntoOtherDirectoriesAlone) {
+  std::filesystem::create_directory(directory_ / "other");
+  const AsyncResponse oldest = start("step_1");
+  const AsyncResponse other = start("other/step_2");
+  const AsyncResponse newest = start("step_3");
+  open_the_gate();
+
+  EXPECT_EQ(other.wait().path, directory_ / "other/step_2");
+}
+
+/// One save at a time.
+class SaveQueueOfOne : public SaveQueue {
+ protected:
+  SaveQueueOfOne() : SaveQueue(1) {}
+};
+
+TEST_F(SaveQueueOfOne, LetsTheSecondBeginWhenTheFirstIsDone) {
+  const AsyncResponse first = start("step_1", false);
+  const AsyncResponse second = start("step_2", false);
+  open_the_gate();
+
+  EXPECT_EQ(second.wait().path, directory_ / "step_2");
+  EXPECT_TRUE(first.is_done());
+}
+
+TEST_F(SaveQueueOfOne, WritesNothingOfASaveThatWaits) {
+  const AsyncResponse first = start("step_1", false);
+  const AsyncResponse second = start("step_2", false);
+
+  EXPECT_FALSE(second.is_staged());
+  EXPECT_THAT(left(), Not(Contains(HasSubstr("step_2"))));
+}
+
+TEST_F(SaveQueueOfOne, CancelsASaveThatWaits) {
+  const AsyncResponse first = start("step_1", false);
+  const AsyncResponse second = start("step_2", false);
+
+  second.cancel();
+
+  EXPECT_THAT([&] { second.wait(); }, Fails(Errc::cancelled));
+}
+
+TEST_F(SaveQueueOfOne, PassesOverASaveThatWasCancelled) {
+  const AsyncResponse first = start("step_1", false);
+  const AsyncResponse second = start("step_2", false);
+  const AsyncResponse third = start("step_3", false);
+  second.cancel();
+  EXPECT_THAT([&] { second.wait(); }, Fails(Errc::cancelled));
+  open_the_gate();
+
+  EXPECT_EQ(third.wait().path, directory_ / "step_3");
+}
+
+TEST_F(SaveQueueOfOne, LetsTheNextBeginWhenOneFails) {
+  const AsyncResponse first = start("no/such/directory", false);
+  const AsyncResponse second = start("step_2", false);
+  open_the_gate();
+
+  EXPECT_THAT([&] { first.wait(); }, Fails(Errc::not_found));
+  EXPECT_EQ(second.wait().path, directory_ / "step_2");
+}
+
+}  // namespace
+}  // namespace cairn
