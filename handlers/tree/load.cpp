@@ -22,13 +22,15 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const TreeLoadOptions* given = context.option<TreeLoadOptions>();
   const TreeLoadOptions options = given ? *given : TreeLoadOptions();
   detail::LoadPlan plan;
-  const detail::FileBytes file_bytes = [&context](std::string_view file) { return context.file_bytes(file); };
-  const detail::CopierOf copier_of = [&context](Device device) { return context.copier(device); };
+  detail::LoadSurroundings surroundings;
+  surroundings.file_bytes = [&context](std::string_view file) { return context.file_bytes(file); };
+  surroundings.copier_of = [&context](Device device) { return context.copier(device); };
+  surroundings.map_file = [&context](std::string_view file) { return context.map_file(file); };
   std::function<void()> make_plan = [&] {
     if (wanted) {
       wanted->materialise();
     }
-    plan = detail::plan_load(index, wanted ? &*wanted : nullptr, options, file_bytes, copier_of);
+    plan = detail::plan_load(index, wanted ? &*wanted : nullptr, options, surroundings);
   };
   co_await context.run(std::move(make_plan));
   std::vector<Awaitable<>> reads;

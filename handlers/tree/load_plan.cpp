@@ -43,7 +43,9 @@ struct LoadedArray {
   Narrowing narrowing = Narrowing::refused;
   const AbstractArray* wanted = nullptr;  ///< Null: as stored.
   DeviceCopier* copier = nullptr;         ///< Of the device that it goes to; null: the host's memory.
+  bool is_plain = false;                  ///< Its bytes in the file are its bytes in memory.
   bool is_small = false;                  ///< It has its place in a slab.
+  bool is_mapped = false;                 ///< It is a view of the file.
   Array array;
 };
 
@@ -89,9 +91,8 @@ constexpr std::uint64_t kMostGapBytes = 4096;  // Read in vain rather than in tw
 
 class Planner {
  public:
-  Planner(const Index& index, const TreeLoadOptions& options, const FileBytes& file_bytes,
-          const CopierOf& copier_of)
-      : index_(index), options_(options), file_bytes_(file_bytes), copier_of_(copier_of) {}
+  Planner(const Index& index, const TreeLoadOptions& options, const LoadSurroundings& surroundings)
+      : index_(index), options_(options), surroundings_(surroundings) {}
 
   LoadPlan run(const std::vector<Selected>& selected, bool is_whole) {
     arrays_.reserve(selected.size());
@@ -101,10 +102,15 @@ class Planner {
       }
     }
     check_regions();
+    if (options_.map) {
+      map();
+    }
     allocate();
     LoadPlan plan;
     for (const auto& [file, regions] : regions_) {
-      plan.pieces.emplace(file, pieces_of(regions));
+      if (!regions.empty()) {
+        plan.pieces.emplace(file, pieces_of(regions));
+      }
     }
     plan.tree = assemble(selected, is_whole);
     return plan;
@@ -123,11 +129,13 @@ class Planner {
       check_cast(loaded.stored.name, loaded.stored.dtype, loaded.dtype, loaded.narrowing);
       if (loaded.wanted->destination) {
         const ArrayView& view = loaded.wanted->destination->view();
-        loaded.copier = copier_for(loaded.stored.name, view, loaded.stored.dtype, copier_of_(view.device()));
+        loaded.copier =
+            copier_for(loaded.stored.name, view, loaded.stored.dtype, surroundings_.copier_of(view.device()));
       }
     }
     add_slices(loaded.stored);
-    loaded.is_small = is_small(loaded);
+    loaded.is_plain = is_plain(loaded);
+    loaded.is_small = loaded.is_plain && index_.slice(loaded.stored, 0).size <= Slab::kMostArrayBytes;
     arrays_.push_back(std::move(loaded));
   }
 
@@ -164,7 +172,7 @@ class Planner {
   /// after that, memory for all of them cannot exceed the files.
   void check_regions() {
     for (auto& [file, regions] : regions_) {
-      const auto size = file_bytes_(file);
+      const auto size = surroundings_.file_bytes(file);
       if (!size) {
         throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there", index_.path(),
                                                  shown(name_of(regions.front())), file));
@@ -185,8 +193,32 @@ class Planner {
     }
   }
 
+  /// Makes views of all that can be one, and leaves the rest to be read.
+  void map() {
+    for (auto& [file, regions] : regions_) {
+      std::shared_ptr<const io::MappedFile> memory;
+      std::erase_if(regions, [&, name = std::string_view(file)](const Region& region) {
+        LoadedArray& loaded = arrays_[region.array];
+        if (!loaded.is_plain) {
+          return false;
+        }
+        if (!memory) {
+          memory = surroundings_.map_file(name);
+        }
+        loaded.array = Array::share(
+            ArrayView(memory->bytes().data() + region.begin, Shape(loaded.stored.dims), loaded.dtype),
+            memory);
+        loaded.is_mapped = true;
+        return true;
+      });
+    }
+  }
+
   void allocate() {
     for (LoadedArray& loaded : arrays_) {
+      if (loaded.is_mapped) {
+        continue;
+      }
       if (loaded.wanted && loaded.wanted->destination) {
         loaded.array = *loaded.wanted->destination;
       } else if (!loaded.is_small) {
@@ -216,9 +248,9 @@ class Planner {
     return arrays_[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < kMostGapBytes;
   }
 
-  /// Whether an array has its place in a slab: it is small, stored in one run, aligned (in files that others
-  /// wrote it need not be) and wanted as it is stored.
-  [[nodiscard]] bool is_small(const LoadedArray& loaded) const {
+  /// Whether an array is stored in one run, aligned (in files that others wrote it need not be) and wanted as it is
+  /// stored.
+  [[nodiscard]] bool is_plain(const LoadedArray& loaded) const {
     const IndexArray& stored = loaded.stored;
     if (stored.slice_count != 1 || loaded.dtype != stored.dtype ||
         (loaded.wanted && loaded.wanted->destination)) {
@@ -226,7 +258,7 @@ class Planner {
     }
     const IndexSlice slice = index_.slice(stored, 0);
     const bool is_aligned = is_packed(stored.dtype) || slice.offset % unit_bytes(stored.dtype) == 0;
-    return is_aligned && slice.size > 0 && slice.size <= Slab::kMostArrayBytes;
+    return is_aligned && slice.size > 0;
   }
 
   std::vector<DestinationPiece> pieces_of(const std::vector<Region>& regions) const {
@@ -323,8 +355,7 @@ class Planner {
 
   const Index& index_;
   const TreeLoadOptions& options_;
-  const FileBytes& file_bytes_;
-  const CopierOf& copier_of_;
+  const LoadSurroundings& surroundings_;
   std::vector<LoadedArray> arrays_;
   std::map<std::string, std::vector<Region>, std::less<>> regions_;
   std::string_view last_file_;
@@ -334,10 +365,10 @@ class Planner {
 }  // namespace
 
 LoadPlan plan_load(const Index& index, const AbstractTree* wanted, const TreeLoadOptions& options,
-                   const FileBytes& file_bytes, const CopierOf& copier_of) {
+                   const LoadSurroundings& surroundings) {
   index.check_numbers();
   const Selection selected = wanted ? select(index, *wanted, options.partial) : select_all(index);
-  return Planner(index, options, file_bytes, copier_of).run(selected.entries, wanted == nullptr);
+  return Planner(index, options, surroundings).run(selected.entries, wanted == nullptr);
 }
 
 }  // namespace cairn::detail

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/tree.hpp"
+#include "cairn/io/mapped_file.hpp"
 #include "cairn/staging/pieces.hpp"
 
 #include "selection.hpp"
@@ -24,8 +26,12 @@ namespace cairn::detail {
 /// The size of a file of the checkpointable, or nothing when it is not there.
 using FileBytes = std::function<std::optional<std::uint64_t>(std::string_view file)>;
 
-/// Who reaches the memory of a device, or null.
-using CopierOf = std::function<DeviceCopier*(Device)>;
+/// What a plan asks of its surroundings.
+struct LoadSurroundings {
+  FileBytes file_bytes;
+  std::function<DeviceCopier*(Device)> copier_of;  ///< Who reaches the memory of a device, or null.
+  std::function<std::shared_ptr<const io::MappedFile>(std::string_view file)> map_file;
+};
 
 /// A tree whose arrays have memory but no elements yet, and where the files' bytes go to fill them.
 struct LoadPlan {
@@ -41,7 +47,6 @@ struct LoadPlan {
 ///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they
 ///         shall go to an array on a device and cannot.
 [[nodiscard]] LoadPlan plan_load(const formats::Index& index, const AbstractTree* wanted,
-                                 const TreeLoadOptions& options, const FileBytes& file_bytes,
-                                 const CopierOf& copier_of);
+                                 const TreeLoadOptions& options, const LoadSurroundings& surroundings);
 
 }  // namespace cairn::detail

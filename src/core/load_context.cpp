@@ -93,6 +93,16 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
       std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
 }
 
+std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view file) const {
+  const core::FileSource& source = job_->source();
+  const std::string relative = relative_to(directory_, file);
+  const auto bytes = source.file_bytes(relative);
+  if (!bytes) {
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.path().string(), relative));
+  }
+  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), *bytes, source.path() / relative);
+}
+
 Background<> LoadContext::run(std::function<void()> work) const {
   return run_beside(job_, directory_, std::move(work));
 }

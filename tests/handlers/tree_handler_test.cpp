@@ -302,6 +302,70 @@ TEST_F(TreeHandlerLoad, NamesTheDataFileThatIsMissing) {
   EXPECT_THAT([&] { load_tree(); }, Fails(Errc::not_found, HasSubstr("data-r00000-000.safetensors")));
 }
 
+using TreeHandlerMap = TreeHandlerTest;
+
+TreeLoadOptions mapped() {
+  TreeLoadOptions options;
+  options.map = true;
+  return options;
+}
+
+TEST_F(TreeHandlerMap, HasTheSameValues) {
+  const Tree tree = {
+      {"large", counting(100'000)}, {"small", counting(3)}, {"none", counting(0)}, {"step", 7}};
+  save(tree);
+
+  EXPECT_EQ(load_tree(mapped()), tree);
+}
+
+TEST_F(TreeHandlerMap, ReadsNothingOfWhatNobodyLooksAt) {
+  save(Tree{{"w", counting(100'000)}});
+  LoadOptions options;
+  options.handler_options.set(mapped());
+
+  const auto response = core::start_load(path(), {"item"}, handlers_, options, context_);
+  static_cast<void>(response.wait());
+
+  EXPECT_LT(response.result().bytes, 4096U);  // The index.
+}
+
+TEST_F(TreeHandlerMap, LastsLongerThanItsCheckpoint) {
+  save(Tree{{"w", counting(100'000)}});
+  const Tree tree = load_tree(mapped());
+
+  std::filesystem::remove_all(path());
+
+  EXPECT_EQ(tree, (Tree{{"w", counting(100'000)}}));
+}
+
+TEST_F(TreeHandlerMap, MayNotBeWrittenTo) {
+  save(Tree{{"w", counting(10)}});
+  const Tree tree = load_tree(mapped());
+
+  EXPECT_THAT([&] { static_cast<void>(tree.at("w").as<Array>().mutable_view()); },
+              Fails(Errc::invalid_argument));
+}
+
+TEST_F(TreeHandlerMap, LoadsWhatIsCast) {
+  save(Tree{{"w", counting(1000)}, {"v", counting(10)}});
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted.at("w").as_array().dtype = DType::float64;
+
+  const Tree tree = load_tree(std::move(wanted), mapped());
+
+  const Array cast = tree.at("w").as<Array>();
+  const Array plain = tree.at("v").as<Array>();
+  EXPECT_EQ(cast.data<const double>()[999], 999.0);
+  EXPECT_EQ(plain.data<const float>()[9], 9.0F);
+}
+
+TEST_F(TreeHandlerMap, NamesAFileThatWasCutShort) {
+  save(Tree{{"w", counting(100'000)}});
+  std::filesystem::resize_file(item("data-r00000-000.safetensors"), 4096);
+
+  EXPECT_THAT([&] { load_tree(mapped()); }, Fails(Errc::checksum_mismatch, HasSubstr("data-r00000-000")));
+}
+
 TEST_F(TreeHandlerCast, WidensWithoutBeingAsked) {
   save(Tree({{"w", counting(1000)}}));
   AbstractTree wanted = metadata<AbstractTree>();

@@ -13,6 +13,7 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/option_set.hpp"
+#include "cairn/io/mapped_file.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
@@ -60,6 +61,12 @@ class LoadContext {
   /// Ownership: destinations are kept alive by their `owner`, or by the caller until the task has finished.
   /// Errors:    as read_file; Errc::invalid_argument when pieces overlap or reach beyond the file.
   [[nodiscard]] Background<> read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const;
+
+  /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long
+  /// as opening a file takes.
+  ///
+  /// Errors: Errc::not_found; as io::MappedFile.
+  [[nodiscard]] std::shared_ptr<const io::MappedFile> map_file(std::string_view file) const;
 
   /// Runs `work` on a worker thread, beside the other coroutines of this load: for what computes long.
   [[nodiscard]] Background<> run(std::function<void()> work) const;

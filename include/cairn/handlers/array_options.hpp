@@ -29,6 +29,10 @@ struct TreeLoadOptions {
   bool partial = false;
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
+  /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
+  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices or placed
+  /// into memory are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
+  bool map = false;
 };
 
 }  // namespace cairn

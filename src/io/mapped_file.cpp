@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/mapped_file.hpp"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::io {
+
+MappedFile::MappedFile(const FileHandle& file, std::uint64_t bytes, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) {
+    throw_errno(errno, "stat", path);
+  }
+  if (static_cast<std::uint64_t>(status.st_size) < bytes) {
+    throw Error(Errc::io_failure,
+                fmt::format("{} has {} bytes, not {}", path.string(), status.st_size, bytes));
+  }
+  if (bytes == 0) {
+    return;
+  }
+  const auto size = static_cast<std::size_t>(bytes);
+  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (memory == MAP_FAILED) {
+    throw_errno(errno, "mmap", path);
+  }
+  bytes_ = {static_cast<const std::byte*>(memory), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) {
+    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+  }
+}
+
+}  // namespace cairn::io
