@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
+#include "cairn/async/event.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/stream_copy.hpp"
@@ -56,8 +57,9 @@ struct SavePlan {
   std::pmr::vector<std::uint64_t> dims{memory.get()};
   std::pmr::vector<FlatArray> arrays{memory.get()};  ///< In the order of the tree.
   std::vector<formats::SafetensorsLayout> layouts;
-  std::vector<std::string> files;  ///< The names of those.
-  formats::IndexBuilder builder;   ///< Holds all that is no array.
+  std::vector<std::string> files;          ///< The names of those.
+  std::vector<async::Event> headers_read;  ///< Of each: its header has been made and copied.
+  formats::IndexBuilder builder;           ///< Holds all that is no array.
 
   [[nodiscard]] std::string_view path(std::size_t array) const {
     const std::size_t begin = array == 0 ? 0 : arrays[array - 1].path_end;
@@ -76,29 +78,46 @@ formats::SafetensorsOptions layout_options() {
   return options;
 }
 
-/// What the arrays of a plan are to their files. Refers to the plan; only headers need it, so it goes with them.
+/// What the arrays of a plan are to their files. Refers to the plan.
 using Specs = std::pmr::vector<formats::TensorSpec>;
 
-/// The first bytes of a planned file, made by the worker thread that needs them.
+Specs specs_of(const SavePlan& plan) {
+  Specs specs(plan.arrays.size(), plan.memory.get());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    specs[i].name = detail::tensor_name(plan.path(i));
+    specs[i].dtype = plan.arrays[i].stored;
+    specs[i].shape = plan.shape(i);
+  }
+  return specs;
+}
+
+/// The first bytes of a planned file, made by the worker thread that needs them, and there until they are read: of
+/// two million arrays they are 200 MB.
 class HeaderSource final : public ByteSource {
  public:
-  HeaderSource(std::shared_ptr<const SavePlan> plan, std::shared_ptr<const Specs> specs, std::size_t file)
-      : plan_(std::move(plan)), specs_(std::move(specs)), file_(file) {}
+  HeaderSource(std::shared_ptr<const SavePlan> plan, std::size_t file)
+      : plan_(std::move(plan)), file_(file), left_(plan_->layouts[file].header_bytes) {}
 
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
-    std::call_once(is_made_, [this] {
-      text_ = formats::safetensors_header(*specs_, plan_->layouts[file_], layout_options());
-    });
+    const std::lock_guard lock(mutex_);
+    if (text_.empty()) {
+      text_ = formats::safetensors_header(specs_of(*plan_), plan_->layouts[file_], layout_options());
+    }
     std::memcpy(out.data(), text_.data() + offset_bytes, out.size());
+    left_ -= std::min<std::uint64_t>(left_, out.size());
+    if (left_ == 0) {
+      text_ = std::string();
+      plan_->headers_read[file_].set();
+    }
   }
 
   [[nodiscard]] bool is_lasting() const override { return true; }
 
  private:
   std::shared_ptr<const SavePlan> plan_;
-  std::shared_ptr<const Specs> specs_;
   std::size_t file_;
-  mutable std::once_flag is_made_;
+  mutable std::mutex mutex_;  // Protects all below.
+  mutable std::uint64_t left_;
   mutable std::string text_;
 };
 
@@ -266,21 +285,14 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
   return held;
 }
 
-std::shared_ptr<const Specs> lay_out(SavePlan& plan, std::size_t rank) {
-  auto specs = std::make_shared<Specs>(plan.arrays.size(), plan.memory.get());
-  for (std::size_t i = 0; i < specs->size(); ++i) {
-    formats::TensorSpec& spec = (*specs)[i];
-    spec.name = detail::tensor_name(plan.path(i));
-    spec.dtype = plan.arrays[i].stored;
-    spec.shape = plan.shape(i);
+void lay_out(SavePlan& plan, std::size_t rank) {
+  if (!plan.arrays.empty()) {
+    plan.layouts = formats::plan_safetensors_files(specs_of(plan), layout_options());
   }
-  if (!specs->empty()) {
-    plan.layouts = formats::plan_safetensors_files(*specs, layout_options());
-  }
+  plan.headers_read.resize(plan.layouts.size());
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
     plan.files.push_back(fmt::format("data-r{:05}-{:03}.safetensors", rank, i));
   }
-  return specs;
 }
 
 /// The piece of an array that is held, in its place in the file.
@@ -298,8 +310,7 @@ SourcePiece place(const std::shared_ptr<const SavePlan>& plan, const formats::Sa
 }
 
 /// The pieces of one planned file; moves out the held ones of its arrays. The others lie in the gaps between them.
-std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan,
-                                     const std::shared_ptr<const Specs>& specs, std::size_t file,
+std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan, std::size_t file,
                                      HeldPieces& held) {
   const formats::SafetensorsLayout& layout = plan->layouts[file];
   const auto is_before = [](const auto& one, std::size_t array) { return one.first < array; };
@@ -308,7 +319,7 @@ std::vector<SourcePiece> make_pieces(const std::shared_ptr<const SavePlan>& plan
   std::vector<SourcePiece> pieces;
   SourcePiece& header = pieces.emplace_back();
   header.size_bytes = layout.header_bytes;
-  header.source = std::make_shared<HeaderSource>(plan, specs, file);
+  header.source = std::make_shared<HeaderSource>(plan, file);
   for (auto one = first; one != last; ++one) {
     pieces.push_back(place(plan, layout, one->first, std::move(one->second)));
   }
@@ -347,14 +358,16 @@ void describe_arrays(SavePlan& plan) {
 }
 
 Background<> write_index(SaveContext context, std::shared_ptr<SavePlan> plan) {
-  auto text = std::make_shared<std::string>();
-  std::function<void()> finish = [plan, text] {
+  for (const async::Event& is_read : plan->headers_read) {
+    co_await is_read.wait();  // Headers and index are about as large: one after the other.
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  std::function<void()> finish = [plan, bytes] {
     describe_arrays(*plan);
-    const std::vector<std::byte> bytes = plan->builder.finish();
-    text->assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    *bytes = plan->builder.finish();
   };
   co_await context.run(std::move(finish));
-  co_await context.write_file(detail::kIndexFile, std::move(*text));
+  co_await context.write_file(detail::kIndexFile, std::move(*bytes));
 }
 
 Background<> finish(std::vector<Background<>> writes) {
@@ -369,10 +382,10 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   const ArrayOptions options = given ? *given : ArrayOptions();
   const auto plan = std::make_shared<SavePlan>(context.plan_memory());
   HeldPieces held = flatten(value, options, context, *plan);
-  std::shared_ptr<const Specs> specs = lay_out(*plan, context.coordinator().rank());
+  lay_out(*plan, context.coordinator().rank());
   std::vector<Background<>> writes;
   for (std::size_t i = 0; i < plan->layouts.size(); ++i) {
-    std::vector<SourcePiece> pieces = make_pieces(plan, specs, i, held);
+    std::vector<SourcePiece> pieces = make_pieces(plan, i, held);
     writes.push_back(
         co_await context.write_pieces(plan->files[i], std::move(pieces), plan->layouts[i].file_size));
   }

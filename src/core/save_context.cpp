@@ -25,7 +25,10 @@ Background<> wait_created(std::shared_ptr<SaveJob> job) {
   co_await job->created().wait();
 }
 
-Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, std::string bytes) {
+/// A text or bytes, which it owns.
+template <class Content>
+Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(content));
   co_await job->created().wait();
   std::optional<io::DurableFile> file;
   io::FileDigest digest;
@@ -39,13 +42,13 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, std
     }
     const WorkSpan span(job->meter(), Work::hash, relative, 0, bytes.size());
     io::ChunkHasher hasher;
-    hasher.update(std::as_bytes(std::span(bytes)));
+    hasher.update(bytes);
     digest = hasher.finish(relative);
   };
   co_await job->run(std::move(prepare));
   {
     const TransferSpan span(job->meter(), Work::write, relative, 0, bytes.size());
-    co_await file->write(0, std::as_bytes(std::span(bytes)));
+    co_await file->write(0, bytes);
   }
   {
     const TransferSpan span(job->meter(), Work::sync, relative, 0, bytes.size());
@@ -104,13 +107,23 @@ const OptionSet& SaveContext::options() const noexcept {
   return job_->options().handler_options;
 }
 
-Background<> SaveContext::write_file(std::string_view file, std::string bytes) const {
+Background<> SaveContext::write_file(std::string_view file, std::string text) const {
+  std::string relative = claim(file, text.size());
+  return write_whole(job_, std::move(relative), std::move(text));
+}
+
+Background<> SaveContext::write_file(std::string_view file, std::vector<std::byte> bytes) const {
+  std::string relative = claim(file, bytes.size());
+  return write_whole(job_, std::move(relative), std::move(bytes));
+}
+
+std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
   require_component(file);
   std::string relative = directory_ + "/" + std::string(file);
   job_->claim(relative);
-  job_->total_bytes += bytes.size();
-  job_->staged_bytes += bytes.size();
-  return write_whole(job_, std::move(relative), std::move(bytes));
+  job_->total_bytes += bytes;
+  job_->staged_bytes += bytes;
+  return relative;
 }
 
 Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::vector<SourcePiece> pieces,

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include <flatbuffers/flatbuffers.h>
@@ -281,28 +282,37 @@ std::size_t IndexBuilder::size_estimate() const noexcept {
               box_ends_.size() + file_name_ends_.size() + blob_ends_.size());
 }
 
-std::vector<std::byte> IndexBuilder::write() const {
+std::vector<std::byte> IndexBuilder::write() {
   flatbuffers::FlatBufferBuilder builder(size_estimate());
-  const auto chars = [&builder](const std::string& text) {
-    return builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+  // Each column goes when it is written: of two million arrays all of them are 150 MB.
+  const auto column = [&builder](auto& numbers) {
+    const auto written = builder.CreateVector(numbers);
+    std::decay_t<decltype(numbers)>().swap(numbers);  // An assignment would keep the memory.
+    return written;
+  };
+  const auto chars = [&builder](std::string& text) {
+    const auto written =
+        builder.CreateVector(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
+    text = std::string();
+    return written;
   };
   // One statement each: the order of evaluation decides the bytes, and compilers differ in that of arguments.
   const auto names = chars(names_);
-  const auto name_ends = builder.CreateVector(name_ends_);
-  const auto kinds = builder.CreateVector(kinds_);
-  const auto values = builder.CreateVector(values_);
-  const auto dtypes = builder.CreateVector(dtypes_);
-  const auto dims = builder.CreateVector(dims_);
-  const auto dims_ends = builder.CreateVector(dims_ends_);
-  const auto slice_ends = builder.CreateVector(slice_ends_);
-  const auto slice_files = builder.CreateVector(slice_files_);
-  const auto slice_offsets = builder.CreateVector(slice_offsets_);
-  const auto boxes = builder.CreateVector(boxes_);
-  const auto box_ends = builder.CreateVector(box_ends_);
+  const auto name_ends = column(name_ends_);
+  const auto kinds = column(kinds_);
+  const auto values = column(values_);
+  const auto dtypes = column(dtypes_);
+  const auto dims = column(dims_);
+  const auto dims_ends = column(dims_ends_);
+  const auto slice_ends = column(slice_ends_);
+  const auto slice_files = column(slice_files_);
+  const auto slice_offsets = column(slice_offsets_);
+  const auto boxes = column(boxes_);
+  const auto box_ends = column(box_ends_);
   const auto file_names = chars(file_names_);
-  const auto file_name_ends = builder.CreateVector(file_name_ends_);
+  const auto file_name_ends = column(file_name_ends_);
   const auto blobs = chars(blobs_);
-  const auto blob_ends = builder.CreateVector(blob_ends_);
+  const auto blob_ends = column(blob_ends_);
   const auto root = stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims,
                                         dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
                                         file_names, file_name_ends, blobs, blob_ends);

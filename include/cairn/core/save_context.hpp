@@ -59,7 +59,8 @@ class SaveContext {
   ///
   /// Phase:  call it in either; the returned part belongs to the background.
   /// Errors: Errc::already_exists when the file was written before; OS errors.
-  [[nodiscard]] Background<> write_file(std::string_view file, std::string bytes) const;
+  [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
+  [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
 
   /// Writes a file whose bytes lie in many places: large arrays without an extra copy, small ones in large
   /// writes. Bytes that no piece covers are zero.
@@ -83,6 +84,8 @@ class SaveContext {
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
+  /// Reserves the name of a file of that size; returns where it lies in the checkpoint.
+  [[nodiscard]] std::string claim(std::string_view file, std::size_t bytes) const;
 
   std::shared_ptr<core::SaveJob> job_;
   std::string name_;

@@ -65,7 +65,7 @@ class IndexBuilder {
   void sort();
   void check_names() const;
   [[nodiscard]] std::size_t size_estimate() const noexcept;
-  [[nodiscard]] std::vector<std::byte> write() const;
+  [[nodiscard]] std::vector<std::byte> write();
 
   std::string names_;
   std::vector<std::uint32_t> name_ends_;
