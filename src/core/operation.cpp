@@ -176,6 +176,9 @@ void Operation::fill(Report& report) const {
     report.fallbacks.emplace_back(
         "a device could not pin staging memory; copies to and from it take a detour");
   }
+  if (std::string trouble = services_->engine->trouble(); !trouble.empty()) {
+    report.fallbacks.insert(report.fallbacks.begin(), std::move(trouble));
+  }
   if (!services_->choice.reason.empty()) {
     report.fallbacks.insert(report.fallbacks.begin(), services_->choice.reason + "; threads read and write");
   }

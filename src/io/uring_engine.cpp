@@ -4,13 +4,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <future>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include <fmt/format.h>
 #include <liburing.h>
 
 #include "cairn/base/error.hpp"
@@ -21,16 +25,17 @@
 namespace cairn::io {
 namespace {
 
-// liburing 2.2 does not know them yet; the values are the kernel's.
-constexpr unsigned kSingleIssuer = 1u << 12;  // Linux 6.0
-constexpr unsigned kDeferTaskrun = 1u << 13;  // Linux 6.1
+constexpr unsigned kSingleIssuer = 1u << 12;  // Linux 6.0; liburing 2.2 does not know it yet.
 
-// From best to plain: an older kernel answers -EINVAL to flags that it does not know.
+// From best to plain: an older kernel answers -EINVAL to flags that it does not know. Not DEFER_TASKRUN: a process that
+// is forbidden to enter its ring would never hear of the requests that the kernel holds already.
 constexpr unsigned kSetupFlags[] = {
-    IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | kSingleIssuer | kDeferTaskrun,
+    IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | kSingleIssuer,
     IORING_SETUP_CLAMP | IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN,
     IORING_SETUP_CLAMP,
 };
+
+constexpr std::chrono::milliseconds kLookAgain{1};
 
 int open_ring(unsigned entries, io_uring& ring) noexcept {
   int result = -EINVAL;
@@ -56,15 +61,22 @@ bool can_read_and_write(io_uring& ring) noexcept {
   return is_able;
 }
 
+/// Whether the kernel will not let this process use its ring any more, as under a seccomp filter of later on.
+bool is_refusal(int error) noexcept {
+  return error != EINTR && error != EBUSY && error != EAGAIN && error != ENOMEM;
+}
+
 /// One ring and the one thread that touches it. Other threads leave requests in the inbox and wake it through
 /// an eventfd, on which a read is always pending in the ring; so the thread sleeps in the kernel when idle.
+/// When the ring is refused while in use, threads take over what the kernel does not hold yet, and all that follows.
 class UringEngine final : public Engine {
  public:
   UringEngine(std::uint32_t queue_depth, Syscalls& syscalls, std::unique_ptr<Engine> buffered)
-      : depth_(queue_depth), syscalls_(syscalls), buffered_(std::move(buffered)) {}
+      : depth_(queue_depth), syscalls_(syscalls), threads_(std::move(buffered)) {
+    offered_.reserve(depth_ + 1);
+  }
 
   ~UringEngine() override {
-    buffered_.reset();
     if (thread_.joinable()) {
       {
         const std::lock_guard lock(mutex_);
@@ -73,6 +85,7 @@ class UringEngine final : public Engine {
       wake();
       thread_.join();
     }
+    threads_.reset();  // Last: it takes over from a ring that is closed.
     if (wake_fd_ >= 0) {
       ::close(wake_fd_);
     }
@@ -94,27 +107,38 @@ class UringEngine final : public Engine {
     return result.get();
   }
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "io_uring"; }
+  [[nodiscard]] std::string_view name() const noexcept override {
+    return refusal_ == 0 ? "io_uring" : threads_->name();
+  }
+
+  [[nodiscard]] std::string trouble() const override {
+    const int error = refusal_;
+    return error == 0 ? std::string()
+                      : fmt::format("io_uring was refused while in use ({}); threads read and write",
+                                    std::system_category().message(error));
+  }
 
   [[nodiscard]] Syscalls& syscalls() noexcept override { return syscalls_; }
 
   void submit(Request& request) noexcept override {
     if (!request.is_direct && request.operation != Operation::sync_data) {
-      buffered_->submit(request);
+      threads_->submit(request);
       return;
     }
-    if (std::this_thread::get_id() == thread_.get_id()) {
-      backlog_.push(request);  // From a `done`: the loop looks at the backlog next.
-      return;
-    }
+    bool is_taken = false;
     bool was_empty = false;
     {
       const std::lock_guard lock(mutex_);
-      was_empty = inbox_.is_empty();
-      inbox_.push(request);
+      is_taken = !is_closed_;
+      if (is_taken) {
+        was_empty = inbox_.is_empty();
+        inbox_.push(request);
+      }
     }
-    if (was_empty) {  // Otherwise a wake-up for what lies in the inbox is on its way.
-      wake();
+    if (!is_taken) {
+      threads_->submit(request);
+    } else if (was_empty && std::this_thread::get_id() != thread_.get_id()) {
+      wake();  // Otherwise a wake-up for what lies in the inbox is on its way, or the loop looks at it next.
     }
   }
 
@@ -137,25 +161,51 @@ class UringEngine final : public Engine {
       return;
     }
     arm_wake();
-    while (take_inbox() || in_flight_ > 0 || !backlog_.is_empty()) {
+    while (take_inbox()) {
       fill_ring();
       wait();
+      reap();
+    }
+    while (in_flight_ > 0) {  // The ring was refused; what the kernel holds ends all the same.
+      std::this_thread::sleep_for(kLookAgain);
       reap();
     }
     io_uring_queue_exit(&ring_);
   }
 
-  /// Returns false when the engine is being destroyed.
+  /// Returns false when the ring is closed: it was refused, or the engine is being destroyed and nothing is left.
   bool take_inbox() noexcept {
     const std::lock_guard lock(mutex_);
     backlog_.take(inbox_);
-    return !is_stopping_;
+    is_closed_ = is_closed_ || (is_stopping_ && in_flight_ == 0 && backlog_.is_empty());
+    return !is_closed_;
+  }
+
+  /// Leaves all to the threads that the kernel does not hold.
+  void refuse(int error) noexcept {
+    refusal_ = error;
+    for (Request* request : offered_) {
+      if (request != nullptr) {
+        --in_flight_;
+        backlog_.push(*request);
+      }
+    }
+    offered_.clear();
+    {
+      const std::lock_guard lock(mutex_);
+      is_closed_ = true;
+      backlog_.take(inbox_);
+    }
+    while (!backlog_.is_empty()) {
+      threads_->submit(backlog_.pop());
+    }
   }
 
   void arm_wake() noexcept {
     io_uring_sqe* sqe = io_uring_get_sqe(&ring_);  // There is room: the ring has an entry more than depth_.
     io_uring_prep_read(sqe, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
     io_uring_sqe_set_data(sqe, nullptr);
+    offered_.push_back(nullptr);
   }
 
   void fill_ring() noexcept {
@@ -164,7 +214,9 @@ class UringEngine final : public Engine {
       if (sqe == nullptr) {
         return;
       }
-      prepare(*sqe, backlog_.pop());
+      Request& request = backlog_.pop();
+      prepare(*sqe, request);
+      offered_.push_back(&request);
       ++in_flight_;
     }
   }
@@ -189,10 +241,14 @@ class UringEngine final : public Engine {
 
   void wait() noexcept {
     const int result = io_uring_submit_and_wait(&ring_, 1);
-    // EINTR: a signal. EBUSY: reap first. Anything else is a shortage (EAGAIN, ENOMEM) that reaping may end;
-    // what was not submitted stays in the ring and is offered again.
-    if (result < 0 && result != -EINTR && result != -EBUSY) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (result >= 0) {
+      offered_.erase(offered_.begin(), offered_.begin() + result);
+    } else if (is_refusal(-result)) {
+      refuse(-result);
+    } else if (result != -EINTR && result != -EBUSY) {
+      // EINTR: a signal. EBUSY: reap first. Else a shortage (EAGAIN, ENOMEM) that reaping may end; what was not
+      // submitted stays in the ring and is offered again.
+      std::this_thread::sleep_for(kLookAgain);
     }
   }
 
@@ -209,26 +265,30 @@ class UringEngine final : public Engine {
       --in_flight_;
       request->done(*request, result);  // `request` may be gone after this.
     }
-    if (std::exchange(is_wake_due_, false)) {
+    if (std::exchange(is_wake_due_, false) && refusal_ == 0) {
       arm_wake();
     }
   }
 
   const std::uint32_t depth_;
   Syscalls& syscalls_;
-  std::unique_ptr<Engine> buffered_;
+  std::unique_ptr<Engine> threads_;  ///< For what goes through the page cache.
   int wake_fd_ = -1;
+  std::atomic<int> refusal_{0};  ///< The errno with which the kernel refused the ring.
 
-  std::mutex mutex_;  // Guards inbox_ and is_stopping_.
+  std::mutex mutex_;  // Guards the inbox and how it ends.
   RequestQueue inbox_;
   bool is_stopping_ = false;
+  bool is_closed_ = false;  ///< The threads have all that comes now.
 
   // The ring thread's own.
   io_uring ring_{};
   std::uint64_t wake_count_ = 0;
   bool is_wake_due_ = false;
   RequestQueue backlog_;
-  std::uint32_t in_flight_ = 0;
+  std::vector<Request*>
+      offered_;  ///< In the ring, and not yet taken by the kernel, oldest first; null: the wake-up.
+  std::uint32_t in_flight_ = 0;  ///< Those, and those that the kernel holds.
 
   std::thread thread_;
 };

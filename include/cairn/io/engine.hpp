@@ -48,6 +48,9 @@ class Engine {
   /// "io_uring" or "threads": what results and logs report.
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
 
+  /// Why requests have taken another way than the engine was made for; empty when they have not.
+  [[nodiscard]] virtual std::string trouble() const { return {}; }
+
   /// Starts `request`, or keeps it until there is room. Never blocks, never fails: `done` gets the
   /// error.
   virtual void submit(Request& request) noexcept = 0;
