@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 #include <random>
+#include <utility>
 
 namespace cairn::disk {
 namespace {
@@ -23,7 +24,7 @@ std::byte* zeros(std::uint64_t bytes) {
 CachedDisk::CachedDisk(std::uint64_t bytes) : bytes_(bytes), seen_(zeros(bytes)), durable_(zeros(bytes)) {}
 
 bool CachedDisk::fails(Request request, std::uint64_t offset, std::uint64_t size) {
-  bool is_hit = !is_on_;
+  bool is_hit = false;
   for (Fault& fault : faults_) {
     const bool touches = request == Request::sync || (offset < fault.end && fault.begin < offset + size);
     if (fault.request != request || !touches) {
@@ -36,7 +37,13 @@ bool CachedDisk::fails(Request request, std::uint64_t offset, std::uint64_t size
       is_hit = true;
     }
   }
-  return is_hit;
+  hits_ += is_hit ? 1 : 0;
+  return is_hit || !is_on_;
+}
+
+std::uint64_t CachedDisk::heal() {
+  faults_.clear();
+  return std::exchange(hits_, 0);
 }
 
 bool CachedDisk::read(std::uint64_t offset, std::span<std::byte> data) {

@@ -49,8 +49,8 @@ class CachedDisk {
   void power_on() { is_on_ = true; }
 
   void add(const Fault& fault) { faults_.push_back(fault); }
-  /// Forgets all faults.
-  void heal() { faults_.clear(); }
+  /// Forgets all faults. Returns how many requests they have hit.
+  std::uint64_t heal();
 
  private:
   struct Write {
@@ -71,6 +71,7 @@ class CachedDisk {
   Memory durable_;
   std::vector<Write> unsynced_;
   std::vector<Fault> faults_;
+  std::uint64_t hits_ = 0;
   bool is_on_ = true;
 };
 

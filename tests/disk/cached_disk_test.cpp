@@ -118,6 +118,15 @@ TEST_F(CachedDiskTest, KeepsNothingOfAWriteThatFailed) {
   EXPECT_EQ(at(0), 1);
 }
 
+TEST_F(CachedDiskTest, SaysHowManyRequestsAFaultHasHit) {
+  disk_.add({Request::sync, 0, 1});
+
+  EXPECT_FALSE(disk_.sync());
+  EXPECT_TRUE(disk_.sync());
+
+  EXPECT_EQ(disk_.heal(), 1u);
+}
+
 TEST_F(CachedDiskTest, RefusesWhatLiesBehindItsEnd) {
   EXPECT_FALSE(disk_.write(kBytes - 1, filled(2, 1)));
 }

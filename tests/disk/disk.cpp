@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -15,6 +17,8 @@ namespace cairn::disk {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kLongestUse{5};
 
 bool succeeds(const std::string& command) {
   return std::system((command + " > /dev/null 2>&1").c_str()) == 0;
@@ -78,6 +82,10 @@ std::string MountedDisk::missing() {
   if (device_.empty()) {
     return "there is no free loop device";
   }
+  // No request larger than FUSE passes on at once: when only the first part of one is written, the loop device takes
+  // it for all.
+  cairn::testing::write_text(
+      fmt::format("/sys/block/{}/queue/max_sectors_kb", fs::path(device_).filename().string()), "512");
   if (!succeeds(fmt::format("{} {}", system_.make, device_))) {
     return fmt::format("'{}' does not work", system_.make);
   }
@@ -94,10 +102,27 @@ bool MountedDisk::mount() const {
   return succeeds(fmt::format("mount -o {} {} {}", system_.options, device_, mount_point_.string()));
 }
 
+bool MountedDisk::unmount() const {
+  // A save that has failed says so before the last of its descriptors is closed.
+  const auto deadline = std::chrono::steady_clock::now() + kLongestUse;
+  bool is_unmounted = succeeds("umount " + mount_point_.string());
+  while (!is_unmounted && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    is_unmounted = succeeds("umount " + mount_point_.string());
+  }
+  return is_unmounted;
+}
+
 bool MountedDisk::mount_again() {
-  const bool is_unmounted = succeeds("umount " + mount_point_.string());
+  const bool is_unmounted = unmount();
   ask("on");
-  return is_unmounted && mount();
+  if (!is_unmounted || mount()) {
+    return is_unmounted;
+  }
+  if (system_.repair != nullptr) {
+    succeeds(fmt::format("{} {}", system_.repair, device_));  // Says 1 when it has repaired something.
+  }
+  return system_.repair != nullptr && mount();
 }
 
 CachedDisk::Remains MountedDisk::cut(std::uint64_t seed) {
@@ -112,8 +137,8 @@ void MountedDisk::fail(const Fault& fault) {
                   fault.end));
 }
 
-void MountedDisk::heal() {
-  ask("heal");
+std::uint64_t MountedDisk::heal() {
+  return std::stoull(ask("heal"));
 }
 
 std::string MountedDisk::ask(const std::string& line) {

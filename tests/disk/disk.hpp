@@ -17,10 +17,13 @@ struct FileSystem {
   const char* name;
   const char* make;  ///< A command; the device follows.
   std::uint64_t bytes;
+  /// A command for when it cannot be mounted; none: it has to be mountable.
+  const char* repair = nullptr;
   const char* options = "defaults";  ///< To mount it with.
 };
 
-inline constexpr FileSystem kExt4{"ext4", "mkfs.ext4 -q -F", std::uint64_t{64} << 20};
+/// Where it notes an error in its superblock, 1 KiB, and the power goes, that may be torn: boot scripts repair it, too.
+inline constexpr FileSystem kExt4{"ext4", "mkfs.ext4 -q -F", std::uint64_t{64} << 20, "e2fsck -f -y"};
 inline constexpr FileSystem kXfs{"xfs", "mkfs.xfs -q -f", std::uint64_t{320} << 20};
 inline constexpr FileSystem kBtrfs{"btrfs", "mkfs.btrfs -q -f", std::uint64_t{256} << 20};
 
@@ -39,17 +42,18 @@ class MountedDisk {
   [[nodiscard]] std::string missing();
   [[nodiscard]] std::filesystem::path root() const { return mount_point_ / "run"; }
 
-  /// Unmounts it, and mounts it again. Returns whether both succeeded.
+  /// Unmounts it, and mounts it again, repaired if need be. Returns whether both succeeded.
   [[nodiscard]] bool mount_again();
   /// Cuts the power: see CachedDisk. From now on everything fails; `mount_again` switches it on first.
   CachedDisk::Remains cut(std::uint64_t seed);
   void fail(const Fault& fault);
-  /// Forgets all faults.
-  void heal();
+  /// Forgets all faults. Returns how many requests they have hit.
+  std::uint64_t heal();
 
  private:
   std::string ask(const std::string& line);
   bool mount() const;
+  bool unmount() const;
 
   FileSystem system_;
   const cairn::testing::TempDir directory_;

@@ -112,8 +112,7 @@ std::string answer(CachedDisk& disk, const std::string& line) {
       return "done";
     }
   } else if (verb == "heal") {
-    disk.heal();
-    return "done";
+    return std::to_string(disk.heal());
   } else if (verb == "cut") {
     std::uint64_t seed = 0;
     words >> seed;
