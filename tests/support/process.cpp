@@ -84,6 +84,12 @@ std::string Process::next_line() {
   return line;
 }
 
+void Process::await_end() const {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+}
+
 std::vector<std::string> Process::finish() {
   while (read_more()) {
   }

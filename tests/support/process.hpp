@@ -24,7 +24,10 @@ class Process {
   void tell(const std::string& line) const;
   /// Takes the next line that it says; empty when it has ended first.
   [[nodiscard]] std::string next_line();
-  /// Waits for its end. Returns all that it has said and nobody has taken, a line each; what a signal cut off is none.
+  /// Waits for its end; a child of its own may still run.
+  void await_end() const;
+  /// Waits for its end, and that of whoever else has its output. Returns all that it has said and nobody has taken, a
+  /// line each; what a signal cut off is none.
   [[nodiscard]] std::vector<std::string> finish();
 
  private:
