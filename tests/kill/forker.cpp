@@ -40,9 +40,17 @@ const Context& shared_context(std::string_view engine) {
   return context;
 }
 
-bool is_refused(const fs::path& root, const Context& context) {
+/// What a child needs in order to save; made before, because a lock that another thread has when it is forked is never
+/// free there.
+struct Inherited {
+  fs::path target;
+  Tree tree;
+  RegistrySnapshot handlers;
+};
+
+bool is_refused(const Inherited& inherited, const Context& context) {
   try {
-    save(root / "child", state(1), {}, context);
+    core::start_save(inherited.target, {{"state", inherited.tree}}, inherited.handlers, {}, context);
   } catch (const Error& error) {
     return error.code() == Errc::closed;
   }
@@ -50,7 +58,7 @@ bool is_refused(const fs::path& root, const Context& context) {
 }
 
 /// What a child does; in the end it ends, each kind in its own way.
-[[noreturn]] void live(std::uint64_t kind, const fs::path& root, const Context& context) {
+[[noreturn]] void live(std::uint64_t kind, const Inherited& inherited, const Context& context) {
   switch (kind % 4) {
     case 0:
       std::_Exit(0);
@@ -60,7 +68,7 @@ bool is_refused(const fs::path& root, const Context& context) {
     case 2:
       std::exit(0);
     default:
-      std::_Exit(is_refused(root, context) ? 0 : 1);
+      std::_Exit(is_refused(inherited, context) ? 0 : 1);
   }
 }
 
@@ -86,11 +94,15 @@ void await(pid_t child, Children& children) {
 }
 
 int work(const fs::path& root, const Context& context, std::uint64_t count) {
+  const Inherited inherited{root / "child", state(1), handlers_of(context)};
+  SaveOptions overwriting;
+  overwriting.overwrite = true;
+  save(root / "step", state(0), overwriting, context);
+  static_cast<void>(
+      load(root / "step", {}, context));  // Whatever is made at its first use has been made now.
   std::atomic<bool> is_over = false;
   std::uint64_t wrong = 0;
   std::thread worker([&] {
-    SaveOptions overwriting;
-    overwriting.overwrite = true;
     for (std::int64_t number = 1; !is_over; ++number) {
       save(root / "step", state(number), overwriting, context);
       wrong += load(root / "step", {}, context) == state(number) ? 0 : 1;
@@ -100,7 +112,7 @@ int work(const fs::path& root, const Context& context, std::uint64_t count) {
   for (std::uint64_t i = 0; i < count; ++i) {
     const pid_t child = ::fork();
     if (child == 0) {
-      live(i, root, context);
+      live(i, inherited, context);
     }
     await(child, children);
   }
