@@ -84,8 +84,10 @@ std::string MountedDisk::missing() {
   }
   // No request larger than FUSE passes on at once: when only the first part of one is written, the loop device takes
   // it for all.
-  cairn::testing::write_text(
-      fmt::format("/sys/block/{}/queue/max_sectors_kb", fs::path(device_).filename().string()), "512");
+  if (!succeeds(fmt::format("sh -c 'echo 512 > /sys/block/{}/queue/max_sectors_kb'",
+                            fs::path(device_).filename().string()))) {
+    return "the requests of the loop device cannot be limited";
+  }
   if (!succeeds(fmt::format("{} {}", system_.make, device_))) {
     return fmt::format("'{}' does not work", system_.make);
   }

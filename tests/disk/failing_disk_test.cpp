@@ -88,8 +88,9 @@ class FailingDisk : public OnDiskTest {
       }
       EXPECT_THAT(top_of(disk_.root()), ElementsAre("step"));
       if (ending.hits == 0) {
-        fmt::print("disk: {}: {} saves with a failing {}, {} failed, 0 checkpoints lost\n",
-                   name_of(GetParam()), skipped, request == Request::write ? "write" : "flush", failed);
+        fmt::print("disk: {}: {} {} failed {}, {} saves failed, 0 checkpoints lost\n", name_of(GetParam()),
+                   skipped, request == Request::write ? "writes" : "flushes",
+                   times == 1 ? "once" : "for good", failed);
         return failed;
       }
     }
