@@ -5,7 +5,7 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <optional>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,7 +16,6 @@
 #include "cairn/io/recovery.hpp"
 
 #include "disk/on_disk.hpp"
-#include "support/temp_dir.hpp"
 
 namespace cairn::disk {
 namespace {
