@@ -20,7 +20,7 @@ Context::Context(ContextOptions options) : services_(core::Services::create(std:
 Context::Context(Context&&) noexcept = default;
 
 Context::~Context() {
-  if (services_) {
+  if (services_ && services_->is_own_process()) {
     services_->close();  // Lost failures were reported to on_lost_failure when they happened.
     const async::Event gone = services_->gone;
     services_.reset();

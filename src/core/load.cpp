@@ -21,6 +21,7 @@ Awaitable<Loaded> await_loaded(std::shared_ptr<LoadJob> job) {
 std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
                                   const RegistrySnapshot& registry, const LoadOptions& options,
                                   const Context& context) {
+  context.services()->require_own_process();
   const auto begin = context.services()->clock.steady_now();
   if (context.services()->coroutines.runs_this_thread()) {
     throw Error(

@@ -87,7 +87,7 @@ AsyncResponse& AsyncResponse::operator=(AsyncResponse&& other) noexcept {
 }
 
 void AsyncResponse::report_if_lost() noexcept {
-  if (!job_ || job_->is_observed) {
+  if (!job_ || job_->is_observed || !job_->services().is_own_process()) {
     return;
   }
   try {
@@ -153,6 +153,7 @@ AsyncResponse start_save(const std::filesystem::path& path, const Checkpointable
                          const RegistrySnapshot& registry, const SaveOptions& options,
                          const Context& context) {
   const std::shared_ptr<Services>& services = context.services();
+  services->require_own_process();
   if (services->coroutines.runs_this_thread() && !options.return_when_accepted) {
     throw Error(
         Errc::invalid_argument,

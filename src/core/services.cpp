@@ -106,7 +106,8 @@ Services::Services(ContextOptions options_in)
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),
-      coroutines(kCoroutineThreads, "cairn-task") {
+      coroutines(kCoroutineThreads, "cairn-task"),
+      process_(::getpid()) {
   if (options.reserve_bytes != 0) {
     buffers.reserve(options.reserve_bytes, worker_threads(options));
   }
@@ -115,6 +116,9 @@ Services::Services(ContextOptions options_in)
 std::shared_ptr<Services> Services::create(ContextOptions options) {
   // The last reference may be a coroutine's, dropped on a thread that the destructor would have to join.
   const auto destroy = [](Services* services) {
+    if (!services->is_own_process()) {
+      return;  // To end them would be to wait for threads that are not there; the kernel takes back the rest.
+    }
     const auto end = [services, gone = services->gone] {
       delete services;
       gone.set();
@@ -126,6 +130,17 @@ std::shared_ptr<Services> Services::create(ContextOptions options) {
     }
   };
   return {new Services(std::move(options)), destroy};
+}
+
+bool Services::is_own_process() const noexcept {
+  return ::getpid() == process_;
+}
+
+void Services::require_own_process() const {
+  if (!is_own_process()) {
+    throw Error(Errc::closed,
+                fmt::format("the context belongs to process {}, from which this one was forked", process_));
+  }
 }
 
 void Services::enter(const std::shared_ptr<Operation>& operation) {
@@ -161,6 +176,9 @@ void Services::lose(const std::string& path, const std::exception_ptr& failure) 
 }
 
 std::exception_ptr Services::close() {
+  if (!is_own_process()) {
+    return nullptr;
+  }
   std::vector<std::shared_ptr<Operation>> running;
   {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -31,6 +33,11 @@ class Services {
   /// Makes services whose destruction never happens on one of their own threads.
   static std::shared_ptr<Services> create(ContextOptions options);
 
+  /// Whether this is the process that made them: in one that was forked from it, their threads do not run.
+  [[nodiscard]] bool is_own_process() const noexcept;
+  /// Errors: Errc::closed when it is not.
+  void require_own_process() const;
+
   /// Enters an operation that has begun.
   ///
   /// Errors: Errc::closed after close().
@@ -44,7 +51,7 @@ class Services {
   void lose(const std::string& path, const std::exception_ptr& failure);
 
   /// Refuses new operations, waits for those in flight, cancels those that take too long.
-  /// Returns the first lost failure, or null.
+  /// Returns the first lost failure, or null. Does nothing in a process that was forked.
   std::exception_ptr close();
 
   async::Event gone;  ///< Happens when these services are destroyed.
@@ -64,6 +71,7 @@ class Services {
   async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.
 
  private:
+  const pid_t process_;
   std::mutex mutex_;  // Protects all below.
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;

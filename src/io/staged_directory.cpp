@@ -54,6 +54,9 @@ FileHandle claim(const Directory& directory, std::string_view owner_name, const 
     return {};
   }
   // Any other refusal means that the file system has no locks; then pid and boot id must do.
+  if (!directory.status(name)) {  // A recovery had the lock before us: it took the file for a dead writer's.
+    return {};
+  }
   const std::string text = encode_owner(this_process(uuid));
   write_all(owner, std::as_bytes(std::span(text)), 0, directory.path() / name);
   require(syscalls.sync_data(fd), "fdatasync", directory.path() / name);

@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cairn/io/syscalls.hpp"
@@ -116,6 +118,9 @@ class FaultySyscalls final : public Syscalls {
     return run(Call::unlink, [&] { return real_.unlink_at(directory, name, is_directory); });
   }
   int try_lock(int fd) noexcept override {
+    if (before_lock) {
+      std::exchange(before_lock, nullptr)();
+    }
     return run(Call::lock, [&] { return real_.try_lock(fd); });
   }
   int is_network_file_system(int fd) noexcept override {
@@ -124,6 +129,7 @@ class FaultySyscalls final : public Syscalls {
 
   bool lacks_rename_modes = false;
   std::optional<int> is_network;
+  std::function<void()> before_lock;  ///< What somebody does just before the next lock.
 
  private:
   template <class Real>

@@ -14,6 +14,8 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/io/recovery.hpp"
+
 #include "io/faulty_syscalls.hpp"
 #include "io/sample_checkpoint.hpp"
 #include "support/fails.hpp"
@@ -168,6 +170,14 @@ TEST_F(StagedDirectoryCreate, TakesItsNameAgainWhenItIsGivenAndARecoveryHoldsThe
   syscalls_.plan({Call::lock, 1, 1, -EAGAIN});
 
   EXPECT_NO_THROW(create(temp_ / "step", options));
+}
+
+TEST_F(StagedDirectoryCreate, TriesAgainWhenARecoveryHasRemovedTheNewOwnerFile) {
+  syscalls_.before_lock = [this] { recover(posix_syscalls(), temp_.path()); };
+
+  const StagedDirectory staged = create(temp_ / "step");
+
+  EXPECT_THAT(list_tree(temp_.path()), ElementsAre(StartsWith(".tmp-step-"), HasSubstr("/.owner")));
 }
 
 TEST_F(StagedDirectoryCreate, WorksWithoutLocks) {

@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "kill/ledger.hpp"
-#include "kill/process.hpp"
 #include "support/number_from.hpp"
+#include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -27,7 +27,8 @@ constexpr int kLongestMicroseconds = 60'000;  // About ten saves.
 class KillTest : public ::testing::Test {
  protected:
   void run_until_killed(bool by_threads) {
-    Process process(
+    cairn::testing::Process process(
+        CAIRN_VICTIM,
         {root_.path().string(), by_threads ? "threads" : "automatic", std::to_string(ledger_.last() + 1)});
     process.await_first_word();
     std::uniform_int_distribution<int> delay(0, kLongestMicroseconds);

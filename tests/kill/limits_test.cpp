@@ -8,7 +8,7 @@
 
 #include "cairn/io/recovery.hpp"
 
-#include "kill/process.hpp"
+#include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -22,7 +22,7 @@ class Limits : public ::testing::TestWithParam<const char*> {
  protected:
   /// What a save says that has the limit.
   std::vector<std::string> said_under(const char* limit) const {
-    Process process({root_.path().string(), GetParam(), "1", limit});
+    cairn::testing::Process process(CAIRN_VICTIM, {root_.path().string(), GetParam(), "1", limit});
     return process.finish();
   }
 

@@ -21,8 +21,8 @@
 #include <gtest/gtest.h>
 
 #include "kill/ledger.hpp"
-#include "kill/process.hpp"
 #include "support/number_from.hpp"
+#include "support/process.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -77,8 +77,8 @@ class PowerTest : public ::testing::TestWithParam<FileSystem> {
   [[nodiscard]] fs::path root() const { return mount_point_ / "run"; }
 
   void run_until_cut(bool by_threads) {
-    Process process(
-        {root().string(), by_threads ? "threads" : "automatic", std::to_string(ledger_.last() + 1)});
+    cairn::testing::Process process(CAIRN_VICTIM, {root().string(), by_threads ? "threads" : "automatic",
+                                                   std::to_string(ledger_.last() + 1)});
     process.await_first_word();
     std::uniform_int_distribution<int> delay(0, kLongestMicroseconds);
     std::this_thread::sleep_for(std::chrono::microseconds(delay(random_)));

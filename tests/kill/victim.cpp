@@ -16,10 +16,10 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "cairn/cairn.hpp"
 
+#include "kill/program.hpp"
 #include "kill/state.hpp"
 
 namespace cairn::kill {
@@ -30,21 +30,6 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kNames = 3;
 constexpr std::int64_t kRemoveEvery = 5;
 constexpr rlim_t kMostFileBytes = 1 << 20;  // Less than the state has.
-
-Context make_context(std::string_view engine) {
-  ContextOptions options;
-  options.engine = engine == "threads" ? io::EngineKind::threads : io::EngineKind::automatic;
-  options.staging_bytes = std::size_t{64} << 20;
-  return Context(std::move(options));
-}
-
-/// One write for each line, and no buffer: what has been said has been said.
-void say(const std::string& line) {
-  const std::string text = line + "\n";
-  if (::write(STDOUT_FILENO, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    std::_Exit(3);
-  }
-}
 
 [[noreturn]] void save_until_the_end(const fs::path& root, std::int64_t number, const Context& context) {
   SaveOptions options;

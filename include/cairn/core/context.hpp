@@ -60,6 +60,9 @@ struct ContextOptions {
 
 /// Owns what saves and loads share: the I/O engine, threads and staging memory. Make one, use it throughout.
 ///
+/// A forked child has none of the threads: there saves and loads fail with Errc::closed, responses must not be
+/// waited for, and the destructor does nothing.
+///
 /// Threads: every method may be called from any thread; the destructor not from one of the context's own.
 class Context {
  public:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kill/process.hpp"
+#include "support/process.hpp"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 
 #include <spawn.h>
 
-namespace cairn::kill {
+namespace cairn::testing {
 namespace {
 
 void check(int error, const char* what) {
@@ -26,14 +27,17 @@ void check(int error, const char* what) {
 
 }  // namespace
 
-Process::Process(std::vector<std::string> arguments) {
-  std::array<int, 2> ends{};
-  check(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe2");
-  output_ = ends[0];
+Process::Process(std::string program, std::vector<std::string> arguments) {
+  std::array<int, 2> input{};  // A socket: unlike a pipe's, its end can be written to without a SIGPIPE.
+  std::array<int, 2> output{};
+  check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, input.data()) == 0 ? 0 : errno, "socketpair");
+  check(::pipe2(output.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe2");
+  input_ = input[1];
+  output_ = output[0];
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::string program = CAIRN_VICTIM;
+  posix_spawn_file_actions_adddup2(&actions, input[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output[1], STDOUT_FILENO);
   std::vector<char*> pointers{program.data()};
   for (std::string& argument : arguments) {
     pointers.push_back(argument.data());
@@ -41,8 +45,9 @@ Process::Process(std::vector<std::string> arguments) {
   pointers.push_back(nullptr);
   const int error = ::posix_spawn(&id_, program.c_str(), &actions, nullptr, pointers.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  check(error, CAIRN_VICTIM);
+  ::close(input[0]);
+  ::close(output[1]);
+  check(error, program.c_str());
 }
 
 Process::~Process() {
@@ -50,6 +55,7 @@ Process::~Process() {
     ::kill(id_, SIGKILL);
     ::waitpid(id_, nullptr, 0);
   }
+  ::close(input_);
   ::close(output_);
 }
 
@@ -59,6 +65,29 @@ void Process::await_first_word() {
 
 void Process::signal(int number) const {
   ::kill(id_, number);
+}
+
+void Process::tell(const std::string& line) const {
+  const std::string text = line + "\n";
+  ::send(input_, text.data(), text.size(), MSG_NOSIGNAL);
+}
+
+std::string Process::next_line() {
+  std::size_t end = 0;
+  while ((end = text_.find('\n')) == std::string::npos) {
+    if (!read_more()) {
+      return "";
+    }
+  }
+  std::string line = text_.substr(0, end);
+  text_.erase(0, end + 1);
+  return line;
+}
+
+void Process::await_end() const {
+  siginfo_t info{};
+  while (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
 }
 
 std::vector<std::string> Process::finish() {
@@ -87,4 +116,4 @@ bool Process::read_more() {
   return true;
 }
 
-}  // namespace cairn::kill
+}  // namespace cairn::testing
