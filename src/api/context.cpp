@@ -11,6 +11,7 @@ const Context& default_context() {
 }
 
 RegistrySnapshot handlers_of(const Context& context) {
+  context.require_own_process();  // First: in a forked child the lock of a registry may never be free.
   return layer({builtin_handlers(), global_registry().snapshot(), context.options().registry.snapshot()});
 }
 

@@ -34,6 +34,10 @@ void Context::close() {
   }
 }
 
+void Context::require_own_process() const {
+  services_->require_own_process();
+}
+
 std::string_view Context::engine() const noexcept {
   return services_->engine->name();
 }

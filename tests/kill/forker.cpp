@@ -40,17 +40,15 @@ const Context& shared_context(std::string_view engine) {
   return context;
 }
 
-/// What a child needs in order to save; made before, because a lock that another thread has when it is forked is never
-/// free there.
+/// What a child saves; made before it.
 struct Inherited {
   fs::path target;
   Tree tree;
-  RegistrySnapshot handlers;
 };
 
 bool is_refused(const Inherited& inherited, const Context& context) {
   try {
-    core::start_save(inherited.target, {{"state", inherited.tree}}, inherited.handlers, {}, context);
+    save(inherited.target, inherited.tree, {}, context);
   } catch (const Error& error) {
     return error.code() == Errc::closed;
   }
@@ -94,7 +92,7 @@ void await(pid_t child, Children& children) {
 }
 
 int work(const fs::path& root, const Context& context, std::uint64_t count) {
-  const Inherited inherited{root / "child", state(1), handlers_of(context)};
+  const Inherited inherited{root / "child", state(1)};
   SaveOptions overwriting;
   overwriting.overwrite = true;
   save(root / "step", state(0), overwriting, context);

@@ -12,6 +12,8 @@ const Context& default_context();
 
 /// What a save or load sees: the built-in handlers, over them the global registry as it is now, over that the
 /// registry of the context.
+///
+/// Errors: Errc::closed in a process that was forked from the context's.
 [[nodiscard]] RegistrySnapshot handlers_of(const Context& context);
 
 }  // namespace cairn

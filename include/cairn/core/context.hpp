@@ -79,6 +79,11 @@ class Context {
   /// Errors: the first failure of a save that nobody waited for.
   void close();
 
+  /// Returns in the process that made the context.
+  ///
+  /// Errors: Errc::closed in one that was forked from it.
+  void require_own_process() const;
+
   /// "io_uring" or "threads", and why it is not io_uring when that was left open.
   [[nodiscard]] std::string_view engine() const noexcept;
   [[nodiscard]] const std::string& engine_reason() const noexcept;
