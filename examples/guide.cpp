@@ -110,6 +110,32 @@ void watch() {
   require(progress.staged_bytes <= progress.total_bytes && result.bytes > 4'000'000, "progress is reported");
 }
 
+void save_more_often_than_the_disk_can() {
+  cairn::Tree state = {{"step", 0}};
+  std::size_t durable = 0;
+  // [coalesce]
+  cairn::SaveOptions options;
+  options.coalesce = true;
+  std::vector<cairn::AsyncResponse> saving;
+  for (int step = 0; step < 20; ++step) {
+    state["step"] = step;
+    saving.push_back(cairn::save_async("run/coalesced_" + std::to_string(step), state, options));
+  }
+  for (const cairn::AsyncResponse& one : saving) {
+    try {
+      one.wait();
+      ++durable;
+    } catch (const cairn::Error& error) {
+      if (error.code() != cairn::Errc::superseded) {
+        throw;
+      }
+    }
+  }
+  // [/coalesce]
+  require(durable >= 2, "the oldest and the newest are saved");
+  require(cairn::load("run/coalesced_19") == state, "the newest is never given up");
+}
+
 void save_without_copies() {
   std::vector<float> weights(1000, 1.0F);
   // [borrow]
@@ -196,6 +222,16 @@ void load_in_another_form() {
   options.handler_options.set(of_tree);
   const cairn::Tree loaded = cairn::load("run/form", part, options);
   // [/partial]
+  // [map]
+  cairn::TreeLoadOptions lazily;
+  lazily.map = true;
+  cairn::LoadOptions options_of_map;
+  options_of_map.handler_options.set(lazily);
+  const cairn::Tree views = cairn::load("run/form", options_of_map);
+  const cairn::Array w = views.at("params/w").as<cairn::Array>();
+  const float last = w.data<const float>()[2];  // Reads the page that it is on.
+  // [/map]
+  require(last == 3, "a mapped array has its values");
   require(loaded.get<std::vector<double>>("params/w") == mine && loaded.size() == 1, "a part can be loaded");
 }
 
@@ -258,6 +294,7 @@ int main() try {
   save_many_things();
   train();
   watch();
+  save_more_often_than_the_disk_can();
   save_without_copies();
   save_within_a_budget();
   look_closely();
