@@ -53,7 +53,8 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   /// Whether the calling thread has its turn.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
-  /// Queues `item`. When nobody has a turn, one begins: posted, or at once where that is possible and allowed.
+  /// Queues `item`. When nobody has a turn, one begins: posted, or at once where that is possible and
+  /// allowed.
   void push(StrandItem& item, bool is_never_at_once);
 
  private:
@@ -70,9 +71,10 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   bool has_turn_ = false;  ///< One runs or is posted.
 };
 
-/// A strand of a pool: an executor that never runs two things at a time. Asio's own is none that can be used here: to make
-/// one without memory is undefined (its destructor runs before it is complete), and it is too large to lie inside an
-/// `Executor`, so that each copy that posts would take memory, at moments when nobody can be told that there is none.
+/// A strand of a pool: an executor that never runs two things at a time. Asio's own cannot be used here: to
+/// make one without memory is undefined (Boost 1.81: its destructor runs before it is complete), and it is too
+/// large to lie inside an `Executor`, so that each copy that posts would take memory, at moments when nobody
+/// can be told that there is none.
 ///
 /// Does not count as work of the pool, which runs until it is stopped.
 class Strand {

@@ -184,9 +184,6 @@ void Resume::operator()(std::exception_ptr failure) const {
   suspended_->resume(std::move(failure));
 }
 
-Suspension::Suspension(const Executor& executor)
-    : suspended_(std::make_shared<Resume::Suspended>(executor)) {}
-
 Awaitable<> suspend(Start start, OnCancel on_cancel) {
   const Executor executor = co_await asio::this_coro::executor;
   Suspension prepared(executor);
@@ -218,6 +215,9 @@ Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel) {
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(
       initiate, asio::use_awaitable, std::move(prepared.suspended_), std::move(start), std::move(on_cancel));
 }
+
+Suspension::Suspension(const Executor& executor)
+    : suspended_(std::make_shared<Resume::Suspended>(executor)) {}
 
 std::exception_ptr cancelled() {
   return std::make_exception_ptr(boost::system::system_error(asio::error::operation_aborted, "cancelled"));

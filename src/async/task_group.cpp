@@ -159,7 +159,8 @@ void TaskGroup::resume_when_settled(const Resume& resume) {
   resume();
 }
 
-// Takes no memory of its own: tasks may use what belongs to whoever waits for them, who must not leave them alone.
+// Takes no memory of its own: tasks may use what belongs to whoever waits for them, who must not leave them
+// alone.
 Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<TaskGroup> group) {
   const bool throws = co_await asio::this_coro::throw_if_cancelled();
   co_await asio::this_coro::throw_if_cancelled(false);
@@ -167,7 +168,7 @@ Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<Tas
     group->cancel();
   }
   if (std::optional<Suspension> prepared = group->take_suspension()) {
-    // No more than a pointer, which a function holds without memory; the group lives in this coroutine's frame.
+    // No more than a pointer, which a function holds without memory; the group lives in this frame.
     Start start = [self = group.get()](const Resume& resume) { self->resume_when_settled(resume); };
     OnCancel pass_on = [self = group.get()](const Resume&) { self->cancel(); };
     co_await suspend(std::move(*prepared), std::move(start), std::move(pass_on));

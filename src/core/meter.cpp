@@ -11,8 +11,8 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;  // Sums; who reads them was told of the end otherwise.
 
-/// Calls `add`, where nothing may fail: in a destructor, or when a checkpoint is visible already. A trace that lacks a
-/// span for want of memory is still a trace.
+/// Calls `add`, where nothing may fail: in a destructor, or when a checkpoint is visible already. A trace that
+/// lacks a span for want of memory is still a trace.
 template <class Add>
 void record(Add add) noexcept {
   try {

@@ -276,9 +276,8 @@ void SaveJob::add_problem(const std::string& problem) noexcept {
   try {
     result_.problems.push_back(problem);
     spare_result_.reset();  // It lacks the problem.
-  } catch (
-      const std::
-          bad_alloc&) {  // The checkpoint is there: that must not be said to have failed for want of words.
+  } catch (const std::bad_alloc&) {
+    // The checkpoint is there: the save must not fail for want of words.
   }
 }
 

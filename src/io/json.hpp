@@ -83,12 +83,12 @@ class JsonView {
   std::size_t place_;
 };
 
-/// A document: all its values in the order in which they are written. A tree of nlohmann's would do, but its destructor
-/// takes memory, and ends the program when there is none.
+/// A document: all its values in the order in which they are written. A tree of nlohmann's would do, but its
+/// destructor takes memory, and ends the program when there is none.
 class JsonDocument {
  public:
-  /// Parses JSON (RFC 8259) and refuses what its readers disagree on, keys that come twice, and nesting deeper than
-  /// `depth_limit`.
+  /// Parses JSON (RFC 8259) and refuses what its readers disagree on, keys that come twice, and nesting
+  /// deeper than `depth_limit`.
   static JsonDocument parse(std::string_view text, std::size_t depth_limit, const Blame& refuse);
 
   [[nodiscard]] JsonView root() const noexcept { return {nodes_, 0}; }

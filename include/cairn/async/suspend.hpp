@@ -42,8 +42,8 @@ using OnCancel = std::function<void(Resume)>;
 ///         may still be working on. With it, the operation decides.
 Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr);
 
-/// The memory of one suspension, taken before it is known who will be suspended: for those who must wait, whatever
-/// happens, and cannot be told that there is no memory for it. It keeps no context at work.
+/// The memory of one suspension, taken before it is known who will be suspended: for those who must wait,
+/// whatever happens, and cannot be told that there is no memory for it. It keeps no context at work.
 class Suspension {
  public:
   /// For a coroutine on any executor of the context that `executor` belongs to.
