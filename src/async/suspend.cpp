@@ -64,8 +64,13 @@ class Resume::Registry {
 /// Takes all the memory that it needs before a coroutine is suspended: afterwards there is nobody to tell.
 class Resume::Suspended {
  public:
-  explicit Suspended(const Executor& executor)
-      : executor_(keep_working(executor)), registry_(Registry::of(executor_)), node_{this} {}
+  explicit Suspended(const Executor& executor) : registry_(Registry::of(executor)), node_(1, this) {}
+
+  /// The coroutine will be resumed on `executor`.
+  void prepare(const Executor& executor) {
+    executor_ = keep_working(executor);
+    registry_ = Registry::of(executor);
+  }
 
   /// From here on the coroutine is suspended.
   void hold(Handler handler) noexcept {
@@ -180,6 +185,12 @@ void Resume::operator()(std::exception_ptr failure) const {
 }
 
 Awaitable<> suspend(Start start, OnCancel on_cancel) {
+  const Executor executor = co_await asio::this_coro::executor;
+  Suspension prepared(executor);
+  co_await suspend(std::move(prepared), std::move(start), std::move(on_cancel));
+}
+
+Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel) {
   using SuspendedPtr = std::shared_ptr<Resume::Suspended>;
   const auto initiate = [](Handler handler, SuspendedPtr suspended, Start begin, OnCancel hook) {
     auto slot = asio::get_associated_cancellation_slot(handler);
@@ -200,10 +211,13 @@ Awaitable<> suspend(Start start, OnCancel on_cancel) {
     }
   };
   const Executor executor = co_await asio::this_coro::executor;
-  auto suspended = std::make_shared<Resume::Suspended>(executor);
+  prepared.suspended_->prepare(executor);
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(
-      initiate, asio::use_awaitable, std::move(suspended), std::move(start), std::move(on_cancel));
+      initiate, asio::use_awaitable, std::move(prepared.suspended_), std::move(start), std::move(on_cancel));
 }
+
+Suspension::Suspension(const Executor& executor)
+    : suspended_(std::make_shared<Resume::Suspended>(executor)) {}
 
 std::exception_ptr cancelled() {
   return std::make_exception_ptr(boost::system::system_error(asio::error::operation_aborted, "cancelled"));

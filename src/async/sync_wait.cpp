@@ -8,7 +8,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "cairn/base/error.hpp"
+#include "async/executor_gone.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
@@ -20,16 +20,14 @@ struct FailWhenDropped {
   explicit FailWhenDropped(Event watched) : event(std::move(watched)) {}
 
   ~FailWhenDropped() {
-    if (!event.has_happened()) {
-      const Error error(Errc::closed, "the executor of a running task was destroyed");
-      event.fail(std::make_exception_ptr(error));
-    }
+    event.fail(gone);  // When it has not ended.
   }
 
   FailWhenDropped(const FailWhenDropped&) = delete;
   FailWhenDropped& operator=(const FailWhenDropped&) = delete;
 
   const Event event;
+  const std::exception_ptr gone = executor_gone();
 };
 
 }  // namespace

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/async/task_group.hpp"
 
-#include <chrono>
-#include <new>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <boost/asio/bind_cancellation_slot.hpp>
@@ -14,16 +11,11 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "cairn/async/suspend.hpp"
-#include "cairn/base/error.hpp"
+
+#include "async/executor_gone.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
-
-namespace {
-
-constexpr std::chrono::milliseconds kRetryPause{1};
-
-}  // namespace
 
 /// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's
 /// context is) counts as ended too: whoever settles must not wait for ever.
@@ -33,8 +25,7 @@ class TaskGroup::Task {
 
   ~Task() {
     if (group_) {
-      const Error error(Errc::closed, "the executor of a running task was destroyed");
-      end(std::make_exception_ptr(error));
+      end(gone_);
     }
   }
 
@@ -52,6 +43,7 @@ class TaskGroup::Task {
   std::optional<std::list<asio::cancellation_signal>::iterator> signal;
 
  private:
+  const std::exception_ptr gone_ = executor_gone();
   std::shared_ptr<TaskGroup> group_;
 };
 
@@ -63,6 +55,9 @@ void TaskGroup::spawn(Awaitable<> task) {
     const std::size_t most = failures_.size() + running_ + 1;
     if (most > failures_.capacity()) {
       failures_.reserve(2 * most);  // Not one by one: there may be very many tasks.
+    }
+    if (!suspension_) {
+      suspension_.emplace(executor_);
     }
     ++running_;
   }
@@ -91,7 +86,7 @@ void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
 }
 
 void TaskGroup::end(Task* entry, std::exception_ptr failure) {
-  std::vector<std::function<void()>> wake;
+  std::optional<Resume> wake;
   {
     const std::lock_guard lock(mutex_);
     if (entry->signal) {
@@ -101,12 +96,12 @@ void TaskGroup::end(Task* entry, std::exception_ptr failure) {
       failures_.push_back(std::move(failure));
     }
     if (--running_ == 0) {
-      wake.swap(waiting_);
+      wake = std::exchange(waiting_, std::nullopt);
       condition_.notify_all();
     }
   }
-  for (const auto& resume : wake) {
-    resume();
+  if (wake) {
+    (*wake)();
   }
 }
 
@@ -142,31 +137,41 @@ bool TaskGroup::is_running() {
   return running_ != 0;
 }
 
+std::optional<Suspension> TaskGroup::take_suspension() {
+  const std::lock_guard lock(mutex_);
+  if (running_ == 0) {
+    return std::nullopt;
+  }
+  if (!suspension_) {
+    suspension_.emplace(executor_);  // Somebody has settled before, and was destroyed.
+  }
+  return std::exchange(suspension_, std::nullopt);
+}
+
+void TaskGroup::resume_when_settled(const Resume& resume) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (running_ != 0) {
+      waiting_.emplace(resume);
+      return;
+    }
+  }
+  resume();
+}
+
+// Takes no memory of its own: tasks may use what belongs to whoever waits for them, who must not leave them
+// alone.
 Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<TaskGroup> group) {
   const bool throws = co_await asio::this_coro::throw_if_cancelled();
   co_await asio::this_coro::throw_if_cancelled(false);
   if (co_await cancellation_requested()) {
     group->cancel();
   }
-  const Start start = [group](const Resume& resume) {
-    {
-      const std::lock_guard lock(group->mutex_);
-      if (group->running_ != 0) {
-        group->waiting_.emplace_back([resume] { resume(); });
-        return;
-      }
-    }
-    resume();
-  };
-  const OnCancel pass_on = [group](const Resume&) { group->cancel(); };
-  for (bool is_over = false; !is_over;) {
-    try {
-      co_await suspend(start, pass_on);
-      is_over = true;
-    } catch (const std::bad_alloc&) {
-      // Tasks may use what belongs to whoever waits for them: leaving them alone is worse than trying again.
-      std::this_thread::sleep_for(kRetryPause);
-    }
+  if (std::optional<Suspension> prepared = group->take_suspension()) {
+    // No more than a pointer, which a function holds without memory; the group lives in this frame.
+    Start start = [self = group.get()](const Resume& resume) { self->resume_when_settled(resume); };
+    OnCancel pass_on = [self = group.get()](const Resume&) { self->cancel(); };
+    co_await suspend(std::move(*prepared), std::move(start), std::move(pass_on));
   }
   co_await asio::this_coro::throw_if_cancelled(throws);
   const std::lock_guard lock(group->mutex_);

@@ -15,6 +15,8 @@
 
 #include "cairn/base/thread.hpp"
 
+#include "async/strand.hpp"
+
 namespace cairn::async {
 namespace asio = boost::asio;
 
@@ -52,64 +54,6 @@ class Pool : public asio::thread_pool {
 
   std::vector<std::thread> threads_;
 };
-
-using PoolExecutor = asio::thread_pool::executor_type;
-
-/// A strand of a pool that is small enough to lie inside an `Executor`. Asio's own is not: each copy that posts would
-/// take memory, at moments when nobody can be told that there is none.
-///
-/// Does not count as work of the pool, which runs until it is stopped.
-class Strand {
- public:
-  static Strand on(const PoolExecutor& executor) { return {std::make_shared<const State>(executor), false}; }
-
-  [[nodiscard]] asio::execution_context& query(asio::execution::context_t /*property*/) const noexcept {
-    return asio::query(state_->possibly, asio::execution::context);
-  }
-
-  [[nodiscard]] asio::execution::blocking_t query(asio::execution::blocking_t /*property*/) const noexcept {
-    return is_never_ ? asio::execution::blocking_t(asio::execution::blocking.never)
-                     : asio::execution::blocking_t(asio::execution::blocking.possibly);
-  }
-
-  [[nodiscard]] Strand require(asio::execution::blocking_t::never_t /*property*/) const noexcept {
-    return {state_, true};
-  }
-
-  [[nodiscard]] Strand require(asio::execution::blocking_t::possibly_t /*property*/) const noexcept {
-    return {state_, false};
-  }
-
-  template <class Work>
-  void execute(Work&& work) const {
-    (is_never_ ? state_->never : state_->possibly).execute(std::forward<Work>(work));
-  }
-
-  friend bool operator==(const Strand& a, const Strand& b) noexcept {
-    return a.state_ == b.state_ && a.is_never_ == b.is_never_;
-  }
-
-  friend bool operator!=(const Strand& a, const Strand& b) noexcept { return !(a == b); }
-
- private:
-  /// Both have one queue.
-  struct State {
-    explicit State(const PoolExecutor& executor)
-        : possibly(asio::make_strand(executor)),
-          never(asio::require(possibly, asio::execution::blocking.never)) {}
-
-    asio::strand<PoolExecutor> possibly;
-    asio::strand<PoolExecutor> never;
-  };
-
-  Strand(std::shared_ptr<const State> state, bool is_never) noexcept
-      : state_(std::move(state)), is_never_(is_never) {}
-
-  std::shared_ptr<const State> state_;
-  bool is_never_ = false;  ///< Posts always; never runs the work at once.
-};
-
-static_assert(sizeof(Strand) <= sizeof(std::shared_ptr<void>) + sizeof(void*));
 
 }  // namespace
 

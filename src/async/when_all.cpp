@@ -38,9 +38,9 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures) {
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks) {
   const Executor executor = co_await boost::asio::this_coro::executor;
   // Once tasks run, a cancellation must not throw before they have been waited for.
+  const auto group = std::make_shared<TaskGroup>(executor);
   const bool throws = co_await boost::asio::this_coro::throw_if_cancelled();
   co_await boost::asio::this_coro::throw_if_cancelled(false);
-  const auto group = std::make_shared<TaskGroup>(executor);
   std::exception_ptr unspawned;
   try {
     for (Awaitable<>& task : tasks) {
@@ -51,10 +51,10 @@ Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> t
     group->cancel();
   }
   std::vector<std::exception_ptr> failures = co_await TaskGroup::settle(group);
+  co_await boost::asio::this_coro::throw_if_cancelled(throws);
   if (unspawned) {
     std::rethrow_exception(unspawned);
   }
-  co_await boost::asio::this_coro::throw_if_cancelled(throws);
   co_return failures;
 }
 

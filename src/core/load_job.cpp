@@ -277,7 +277,8 @@ void LoadJob::count_file(const std::string& relative) {
 
 void LoadJob::end_load(std::string problem) {
   const std::lock_guard lock(mutex_);
-  fill(result_);
+  fill_numbers(result_);
+  fill_words(result_);
   result_.path = source_->path();
   result_.bytes = read_bytes;
   result_.cached_bytes = cached_bytes;

@@ -11,7 +11,8 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;  // Sums; who reads them was told of the end otherwise.
 
-/// Calls `add`, from a destructor: a trace that lacks a span for want of memory is still a trace.
+/// Calls `add`, where nothing may fail: in a destructor, or when a checkpoint is visible already. A trace that
+/// lacks a span for want of memory is still a trace.
 template <class Add>
 void record(Add add) noexcept {
   try {
@@ -33,11 +34,13 @@ void Meter::end_step(Step step) {
   const TimePoint end = now();
   steps_[static_cast<std::size_t>(step)] += end - last_;
   if (trace_) {
-    TraceSpan span;
-    span.name = name(step);
-    span.begin = last_;
-    span.end = end;
-    trace_->add_step(std::move(span));
+    record([&] {
+      TraceSpan span;
+      span.name = name(step);
+      span.begin = last_;
+      span.end = end;
+      trace_->add_step(std::move(span));
+    });
   }
   last_ = end;
 }
@@ -68,7 +71,7 @@ void Meter::add_fallback(const std::string& what, const std::string& file) {
   }
 }
 
-void Meter::fill(Report& report) const {
+void Meter::fill_numbers(Report& report) const noexcept {
   report.steps = steps_;
   for (std::size_t i = 0; i < kWorks; ++i) {
     report.works[i].count = works_[i].count.load(kRelaxed);
@@ -79,6 +82,9 @@ void Meter::fill(Report& report) const {
   report.pool.waits = pool_waits_.count.load(kRelaxed);
   report.pool.wait_time = std::chrono::nanoseconds(pool_waits_.nanoseconds.load(kRelaxed));
   report.direct_bytes = direct_bytes_.load(kRelaxed);
+}
+
+void Meter::fill_words(Report& report) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [what, fallback] : fallbacks_) {
     report.fallbacks.push_back(

@@ -21,7 +21,7 @@ namespace cairn::core {
 
 /// Measures one save or load.
 ///
-/// Threads: every method may be called from any thread; `end_step`, `fill` and `deliver` by one at a time.
+/// Threads: every method may be called from any thread; `end_step`, `fill_…` and `deliver` by one at a time.
 class Meter {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -48,7 +48,8 @@ class Meter {
   void add_fallback(const std::string& what, const std::string& file);
 
   /// Fills in what was measured so far.
-  void fill(Report& report) const;
+  void fill_numbers(Report& report) const noexcept;
+  void fill_words(Report& report) const;
 
   /// Gives the trace to its sink, if there is one. Throws what the sink throws.
   void deliver() const;

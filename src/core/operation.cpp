@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -91,13 +92,20 @@ Awaitable<> Operation::stop_after(std::weak_ptr<Operation> weak, std::chrono::na
 void Operation::stop(Errc reason, std::string why) {
   {
     const std::lock_guard lock(mutex_);
-    if (reason_ || done_.has_happened()) {
+    if (is_stopped_ || done_.has_happened()) {
       return;
     }
-    reason_.emplace(reason, fmt::format("{}: {}", title_, why));
+    is_stopped_ = true;
+    try {
+      reason_.emplace(reason, fmt::format("{}: {}", title_, why));
+    } catch (const std::bad_alloc&) {  // It stops all the same, and says only that it was cancelled.
+    }
   }
   main_->cancel();
-  watch_->spawn(give_up_after_grace(shared_from_this()));
+  try {
+    watch_->spawn(give_up_after_grace(shared_from_this()));
+  } catch (const std::bad_alloc&) {  // Then it ends when its work does, and not before.
+  }
 }
 
 Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
@@ -108,9 +116,9 @@ Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
   std::exception_ptr failure;
   {
     const std::lock_guard lock(self->mutex_);
-    failure = std::make_exception_ptr(
-        Error(self->reason_->code(),
-              self->reason_->detail() + "; a handler has not ended yet, what it made is left to recovery"));
+    const Error reason = self->reason_.value_or(Error(Errc::cancelled, self->title_));
+    failure = std::make_exception_ptr(Error(
+        reason.code(), reason.detail() + "; a handler has not ended yet, what it made is left to recovery"));
   }
   self->finish(std::move(failure));
 }
@@ -167,11 +175,15 @@ staging::Buffer Operation::try_acquire_buffer() const {
   return buffer;
 }
 
-void Operation::fill(Report& report) const {
-  meter_->fill(report);
+void Operation::fill_numbers(Report& report) const {
+  meter_->fill_numbers(report);
   report.transfers = engine_->figures();
-  report.engine = services_->engine->name();
   report.pool.capacity_bytes = services_->buffers.capacity_bytes();
+}
+
+void Operation::fill_words(Report& report) const {
+  meter_->fill_words(report);
+  report.engine = services_->engine->name();
   if (*services_->has_unpinned) {
     report.fallbacks.emplace_back(
         "a device could not pin staging memory; copies to and from it take a detour");

@@ -89,8 +89,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
 
-  /// Fills in what all operations measure.
-  void fill(Report& report) const;
+  /// Fills in what all operations measure. Takes no memory.
+  void fill_numbers(Report& report) const;
+  /// Fills in the engine, and appends what was done in another way than was asked for.
+  void fill_words(Report& report) const;
 
   /// Gives the trace to its sink, if there is one. Returns what went wrong; empty when nothing did.
   [[nodiscard]] std::string deliver_trace() const;
@@ -118,7 +120,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   async::Event prepared_;
   async::Event done_;
   std::atomic<bool> is_finished_{false};
-  std::mutex mutex_;  // Protects the reason.
+  std::mutex mutex_;  // Protects what follows.
+  bool is_stopped_ = false;
   std::optional<Error> reason_;
 };
 

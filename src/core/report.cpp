@@ -5,12 +5,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+
+#include "core/json_text.hpp"
 
 namespace cairn {
 namespace {
 
-using nlohmann::ordered_json;
 using std::chrono::nanoseconds;
 
 constexpr std::array<std::string_view, kSteps> kStepNames = {
@@ -77,43 +77,56 @@ void add_rest(std::string& text, const Report& report) {
   }
 }
 
-ordered_json json_of_parts(const Report& report) {
-  ordered_json steps = ordered_json::object();
-  for (std::size_t i = 0; i < kSteps; ++i) {
-    steps[std::string(kStepNames[i]) + "_seconds"] = seconds(report.steps[i]);
+std::string json_list(const std::vector<std::string>& texts) {
+  std::string list = "[";
+  for (const std::string& text : texts) {
+    list += list.size() > 1 ? "," : "";
+    list += core::json_text(text);
   }
-  ordered_json works = ordered_json::object();
+  return list + "]";
+}
+
+std::string json_of_steps(const Report& report) {
+  std::string steps;
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    fmt::format_to(std::back_inserter(steps), R"({}"{}_seconds":{})", i == 0 ? "" : ",", kStepNames[i],
+                   seconds(report.steps[i]));
+  }
+  return steps;
+}
+
+std::string json_of_works(const Report& report) {
+  std::string works;
   for (std::size_t i = 0; i < kWorks; ++i) {
     const WorkFigures& work = report.works[i];
-    works[std::string(kWorkNames[i])] = {
-        {"count", work.count}, {"bytes", work.bytes}, {"time_seconds", seconds(work.time)}};
+    fmt::format_to(std::back_inserter(works), R"({}"{}":{{"count":{},"bytes":{},"time_seconds":{}}})",
+                   i == 0 ? "" : ",", kWorkNames[i], work.count, work.bytes, seconds(work.time));
   }
-  return {{"steps", std::move(steps)}, {"work", std::move(works)}};
+  return works;
 }
 
-std::string finish_json(ordered_json json, const Report& report) {
-  json.update(json_of_parts(report));
-  json["transfers"] = {{"highest_depth", report.transfers.highest_depth},
-                       {"mean_depth", report.transfers.mean_depth},
-                       {"busy_seconds", seconds(report.transfers.busy_time)},
-                       {"retried", report.transfers.retried},
-                       {"shortened", report.transfers.shortened}};
-  json["pool"] = {{"capacity_bytes", report.pool.capacity_bytes},
-                  {"peak_bytes", report.pool.peak_bytes},
-                  {"waits", report.pool.waits},
-                  {"wait_seconds", seconds(report.pool.wait_time)}};
-  json["fallbacks"] = report.fallbacks;
-  json["problems"] = report.problems;
-  // A path may hold any bytes; JSON may not.
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+std::string json_of_transfers(const TransferFigures& transfers) {
+  return fmt::format(R"("highest_depth":{},"mean_depth":{},"busy_seconds":{},"retried":{},"shortened":{})",
+                     transfers.highest_depth, transfers.mean_depth, seconds(transfers.busy_time),
+                     transfers.retried, transfers.shortened);
 }
 
-ordered_json begin_json(const Report& report) {
-  return {{"path", report.path.string()},
-          {"bytes", report.bytes},
-          {"files", report.files},
-          {"direct_bytes", report.direct_bytes},
-          {"engine", report.engine}};
+std::string json_of_pool(const PoolFigures& pool) {
+  return fmt::format(R"("capacity_bytes":{},"peak_bytes":{},"waits":{},"wait_seconds":{})",
+                     pool.capacity_bytes, pool.peak_bytes, pool.waits, seconds(pool.wait_time));
+}
+
+/// All that a report has, with `own` in the middle: what only a save has, or only a load.
+std::string json_of(const Report& report, const std::string& own) {
+  std::string text = fmt::format(R"({{"path":{},"bytes":{},"files":{},"direct_bytes":{},"engine":{},{})",
+                                 core::json_text(report.path.string()), report.bytes, report.files,
+                                 report.direct_bytes, core::json_text(report.engine), own);
+  fmt::format_to(std::back_inserter(text),
+                 R"(,"steps":{{{}}},"work":{{{}}},"transfers":{{{}}},"pool":{{{}}})", json_of_steps(report),
+                 json_of_works(report), json_of_transfers(report.transfers), json_of_pool(report.pool));
+  fmt::format_to(std::back_inserter(text), R"(,"fallbacks":{},"problems":{}}})", json_list(report.fallbacks),
+                 json_list(report.problems));
+  return text;
 }
 
 }  // namespace
@@ -154,19 +167,14 @@ std::string to_text(const LoadResult& result) {
 }
 
 std::string to_json(const SaveResult& result) {
-  ordered_json json = begin_json(result);
-  json["blocking_seconds"] = seconds(result.blocking_time);
-  json["durable_seconds"] = seconds(result.durable_time);
-  json["gigabytes_per_second"] = result.rate();
-  return finish_json(std::move(json), result);
+  return json_of(result,
+                 fmt::format(R"("blocking_seconds":{},"durable_seconds":{},"gigabytes_per_second":{})",
+                             seconds(result.blocking_time), seconds(result.durable_time), result.rate()));
 }
 
 std::string to_json(const LoadResult& result) {
-  ordered_json json = begin_json(result);
-  json["cached_bytes"] = result.cached_bytes;
-  json["load_seconds"] = seconds(result.load_time);
-  json["gigabytes_per_second"] = result.rate();
-  return finish_json(std::move(json), result);
+  return json_of(result, fmt::format(R"("cached_bytes":{},"load_seconds":{},"gigabytes_per_second":{})",
+                                     result.cached_bytes, seconds(result.load_time), result.rate()));
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <ctime>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
@@ -245,15 +246,26 @@ void SaveJob::publish() {
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
   }
+  prepare_result(digests.size());
   staged_->publish(std::move(manifest), digests);
   meter().end_step(Step::retire);
 
   add_problem(staged_->retirement_problem());
   const std::lock_guard lock(mutex_);
-  fill(result_);
+  for (SaveResult* each : {&result_, spare_result_ ? &*spare_result_ : nullptr}) {
+    if (each != nullptr) {
+      fill_numbers(*each);
+      each->durable_time = meter().last() - meter().begin();
+    }
+  }
+}
+
+void SaveJob::prepare_result(std::size_t files) {
+  const std::lock_guard lock(mutex_);
+  fill_words(result_);
   result_.path = path_;
-  result_.files = digests.size();
-  result_.durable_time = meter().last() - meter().begin();
+  result_.files = files;
+  spare_result_ = result_;
 }
 
 void SaveJob::end_publish_step(io::PublishStep step) {
@@ -269,10 +281,16 @@ void SaveJob::end_publish_step(io::PublishStep step) {
   }
 }
 
-void SaveJob::add_problem(std::string problem) {
+void SaveJob::add_problem(const std::string& problem) noexcept {
   const std::lock_guard lock(mutex_);
-  if (!problem.empty()) {
-    result_.problems.push_back(std::move(problem));
+  if (problem.empty()) {
+    return;
+  }
+  try {
+    result_.problems.push_back(problem);
+    spare_result_.reset();  // It lacks the problem.
+  } catch (const std::bad_alloc&) {
+    // The checkpoint is there: the save must not fail for want of words.
   }
 }
 
@@ -281,12 +299,18 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);
   } else {
-    services().metrics.end_save(result());
+    const std::lock_guard lock(mutex_);
+    services().metrics.end_save(result_);
   }
 }
 
-SaveResult SaveJob::result() const {
+SaveResult SaveJob::result() {
   const std::lock_guard lock(mutex_);
+  if (spare_result_) {
+    SaveResult result = std::move(*spare_result_);
+    spare_result_.reset();
+    return result;
+  }
   return result_;
 }
 

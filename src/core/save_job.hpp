@@ -53,7 +53,8 @@ class SaveJob final : public Operation {
   /// Enters a file that is written, hashed and synced.
   void add(io::FileDigest digest);
 
-  [[nodiscard]] SaveResult result() const;
+  /// The first to ask gets it without memory: that the save is done must not be lost.
+  [[nodiscard]] SaveResult result();
   [[nodiscard]] SaveProgress progress() const;
 
   /// Whether somebody has seen how the save ended.
@@ -74,8 +75,10 @@ class SaveJob final : public Operation {
   void digest_other_files(const io::Directory& directory, const std::string& prefix);
   void publish();
   void end_publish_step(io::PublishStep step);
+  /// Takes the memory of the result, before the checkpoint becomes visible.
+  void prepare_result(std::size_t files);
   /// Keeps a problem that does not harm the checkpoint.
-  void add_problem(std::string problem);
+  void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
 
   std::filesystem::path path_;
@@ -90,6 +93,7 @@ class SaveJob final : public Operation {
   std::set<std::string> claimed_;
   std::map<std::string, io::FileDigest> digests_;
   SaveResult result_;
+  std::optional<SaveResult> spare_result_;
 };
 
 }  // namespace cairn::core

@@ -148,6 +148,7 @@ void Services::enter(const std::shared_ptr<Operation>& operation) {
   if (is_closed_) {
     throw Error(Errc::closed, "the context was closed");
   }
+  closing_.reserve(operations_.size() + 1);  // close() may be a destructor's, and takes none.
   operations_.push_back(operation);
 }
 
@@ -183,7 +184,8 @@ std::exception_ptr Services::close() {
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    running = operations_;
+    running = std::exchange(closing_, {});
+    running.insert(running.end(), operations_.begin(), operations_.end());
   }
   const auto deadline = std::chrono::steady_clock::now() + options.close_timeout;
   for (const auto& operation : running) {
@@ -191,10 +193,12 @@ std::exception_ptr Services::close() {
       operation->stop(Errc::closed, "the context was closed before this ended");
     }
   }
+  running.clear();
   // An operation leaves after it has told everybody how it ended, so that nothing lost is missed here. One whose
   // handler never returns is left behind; it keeps these services alive.
   std::unique_lock lock(mutex_);
   left_.wait_for(lock, kCancelGrace, [this] { return operations_.empty(); });
+  closing_ = std::move(running);
   return std::exchange(lost_, nullptr);
 }
 

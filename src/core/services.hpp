@@ -75,7 +75,8 @@ class Services {
   std::mutex mutex_;  // Protects all below.
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;
-  std::condition_variable left_;  // Told when an operation leaves.
+  std::vector<std::shared_ptr<Operation>> closing_;  // Empty, with room for them all.
+  std::condition_variable left_;                     // Told when an operation leaves.
   std::exception_ptr lost_;
 };
 

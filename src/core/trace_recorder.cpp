@@ -10,8 +10,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <pthread.h>
+
+#include "core/json_text.hpp"
 
 namespace cairn::core {
 namespace {
@@ -21,11 +22,6 @@ using TimePoint = std::chrono::steady_clock::time_point;
 /// Rows that are no threads; the kernel's thread numbers stay below (PID_MAX_LIMIT is 2^22).
 constexpr std::int64_t kStepsRow = std::int64_t{1} << 23;
 constexpr std::int64_t kFirstTransferRow = kStepsRow + 1;
-
-std::string json_text(std::string_view text) {
-  // A file name may hold any bytes; JSON may not.
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
 
 /// Microseconds, exact to the nanosecond: a double would lose some after days of uptime.
 std::string microseconds(std::chrono::nanoseconds time) {

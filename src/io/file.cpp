@@ -140,12 +140,13 @@ Directory Directory::open(Syscalls& syscalls, const std::filesystem::path& path)
 Directory Directory::open_directory(std::string_view relative) const {
   require_relative(relative);
   const std::string name(relative);
+  std::filesystem::path path = path_ / relative;  // Before there is a descriptor to lose.
   const int fd = require(uninterrupted([&] {
                            return syscalls().open_beneath(this->fd(), name.c_str(),
                                                           O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
                          }),
-                         "open", path_ / relative);
-  return {FileHandle(syscalls(), fd), path_ / relative};
+                         "open", path);
+  return {FileHandle(syscalls(), fd), std::move(path)};
 }
 
 Directory Directory::make_directory(std::string_view name, std::uint32_t mode) const {
@@ -162,10 +163,11 @@ Directory Directory::make_directory(std::string_view name, std::uint32_t mode) c
 FileHandle Directory::create_file(std::string_view relative, int flags, std::uint32_t mode) const {
   require_relative(relative);
   const std::string name(relative);
+  const std::filesystem::path path = path_ / relative;  // Likewise.
   const int all = flags | O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW;
   const int fd =
       require(uninterrupted([&] { return syscalls().open_beneath(this->fd(), name.c_str(), all, mode); }),
-              "create", path_ / relative);
+              "create", path);
   return {syscalls(), fd};
 }
 

@@ -9,124 +9,55 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/utf8.hpp"
 #include "cairn/io/file.hpp"
 
+#include "io/json.hpp"
 #include "io/little_endian.hpp"
 
 namespace cairn::io {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kCommitMagic = "CAIRNCMT";
 constexpr std::string_view kFormatName = "cairn checkpoint";
 constexpr std::size_t kMostPathBytes = 4096;
 constexpr std::size_t kMostNameBytes = 65536;
 
-/// `text` as it may stand in a message: bounded, without control characters (a NUL would end what() early).
-std::string printable(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string shown;
-  for (const char c : text.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    shown += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return text.size() > kMost ? shown + "..." : shown;
-}
-
-/// Where a refusal comes from: the reader blames the file, the writer its caller.
-struct Blame {
-  Errc code;
-  std::string where;
-
-  [[noreturn]] void operator()(std::string_view why) const {
-    throw Error(code, fmt::format("{}: {}", where, why));
-  }
-};
-
-/// Refuses nesting that is too deep, before any parser sees it.
-void require_shallow(std::string_view text, std::size_t limit, const Blame& refuse) {
-  std::size_t depth = 0;
-  bool is_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (is_string) {
-      i += c == '\\' ? 1 : 0;
-      is_string = c != '"';
-    } else if (c == '"') {
-      is_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > limit) {
-        refuse(fmt::format("nested deeper than {} levels", limit));
-      }
-    } else if ((c == '}' || c == ']') && depth > 0) {
-      --depth;
-    }
-  }
-}
-
-/// Parses JSON (RFC 8259) and refuses what its readers disagree on: keys that come twice.
-Json parse_json(std::string_view text, std::size_t depth_limit, const Blame& refuse) {
-  require_shallow(text, depth_limit, refuse);
-  std::vector<std::unordered_set<std::string>> keys;
-  std::optional<std::string> repeated;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      repeated = value.get<std::string>();
-    }
-    return true;
-  };
-  Json parsed;
-  try {
-    parsed = Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    refuse(error.what());
-  }
-  if (repeated) {
-    refuse(fmt::format("the key '{}' comes twice", printable(*repeated)));
-  }
-  return parsed;
-}
-
-const Json& member(const Json& object, const char* key, const Blame& refuse) {
-  const auto found = object.find(key);
-  if (found == object.end()) {
+JsonView member(JsonView object, std::string_view key, const Blame& refuse) {
+  const std::optional<JsonView> found = object.find(key);
+  if (!found) {
     refuse(fmt::format("'{}' is missing", key));
   }
   return *found;
 }
 
-std::string text_member(const Json& object, const char* key, const Blame& refuse) {
-  const Json& value = member(object, key, refuse);
-  if (!value.is_string()) {
+std::string text_member(JsonView object, std::string_view key, const Blame& refuse) {
+  const JsonView value = member(object, key, refuse);
+  if (!value.is(NodeKind::string)) {
     refuse(fmt::format("'{}' is no string", key));
   }
-  return value.get<std::string>();
+  return value.node().text;
 }
 
-std::uint64_t number_member(const Json& object, const char* key, std::uint64_t most, const Blame& refuse) {
-  const Json& value = member(object, key, refuse);
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
+std::uint64_t number_member(JsonView object, std::string_view key, std::uint64_t most, const Blame& refuse) {
+  const JsonView value = member(object, key, refuse);
+  if (!value.is(NodeKind::natural) || value.node().number > most) {
     refuse(fmt::format("'{}' is no integer between 0 and {}", key, most));
   }
-  return value.get<std::uint64_t>();
+  return value.node().number;
 }
 
-const Json& list_member(const Json& object, const char* key, const Blame& refuse) {
-  const Json& value = member(object, key, refuse);
-  if (!value.is_array() ||
-      !std::all_of(value.begin(), value.end(), [](const Json& entry) { return entry.is_object(); })) {
+std::vector<JsonView> list_member(JsonView object, std::string_view key, const Blame& refuse) {
+  const JsonView value = member(object, key, refuse);
+  std::vector<JsonView> entries = value.elements();
+  if (!value.is(NodeKind::array) || !std::all_of(entries.begin(), entries.end(),
+                                                 [](JsonView entry) { return entry.is(NodeKind::object); })) {
     refuse(fmt::format("'{}' is no list of objects", key));
   }
-  return value;
+  return entries;
 }
 
 bool is_reserved(std::string_view name) noexcept {
@@ -187,7 +118,7 @@ void validate(const Manifest& manifest, const Blame& refuse) {
   validate_files(manifest, refuse);
 }
 
-FileEntry decode_file(const Json& entry, const Blame& refuse) {
+FileEntry decode_file(JsonView entry, const Blame& refuse) {
   FileEntry file;
   file.path = text_member(entry, "path", refuse);
   file.size_bytes = number_member(
@@ -200,8 +131,8 @@ FileEntry decode_file(const Json& entry, const Blame& refuse) {
   return file;
 }
 
-void require_version(const Json& document, const Blame& refuse) {
-  if (!document.is_object() || text_member(document, "format", refuse) != kFormatName) {
+void require_version(JsonView document, const Blame& refuse) {
+  if (!document.is(NodeKind::object) || text_member(document, "format", refuse) != kFormatName) {
     refuse("this is no checkpoint.json");
   }
   const std::uint64_t version =
@@ -216,6 +147,45 @@ void require_version(const Json& document, const Blame& refuse) {
   }
 }
 
+void write_text(JsonWriter& writer, std::string_view key, const std::string& text, const Blame& refuse) {
+  if (!is_valid_utf8(text)) {
+    refuse(fmt::format("'{}': '{}' is no UTF-8", key, printable(text)));
+  }
+  writer.key(key);
+  writer.string(text);
+}
+
+void write_number(JsonWriter& writer, std::string_view key, std::uint64_t number) {
+  writer.key(key);
+  writer.natural(number);
+}
+
+void write_checkpointables(JsonWriter& writer, const Manifest& manifest, const Blame& refuse) {
+  writer.key("checkpointables");
+  writer.begin('[');
+  for (const CheckpointableEntry& entry : manifest.checkpointables) {
+    writer.begin('{');
+    write_text(writer, "name", entry.name, refuse);
+    write_text(writer, "handler", entry.handler_id, refuse);
+    write_text(writer, "directory", entry.directory, refuse);
+    writer.end('}');
+  }
+  writer.end(']');
+}
+
+void write_files(JsonWriter& writer, const Manifest& manifest, const Blame& refuse) {
+  writer.key("files");
+  writer.begin('[');
+  for (const FileEntry& file : manifest.files) {
+    writer.begin('{');
+    write_text(writer, "path", file.path, refuse);
+    write_number(writer, "size", file.size_bytes);
+    write_text(writer, "xxh3", to_hex(file.root), refuse);
+    writer.end('}');
+  }
+  writer.end(']');
+}
+
 }  // namespace
 
 bool is_checkpointable_directory(std::string_view name) noexcept {
@@ -226,31 +196,22 @@ bool is_checkpointable_directory(std::string_view name) noexcept {
 std::string encode_manifest(const Manifest& manifest) {
   const Blame refuse{Errc::invalid_argument, std::string(kManifestName)};
   validate(manifest, refuse);
-  Json document;
-  document["format"] = kFormatName;
-  document["version"] = kFormatVersion;
-  document["uuid"] = to_string(manifest.uuid);
-  document["generation"] = manifest.generation;
-  document["started"] = manifest.started;
-  document["committed"] = manifest.committed;
-  document["world_size"] = manifest.world_size;
-  document["custom_metadata"] = parse_json(manifest.custom_metadata, kMaxMetadataDepth - 1, refuse);
-  document["checkpointables"] = Json::array();
-  for (const CheckpointableEntry& entry : manifest.checkpointables) {
-    document["checkpointables"].push_back(
-        {{"name", entry.name}, {"handler", entry.handler_id}, {"directory", entry.directory}});
-  }
-  document["files"] = Json::array();
-  for (const FileEntry& file : manifest.files) {
-    document["files"].push_back(
-        {{"path", file.path}, {"size", file.size_bytes}, {"xxh3", to_hex(file.root)}});
-  }
-  std::string text;
-  try {
-    text = document.dump(1) + "\n";
-  } catch (const Json::exception& error) {  // A name that is no UTF-8.
-    refuse(error.what());
-  }
+  const JsonDocument custom = JsonDocument::parse(manifest.custom_metadata, kMaxMetadataDepth - 1, refuse);
+  JsonWriter writer(true);
+  writer.begin('{');
+  write_text(writer, "format", std::string(kFormatName), refuse);
+  write_number(writer, "version", kFormatVersion);
+  write_text(writer, "uuid", to_string(manifest.uuid), refuse);
+  write_number(writer, "generation", manifest.generation);
+  write_text(writer, "started", manifest.started, refuse);
+  write_text(writer, "committed", manifest.committed, refuse);
+  write_number(writer, "world_size", manifest.world_size);
+  writer.key("custom_metadata");
+  custom.root().write(writer);
+  write_checkpointables(writer, manifest, refuse);
+  write_files(writer, manifest, refuse);
+  writer.end('}');
+  std::string text = std::move(writer.text()) + "\n";
   if (text.size() > kMaxManifestBytes || manifest.custom_metadata.size() > kMaxCustomMetadataBytes) {
     refuse(fmt::format("{} bytes of metadata are too many", text.size()));
   }
@@ -262,7 +223,8 @@ Manifest decode_manifest(std::string_view text, std::string_view path) {
   if (text.size() > kMaxManifestBytes) {
     refuse(fmt::format("{} bytes are too many", text.size()));
   }
-  const Json document = parse_json(text, kMaxMetadataDepth, refuse);
+  const JsonDocument parsed = JsonDocument::parse(text, kMaxMetadataDepth, refuse);
+  const JsonView document = parsed.root();
   require_version(document, refuse);
   Manifest manifest;
   const std::optional<Uuid> uuid = parse_uuid(text_member(document, "uuid", refuse));
@@ -275,13 +237,15 @@ Manifest decode_manifest(std::string_view text, std::string_view path) {
   manifest.started = text_member(document, "started", refuse);
   manifest.committed = text_member(document, "committed", refuse);
   manifest.world_size = static_cast<std::uint32_t>(number_member(document, "world_size", kMost32, refuse));
-  manifest.custom_metadata = member(document, "custom_metadata", refuse).dump();
-  for (const Json& entry : list_member(document, "checkpointables", refuse)) {
+  JsonWriter custom(false);
+  member(document, "custom_metadata", refuse).write(custom);
+  manifest.custom_metadata = std::move(custom.text());
+  for (const JsonView& entry : list_member(document, "checkpointables", refuse)) {
     manifest.checkpointables.push_back({text_member(entry, "name", refuse),
                                         text_member(entry, "handler", refuse),
                                         text_member(entry, "directory", refuse)});
   }
-  for (const Json& entry : list_member(document, "files", refuse)) {
+  for (const JsonView& entry : list_member(document, "files", refuse)) {
     manifest.files.push_back(decode_file(entry, refuse));
   }
   validate(manifest, refuse);
@@ -356,7 +320,10 @@ std::string normalise_custom_metadata(std::string_view text) {
   if (text.size() > kMaxCustomMetadataBytes) {
     refuse(fmt::format("{} bytes; at most {} are allowed", text.size(), kMaxCustomMetadataBytes));
   }
-  return parse_json(text, kMaxMetadataDepth - 1, refuse).dump();
+  const JsonDocument document = JsonDocument::parse(text, kMaxMetadataDepth - 1, refuse);
+  JsonWriter writer(false);
+  document.root().write(writer);
+  return std::move(writer.text());
 }
 
 }  // namespace cairn::io

@@ -142,13 +142,13 @@ const Directory& make_marked_directory(State& state, const std::string& name) {
   }
   Directory marked = state.staged.make_directory(kPublishingName, state.options.directory_mode);
   state.marker = claim(marked, kUncommittedName, state.uuid);
+  state.marker_name = name;  // Before there is something to lose.
   const std::string publishing(kPublishingName);
   const int result = state.parent.syscalls().rename_at(state.staged.fd(), publishing.c_str(),
                                                        state.parent.fd(), name.c_str(), RenameMode::replace);
   if (result < 0) {
     throw_not_renamed(state, name, result);
   }
-  state.marker_name = name;
   return state.marked.emplace(std::move(marked));
 }
 

@@ -42,6 +42,7 @@ void discard(const Directory& parent, const std::string& name, const Directory& 
 
 FileHandle claim(const Directory& directory, std::string_view owner_name, const Uuid& uuid) {
   const std::string name(owner_name);
+  const std::filesystem::path path = directory.path() / name;  // Before there is a descriptor to lose.
   Syscalls& syscalls = directory.syscalls();
   const int fd = uninterrupted([&] {
     return syscalls.open_beneath(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
@@ -49,7 +50,7 @@ FileHandle claim(const Directory& directory, std::string_view owner_name, const 
   if (fd == -ENOENT) {
     return {};
   }
-  FileHandle owner(syscalls, require(fd, "create", directory.path() / name));
+  FileHandle owner(syscalls, require(fd, "create", path));
   if (syscalls.try_lock(fd) == -EAGAIN) {
     return {};
   }
@@ -58,8 +59,8 @@ FileHandle claim(const Directory& directory, std::string_view owner_name, const 
     return {};
   }
   const std::string text = encode_owner(this_process(uuid));
-  write_all(owner, std::as_bytes(std::span(text)), 0, directory.path() / name);
-  require(syscalls.sync_data(fd), "fdatasync", directory.path() / name);
+  write_all(owner, std::as_bytes(std::span(text)), 0, path);
+  require(syscalls.sync_data(fd), "fdatasync", path);
   return owner;
 }
 

@@ -53,21 +53,18 @@ struct Span {
 /// Keeps itself alive while a request is in flight, even when the coroutine that waits for it is destroyed.
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
+  /// Takes all the memory that the transfer needs.
   Transfer(Engine& engine, Span span, std::filesystem::path path)
-      : engine_(engine), span_(span), path_(std::move(path)) {}
+      : engine_(engine), span_(span), path_(std::move(path)), pieces_(pieces_of(span)) {}
 
   void start(async::Resume resume) {
-    resume_.emplace(std::move(resume));
-    const std::size_t count = span_.operation == Operation::sync_data
-                                  ? 1
-                                  : std::min(kWindow, (span_.size + kPieceBytes - 1) / kPieceBytes);
-    if (count == 0) {
-      (*resume_)();
+    if (pieces_.empty()) {
+      resume();
       return;
     }
+    resume_.emplace(std::move(resume));
     self_ = shared_from_this();
-    pieces_.resize(count);
-    active_ = count;
+    active_ = pieces_.size();
     const auto keep = self_;  // The pieces may all be in before the loop ends.
     for (Piece& piece : pieces_) {
       piece.transfer = this;
@@ -85,6 +82,12 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     int attempts = 0;      // Since the last progress.
     int empty_writes = 0;  // Likewise.
   };
+
+  static std::size_t pieces_of(const Span& span) noexcept {
+    return span.operation == Operation::sync_data
+               ? 1
+               : std::min(kWindow, (span.size + kPieceBytes - 1) / kPieceBytes);
+  }
 
   static void on_done(Request& request, std::int64_t result) noexcept {
     auto& piece = static_cast<Piece&>(request);
@@ -164,10 +167,16 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       self = std::move(self_);
     }
     const async::Resume resume = *std::exchange(resume_, std::nullopt);
-    resume(failure());  // The waiting coroutine may already run on another thread.
+    std::exception_ptr failed;
+    try {
+      failed = failure();
+    } catch (...) {
+      failed = std::current_exception();  // No memory for the words.
+    }
+    resume(std::move(failed));  // The waiting coroutine may already run on another thread.
   }
 
-  [[nodiscard]] std::exception_ptr failure() const noexcept {
+  [[nodiscard]] std::exception_ptr failure() const {
     if (error_ == 0) {
       return nullptr;
     }

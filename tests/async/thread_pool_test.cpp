@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
 #include "cairn/async/byte_budget.hpp"
@@ -304,6 +306,100 @@ TEST(Strand, NeverRunsTwoThingsAtTheSameTime) {
   scope.wait();
 
   EXPECT_EQ(most, 1);
+}
+
+TEST(Strand, KeepsTheOrderOfWhatIsPosted) {
+  ThreadPool pool(4, "test");
+  const Executor strand = make_strand(pool.executor());
+  std::vector<int> order;
+  Event ended;
+
+  for (int i = 0; i < 1000; ++i) {
+    boost::asio::post(strand, [&order, i] { order.push_back(i); });
+  }
+  boost::asio::post(strand, [&] { ended.set(); });
+  ended.get();
+
+  ASSERT_EQ(order.size(), 1000U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(Strand, RunsAtOnceWhatItsOwnWorkDispatches) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_strand(pool.executor());
+  bool has_run = false;
+  bool was_at_once = false;
+  Event ended;
+
+  boost::asio::post(strand, [&] {
+    boost::asio::dispatch(strand, [&] { has_run = true; });
+    was_at_once = has_run;
+    ended.set();
+  });
+  ended.get();
+
+  EXPECT_TRUE(was_at_once);
+}
+
+TEST(Strand, RunsLaterWhatItsOwnWorkPosts) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_strand(pool.executor());
+  bool is_over = false;
+  bool was_later = false;
+  Event ended;
+
+  boost::asio::post(strand, [&] {
+    boost::asio::post(strand, [&] {
+      was_later = is_over;
+      ended.set();
+    });
+    is_over = true;
+  });
+  ended.get();
+
+  EXPECT_TRUE(was_later);
+}
+
+/// Posts itself when it is given up, as destructors of coroutines may.
+struct PostsWhenDropped {
+  explicit PostsWhenDropped(Executor where, Token kept) : strand(std::move(where)), token(std::move(kept)) {}
+
+  PostsWhenDropped(PostsWhenDropped&&) = default;
+  PostsWhenDropped& operator=(PostsWhenDropped&&) = delete;
+
+  ~PostsWhenDropped() {
+    if (token) {
+      boost::asio::post(strand, [kept = std::move(token)] { static_cast<void>(kept); });
+    }
+  }
+
+  void operator()() const {}
+
+  Executor strand;
+  Token token;
+};
+
+TEST(Strand, DropsWhatWaitsWhenItsPoolGoes) {
+  std::optional<ThreadPool> pool(std::in_place, 1, "test");
+  const Executor strand = make_strand(pool->executor());
+  Token token = make_token();
+  const std::weak_ptr<int> held = token;
+  Mailbox<int> has_begun;
+  std::atomic<bool> is_released = false;
+  pool->submit([&] {
+    has_begun.put(1);
+    EXPECT_TRUE(eventually([&] { return is_released.load(); }));
+  });
+  has_begun.take();
+  boost::asio::post(strand, PostsWhenDropped(strand, std::move(token)));
+
+  std::jthread releaser([&] {
+    std::this_thread::sleep_for(50ms);  // The pool has been told to stop by then.
+    is_released = true;
+  });
+  pool.reset();
+
+  EXPECT_TRUE(held.expired());
 }
 
 }  // namespace

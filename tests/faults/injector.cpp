@@ -56,7 +56,7 @@ void Injector::arm(const Fault* fault) noexcept {
   for (auto& count : counts_) {
     count = 0;
   }
-  hits_ = 0;
+  hits_ = spared_ = 0;
   failed_device_ = failed_inode_ = 0;
   is_synced_again_ = false;
   is_armed_ = true;

@@ -73,15 +73,20 @@ class Injector {
  public:
   void arm(const Fault* fault) noexcept;
   void disarm() noexcept { is_armed_ = false; }
+  /// Arms it again with the fault that it has, or not; returns whether it was.
+  bool set_armed(bool is_armed) noexcept { return is_armed_.exchange(is_armed); }
 
   /// Counts a call, and says what it has to do.
   Order next(Op op) noexcept;
   /// As `next`, for requests in a ring: whether the fault hits is known before its answer is given.
   Order plan(Op op) noexcept { return order(op, false); }
   void count_hit() noexcept { ++hits_; }
+  /// Counts a call that had to fail, and did not because nobody could stand it.
+  void count_spared() noexcept { ++spared_; }
 
   [[nodiscard]] std::uint64_t count(Op op) const noexcept { return counts_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] std::uint64_t hits() const noexcept { return hits_; }
+  [[nodiscard]] std::uint64_t spared() const noexcept { return spared_; }
 
   /// Remembers the file whose sync has failed.
   void failed_sync(int fd) noexcept;
@@ -103,11 +108,26 @@ class Injector {
   const Fault* fault_ = nullptr;
   std::atomic<std::uint64_t> counts_[kOps] = {};
   std::atomic<std::uint64_t> hits_{0};
+  std::atomic<std::uint64_t> spared_{0};
   std::atomic<std::uint64_t> failed_device_{0};
   std::atomic<std::uint64_t> failed_inode_{0};
   std::atomic<bool> is_synced_again_{false};
 };
 
 Injector& injector() noexcept;
+
+/// Lets nothing fail while it lives: for what the test does of its own in the middle of an operation.
+class Truce {
+ public:
+  Truce() noexcept : was_armed_(injector().set_armed(false)) {}
+
+  ~Truce() { injector().set_armed(was_armed_); }
+
+  Truce(const Truce&) = delete;
+  Truce& operator=(const Truce&) = delete;
+
+ private:
+  bool was_armed_;
+};
 
 }  // namespace cairn::faults

@@ -34,6 +34,7 @@ struct Tally {
   std::uint64_t mistold = 0;     ///< A wrong error, none where there should be one, or no path in it.
   std::uint64_t leaked = 0;      ///< Descriptors, threads, memory, frames of coroutines.
   std::uint64_t hung = 0;
+  std::uint64_t spared = 0;  ///< Allocations in the destructor of a user's JSON value, which cannot fail.
   std::vector<std::string> complaints;
 
   void add(const Tally& other);

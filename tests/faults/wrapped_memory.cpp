@@ -25,8 +25,9 @@ void __real_free(void* memory);
 
 namespace {
 
-/// The destructor of nlohmann::json takes memory, and ends the program when there is none. Nobody can mend that from
-/// outside, so it gets some.
+/// The destructor of nlohmann::json takes memory, and ends the program when there is none. The library itself
+/// keeps no tree of them, but the values of the JSON handler are some: nobody can mend that from outside, so
+/// they get some.
 bool is_in_json_destructor() noexcept {
   std::array<void*, 48> callers{};
   const int count = ::backtrace(callers.data(), static_cast<int>(callers.size()));
@@ -38,9 +39,12 @@ bool is_in_json_destructor() noexcept {
 }
 
 void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
-  if (injector().plan(Op::new_memory).error != 0 && !is_in_json_destructor()) {
-    injector().count_hit();
-    return nullptr;
+  if (injector().plan(Op::new_memory).error != 0) {
+    if (!is_in_json_destructor()) {
+      injector().count_hit();
+      return nullptr;
+    }
+    injector().count_spared();
   }
   void* memory = nullptr;
   if (alignment <= alignof(std::max_align_t)) {

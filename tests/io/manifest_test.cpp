@@ -38,6 +38,31 @@ TEST(Manifest, CanBeReadByPeople) {
   EXPECT_THAT(encode_manifest(full_manifest()), HasSubstr("\n \"format\": "));
 }
 
+/// All kinds of values, and all that a string must escape.
+constexpr const char* kManyValues =
+    R"({"empty":[{},[],""],"a\"b\\c/":"\b\f\n\r\t\u0001\u001f\u007f \u00e9\ud83d\ude00",)"
+    R"("numbers":[0,-0,-1,1.0,-0.0,0.1,1e15,1e16,123456789.125,1e-5,0.0001,5e-324,1.7976931348623157e308,)"
+    R"(18446744073709551615,18446744073709551616,-9223372036854775809],"deep":[[{"x":[true,false,null]}]]})";
+
+TEST(Manifest, HasTheBytesThatAnotherWriterMakesOfItsValues) {
+  Manifest manifest = full_manifest();
+  manifest.custom_metadata = kManyValues;
+
+  const std::string text = encode_manifest(manifest);
+
+  EXPECT_EQ(text, nlohmann::ordered_json::parse(text).dump(1) + "\n");
+}
+
+TEST(Manifest, WithoutFilesHasEmptyLists) {
+  Manifest manifest = full_manifest();
+  manifest.checkpointables.clear();
+  manifest.files.clear();
+
+  const std::string text = encode_manifest(manifest);
+
+  EXPECT_EQ(text, nlohmann::ordered_json::parse(text).dump(1) + "\n");
+}
+
 /// The text of a good manifest with one member of one object replaced.
 std::string with(const std::string& pointer, const nlohmann::json& value) {
   auto document = nlohmann::json::parse(encode_manifest(full_manifest()));
@@ -134,6 +159,15 @@ TEST(EncodeManifest, RefusesNamesThatAreNoUtf8) {
 TEST(NormaliseCustomMetadata, KeepsOrderAndValues) {
   EXPECT_EQ(normalise_custom_metadata(R"( {"b": 0.1, "a": [1e300, -9223372036854775808]} )"),
             R"({"b":0.1,"a":[1e+300,-9223372036854775808]})");
+}
+
+TEST(NormaliseCustomMetadata, WritesValuesAsAnotherWriterDoes) {
+  EXPECT_EQ(normalise_custom_metadata(kManyValues), nlohmann::ordered_json::parse(kManyValues).dump());
+}
+
+TEST(NormaliseCustomMetadata, RefusesNumbersThatAreTooLarge) {
+  EXPECT_THAT([] { static_cast<void>(normalise_custom_metadata("[1e999]")); },
+              Fails(Errc::invalid_argument, HasSubstr("1e999")));
 }
 
 TEST(NormaliseCustomMetadata, RefusesWhatIsNoJson) {

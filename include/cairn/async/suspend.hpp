@@ -42,6 +42,22 @@ using OnCancel = std::function<void(Resume)>;
 ///         may still be working on. With it, the operation decides.
 Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr);
 
+/// The memory of one suspension, taken before it is known who will be suspended: for those who must wait,
+/// whatever happens, and cannot be told that there is no memory for it. It keeps no context at work.
+class Suspension {
+ public:
+  /// For a coroutine on any executor of the context that `executor` belongs to.
+  explicit Suspension(const Executor& executor);
+
+ private:
+  friend Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel);
+
+  std::shared_ptr<Resume::Suspended> suspended_;
+};
+
+/// As above, with memory that was taken before.
+Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel);
+
 /// The exception of a cancelled operation: what Asio's own operations throw.
 std::exception_ptr cancelled();
 

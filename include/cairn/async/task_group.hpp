@@ -3,15 +3,16 @@
 
 #include <condition_variable>
 #include <exception>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <boost/asio/cancellation_signal.hpp>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/suspend.hpp"
 
 namespace cairn::async {
 
@@ -48,6 +49,9 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
   void launch(Awaitable<> task, const std::shared_ptr<Task>& entry);
   void end(Task* entry, std::exception_ptr failure);
   void raise_signals();
+  /// What settle() needs to wait; nothing when no task is left.
+  std::optional<Suspension> take_suspension();
+  void resume_when_settled(const Resume& resume);
 
   Executor executor_;
   std::mutex mutex_;  // Protects all below.
@@ -57,7 +61,8 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
   std::size_t running_ = 0;
   std::list<boost::asio::cancellation_signal> signals_;  // One for each launched task.
   std::vector<std::exception_ptr> failures_;
-  std::vector<std::function<void()>> waiting_;
+  std::optional<Resume> waiting_;  // Who settles.
+  std::optional<Suspension> suspension_;
 };
 
 }  // namespace cairn::async

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+
+namespace cairn::async {
+
+/// The failure of a task whose executor was destroyed before it ended. Who may need it in a destructor asks
+/// for it when the task begins: the first to ask takes memory.
+[[nodiscard]] std::exception_ptr executor_gone();
+
+}  // namespace cairn::async
