@@ -127,6 +127,7 @@ void Operation::finish(std::exception_ptr failure) noexcept {
   if (is_finished_.exchange(true)) {
     return;  // It was given up before, or is.
   }
+  make_way();
   try {
     if (failure) {
       failure = explain(failure);

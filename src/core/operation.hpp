@@ -89,6 +89,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
 
+  /// Lets others go on that wait for this one; called before that.
+  virtual void make_way() noexcept {}
+
   /// Fills in what all operations measure. Takes no memory.
   void fill_numbers(Report& report) const;
   /// Fills in the engine, and appends what was done in another way than was asked for.

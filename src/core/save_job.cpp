@@ -66,9 +66,7 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
   } catch (...) {
     failure = std::current_exception();
   }
-  if (!failure) {
-    self->services().saves.leave(self.get());
-  } else {
+  if (failure) {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     co_await self->stop_helpers();
     if (self->staged_) {
@@ -295,7 +293,6 @@ void SaveJob::add_problem(const std::string& problem) noexcept {
 }
 
 void SaveJob::count_end(const std::exception_ptr& failure) {
-  services().saves.leave(this);
   if (failure) {
     services().metrics.fail_save(failure);
   } else {
