@@ -77,19 +77,18 @@ void SimulatedDisk::change_names(std::vector<Assignment> assignments, bool is_mo
   NameChange change;
   change.number = ++last_number_;
   if (is_move) {
-    const auto brings = [&](const NameChange& earlier) {
-      return std::any_of(
-          earlier.assignments.begin(), earlier.assignments.end(), [&](const Assignment& brought) {
-            return brought.target &&
-                   std::any_of(assignments.begin(), assignments.end(), [&](const Assignment& taken) {
-                     return taken.directory == brought.directory && taken.name == brought.name;
-                   });
+    for (const Assignment& taken : assignments) {
+      const auto brings = [&taken](const Assignment& brought) {
+        return brought.target && brought.directory == taken.directory && brought.name == taken.name;
+      };
+      const auto found =
+          std::find_if(pending_names_.rbegin(), pending_names_.rend(), [&](const NameChange& earlier) {
+            return std::any_of(earlier.assignments.begin(), earlier.assignments.end(), brings);
           });
-    };
-    const auto found = std::find_if(pending_names_.rbegin(), pending_names_.rend(), brings);
-    // Something that was just made has no other name to stay under; only a second move needs the first.
-    if (found != pending_names_.rend() && found->assignments.size() > 1) {
-      change.needs = found->number;
+      // Something that was just made has no other name to stay under; only a second move needs the first.
+      if (found != pending_names_.rend() && found->assignments.size() > 1) {
+        change.needs.push_back(found->number);
+      }
     }
   }
   change.assignments = std::move(assignments);
@@ -141,24 +140,28 @@ void SimulatedDisk::exchange(Inode one, const std::string& name, Inode other, co
 
 void SimulatedDisk::make_durable(std::size_t position) {
   const NameChange change = pending_names_[position];
-  if (change.needs != 0) {
-    for (std::size_t i = 0; i < position; ++i) {
-      if (pending_names_[i].number == change.needs) {
-        make_durable(i);
-        return make_durable(position - 1);
-      }
+  const auto position_of = [this](std::uint64_t number) {
+    return std::find_if(pending_names_.begin(), pending_names_.end(),
+                        [number](const NameChange& pending) { return pending.number == number; });
+  };
+  for (const std::uint64_t need : change.needs) {
+    if (const auto needed = position_of(need); needed != pending_names_.end()) {
+      make_durable(static_cast<std::size_t>(needed - pending_names_.begin()));
     }
   }
   apply(durable_, change);
   last_durable_ = std::max(last_durable_, change.number);
-  pending_names_.erase(pending_names_.begin() + static_cast<std::ptrdiff_t>(position));
+  pending_names_.erase(position_of(change.number));
   // What came earlier may be written later, but not over this.
-  for (std::size_t i = 0; i < position; ++i) {
-    std::erase_if(pending_names_[i].assignments, [&](const Assignment& earlier) {
-      return std::any_of(change.assignments.begin(), change.assignments.end(), [&](const Assignment& now) {
-        return now.directory == earlier.directory && now.name == earlier.name;
-      });
+  const auto is_over = [&change](const Assignment& earlier) {
+    return std::any_of(change.assignments.begin(), change.assignments.end(), [&](const Assignment& now) {
+      return now.directory == earlier.directory && now.name == earlier.name;
     });
+  };
+  for (NameChange& earlier : pending_names_) {
+    if (earlier.number < change.number) {
+      std::erase_if(earlier.assignments, is_over);
+    }
   }
 }
 
@@ -237,7 +240,9 @@ SimulatedDisk SimulatedDisk::after_power_cut(const std::vector<bool>& kept, Fate
   std::vector<std::uint64_t> lost;
   for (std::size_t i = 0; i < pending_names_.size(); ++i) {
     const NameChange& change = pending_names_[i];
-    if (kept[i] && std::find(lost.begin(), lost.end(), change.needs) == lost.end()) {
+    const bool lacks_one =
+        std::find_first_of(lost.begin(), lost.end(), change.needs.begin(), change.needs.end()) != lost.end();
+    if (kept[i] && !lacks_one) {
       apply(left.cached_, change);
     } else {
       lost.push_back(change.number);

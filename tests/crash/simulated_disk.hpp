@@ -100,7 +100,7 @@ class SimulatedDisk {
   struct NameChange {
     std::uint64_t number = 0;
     std::vector<Assignment> assignments;
-    std::uint64_t needs = 0;  // The earlier change that brought what this one moves; 0: none.
+    std::vector<std::uint64_t> needs;  // The earlier moves that brought what this one moves.
   };
 
   static void apply(Node& node, const DataChange& change);

@@ -151,6 +151,37 @@ TEST(SimulatedDiskCut, NeverLeavesAMovedFileUnderTwoNames) {
   EXPECT_FALSE(left.find(kRootInode, "c"));
 }
 
+TEST(SimulatedDiskCut, LosesAnExchangeWithTheRenameThatBroughtOneOfTheTwo) {
+  SimulatedDisk disk;
+  disk.make(kRootInode, "a", FileKind::regular);
+  disk.sync_all();
+  disk.rename(kRootInode, "a", kRootInode, "b");
+  disk.make(kRootInode, "c", FileKind::regular);
+  disk.exchange(kRootInode, "c", kRootInode, "b");
+
+  FixedFate lost(0, 0);
+  const SimulatedDisk left = disk.after_power_cut({false, true, true}, lost);
+
+  EXPECT_TRUE(left.find(kRootInode, "a"));
+  EXPECT_FALSE(left.find(kRootInode, "b"));
+}
+
+TEST(SimulatedDiskSync, OfAnExchangeMakesTheRenameBeforeItDurable) {
+  SimulatedDisk disk;
+  const Inode other = disk.make(kRootInode, "other", FileKind::directory);
+  disk.make(kRootInode, "a", FileKind::regular);
+  disk.make(other, "c", FileKind::regular);
+  disk.sync_all();
+  disk.rename(kRootInode, "a", kRootInode, "b");
+  disk.exchange(other, "c", kRootInode, "b");
+  disk.sync(other);
+
+  const SimulatedDisk left = cut(disk, false);
+
+  EXPECT_FALSE(left.find(kRootInode, "a"));
+  EXPECT_TRUE(left.find(kRootInode, "b"));
+}
+
 TEST(SimulatedDiskSync, OfOneDirectoryMakesARenameIntoItDurable) {
   SimulatedDisk disk;
   const Inode other = disk.make(kRootInode, "other", FileKind::directory);
