@@ -60,7 +60,10 @@ class SaveQueue : public testing::ApiTest {
 
   explicit SaveQueue(std::size_t saves_in_flight = 8) : ApiTest(gated(saves_in_flight)) {}
 
-  ~SaveQueue() override { value_.gate.set(); }
+  ~SaveQueue() override {
+    value_.gate.set();
+    context_.reset();  // Before the value, which saves may still look at.
+  }
 
   [[nodiscard]] AsyncResponse start(const std::string& name, bool coalesces = true) const {
     SaveOptions options;
