@@ -76,9 +76,4 @@ class JsonReader {
   bool is_first_ = false;
 };
 
-/// Appends `text` as a JSON string with its quotes. Only control characters, `"` and `\` are escaped.
-void append_json_string(std::string& out, std::string_view text);
-/// How many bytes it appends.
-[[nodiscard]] std::size_t json_string_bytes(std::string_view text);
-
 }  // namespace cairn::formats

@@ -14,10 +14,10 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_string.hpp"
 #include "cairn/base/utf8.hpp"
 #include "cairn/formats/safetensors.hpp"
 
-#include "formats/json_reader.hpp"
 #include "formats/unique_names.hpp"
 
 namespace cairn::formats {

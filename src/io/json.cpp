@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cairn/base/json_string.hpp"
+
 namespace cairn::io {
 namespace {
 
@@ -149,14 +151,14 @@ void JsonWriter::end(char bracket) {
 
 void JsonWriter::key(std::string_view name) {
   begin_value();
-  quote(name);
+  append_json_string(text_, name);
   text_ += is_indented_ ? ": " : ":";
   has_key_ = true;
 }
 
 void JsonWriter::string(std::string_view text) {
   begin_value();
-  quote(text);
+  append_json_string(text_, text);
 }
 
 void JsonWriter::natural(std::uint64_t number) {
@@ -184,23 +186,6 @@ void JsonWriter::begin_line() {
     text_ += '\n';
     text_.append(depth_, ' ');
   }
-}
-
-void JsonWriter::quote(std::string_view text) {
-  constexpr std::string_view kPlain = "\"\\\b\f\n\r\t";
-  constexpr std::string_view kLetters = "\"\\bfnrt";
-  text_ += '"';
-  for (const char c : text) {
-    if (const std::size_t place = kPlain.find(c); place != std::string_view::npos) {
-      text_ += '\\';
-      text_ += kLetters[place];
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      fmt::format_to(std::back_inserter(text_), "\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      text_ += c;
-    }
-  }
-  text_ += '"';
 }
 
 std::optional<JsonView> JsonView::find(std::string_view key) const {

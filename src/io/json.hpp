@@ -55,7 +55,6 @@ class JsonWriter {
  private:
   void begin_value();
   void begin_line();
-  void quote(std::string_view text);
 
   std::string text_;
   std::size_t depth_ = 0;

@@ -8,6 +8,8 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/base/json_string.hpp"
+
 #include "formats/fixtures.hpp"
 #include "support/fails.hpp"
 
