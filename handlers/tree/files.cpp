@@ -73,8 +73,8 @@ Awaitable<formats::FolderFile> read_header(LoadContext context, std::string file
 }
 
 /// An index that says of each tensor where it lies.
-std::vector<std::byte> describe(const std::vector<formats::FolderFile>& files,
-                                const std::vector<formats::FolderTensor>& tensors) {
+formats::IndexBytes describe(const std::vector<formats::FolderFile>& files,
+                             const std::vector<formats::FolderTensor>& tensors) {
   formats::IndexBuilder builder;
   for (const formats::FolderFile& file : files) {
     static_cast<void>(builder.add_file(file.name));  // Numbered as TensorSlice::file is.
@@ -123,9 +123,8 @@ Awaitable<formats::Index> open_foreign(LoadContext context) {
   }
   const std::vector<formats::FolderFile> files = co_await async::when_all(std::move(reads));
   const auto tensors = formats::gather_tensors(files, index ? &*index : nullptr);
-  auto bytes = std::make_shared<const std::vector<std::byte>>(describe(files, tensors));
-  const std::span<const std::byte> view(*bytes);
-  co_return formats::Index::open(std::move(bytes), view, context.directory().string());
+  formats::IndexBytes described = describe(files, tensors);
+  co_return formats::Index::open(std::move(described.owner), described.bytes, context.directory().string());
 }
 
 }  // namespace

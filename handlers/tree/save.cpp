@@ -81,12 +81,12 @@ formats::SafetensorsOptions layout_options() {
 /// What the arrays of a plan are to their files. Refers to the plan.
 using Specs = std::pmr::vector<formats::TensorSpec>;
 
-Specs specs_of(const SavePlan& plan) {
-  Specs specs(plan.arrays.size(), plan.memory.get());
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    specs[i].name = detail::tensor_name(plan.path(i));
-    specs[i].dtype = plan.arrays[i].stored;
-    specs[i].shape = plan.shape(i);
+Specs specs_of(const SavePlan& plan, std::size_t first, std::size_t count) {
+  Specs specs(count, plan.memory.get());
+  for (std::size_t i = 0; i < count; ++i) {
+    specs[i].name = detail::tensor_name(plan.path(first + i));
+    specs[i].dtype = plan.arrays[first + i].stored;
+    specs[i].shape = plan.shape(first + i);
   }
   return specs;
 }
@@ -101,7 +101,9 @@ class HeaderSource final : public ByteSource {
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
     const std::lock_guard lock(mutex_);
     if (text_.empty()) {
-      text_ = formats::safetensors_header(specs_of(*plan_), plan_->layouts[file_], layout_options());
+      const formats::SafetensorsLayout& layout = plan_->layouts[file_];
+      const Specs specs = specs_of(*plan_, layout.first_spec, layout.offsets.size());
+      text_ = formats::safetensors_header(specs, layout, layout_options());
     }
     std::memcpy(out.data(), text_.data() + offset_bytes, out.size());
     left_ -= std::min<std::uint64_t>(left_, out.size());
@@ -287,7 +289,7 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
 
 void lay_out(SavePlan& plan, std::size_t rank) {
   if (!plan.arrays.empty()) {
-    plan.layouts = formats::plan_safetensors_files(specs_of(plan), layout_options());
+    plan.layouts = formats::plan_safetensors_files(specs_of(plan, 0, plan.arrays.size()), layout_options());
   }
   plan.headers_read.resize(plan.layouts.size());
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
@@ -361,13 +363,13 @@ Background<> write_index(SaveContext context, std::shared_ptr<SavePlan> plan) {
   for (const async::Event& is_read : plan->headers_read) {
     co_await is_read.wait();  // Headers and index are about as large: one after the other.
   }
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  std::function<void()> finish = [plan, bytes] {
+  const auto index = std::make_shared<formats::IndexBytes>();
+  std::function<void()> finish = [plan, index] {
     describe_arrays(*plan);
-    *bytes = plan->builder.finish();
+    *index = plan->builder.finish();
   };
   co_await context.run(std::move(finish));
-  co_await context.write_file(detail::kIndexFile, std::move(*bytes));
+  co_await context.write_file(detail::kIndexFile, index->bytes, index->owner);
 }
 
 Background<> finish(std::vector<Background<>> writes) {

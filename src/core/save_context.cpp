@@ -25,10 +25,25 @@ Background<> wait_created(std::shared_ptr<SaveJob> job) {
   co_await job->created().wait();
 }
 
-/// A text or bytes, which it owns.
+template <class Content>
+std::span<const std::byte> bytes_of(const Content& content) {
+  return std::as_bytes(std::span(content));
+}
+
+/// Bytes that another keeps alive.
+struct Shared {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+std::span<const std::byte> bytes_of(const Shared& shared) {
+  return shared.bytes;
+}
+
+/// Owns its content, or a share of it.
 template <class Content>
 Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(content));
+  const std::span<const std::byte> bytes = bytes_of(content);
   co_await job->created().wait();
   std::optional<io::DurableFile> file;
   io::FileDigest digest;
@@ -115,6 +130,12 @@ Background<> SaveContext::write_file(std::string_view file, std::string text) co
 Background<> SaveContext::write_file(std::string_view file, std::vector<std::byte> bytes) const {
   std::string relative = claim(file, bytes.size());
   return write_whole(job_, std::move(relative), std::move(bytes));
+}
+
+Background<> SaveContext::write_file(std::string_view file, std::span<const std::byte> bytes,
+                                     std::shared_ptr<const void> owner) const {
+  std::string relative = claim(file, bytes.size());
+  return write_whole(job_, std::move(relative), Shared{bytes, std::move(owner)});
 }
 
 std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {

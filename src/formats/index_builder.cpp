@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -282,7 +283,7 @@ std::size_t IndexBuilder::size_estimate() const noexcept {
               box_ends_.size() + file_name_ends_.size() + blob_ends_.size());
 }
 
-std::vector<std::byte> IndexBuilder::write() {
+IndexBytes IndexBuilder::write() {
   flatbuffers::FlatBufferBuilder builder(size_estimate());
   // Each column goes when it is written: of two million arrays all of them are 150 MB.
   const auto column = [&builder](auto& numbers) {
@@ -317,11 +318,11 @@ std::vector<std::byte> IndexBuilder::write() {
                                         dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
                                         file_names, file_name_ends, blobs, blob_ends);
   stored::FinishIndexBuffer(builder, root);
-  const auto* data = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  return {data, data + builder.GetSize()};
+  const auto buffer = std::make_shared<const flatbuffers::DetachedBuffer>(builder.Release());
+  return {buffer, std::as_bytes(std::span(buffer->data(), buffer->size()))};
 }
 
-std::vector<std::byte> IndexBuilder::finish() {
+IndexBytes IndexBuilder::finish() {
   if (!is_sorted()) {
     sort();
   }
@@ -329,7 +330,7 @@ std::vector<std::byte> IndexBuilder::finish() {
   if (size_estimate() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     refuse(fmt::format("an index of {} bytes exceeds the limit of 2 GiB", size_estimate()));
   }
-  std::vector<std::byte> bytes = write();
+  IndexBytes bytes = write();
   *this = IndexBuilder();
   return bytes;
 }

@@ -328,7 +328,7 @@ std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec
 
 std::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
                                const SafetensorsOptions& options) {
-  return render(specs.subspan(layout.first_spec, layout.offsets.size()), layout, options);
+  return render(specs, layout, options);
 }
 
 }  // namespace cairn::formats

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.add_option("--per-layer", workload.arrays_a_layer, "arrays a layer")->check(CLI::PositiveNumber);
   app.add_option("--variant", workload.variant,
                  "default, borrow, share, threads, budget256, or into (loads)");
+  app.add_option("--trace", workload.trace_directory, "an existing directory, for traces of saves and loads");
   app.add_option("--saves", workload.saves)->check(CLI::PositiveNumber);
   app.add_option("--step", workload.step, "whose values a single save has, and a load expects");
   app.add_option("--engine", workload.engine, "auto, uring or threads")

@@ -168,13 +168,15 @@ void run_save(const Workload& workload) {
   std::vector<Array> arrays = make_arrays(workload, pool, first_step);
   const Tree tree = make_tree(workload, arrays);
   const Context context(context_options(workload));
-  const SaveOptions options = save_options(workload);
+  SaveOptions options = save_options(workload);
   const bool may_change_at_staged = options.snapshot == Snapshot::copy;
   for (int i = 0; i < workload.saves; ++i) {
     const std::filesystem::path target =
         workload.directory / fmt::format("ck{}", workload.saves == 1 ? 1 : i);
     std::filesystem::remove_all(target);
     sync_file_system(workload.directory);
+    if (!workload.trace_directory.empty())
+      options.trace = trace_to_file(workload.trace_directory / fmt::format("save{}.json", i));
     const Usage usage;
     const Stopwatch watch;
     const AsyncResponse saving = save_async(target, tree, options, context);
@@ -214,9 +216,12 @@ void run_load(const Workload& workload) {
     if (std::string_view(cache) == "cold" && !drop_page_cache()) {
       std::fputs("the page cache could not be dropped: the cold load may be warm\n", stderr);
     }
+    LoadOptions options;
+    if (!workload.trace_directory.empty())
+      options.trace = trace_to_file(workload.trace_directory / fmt::format("load-{}.json", cache));
     const Usage usage;
     const Stopwatch watch;
-    const Tree tree = load_async(workload.directory / "ck1", wanted, LoadOptions(), context).wait();
+    const Tree tree = load_async(workload.directory / "ck1", wanted, options, context).wait();
     const double returned = watch.seconds();
     const unsigned touched = touch_pages(tree, workload);
     const double loaded = watch.seconds();

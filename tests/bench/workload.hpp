@@ -27,6 +27,7 @@ struct Workload {
   std::string engine = "auto";
   int saves = 2;
   int step = 1;
+  std::filesystem::path trace_directory;  // None are taken when empty.
 
   [[nodiscard]] std::size_t elements() const { return rows * columns; }
   [[nodiscard]] std::size_t bytes() const { return count * elements() * sizeof(float); }

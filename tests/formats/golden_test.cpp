@@ -46,8 +46,8 @@ std::string golden_index() {
   builder.add_integer("list/0", 1);
   builder.add_integer("list/1", 2);
   builder.add_null("a~1b/~2");
-  const std::vector<std::byte> bytes = builder.finish();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const IndexBytes index = builder.finish();
+  return {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()};
 }
 
 SafetensorsLayout golden_layout() {

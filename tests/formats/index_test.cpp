@@ -30,13 +30,9 @@ using ::testing::IsEmpty;
 
 using Dims = std::vector<std::uint64_t>;
 
-Index open(std::vector<std::byte> bytes) {
-  const auto owner = std::make_shared<std::vector<std::byte>>(std::move(bytes));
-  return Index::open(owner, *owner, "index.fb");
-}
-
 Index built(IndexBuilder& builder) {
-  return open(builder.finish());
+  IndexBytes bytes = builder.finish();
+  return Index::open(std::move(bytes.owner), bytes.bytes, "index.fb");
 }
 
 IndexEntry only(const Index& index) {
@@ -110,7 +106,9 @@ TEST(Index, HoldsAListAsTheRoot) {
 }
 
 TEST(Index, HoldsNothing) {
-  EXPECT_EQ(open(IndexBuilder().finish()).size(), 0u);
+  IndexBuilder builder;
+
+  EXPECT_EQ(built(builder).size(), 0u);
 }
 
 TEST(Index, KeepsArraysWithTheirSlices) {
@@ -244,9 +242,9 @@ TEST(IndexNextArray, FindsNothingInAnEmptyIndex) {
 TEST(IndexOpen, TakesBytesAtAnyAddress) {
   IndexBuilder builder;
   builder.add_integer("a", 5);
-  const std::vector<std::byte> bytes = builder.finish();
-  const auto shifted = std::make_shared<std::vector<std::byte>>(bytes.size() + 1);
-  std::memcpy(shifted->data() + 1, bytes.data(), bytes.size());
+  const IndexBytes built = builder.finish();
+  const auto shifted = std::make_shared<std::vector<std::byte>>(built.bytes.size() + 1);
+  std::memcpy(shifted->data() + 1, built.bytes.data(), built.bytes.size());
 
   const Index index = Index::open(shifted, std::span(*shifted).subspan(1), "index.fb");
 
@@ -256,11 +254,10 @@ TEST(IndexOpen, TakesBytesAtAnyAddress) {
 TEST(IndexOpen, KeepsTheOwnerAlive) {
   IndexBuilder builder;
   builder.add_integer("a", 5);
-  auto owner = std::make_shared<std::vector<std::byte>>(builder.finish());
-  const std::weak_ptr<std::vector<std::byte>> watch = owner;
+  IndexBytes bytes = builder.finish();
+  const std::weak_ptr<const void> watch = bytes.owner;
   {
-    const Index index = Index::open(owner, *owner, "index.fb");
-    owner.reset();
+    const Index index = Index::open(std::move(bytes.owner), bytes.bytes, "index.fb");
 
     EXPECT_FALSE(watch.expired());
   }
@@ -284,8 +281,9 @@ TEST(IndexEntry, RefusesToBeReadAsAnotherKind) {
 }
 
 TEST(IndexEntry, RefusesANumberBeyondTheEnd) {
-  EXPECT_THAT([] { static_cast<void>(open(IndexBuilder().finish()).entry(0)); },
-              Fails(Errc::invalid_argument));
+  IndexBuilder builder;
+
+  EXPECT_THAT([&] { static_cast<void>(built(builder).entry(0)); }, Fails(Errc::invalid_argument));
 }
 
 TEST(IndexSlice, RefusesANumberBeyondTheEnd) {
@@ -420,7 +418,7 @@ TEST(IndexSize, IsAtMostEightyBytesForAnArrayOfFourDimensionsBesideItsName) {
     builder.add_whole(file, 4096 * i);
   }
 
-  const std::size_t bytes = builder.finish().size();
+  const std::size_t bytes = builder.finish().bytes.size();
 
   EXPECT_LE(bytes, kArrays * 80 + name_bytes);
 }

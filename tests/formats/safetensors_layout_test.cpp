@@ -124,6 +124,21 @@ TEST(SafetensorsLayout, MakesTheSameHeaderLater) {
   EXPECT_EQ(safetensors_header(specs, deferred, options), at_once.header);
 }
 
+TEST(SafetensorsLayout, MakesTheHeaderOfOneOfSeveralFilesLater) {
+  const std::vector<TensorSpec> specs = {spec("a", DType::float32, {2}), spec("b", DType::int8, {3}),
+                                         spec("c", DType::int64, {4})};
+  SafetensorsOptions options;
+  options.max_tensors_per_file = 2;
+  const std::vector<SafetensorsLayout> at_once = plan_safetensors_files(specs, options);
+  options.defers_header = true;
+
+  const std::vector<SafetensorsLayout> deferred = plan_safetensors_files(specs, options);
+
+  ASSERT_EQ(deferred.size(), 2u);
+  EXPECT_EQ(safetensors_header(std::span(specs).first(2), deferred[0], options), at_once[0].header);
+  EXPECT_EQ(safetensors_header(std::span(specs).last(1), deferred[1], options), at_once[1].header);
+}
+
 TEST(SafetensorsLayout, ReadsBackNamesWithAnyCharacterAnywhere) {
   for (const char special : {'\0', '\n', '\x1f', ' ', '"', '\\', '\x7f'}) {
     for (std::size_t at = 0; at < 20; ++at) {

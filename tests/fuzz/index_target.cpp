@@ -123,8 +123,8 @@ void check_built_again(const Index& index) {
   for (std::size_t i = 0; i < index.size(); ++i) {
     add_entry(index, index.entry(i), builder);
   }
-  const auto bytes = std::make_shared<std::vector<std::byte>>(builder.finish());
-  const Index again = Index::open(bytes, *bytes, "built");
+  const cairn::formats::IndexBytes built = builder.finish();
+  const Index again = Index::open(built.owner, built.bytes, "built");
   again.validate();
   require(again.size() == index.size(), "entries come back");
   for (std::size_t i = 0; i < index.size(); ++i) {

@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 const std::vector<std::uint64_t> kDims = {2, 3};
 
 formats::Index open(formats::IndexBuilder& builder) {
-  auto bytes = std::make_shared<const std::vector<std::byte>>(builder.finish());
-  return formats::Index::open(bytes, *bytes, "index.fb");
+  formats::IndexBytes built = builder.finish();
+  return formats::Index::open(std::move(built.owner), built.bytes, "index.fb");
 }
 
 /// {"a": {"w": float32 [2, 3], "n": int64 [2, 3]}, "layers": [float32 [2, 3], 7], "none": {}}

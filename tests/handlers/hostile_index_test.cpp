@@ -49,10 +49,12 @@ class HostileIndex : public testing::StoreTest {
     return load<Tree>();
   }
 
-  Tree load_built() {
-    const auto bytes = builder_.finish();
-    return load_index(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::string built() {
+    const formats::IndexBytes index = builder_.finish();
+    return {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()};
   }
+
+  Tree load_built() { return load_index(built()); }
 
   void add_array(std::string_view name, const std::vector<std::uint64_t>& dims) {
     builder_.add_array(name, DType::uint8, dims);
@@ -102,8 +104,7 @@ TEST_F(HostileIndex, RefusesArraysThatShareBytes) {
 TEST_F(HostileIndex, RefusesEntriesThatShareAString) {
   builder_.add_string("a", "long");
   builder_.add_string("b", "text");
-  const auto bytes = builder_.finish();
-  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  std::string text = built();
   const std::string numbers(
       "\x02\0\0\0"
       "\0\0\0\0\0\0\0\0"

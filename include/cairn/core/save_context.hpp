@@ -61,6 +61,9 @@ class SaveContext {
   /// Errors: Errc::already_exists when the file was written before; OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
+  /// The same for bytes that `owner` keeps alive.
+  [[nodiscard]] Background<> write_file(std::string_view file, std::span<const std::byte> bytes,
+                                        std::shared_ptr<const void> owner) const;
 
   /// Writes a file whose bytes lie in many places: large arrays without an extra copy, small ones in large
   /// writes. Bytes that no piece covers are zero.

@@ -73,7 +73,8 @@ struct SafetensorsLayout {
 [[nodiscard]] std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
                                                                     const SafetensorsOptions& options = {});
 
-/// The header of a file that was planned from these `specs` (all that the call was given) and `options`.
+/// The header of a file that was planned with `options`. `specs` are those of the file's own tensors: as many as it has
+/// offsets, from `first_spec` on of those that the call was given.
 [[nodiscard]] std::string safetensors_header(std::span<const TensorSpec> specs,
                                              const SafetensorsLayout& layout,
                                              const SafetensorsOptions& options = {});
