@@ -12,15 +12,14 @@ import sys
 
 from driver import environment, machine
 from driver.contenders import CONTENDERS, Contender, choose
+from driver.earlier import merged
 from driver.processes import Programs, Record
 from driver.session import CAN_DROP_CACHES, Rounds, empty_directory, measure_ceilings, notices_damage
 from driver.session import require_room, say
-from driver.workloads import DAMAGE, Workload, make_workloads
+from driver.workloads import CEILINGS_OF, DAMAGE, Workload, make_workloads
 from report.document import insert, markdown
 from report.plot import draw
 from report.table import text_report
-
-CEILINGS_OF = "w1"
 
 
 def parse(words: list[str]) -> argparse.Namespace:
@@ -31,6 +30,9 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=pathlib.Path, required=True, help="where results.json and plot.svg go")
     parser.add_argument("--docs", type=pathlib.Path, help="a Markdown file to write the tables into")
     parser.add_argument("--report", type=pathlib.Path, help="measure nothing, report on this results.json")
+    parser.add_argument(
+        "--add", action="store_true", help="keep what results.json has of other workloads, measured likewise"
+    )
     parser.add_argument("--runs", type=int, default=5, help="rounds in alternating order")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the workloads")
     parser.add_argument("--workloads", default="", help="some of w1,w3,w4_10k,w4_100k; all when empty")
@@ -113,6 +115,10 @@ def measure_with(
         "records": [],
         "ceilings": [],
     }
+    if options.add:
+        names = {workload.name for workload in workloads}
+        earlier = json.loads((options.out / "results.json").read_text(encoding="utf-8"))
+        results = merged(earlier, results, names)
     for workload in workloads:
         results["workloads"][workload.name] = {"title": workload.title, "total_bytes": workload.total_bytes}
         rounds = Rounds(programs, workload, directory, options.patience)

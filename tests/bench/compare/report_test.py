@@ -13,6 +13,7 @@ from unittest import mock
 
 from driver import environment, machine, session
 from driver.contenders import CONTENDERS, choose
+from driver.earlier import merged
 from driver.processes import Programs, Record
 from driver.workloads import DAMAGE, make_workloads
 from report.document import BEGIN, END, insert, markdown
@@ -129,6 +130,44 @@ class Contenders(unittest.TestCase):
         pinned = environment.requirements(environment.REQUIREMENTS.read_text(encoding="utf-8"))
         names = {line.partition("==")[0] for line in pinned if "==" in line}
         self.assertEqual(names, {package for contender in CONTENDERS for package in contender.packages})
+
+
+class Earlier(unittest.TestCase):
+    NEW = {
+        **RESULTS,
+        "machine": {**RESULTS["machine"], "load before the start": "0.10"},
+        "contenders": [{"id": "tensorstore", "label": "zarr", "syncs": "files", "versions": {}}],
+        "workloads": {},
+        "records": [],
+        "ceilings": [],
+    }
+
+    def earlier(self, **changed: object) -> Record:
+        known = {contender.id for contender in CONTENDERS}
+        rows = [row for row in RESULTS["contenders"] if row["id"] in known]
+        return {**RESULTS, "contenders": rows, **changed}
+
+    def test_keeps_the_other_workloads_and_all_contenders(self) -> None:
+        both = merged(self.earlier(), self.NEW, {"w3"})
+        self.assertEqual(both["workloads"], RESULTS["workloads"])
+        self.assertEqual(both["records"], RESULTS["records"])
+        self.assertEqual(both["ceilings"], RESULTS["ceilings"])
+        self.assertEqual([row["id"] for row in both["contenders"]][0], "cairn")
+        self.assertIn("tensorstore", [row["id"] for row in both["contenders"]])
+
+    def test_drops_what_is_measured_again(self) -> None:
+        both = merged(self.earlier(), self.NEW, {"w1"})
+        self.assertNotIn("w1", both["workloads"])
+        self.assertNotIn("w1", {record["workload"] for record in both["records"]})
+        self.assertEqual(both["ceilings"], [])
+
+    def test_refuses_what_was_measured_in_another_way(self) -> None:
+        settings = {**RESULTS["settings"], "runs": 4}
+        with self.assertRaisesRegex(ValueError, "runs 4, not 3"):
+            merged(self.earlier(settings=settings), self.NEW, {"w3"})
+        machine = {**RESULTS["machine"], "kernel": "5.4"}
+        with self.assertRaisesRegex(ValueError, "kernel '5.4', not '6.1'"):
+            merged(self.earlier(machine=machine), self.NEW, {"w3"})
 
 
 class Machine(unittest.TestCase):

@@ -49,5 +49,7 @@ def make_workloads(scale: float) -> dict[str, Workload]:
     return {workload.name: workload for workload in workloads}
 
 
+CEILINGS_OF = "w1"  # The workload beside whose rounds the machine's ceilings are measured.
+
 # Small enough for a second, and every array is compared with what was saved.
 DAMAGE = Workload("damage", 4, 256, 256, 4, ("save", "load"))
