@@ -78,6 +78,11 @@ class Tables(unittest.TestCase):
     def test_text_has_a_row_for_who_is_not_available(self) -> None:
         self.assertRegex(text_report(RESULTS), r"(?m)^Torch +not available: no wheel$")
 
+    def test_text_leaves_out_who_did_not_run_a_workload(self) -> None:
+        records = [record for record in RESULTS["records"] if record["contender"] != "safetensors"]
+        self.assertRegex(text_report(RESULTS), r"(?m)^Safe +\d")
+        self.assertNotRegex(text_report({**RESULTS, "records": records}), r"(?m)^Safe +\d")
+
     def test_text_has_the_ceilings(self) -> None:
         self.assertRegex(text_report(RESULTS), r"(?m)^write_s +2\.20 \(2\.10-2\.40\)$")
 

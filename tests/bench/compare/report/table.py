@@ -49,6 +49,12 @@ def _head(measure: Measure) -> str:
     return f"{measure.title}, {measure.unit}" if measure.unit else measure.title
 
 
+def _entrants(results: Results, workload: str) -> list[dict[str, str]]:
+    """Returns the contenders that ran the workload, and those that could run none."""
+    ran = {record["contender"] for record in results["records"] if record["workload"] == workload}
+    return [row for row in results["contenders"] if row["id"] in ran or "unavailable" in row]
+
+
 def tables(results: Results) -> list[Table]:
     """Returns the tables of all workloads, in the order in which they were measured."""
     made = []
@@ -59,7 +65,7 @@ def tables(results: Results) -> list[Table]:
             for sentence in failures(results, workload, row["id"])
         ]
         for measures in columns(results, workload):
-            rows = [_row(results, workload, row, measures) for row in results["contenders"]]
+            rows = [_row(results, workload, row, measures) for row in _entrants(results, workload)]
             head = ["library", *(_head(measure) for measure in measures)]
             made.append(Table(f"{workload}: {facts['title']}", head, rows, remarks))
             remarks = []  # Once a workload.
