@@ -38,6 +38,19 @@ void discard(const Directory& parent, const std::string& name, const Directory& 
   }
 }
 
+/// Nothing when a recovery took the empty directory before it could be opened; the last attempt's error says so.
+std::optional<Directory> make_staged(const Directory& parent, const std::string& name, mode_t mode,
+                                     int attempt) {
+  try {
+    return parent.make_directory(name, mode);
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory || attempt + 1 == kMostAttempts) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 FileHandle claim(const Directory& directory, std::string_view owner_name, const Uuid& uuid) {
@@ -126,19 +139,22 @@ StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::p
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
     const std::string name = temporary_name(parsed.name, uuid);
-    Directory staged = parent.make_directory(name, options.directory_mode);
+    std::optional<Directory> staged = make_staged(parent, name, options.directory_mode, attempt);
+    if (!staged) {
+      continue;
+    }
     FileHandle owner;
     try {
-      owner = claim(staged, kOwnerName, uuid);
+      owner = claim(*staged, kOwnerName, uuid);
     } catch (...) {
-      discard(parent, name, staged);
+      discard(parent, name, *staged);
       throw;
     }
     if (!owner.is_open()) {
-      discard(parent, name, staged);  // Its name may be settled: then the next attempt takes it again.
+      discard(parent, name, *staged);  // Its name may be settled: then the next attempt takes it again.
       continue;
     }
-    auto state = std::make_unique<State>(engine, std::move(parent), std::move(staged));
+    auto state = std::make_unique<State>(engine, std::move(parent), std::move(*staged));
     state->options = std::move(options);
     state->target = parsed.path;
     state->name = parsed.name;

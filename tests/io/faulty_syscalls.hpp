@@ -100,7 +100,12 @@ class FaultySyscalls final : public Syscalls {
     return run(Call::list, [&] { return real_.list(directory, entries); });
   }
   int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept override {
-    return run(Call::make_directory, [&] { return real_.make_directory_at(directory, name, mode); });
+    const int made =
+        run(Call::make_directory, [&] { return real_.make_directory_at(directory, name, mode); });
+    if (const auto hook = std::exchange(after_make_directory, nullptr)) {
+      hook();
+    }
+    return made;
   }
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 RenameMode mode) noexcept override {
@@ -129,7 +134,8 @@ class FaultySyscalls final : public Syscalls {
 
   bool lacks_rename_modes = false;
   std::optional<int> is_network;
-  std::function<void()> before_lock;  ///< What somebody does just before the next lock.
+  std::function<void()> before_lock;           ///< What somebody does just before the next lock.
+  std::function<void()> after_make_directory;  ///< What somebody does just after the next directory was made.
 
  private:
   template <class Real>

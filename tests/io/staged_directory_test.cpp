@@ -164,6 +164,14 @@ TEST_F(StagedDirectoryCreate, TriesAgainWhenARecoveryHoldsTheNewOwnerFile) {
   EXPECT_NO_THROW(create(temp_ / "step"));
 }
 
+TEST_F(StagedDirectoryCreate, BeginsAgainWhenARecoveryRemovesTheDirectoryBeforeItIsOpened) {
+  syscalls_.after_make_directory = [this] { recover(posix_syscalls(), temp_.path()); };
+
+  const StagedDirectory staged = create(temp_ / "step");
+
+  EXPECT_THAT(names_in(temp_.path()), ElementsAre(staged.path().filename()));
+}
+
 TEST_F(StagedDirectoryCreate, TakesItsNameAgainWhenItIsGivenAndARecoveryHoldsTheNewOwnerFile) {
   StagedOptions options;
   options.uuid = make_uuid(system_random);
