@@ -26,10 +26,6 @@ using staging::kBufferBytes;
 /// Below this, opening a file a second time costs more than passing the page cache by saves.
 constexpr std::uint64_t kMinDirectBytes = std::uint64_t{8} << 20;
 
-/// Lanes for each turn at the disk: disks answer many requests at once, and the next ones must be there while those are
-/// verified.
-constexpr std::size_t kLanesATurn = 2;
-
 }  // namespace
 
 RangeReader::RangeReader(std::shared_ptr<LoadJob> job, std::string relative,
@@ -48,9 +44,8 @@ Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
   };
   co_await self->job_->run(std::move(prepare));
   std::vector<Awaitable<>> lanes;
-  const std::size_t depth = self->is_cached_
-                                ? self->job_->services().workers.size()
-                                : kLanesATurn * self->job_->services().transfers.capacity_bytes();
+  const std::size_t depth =
+      self->is_cached_ ? self->job_->services().workers.size() : self->job_->services().lanes();
   for (std::size_t i = 0; i < std::min(depth, self->runs_.size()); ++i) {
     lanes.push_back(lane(self));
   }

@@ -47,6 +47,10 @@ class Services {
   /// The copier of a device, or null.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
+  /// How many coroutines share the requests of one file: two for each that may be in flight. Disks answer many requests at
+  /// once, and the next ones must be there while those are verified or hashed.
+  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity_bytes(); }
+
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 

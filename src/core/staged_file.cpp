@@ -21,10 +21,6 @@ using staging::kBufferBytes;
 /// Buffers filled in one visit of a worker thread: enough to make the visit cheap.
 constexpr std::size_t kRunsAVisit = 8;
 
-/// Lanes for each turn at the disk: disks answer many requests at once, and the next ones must be there while those are
-/// hashed.
-constexpr std::size_t kLanesATurn = 2;
-
 /// Whether a piece must be read before the caller goes on.
 bool is_callers_memory(const SourcePiece& piece) {
   return piece.data != nullptr || !piece.source->is_lasting();
@@ -272,7 +268,7 @@ Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
     co_await self->job_->run(std::move(wait));
   }
   std::vector<Awaitable<>> lanes;
-  const std::size_t count = kLanesATurn * self->job_->services().transfers.capacity_bytes();
+  const std::size_t count = self->job_->services().lanes();
   for (std::size_t i = 0; i < std::min(count, self->later_.size()); ++i) {
     lanes.push_back(borrow_lane(self));
   }

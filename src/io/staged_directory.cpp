@@ -39,7 +39,7 @@ void discard(const Directory& parent, const std::string& name, const Directory& 
 }
 
 /// Nothing when a recovery took the empty directory before it could be opened; the last attempt's error says so.
-std::optional<Directory> make_staged(const Directory& parent, const std::string& name, mode_t mode,
+std::optional<Directory> make_staged(const Directory& parent, const std::string& name, std::uint32_t mode,
                                      int attempt) {
   try {
     return parent.make_directory(name, mode);
