@@ -11,15 +11,9 @@
 #include <fmt/ranges.h>
 
 #include "cairn/async/when_all.hpp"
+#include "cairn/io/committed_directory.hpp"
 
 namespace cairn::core {
-namespace {
-
-/// How often a load begins again because a save has replaced what it was reading: whoever saves more often than one
-/// can read must be told.
-constexpr int kMostRestarts = 10;
-
-}  // namespace
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin)
@@ -117,7 +111,7 @@ Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
       co_return;
     }
     bool is_overtaken = false;
-    if (restarts < kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
+    if (restarts < io::kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
       std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
       co_await self->run(std::move(look));
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -80,9 +81,13 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
   return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
 }
 
-/// The generations above the first of the checkpoint called `name`, the highest first.
-std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::filesystem::path& parent,
-                                             std::string_view name) {
+/// The generations above the first of the checkpoint at `path`, the highest first.
+std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  const std::string name = path.filename();
+  if (!is_plain_relative(name)) {
+    return {};
+  }
   try {
     std::vector<std::uint32_t> generations =
         list_generations(Directory::open(syscalls, parent.empty() ? "." : parent), name);
@@ -94,6 +99,71 @@ std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::file
       return {};  // Opening the checkpoint itself says better what is wrong.
     }
     throw;
+  }
+}
+
+FileId id_of(const Directory& directory) {
+  FileStatus status;
+  require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
+  return status.id;
+}
+
+/// Whether a directory's path leads to another one now, or to none.
+bool is_replaced(const Directory& directory) {
+  try {
+    return id_of(Directory::open(directory.syscalls(), directory.path())) != id_of(directory);
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
+      return true;
+    }
+    throw;
+  }
+}
+
+/// A checkpoint that was found and opened.
+struct Found {
+  Directory directory;
+  Opened opened;
+};
+
+/// Reads the checkpoint that a directory is; nothing when it was replaced or removed meanwhile.
+std::optional<Found> read_undisturbed(Directory directory) {
+  try {
+    Opened opened = read_commit(directory);
+    return Found{std::move(directory), std::move(opened)};
+  } catch (const Error&) {
+    if (!is_replaced(directory)) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// Opens the highest generation of the checkpoint at `path`; nothing when generations came or went meanwhile.
+std::optional<Found> find_undisturbed(Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::vector<std::uint32_t> generations = later_generations(syscalls, path);
+  try {
+    for (const std::uint32_t generation : generations) {
+      Directory directory = open_checkpoint(
+          syscalls, path.parent_path() / generation_name(path.filename().string(), generation));
+      if (!directory.status(kCommitName)) {
+        if (is_replaced(directory)) {
+          return std::nullopt;
+        }
+        continue;  // Still being written.
+      }
+      std::optional<Found> found = read_undisturbed(std::move(directory));
+      // Of another generation: a checkpoint that is called so.
+      if (!found || found->opened.manifest.generation == generation) {
+        return found;
+      }
+    }
+    return read_undisturbed(open_checkpoint(syscalls, path));
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found || later_generations(syscalls, path) == generations) {
+      throw;
+    }
+    return std::nullopt;
   }
 }
 
@@ -123,26 +193,20 @@ CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit,
 
 CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::filesystem::path& path) {
   const std::filesystem::path plain = without_trailing_slash(path);
-  const std::string name = plain.filename();
-  if (reserved_kind(name)) {
+  if (reserved_kind(plain.filename().string())) {
     throw_not_committed(plain, "this is the temporary directory of a save");
   }
-  if (is_plain_relative(name)) {
-    for (const std::uint32_t generation : later_generations(syscalls, plain.parent_path(), name)) {
-      Directory directory =
-          open_checkpoint(syscalls, plain.parent_path() / generation_name(name, generation));
-      if (!directory.status(kCommitName)) {
-        continue;  // Still being written.
-      }
-      Opened opened = read_commit(directory);
-      if (opened.manifest.generation == generation) {  // Otherwise a checkpoint that is called so.
-        return {std::move(directory), opened.commit, std::move(opened.manifest)};
-      }
+  for (int restarts = 0; restarts <= kMostRestarts; ++restarts) {
+    if (std::optional<Found> found = find_undisturbed(syscalls, plain)) {
+      return {std::move(found->directory), found->opened.commit, std::move(found->opened.manifest)};
     }
   }
-  Directory directory = open_checkpoint(syscalls, plain);
-  Opened opened = read_commit(directory);
-  return {std::move(directory), opened.commit, std::move(opened.manifest)};
+  throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was opened",
+                                           plain.string(), kMostRestarts + 1));
+}
+
+bool CommittedDirectory::is_replaced() const {
+  return io::is_replaced(directory_);
 }
 
 const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
@@ -245,7 +309,13 @@ CommitCheck check_commit(const Directory& directory, bool check_files) {
 
 CommitCheck check_commit(const Directory& parent, std::string_view name, bool check_files) {
   try {
-    return check_commit(parent.open_directory(name), check_files);
+    for (int restarts = 0;; ++restarts) {
+      const Directory directory = parent.open_directory(name);
+      CommitCheck check = check_commit(directory, check_files);
+      if (check.is_committed || restarts == kMostRestarts || !is_replaced(directory)) {
+        return check;
+      }
+    }
   } catch (const Error& error) {
     if (is_shortage(error)) {
       throw;

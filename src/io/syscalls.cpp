@@ -5,6 +5,7 @@
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -40,14 +41,16 @@ FileKind kind_of_mode(std::uint32_t mode) noexcept {
 }
 
 int stat_at(int directory, const char* name, int flags, FileStatus& status) noexcept {
+  constexpr unsigned kWanted = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_DIOALIGN;
+
   struct statx found {};
 
-  const int result =
-      ::statx(directory, name, flags, STATX_TYPE | STATX_MODE | STATX_SIZE | STATX_DIOALIGN, &found);
+  const int result = ::statx(directory, name, flags, kWanted, &found);
   if (result < 0) {
     return -errno;
   }
   status.kind = kind_of_mode(found.stx_mode);
+  status.id = {makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino};
   status.size_bytes = found.stx_size;
   status.is_direct_alignment_known = (found.stx_mask & STATX_DIOALIGN) != 0;
   status.direct_alignment_bytes = 0;

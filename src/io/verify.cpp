@@ -461,8 +461,17 @@ std::string_view name(Damage damage) noexcept {
 }
 
 VerifyReport verify(Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options) {
-  const CommittedDirectory checkpoint = CommittedDirectory::open(syscalls, path);
-  return Check(checkpoint, options).run();
+  for (int restarts = 0;; ++restarts) {
+    const CommittedDirectory checkpoint = CommittedDirectory::open(syscalls, path);
+    VerifyReport report = Check(checkpoint, options).run();
+    if (report.is_sound() || !checkpoint.is_replaced()) {
+      return report;
+    }
+    if (restarts == kMostRestarts) {
+      throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was read",
+                                               path.string(), kMostRestarts + 1));
+    }
+  }
 }
 
 }  // namespace cairn::io

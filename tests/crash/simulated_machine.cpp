@@ -270,8 +270,9 @@ int SimulatedProcess::sync(int fd) noexcept {
 
 int SimulatedProcess::status(int fd, io::FileStatus& status) noexcept {
   const Call call(*this);
-  const Node& node = machine_.disk_.node(inode_of(fd));
-  status = {node.kind, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
+  const Inode inode = inode_of(fd);
+  const Node& node = machine_.disk_.node(inode);
+  status = {node.kind, {0, inode}, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
   return 0;
 }
 
@@ -282,7 +283,7 @@ int SimulatedProcess::status_at(int directory, const char* name, io::FileStatus&
     return -ENOENT;
   }
   const Node& node = machine_.disk_.node(*found);
-  status = {node.kind, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
+  status = {node.kind, {0, *found}, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
   return 0;
 }
 

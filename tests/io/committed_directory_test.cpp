@@ -9,6 +9,10 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/io/remove_checkpoint.hpp"
+#include "cairn/io/verify.hpp"
+
+#include "io/attacked_syscalls.hpp"
 #include "io/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -218,6 +222,104 @@ TEST(CommittedDirectoryOpen, NeverTakesATemporaryForACheckpoint) {
   EXPECT_THAT([&] { CommittedDirectory::open(posix_syscalls(), temp / name); },
               Fails(Errc::not_committed, HasSubstr("temporary directory")));
 }
+
+/// A checkpoint to which something happens while it is opened: before each of the calls that look up a name.
+class OpeningWhile : public ::testing::TestWithParam<bool> {
+ protected:
+  OpeningWhile() { syscalls_.lacks_rename_modes = GetParam(); }  // Then generations replace each other.
+
+  void save(const std::string& text) { save_sample(*engine_, target_, text, overwriting()); }
+
+  /// Opens the checkpoint with `text` in it while `attack` is done, once at each moment; returns how many there are.
+  template <class Attack, class Look>
+  int at_each_moment(Attack attack, Look look) {
+    for (int moment = 1;; ++moment) {
+      SCOPED_TRACE(moment);
+      save("old");
+      attacked_.plan(moment, [&] {
+        attack();
+        return true;
+      });
+      look();
+      if (!attacked_.is_reached()) {
+        return moment - 1;
+      }
+    }
+  }
+
+  TempDir temp_;
+  AttackedSyscalls syscalls_;  // Nobody attacks these.
+  AttackedSyscalls attacked_;
+  EngineOptions options_ = [this] {
+    EngineOptions options;
+    options.syscalls = &syscalls_;
+    return options;
+  }();
+  std::unique_ptr<Engine> engine_ = make_engine(EngineKind::threads, options_).engine;
+  std::filesystem::path target_ = temp_ / "step";
+};
+
+TEST_P(OpeningWhile, ItIsReplacedGivesTheOldOrTheNew) {
+  Uuid before{};
+  Uuid after{};
+  const int moments = at_each_moment(
+      [&] {
+        before = CommittedDirectory::open(posix_syscalls(), target_).commit().uuid;
+        save("new");
+        after = CommittedDirectory::open(posix_syscalls(), target_).commit().uuid;
+      },
+      [&] {
+        const Uuid opened = CommittedDirectory::open(attacked_, target_).commit().uuid;
+        EXPECT_TRUE(!attacked_.is_reached() || opened == before || opened == after);
+      });
+
+  EXPECT_GE(moments, 4);
+}
+
+TEST_P(OpeningWhile, ItIsReplacedTwiceGivesOneOfThem) {
+  at_each_moment(
+      [&] {
+        save("new");
+        save("newer");
+      },
+      [&] { EXPECT_NO_THROW(CommittedDirectory::open(attacked_, target_)); });
+}
+
+TEST_P(OpeningWhile, ItIsReplacedFindsNoDamageInWhatIsGone) {
+  VerifyOptions options;
+  options.threads = 1;
+  at_each_moment([&] { save("new"); },
+                 [&] {
+                   const VerifyReport report = verify(attacked_, target_, options);
+                   EXPECT_TRUE(report.is_sound()) << report.problems.front().text;
+                 });
+}
+
+TEST_P(OpeningWhile, ItIsRemovedSaysThatItIsNotThere) {
+  at_each_moment([&] { remove_checkpoint(syscalls_, target_); },
+                 [&] {
+                   try {
+                     static_cast<void>(CommittedDirectory::open(attacked_, target_));
+                   } catch (const Error& error) {
+                     EXPECT_EQ(error.code(), Errc::not_found) << error.what();
+                   }
+                 });
+}
+
+TEST_P(OpeningWhile, ItIsReplacedForEverSaysSo) {
+  save("old");
+  attacked_.plan(1, [&] {
+    save("new");
+    return false;
+  });
+
+  EXPECT_THAT([&] { CommittedDirectory::open(attacked_, target_); },
+              Fails(Errc::not_found, HasSubstr("replaced")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, OpeningWhile, ::testing::Bool(), [](const auto& tested) {
+  return std::string(tested.param ? "ByGenerations" : "ByExchange");
+});
 
 }  // namespace
 }  // namespace cairn::io

@@ -17,6 +17,10 @@
 
 namespace cairn::io {
 
+/// How often a reader begins again because its checkpoint was replaced: whoever replaces checkpoints faster than they
+/// can be read must be told.
+inline constexpr int kMostRestarts = 10;
+
 /// A committed checkpoint, open for reading.
 ///
 /// Invariant: `manifest()` is the one that COMMIT vouches for. Data files are checked when they are
@@ -27,7 +31,8 @@ class CommittedDirectory {
  public:
   /// Opens the checkpoint at `path`: its highest committed generation.
   ///
-  /// Reads COMMIT and checkpoint.json; `chunks.xxh3` and the data wait until they are asked for.
+  /// Reads COMMIT and checkpoint.json; `chunks.xxh3` and the data wait until they are asked for. A checkpoint that is
+  /// replaced meanwhile gives the new one.
   /// Errors: Errc::not_found; Errc::not_committed (a temporary or any other directory, or a file);
   ///         Errc::unsupported_version; Errc::malformed_metadata; Errc::checksum_mismatch; each
   ///         names the file.
@@ -40,6 +45,10 @@ class CommittedDirectory {
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return directory_.path(); }
+
+  /// Whether the path leads to another checkpoint by now, or to none: what is missing here was removed, then, and is not
+  /// damaged.
+  [[nodiscard]] bool is_replaced() const;
 
   /// The entry of a file, or null when the checkpoint has none of that path.
   [[nodiscard]] const FileEntry* find(std::string_view relative) const noexcept;

@@ -11,8 +11,17 @@ namespace cairn::io {
 enum class FileKind : std::uint8_t { regular, directory, symlink, other };
 
 /// What the kernel says about one file.
+/// Tells two files apart, while at least one of them is held open: numbers are given again.
+struct FileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
 struct FileStatus {
   FileKind kind = FileKind::other;
+  FileId id;
   std::uint64_t size_bytes = 0;
   /// What O_DIRECT asks of offsets, sizes and addresses; 0 when the file cannot, or does not say.
   std::uint32_t direct_alignment_bytes = 0;
