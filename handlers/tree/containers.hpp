@@ -147,6 +147,22 @@ struct TreeAccess {
     return true;
   }
 
+  /// Asks for the memory of some children that come next, and returns where those end. Children of a map lie anywhere:
+  /// waiting for one after the other is most of the time of a visit.
+  template <class Iterator>
+  static Iterator fetch_ahead(Iterator next, Iterator end) noexcept {
+    constexpr int kChildren = 16;
+    constexpr std::size_t kLineBytes = 64;
+    for (int i = 0; i < kChildren && next != end; ++i, ++next) {
+      __builtin_prefetch(next->first.data());
+      const auto* child = reinterpret_cast<const char*>(&next->second);
+      for (std::size_t at = 0; at < sizeof(next->second); at += kLineBytes) {
+        __builtin_prefetch(child + at);
+      }
+    }
+    return next;
+  }
+
   /// Calls visit(path, node) for all but maps that have children. `path` is that of `node`, and is so again
   /// afterwards.
   template <class Node, class Visit>
@@ -161,10 +177,13 @@ struct TreeAccess {
       visit_node(path, node);
     }
     if (children) {
-      for (auto& [key, child] : *children) {
-        formats::append_key(path, key);
-        visit(child, path, depth + 1, visit_node);
-        path.resize(end);
+      for (auto next = children->begin(); next != children->end();) {
+        const auto last = fetch_ahead(next, children->end());
+        for (; next != last; ++next) {
+          formats::append_key(path, next->first);
+          visit(next->second, path, depth + 1, visit_node);
+          path.resize(end);
+        }
       }
     } else if (auto* elements = list(node)) {
       for (std::size_t i = 0; i < elements->size(); ++i) {

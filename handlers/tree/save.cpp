@@ -40,9 +40,7 @@ struct FlatArray {
   std::size_t path_end = 0;
   std::size_t dims_end = 0;
   const std::byte* data = nullptr;
-  std::uint64_t bytes = 0;
   DeviceCopier* copier = nullptr;  ///< Of the device that has `data`; null: the host does.
-  DType stored{};
 };
 
 /// A tree without its branches, and the files that it becomes.
@@ -55,7 +53,8 @@ struct SavePlan {
   std::shared_ptr<std::pmr::memory_resource> memory;
   std::pmr::vector<char> paths{memory.get()};
   std::pmr::vector<std::uint64_t> dims{memory.get()};
-  std::pmr::vector<FlatArray> arrays{memory.get()};  ///< In the order of the tree.
+  std::pmr::vector<FlatArray> arrays{memory.get()};                 ///< In the order of the tree.
+  std::pmr::vector<formats::TensorMeasure> measures{memory.get()};  ///< Of those, as they are stored.
   std::vector<formats::SafetensorsLayout> layouts;
   std::vector<std::string> files;          ///< The names of those.
   std::vector<async::Event> headers_read;  ///< Of each: its header has been made and copied.
@@ -85,7 +84,7 @@ Specs specs_of(const SavePlan& plan, std::size_t first, std::size_t count) {
   Specs specs(count, plan.memory.get());
   for (std::size_t i = 0; i < count; ++i) {
     specs[i].name = detail::tensor_name(plan.path(first + i));
-    specs[i].dtype = plan.arrays[first + i].stored;
+    specs[i].dtype = plan.measures[first + i].dtype;
     specs[i].shape = plan.shape(first + i);
   }
   return specs;
@@ -134,23 +133,28 @@ class ArraysSource final : public ByteSource {
 
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
     const std::uint64_t begin = begin_ + offset_bytes;
-    auto next = std::upper_bound(layout_.order.begin(), layout_.order.end(), begin,
-                                 [this](std::uint64_t offset, std::uint32_t i) {
-                                   return offset < layout_.offsets[i] + array(i).bytes;
-                                 });
+    auto next = std::upper_bound(
+        layout_.order.begin(), layout_.order.end(), begin,
+        [this](std::uint64_t offset, std::uint32_t i) { return offset < layout_.offsets[i] + bytes_of(i); });
+    StreamCopies copies;
     for (std::uint64_t within = begin - layout_.offsets[*next]; !out.empty(); within = 0) {
-      const FlatArray& from = array(*next++);
-      const auto bytes = static_cast<std::size_t>(std::min<std::uint64_t>(from.bytes - within, out.size()));
+      const std::uint32_t from = *next++;
+      const auto bytes =
+          static_cast<std::size_t>(std::min<std::uint64_t>(bytes_of(from) - within, out.size()));
       if (bytes > 0) {
-        stream_copy(out.data(), from.data + within, bytes);
+        copies.add(out.data(), data_of(from) + within, bytes);
       }
       out = out.subspan(bytes);
     }
   }
 
  private:
-  [[nodiscard]] const FlatArray& array(std::uint32_t i) const {
-    return plan_->arrays[layout_.first_spec + i];
+  [[nodiscard]] const std::byte* data_of(std::uint32_t i) const {
+    return plan_->arrays[layout_.first_spec + i].data;
+  }
+
+  [[nodiscard]] std::uint64_t bytes_of(std::uint32_t i) const {
+    return plan_->measures[layout_.first_spec + i].size_bytes;
   }
 
   std::shared_ptr<const SavePlan> plan_;
@@ -229,27 +233,13 @@ DType stored_dtype(std::string_view path, const Array& array, const ArrayOptions
 /// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising.
 using HeldPieces = std::vector<std::pair<std::size_t, SourcePiece>>;
 
-FlatArray flat_array(const Array& array, DType stored, DeviceCopier* copier) {
-  FlatArray flat;
-  flat.stored = stored;
-  flat.copier = copier;
-  if (array.dtype() == stored && array.view().is_contiguous()) {
-    flat.data = array.view().data();
-    flat.bytes = array.byte_count();
-  } else {
-    flat.bytes = byte_count(stored, array.shape()).value_or(0);  // What has no size is refused later.
-  }
-  return flat;
-}
-
 /// What reads an array whose bytes need more than to be copied.
-std::shared_ptr<const ByteSource> cast_source(std::string_view path, const Array& array,
-                                              const FlatArray& flat, Narrowing narrowing) {
-  if (flat.copier != nullptr) {
-    return std::make_shared<detail::DeviceCastSource>(array, *flat.copier, flat.stored, narrowing,
-                                                      shown(path));
+std::shared_ptr<const ByteSource> cast_source(std::string_view path, const Array& array, DType stored,
+                                              DeviceCopier* copier, Narrowing narrowing) {
+  if (copier != nullptr) {
+    return std::make_shared<detail::DeviceCastSource>(array, *copier, stored, narrowing, shown(path));
   }
-  return std::make_shared<detail::ArraySource>(array, flat.stored, narrowing);
+  return std::make_shared<detail::ArraySource>(array, stored, narrowing);
 }
 
 /// Walks the tree once: each array is looked at while it is in the caches.
@@ -263,15 +253,23 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
       add_scalar(plan.builder, path, leaf);
       return;
     }
-    const DType stored = stored_dtype(path, *array, options, snapshot);
-    FlatArray flat =
-        flat_array(*array, stored,
-                   detail::copier_for(path, array->view(), stored, context.copier(array->view().device())));
+    formats::TensorSpec spec;
+    spec.name = detail::tensor_name(path);
+    spec.dtype = stored_dtype(path, *array, options, snapshot);
+    spec.shape = std::span(array->shape());
+    FlatArray flat;
+    if (const Device device = array->view().device(); !device.is_host()) {
+      flat.copier = detail::copier_for(path, array->view(), spec.dtype, context.copier(device));
+    }
+    const formats::TensorMeasure measure = formats::measure_tensor(spec);
+    if (array->dtype() == spec.dtype && array->view().is_contiguous()) {
+      flat.data = array->view().data();
+    }
     SourcePiece piece;
-    if (flat.bytes > 0 && flat.data == nullptr) {
-      piece.source = cast_source(path, *array, flat, options.narrowing);
+    if (measure.size_bytes > 0 && flat.data == nullptr) {
+      piece.source = cast_source(path, *array, spec.dtype, flat.copier, options.narrowing);
       held.emplace_back(plan.arrays.size(), std::move(piece));
-    } else if (flat.bytes > 0 && (snapshot != Snapshot::copy || flat.copier)) {
+    } else if (measure.size_bytes > 0 && (snapshot != Snapshot::copy || flat.copier)) {
       // Of arrays on devices a snapshot is taken later.
       piece.owner = array->owner();
       held.emplace_back(plan.arrays.size(), std::move(piece));
@@ -281,6 +279,7 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
     flat.path_end = plan.paths.size();
     flat.dims_end = plan.dims.size();
     plan.arrays.push_back(flat);
+    plan.measures.push_back(measure);
   };
   std::string path;
   detail::TreeAccess::visit(tree, path, 0, add);
@@ -289,7 +288,7 @@ HeldPieces flatten(const Tree& tree, const ArrayOptions& options, const SaveCont
 
 void lay_out(SavePlan& plan, std::size_t rank) {
   if (!plan.arrays.empty()) {
-    plan.layouts = formats::plan_safetensors_files(specs_of(plan, 0, plan.arrays.size()), layout_options());
+    plan.layouts = formats::plan_measured_safetensors(plan.measures, layout_options());
   }
   plan.headers_read.resize(plan.layouts.size());
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
@@ -302,7 +301,7 @@ SourcePiece place(const std::shared_ptr<const SavePlan>& plan, const formats::Sa
                   std::size_t array, SourcePiece piece) {
   const FlatArray& flat = plan->arrays[array];
   piece.offset_bytes = layout.offsets[array - layout.first_spec];
-  piece.size_bytes = flat.bytes;
+  piece.size_bytes = plan->measures[array].size_bytes;
   if (piece.source == nullptr && flat.copier != nullptr) {
     piece.source = std::make_shared<TensorSource>(plan, array, std::move(piece.owner));
   } else if (piece.source == nullptr) {
@@ -353,7 +352,7 @@ void describe_arrays(SavePlan& plan) {
     const formats::SafetensorsLayout& layout = plan.layouts[file];
     for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
       const std::size_t array = layout.first_spec + i;
-      plan.builder.add_array(plan.path(array), plan.arrays[array].stored, plan.shape(array));
+      plan.builder.add_array(plan.path(array), plan.measures[array].dtype, plan.shape(array));
       plan.builder.add_whole(number, layout.offsets[i]);
     }
   }

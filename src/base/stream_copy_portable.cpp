@@ -5,10 +5,16 @@
 
 namespace cairn {
 
-void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+StreamCopies::~StreamCopies() = default;
+
+void StreamCopies::add(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes != 0) {
     std::memcpy(to, from, bytes);
   }
+}
+
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  StreamCopies().add(to, from, bytes);
 }
 
 }  // namespace cairn

@@ -16,7 +16,12 @@ constexpr std::size_t kMinStreamedBytes = 4096;
 
 }  // namespace
 
-void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+StreamCopies::~StreamCopies() {
+  // Streaming stores are weakly ordered: whoever is told of the copies next must see them.
+  _mm_sfence();
+}
+
+void StreamCopies::add(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
   if (bytes < kMinStreamedBytes) {
     std::memcpy(to, from, bytes);
     return;
@@ -38,9 +43,11 @@ void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexce
     _mm_stream_si128(target + 2, c);
     _mm_stream_si128(target + 3, d);
   }
-  // Streaming stores are weakly ordered: whoever is told of the copy next must see it.
-  _mm_sfence();
   std::memcpy(to + at, from + at, bytes - at);
+}
+
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  StreamCopies().add(to, from, bytes);
 }
 
 }  // namespace cairn

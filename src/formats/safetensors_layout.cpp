@@ -48,15 +48,6 @@ std::uint64_t checked_size(const TensorSpec& spec) {
   return *bytes;
 }
 
-std::vector<std::uint64_t> checked_sizes(std::span<const TensorSpec> specs) {
-  std::vector<std::uint64_t> sizes;
-  sizes.reserve(specs.size());
-  for (const TensorSpec& spec : specs) {
-    sizes.push_back(checked_size(spec));
-  }
-  return sizes;
-}
-
 void check_names(std::span<const TensorSpec> specs) {
   std::vector<std::string_view> names;
   names.reserve(specs.size());
@@ -89,21 +80,21 @@ std::span<const TensorSpec> slices_of(std::span<const TensorSpec> specs) {
 }
 
 /// Page-sized tensors first, then by falling element size; equal ones keep their order.
-std::vector<std::uint32_t> order_of(std::span<const TensorSpec> specs, std::span<const std::uint64_t> sizes) {
+std::vector<std::uint32_t> order_of(std::span<const TensorMeasure> tensors) {
   constexpr std::size_t kPagesRank = 0;
   constexpr unsigned kWidestBits = 64;
-  const auto rank_of = [&](std::size_t i) -> std::size_t {
-    const bool is_pages = sizes[i] != 0 && sizes[i] % kSafetensorsAlignmentBytes == 0;
-    return is_pages ? kPagesRank : 1 + kWidestBits - bits(specs[i].dtype);
+  const auto rank_of = [](const TensorMeasure& tensor) -> std::size_t {
+    const bool is_pages = tensor.size_bytes != 0 && tensor.size_bytes % kSafetensorsAlignmentBytes == 0;
+    return is_pages ? kPagesRank : 1 + kWidestBits - bits(tensor.dtype);
   };
   std::array<std::uint32_t, kWidestBits + 2> next{};
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    ++next[rank_of(i) + 1];
+  for (const TensorMeasure& tensor : tensors) {
+    ++next[rank_of(tensor) + 1];
   }
   std::partial_sum(next.begin(), next.end(), next.begin());
-  std::vector<std::uint32_t> order(specs.size());
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    order[next[rank_of(i)]++] = static_cast<std::uint32_t>(i);
+  std::vector<std::uint32_t> order(tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    order[next[rank_of(tensors[i])]++] = static_cast<std::uint32_t>(i);
   }
   return order;
 }
@@ -116,6 +107,13 @@ constexpr std::array<std::uint64_t, kDecimalBytes> kPowersOfTen = [] {
   return powers;
 }();
 
+/// 1233/4096 is about log10(2): the guess is right or one too low.
+std::uint64_t digits_of(std::uint64_t value) {
+  value |= 1;  // Zero has a digit, too.
+  const unsigned guess = (static_cast<unsigned>(std::bit_width(value)) * 1233) >> 12;
+  return guess + (value >= kPowersOfTen[guess] ? 1 : 0);
+}
+
 /// Takes what a std::string takes, and only counts it.
 class CharCounter {
  public:
@@ -125,18 +123,11 @@ class CharCounter {
 
   void append_string(std::string_view text) { count_ += json_string_bytes(text); }
 
-  void append_number(std::uint64_t value) { count_ += digits(value); }
+  void append_number(std::uint64_t value) { count_ += digits_of(value); }
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 
  private:
-  /// 1233/4096 is about log10(2): the guess is right or one too low.
-  static std::uint64_t digits(std::uint64_t value) {
-    value |= 1;  // Zero has a digit, too.
-    const unsigned guess = (static_cast<unsigned>(std::bit_width(value)) * 1233) >> 12;
-    return guess + (value >= kPowersOfTen[guess] ? 1 : 0);
-  }
-
   std::uint64_t count_ = 0;
 };
 
@@ -244,25 +235,28 @@ std::string render(std::span<const TensorSpec> specs, const SafetensorsLayout& l
   return json;
 }
 
-SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::uint64_t> sizes,
-                       const SafetensorsOptions& options) {
-  check_names(specs);
-  SafetensorsLayout layout;
-  layout.order = order_of(specs, sizes);
-  layout.offsets.resize(specs.size());
+std::uint64_t metadata_bytes(std::span<const TensorSpec> slices, const SafetensorsOptions& options) {
   std::string metadata;
-  append_metadata(metadata, slices_of(specs), options);
-  CharCounter tensors;
+  append_metadata(metadata, slices, options);
+  return metadata.size();
+}
+
+/// Plans one file; `fixed_bytes` of its header are not about any single tensor.
+SafetensorsLayout plan(std::span<const TensorMeasure> tensors, std::uint64_t fixed_bytes,
+                       const SafetensorsOptions& options) {
+  SafetensorsLayout layout;
+  layout.order = order_of(tensors);
+  layout.offsets.resize(tensors.size());
+  std::uint64_t json_bytes = std::string_view("{}").size() + fixed_bytes;
   std::uint64_t end = 0;
   for (const std::uint32_t i : layout.order) {
     const std::uint64_t begin = end;
-    if (__builtin_add_overflow(begin, sizes[i], &end)) {
-      refuse_layout(specs[i].name, "the file would exceed 2^64 bytes");
+    if (__builtin_add_overflow(begin, tensors[i].size_bytes, &end)) {
+      throw Error(Errc::invalid_argument, "a safetensors file would exceed 2^64 bytes");
     }
     layout.offsets[i] = begin;
-    append_tensor(tensors, specs[i], begin, end);
+    json_bytes += tensors[i].header_bytes + digits_of(begin) + digits_of(end);
   }
-  const std::uint64_t json_bytes = std::string_view("{}").size() + metadata.size() + tensors.count();
   layout.header_bytes =
       round_up<std::uint64_t>(kSafetensorsLengthBytes + json_bytes, kSafetensorsAlignmentBytes);
   check_header_size(layout.header_bytes - kSafetensorsLengthBytes, options);
@@ -272,58 +266,113 @@ SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const std::u
   for (std::uint64_t& offset : layout.offsets) {
     offset += layout.header_bytes;
   }
+  return layout;
+}
+
+SafetensorsLayout plan(std::span<const TensorSpec> specs, std::span<const TensorMeasure> tensors,
+                       const SafetensorsOptions& options) {
+  check_names(specs);
+  SafetensorsLayout layout = plan(tensors, metadata_bytes(slices_of(specs), options), options);
   if (!options.defers_header) {
     layout.header = render(specs, layout, options);
   }
   return layout;
 }
 
-/// No less than what the tensor adds to a header: every character escaped (twice where JSON is put into JSON).
-std::uint64_t header_bytes_bound(const TensorSpec& spec, bool is_sharded) {
-  constexpr std::uint64_t kFixedBytes = 64;  // Keys, quotes, punctuation, dtype.
-  const std::uint64_t escaped = json_string_bytes(spec.name);
+std::vector<TensorMeasure> measure_all(std::span<const TensorSpec> specs) {
+  std::vector<TensorMeasure> tensors;
+  tensors.reserve(specs.size());
+  for (const TensorSpec& spec : specs) {
+    tensors.push_back(measure_tensor(spec));
+  }
+  return tensors;
+}
+
+/// No less than what the tensor adds to a header.
+std::uint64_t header_bytes_bound(const TensorMeasure& tensor) {
+  return tensor.header_bytes + 2 * kDecimalBytes;
+}
+
+/// As before, in a file with slices: every character of the name escaped twice, where JSON is put into JSON.
+std::uint64_t sharded_header_bytes_bound(const TensorSpec& spec, const TensorMeasure& tensor) {
+  constexpr std::uint64_t kFixedBytes = 64;  // Keys, quotes, punctuation.
   const std::uint64_t dims = spec.shape.size() * (kDecimalBytes + 2);
-  const std::uint64_t entry = escaped + dims + 2 * kDecimalBytes + kFixedBytes;
-  return is_sharded ? entry + 2 * escaped + dims + kFixedBytes : entry;
+  return header_bytes_bound(tensor) + 2 * json_string_bytes(spec.name) + dims + kFixedBytes;
 }
 
-}  // namespace
-
-SafetensorsLayout plan_safetensors(std::span<const TensorSpec> specs, const SafetensorsOptions& options) {
-  check_metadata(options);
-  const std::vector<std::uint64_t> sizes = checked_sizes(specs);
-  return plan(specs, sizes, options);
-}
-
-std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
-                                                      const SafetensorsOptions& options) {
-  check_metadata(options);
-  const std::vector<std::uint64_t> sizes = checked_sizes(specs);
-  const bool is_sharded = !slices_of(specs).empty();
+/// Plans files of as many tensors as the limits allow: `bound_of(i)` bounds what tensor `i` adds to a header, and
+/// `plan_file(first, count)` plans one.
+template <class BoundOf, class PlanFile>
+std::vector<SafetensorsLayout> plan_files(std::size_t tensors, const SafetensorsOptions& options,
+                                          BoundOf bound_of, PlanFile plan_file) {
   const std::size_t max_tensors = options.max_tensors_per_file == 0
                                       ? std::numeric_limits<std::uint32_t>::max()
                                       : options.max_tensors_per_file;
-  std::string metadata;
-  append_metadata(metadata, {}, options);
-  const std::uint64_t fixed_bytes = metadata.size() + kSafetensorsAlignmentBytes;
+  const std::uint64_t max_bytes = std::min(options.max_header_bytes, kMaxSafetensorsHeaderBytes);
+  const std::uint64_t fixed_bytes = metadata_bytes({}, options) + kSafetensorsAlignmentBytes;
   std::vector<SafetensorsLayout> layouts;
   std::size_t first = 0;
   do {
     std::size_t count = 0;
     std::uint64_t bytes = fixed_bytes;
-    while (first + count < specs.size() && count < max_tensors) {
-      bytes += header_bytes_bound(specs[first + count], is_sharded);
+    while (first + count < tensors && count < max_tensors) {
+      bytes += bound_of(first + count);
       // The first tensor is taken in any case: whether it alone fits, plan() finds out exactly.
-      if (count != 0 && bytes > std::min(options.max_header_bytes, kMaxSafetensorsHeaderBytes)) {
+      if (count != 0 && bytes > max_bytes) {
         break;
       }
       ++count;
     }
-    layouts.push_back(plan(specs.subspan(first, count), std::span(sizes).subspan(first, count), options));
+    layouts.push_back(plan_file(first, count));
     layouts.back().first_spec = first;
     first += count;
-  } while (first < specs.size());
+  } while (first < tensors);
   return layouts;
+}
+
+}  // namespace
+
+TensorMeasure measure_tensor(const TensorSpec& spec) {
+  TensorMeasure measure;
+  measure.size_bytes = checked_size(spec);
+  measure.dtype = spec.dtype;
+  CharCounter text;
+  append_tensor(text, spec, 0, 0);
+  const std::uint64_t bytes = text.count() - 2 * digits_of(0);
+  check_header_size(bytes, {});
+  measure.header_bytes = static_cast<std::uint32_t>(bytes);
+  return measure;
+}
+
+SafetensorsLayout plan_safetensors(std::span<const TensorSpec> specs, const SafetensorsOptions& options) {
+  check_metadata(options);
+  return plan(specs, measure_all(specs), options);
+}
+
+std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
+                                                      const SafetensorsOptions& options) {
+  check_metadata(options);
+  const std::vector<TensorMeasure> tensors = measure_all(specs);
+  const bool is_sharded = !slices_of(specs).empty();
+  return plan_files(
+      specs.size(), options,
+      [&](std::size_t i) {
+        return is_sharded ? sharded_header_bytes_bound(specs[i], tensors[i]) : header_bytes_bound(tensors[i]);
+      },
+      [&](std::size_t first, std::size_t count) {
+        return plan(specs.subspan(first, count), std::span(tensors).subspan(first, count), options);
+      });
+}
+
+std::vector<SafetensorsLayout> plan_measured_safetensors(std::span<const TensorMeasure> tensors,
+                                                         const SafetensorsOptions& options) {
+  check_metadata(options);
+  const std::uint64_t fixed_bytes = metadata_bytes({}, options);
+  return plan_files(
+      tensors.size(), options, [&](std::size_t i) { return header_bytes_bound(tensors[i]); },
+      [&](std::size_t first, std::size_t count) {
+        return plan(tensors.subspan(first, count), fixed_bytes, options);
+      });
 }
 
 std::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout,

@@ -31,5 +31,19 @@ TEST(StreamCopy, CopiesEveryByteAndNoOtherAtAnyAlignmentAndSize) {
   }
 }
 
+TEST(StreamCopies, CopyOneAfterTheOther) {
+  const std::vector<std::byte> from(10'000, std::byte{7});
+  std::vector<std::byte> to(30'000, std::byte{0xEE});
+  {
+    StreamCopies copies;
+    copies.add(to.data(), from.data(), 10'000);
+    copies.add(to.data() + 10'000, from.data(), 0);
+    copies.add(to.data() + 20'000, from.data(), 5);
+  }
+
+  EXPECT_EQ(std::count(to.begin(), to.end(), std::byte{7}), 10'005);
+  EXPECT_EQ(std::count(to.begin(), to.begin() + 10'000, std::byte{7}), 10'000);
+}
+
 }  // namespace
 }  // namespace cairn

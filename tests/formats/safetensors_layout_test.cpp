@@ -328,6 +328,41 @@ TEST(SafetensorsFiles, KeepTheirHeadersBelowTheLimit) {
   EXPECT_GT(layouts.size(), 5u);
 }
 
+TEST(SafetensorsFiles, LieTheSameWhenPlannedFromMeasures) {
+  const std::vector<TensorSpec> specs = {
+      spec("a", DType::float32, {1024}), spec("\"b\"\n", DType::int8, {3, 0}),
+      spec("é", DType::float4, {2}),     spec("d", DType::int64, {}),
+      spec("e", DType::uint8, {4096}),   spec("f", DType::boolean, {99999})};
+  SafetensorsOptions options;
+  options.metadata = {{"who", "me"}};
+  options.max_tensors_per_file = 4;
+  const std::vector<SafetensorsLayout> expected = plan_safetensors_files(specs, options);
+  std::vector<TensorMeasure> measures;
+  for (const TensorSpec& one : specs) {
+    measures.push_back(measure_tensor(one));
+  }
+
+  const std::vector<SafetensorsLayout> layouts = plan_measured_safetensors(measures, options);
+
+  ASSERT_EQ(layouts.size(), expected.size());
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    EXPECT_EQ(layouts[i].first_spec, expected[i].first_spec);
+    EXPECT_EQ(layouts[i].header_bytes, expected[i].header.size());
+    EXPECT_EQ(layouts[i].offsets, expected[i].offsets);
+    EXPECT_EQ(layouts[i].order, expected[i].order);
+    EXPECT_EQ(layouts[i].file_size, expected[i].file_size);
+  }
+}
+
+TEST(SafetensorsFiles, RefuseMeasuresThatExceedTheLargestFile) {
+  TensorMeasure measure;
+  measure.size_bytes = std::uint64_t{1} << 63;
+  const std::vector<TensorMeasure> measures(2, measure);
+
+  EXPECT_THAT([&] { static_cast<void>(plan_measured_safetensors(measures)); },
+              Fails(Errc::invalid_argument, HasSubstr("2^64")));
+}
+
 TEST(SafetensorsFiles, RefuseATensorWhoseNameAloneIsTooLong) {
   const std::string name(20'000, 'n');
   const std::vector<TensorSpec> specs = {spec("a", DType::uint8, {1}), spec(name, DType::uint8, {1})};

@@ -29,6 +29,13 @@ struct TensorSpec {
   std::optional<std::span<const std::uint64_t>> saved_offsets;
 };
 
+/// What plans of files need to know of a tensor: as many bytes for each, however long its name is.
+struct TensorMeasure {
+  std::uint64_t size_bytes = 0;
+  std::uint32_t header_bytes = 0;  ///< Its entry in a header, without the digits of its place in the file.
+  DType dtype{};
+};
+
 struct SafetensorsOptions {
   SafetensorsOptions() = default;
 
@@ -72,6 +79,16 @@ struct SafetensorsLayout {
 /// Errors: as plan_safetensors; a name may be given again in another file.
 [[nodiscard]] std::vector<SafetensorsLayout> plan_safetensors_files(std::span<const TensorSpec> specs,
                                                                     const SafetensorsOptions& options = {});
+
+/// Looks at one tensor that is to be planned.
+///
+/// Errors: as plan_safetensors, for what concerns a tensor alone.
+[[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
+
+/// As plan_safetensors_files, for whole tensors (without saved_offsets) whose names differ: both are the caller's to see
+/// to. Headers are left empty, as with SafetensorsOptions::defers_header.
+[[nodiscard]] std::vector<SafetensorsLayout> plan_measured_safetensors(
+    std::span<const TensorMeasure> tensors, const SafetensorsOptions& options = {});
 
 /// The header of a file that was planned with `options`. `specs` are those of the file's own tensors: as many as it has
 /// offsets, from `first_spec` on of those that the call was given.
