@@ -33,12 +33,17 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
     plan = detail::plan_load(index, wanted ? &*wanted : nullptr, options, surroundings);
   };
   co_await context.run(std::move(make_plan));
-  std::vector<Awaitable<>> reads;
+  std::vector<Awaitable<>> tasks;
   for (auto& [file, pieces] : plan.pieces) {
-    reads.push_back(context.read_pieces(file, std::move(pieces)));
+    tasks.push_back(context.read_pieces(file, std::move(pieces)));
   }
-  co_await async::when_all(std::move(reads));
-  co_return std::move(plan.tree);
+  Tree tree;
+  std::function<void()> assemble = [&] {
+    tree = std::exchange(plan.assemble, {})();
+  };  // While the disk works.
+  tasks.push_back(context.run(std::move(assemble)));
+  co_await async::when_all(std::move(tasks));
+  co_return std::move(tree);
 }
 
 Awaitable<AbstractTree> describe(LoadContext context) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,6 +36,8 @@ struct Region {
   std::size_t array = 0;  ///< Which of the arrays that are loaded.
   std::uint32_t slice = 0;
 };
+
+using Regions = std::vector<Region>;
 
 /// An array that is loaded.
 struct LoadedArray {
@@ -94,7 +97,8 @@ class Planner {
   Planner(const Index& index, const TreeLoadOptions& options, const LoadSurroundings& surroundings)
       : index_(index), options_(options), surroundings_(surroundings) {}
 
-  LoadPlan run(const std::vector<Selected>& selected, bool is_whole) {
+  /// Tells where bytes go.
+  std::map<std::string, std::vector<DestinationPiece>, std::less<>> run(std::span<const Selected> selected) {
     arrays_.reserve(selected.size());
     for (const Selected& one : selected) {
       if (one.entry.kind == EntryKind::array) {
@@ -106,14 +110,36 @@ class Planner {
       map();
     }
     allocate();
-    LoadPlan plan;
+    std::map<std::string, std::vector<DestinationPiece>, std::less<>> pieces;
     for (const auto& [file, regions] : regions_) {
       if (!regions.empty()) {
-        plan.pieces.emplace(file, pieces_of(regions));
+        pieces.emplace(file, pieces_of(regions));
       }
     }
-    plan.tree = assemble(selected, is_whole);
-    return plan;
+    return pieces;
+  }
+
+  /// Makes the tree of what was selected. Moves the arrays into it.
+  Tree assemble(std::span<const Selected> selected, bool is_whole) {
+    // What the caller asked for may have more elements than the index has entries; a file may not.
+    Assembler<Tree> assembler(index_.path(),
+                              is_whole ? index_.size() : std::numeric_limits<std::size_t>::max());
+    auto array = arrays_.begin();
+    for (const Selected& one : selected) {
+      const std::string_view path = one.entry.name;
+      switch (one.entry.kind) {
+        case EntryKind::array:
+          assembler.add(path, std::move(array++->array));
+          break;
+        case EntryKind::list:
+          assembler.add_list(path, one.wanted ? list_size(*one.wanted) : one.entry.list_size());
+          break;
+        default:
+          assembler.add(path, scalar_of(index_, one.entry));
+          break;
+      }
+    }
+    return assembler.finish(!is_whole);
   }
 
  private:
@@ -133,29 +159,32 @@ class Planner {
             copier_for(loaded.stored.name, view, loaded.stored.dtype, surroundings_.copier_of(view.device()));
       }
     }
-    add_slices(loaded.stored);
-    loaded.is_plain = is_plain(loaded);
-    loaded.is_small = loaded.is_plain && index_.slice(loaded.stored, 0).size <= Slab::kMostArrayBytes;
+    add_slices(loaded);
     arrays_.push_back(std::move(loaded));
   }
 
-  void add_slices(const IndexArray& array) {
-    const Shape shape(array.dims);
+  void add_slices(LoadedArray& loaded) {
+    const IndexArray& array = loaded.stored;
     std::vector<Box> boxes;
-    boxes.reserve(array.slice_count);
     for (std::uint32_t i = 0; i < array.slice_count; ++i) {
       const IndexSlice slice = index_.slice(array, i);
-      boxes.push_back(slice.is_whole ? Box::whole(shape) : Box(Shape(slice.offsets), Shape(slice.extents)));
       if (slice.size > 0) {
         regions_of(slice.file).push_back({slice.offset, slice.offset + slice.size, arrays_.size(), i});
       }
+      if (array.slice_count == 1) {
+        loaded.is_plain = is_plain(loaded, slice);
+        loaded.is_small = loaded.is_plain && slice.size <= Slab::kMostArrayBytes;
+        if (slice.is_whole) {
+          return;  // As nearly all are.
+        }
+      }
+      boxes.push_back(slice.is_whole ? Box::whole(Shape(array.dims))
+                                     : Box(Shape(slice.offsets), Shape(slice.extents)));
     }
-    if (boxes.size() != 1 || !boxes[0].is_whole(shape)) {
-      formats::check_cover(fmt::format("{}: {}", index_.path(), array.name), shape, boxes);
-    }
+    formats::check_cover(fmt::format("{}: {}", index_.path(), array.name), Shape(array.dims), boxes);
   }
 
-  std::vector<Region>& regions_of(std::string_view file) {
+  Regions& regions_of(std::string_view file) {
     if (last_regions_ && last_file_ == file) {
       return *last_regions_;
     }
@@ -244,24 +273,20 @@ class Planner {
     }
   }
 
-  [[nodiscard]] bool extends_run(const std::vector<Region>& regions, std::size_t i) const {
+  [[nodiscard]] bool extends_run(const Regions& regions, std::size_t i) const {
     return arrays_[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < kMostGapBytes;
   }
 
-  /// Whether an array is stored in one run, aligned (in files that others wrote it need not be) and wanted as it is
-  /// stored.
-  [[nodiscard]] bool is_plain(const LoadedArray& loaded) const {
-    const IndexArray& stored = loaded.stored;
-    if (stored.slice_count != 1 || loaded.dtype != stored.dtype ||
-        (loaded.wanted && loaded.wanted->destination)) {
-      return false;
-    }
-    const IndexSlice slice = index_.slice(stored, 0);
-    const bool is_aligned = is_packed(stored.dtype) || slice.offset % unit_bytes(stored.dtype) == 0;
-    return is_aligned && slice.size > 0;
+  /// Whether an array that is stored as one slice is aligned (in files that others wrote it need not be) and wanted as it
+  /// is stored.
+  [[nodiscard]] static bool is_plain(const LoadedArray& loaded, const IndexSlice& slice) {
+    const DType stored = loaded.stored.dtype;
+    const bool is_placed = loaded.wanted && loaded.wanted->destination;
+    const bool is_aligned = is_packed(stored) || slice.offset % unit_bytes(stored) == 0;
+    return loaded.dtype == stored && !is_placed && is_aligned && slice.size > 0;
   }
 
-  std::vector<DestinationPiece> pieces_of(const std::vector<Region>& regions) const {
+  std::vector<DestinationPiece> pieces_of(const Regions& regions) const {
     std::vector<DestinationPiece> pieces;
     pieces.reserve(regions.size());
     for (const Region& region : regions) {
@@ -322,28 +347,6 @@ class Planner {
                                             stored.dtype, loaded.narrowing, shown(stored.name));
   }
 
-  Tree assemble(const std::vector<Selected>& selected, bool is_whole) {
-    // What the caller asked for may have more elements than the index has entries; a file may not.
-    Assembler<Tree> assembler(index_.path(),
-                              is_whole ? index_.size() : std::numeric_limits<std::size_t>::max());
-    auto array = arrays_.begin();
-    for (const Selected& one : selected) {
-      const std::string_view path = one.entry.name;
-      switch (one.entry.kind) {
-        case EntryKind::array:
-          assembler.add(path, std::move(array++->array));
-          break;
-        case EntryKind::list:
-          assembler.add_list(path, one.wanted ? list_size(*one.wanted) : one.entry.list_size());
-          break;
-        default:
-          assembler.add(path, scalar_of(index_, one.entry));
-          break;
-      }
-    }
-    return assembler.finish(!is_whole);
-  }
-
   static std::size_t list_size(const AbstractTree& wanted) {
     const auto* elements = TreeAccess::list(wanted);
     return elements ? elements->size() : 0;
@@ -357,9 +360,9 @@ class Planner {
   const TreeLoadOptions& options_;
   const LoadSurroundings& surroundings_;
   std::vector<LoadedArray> arrays_;
-  std::map<std::string, std::vector<Region>, std::less<>> regions_;
+  std::map<std::string, Regions, std::less<>> regions_;
   std::string_view last_file_;
-  std::vector<Region>* last_regions_ = nullptr;
+  Regions* last_regions_ = nullptr;
 };
 
 }  // namespace
@@ -367,8 +370,15 @@ class Planner {
 LoadPlan plan_load(const Index& index, const AbstractTree* wanted, const TreeLoadOptions& options,
                    const LoadSurroundings& surroundings) {
   index.check_numbers();
-  const Selection selected = wanted ? select(index, *wanted, options.partial) : select_all(index);
-  return Planner(index, options, surroundings).run(selected.entries, wanted == nullptr);
+  const auto selection =
+      std::make_shared<const Selection>(wanted ? select(index, *wanted, options.partial) : select_all(index));
+  const auto planner = std::make_shared<Planner>(index, options, surroundings);
+  LoadPlan plan;
+  plan.pieces = planner->run(selection->entries);
+  plan.assemble = [planner, selection, is_whole = wanted == nullptr] {
+    return planner->assemble(selection->entries, is_whole);
+  };
+  return plan;
 }
 
 }  // namespace cairn::detail

@@ -33,15 +33,18 @@ struct LoadSurroundings {
   std::function<std::shared_ptr<const io::MappedFile>(std::string_view file)> map_file;
 };
 
-/// A tree whose arrays have memory but no elements yet, and where the files' bytes go to fill them.
+/// Where the bytes of files go: into arrays that have memory, but no elements yet.
 struct LoadPlan {
-  Tree tree;
   std::map<std::string, std::vector<DestinationPiece>, std::less<>> pieces;  ///< By file.
+  /// Makes the tree of those arrays, while they are filled or afterwards; is called once.
+  ///
+  /// Errors: Errc::malformed_metadata when the paths make no tree.
+  std::function<Tree()> assemble;
 };
 
 /// Plans a load of what `wanted` asks for, or of everything when it is null.
 ///
-/// Nothing is allocated before it is certain that the files have bytes for it.
+/// Nothing is allocated before it is certain that the files have bytes for it. What is given must outlive the plan.
 /// Errors: as select; Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
 ///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they

@@ -153,6 +153,7 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.blobs_ = column(root.blobs(), "blobs", index.path_);
   index.blob_ends_ = column(root.blob_ends(), "blob_ends", index.path_);
   index.check_columns();
+  index.check_file_names();
   return index;
 }
 
@@ -191,6 +192,20 @@ void Index::refuse_run(std::size_t i, std::string_view column, std::uint32_t beg
 inline std::string_view Index::name_of(std::size_t i) const {
   const auto chars = run(names_, name_ends_, i, "names");
   return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+inline std::string_view Index::file_name(std::size_t i) const {
+  const auto chars = run(file_names_, file_name_ends_, i, "file_names");
+  return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+// There are few, and arrays in them come in millions: they are looked at here, and not for each array.
+void Index::check_file_names() const {
+  for (std::size_t i = 0; i < file_name_ends_.size(); ++i) {
+    if (!is_plain_file_name(file_name(i))) {
+      refuse(fmt::format("file {} is called '{}', which is no plain file name", i, file_name(i)));
+    }
+  }
 }
 
 IndexEntry Index::entry(std::size_t i) const {
@@ -288,11 +303,10 @@ std::span<const std::byte> Index::bytes(const IndexEntry& entry) const {
 }
 
 std::uint64_t Index::byte_size(const IndexArray& array, std::span<const std::uint64_t> extents) const {
-  const Shape shape(extents);
-  const std::optional<std::uint64_t> bytes = byte_count(array.dtype, shape);
+  const std::optional<std::uint64_t> bytes = byte_count(array.dtype, extents);
   if (!bytes) {
     refuse(fmt::format("array '{}': {} of shape {} is no whole number of bytes below 2^63", array.name,
-                       array.dtype, shape));
+                       array.dtype, Shape(extents)));
   }
   return *bytes;
 }
@@ -308,11 +322,7 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
   if (file >= file_name_ends_.size()) {
     refuse(fmt::format("array '{}' lies in file {} of {}", array.name, file, file_name_ends_.size()));
   }
-  const auto chars = run(file_names_, file_name_ends_, file, "file_names");
-  slice.file = {reinterpret_cast<const char*>(chars.data()), chars.size()};
-  if (!is_plain_file_name(slice.file)) {
-    refuse(fmt::format("array '{}' lies in '{}', which is no plain file name", array.name, slice.file));
-  }
+  slice.file = file_name(file);
   const auto box = run(boxes_, box_ends_, number, "boxes");
   slice.is_whole = box.empty();
   if (!slice.is_whole && box.size() != 2 * array.dims.size()) {

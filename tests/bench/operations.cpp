@@ -89,14 +89,16 @@ void require_known_variant(const Workload& workload) {
 }
 
 /// Reads a byte of every page, so that nothing of the load is left to page faults later.
-unsigned touch_pages(const Tree& tree, const Workload& workload) {
+unsigned touch_pages(const Tree& tree) {
   unsigned sum = 0;
-  for (std::size_t k = 0; k < workload.count; ++k) {
-    const auto bytes = tree.at(path_of(workload, k)).as<Array>().view().bytes();
-    for (std::size_t at = 0; at < bytes.size(); at += 4096) {
-      sum += std::to_integer<unsigned>(bytes[at]);
+  visit_leaves(tree, [&sum](std::string_view, const Tree& leaf) {
+    if (const Array* array = leaf.array_if()) {
+      const auto bytes = array->view().bytes();
+      for (std::size_t at = 0; at < bytes.size(); at += 4096) {
+        sum += std::to_integer<unsigned>(bytes[at]);
+      }
     }
-  }
+  });
   return sum;
 }
 
@@ -223,7 +225,7 @@ void run_load(const Workload& workload) {
     const Stopwatch watch;
     const Tree tree = load_async(workload.directory / "ck1", wanted, options, context).wait();
     const double returned = watch.seconds();
-    const unsigned touched = touch_pages(tree, workload);
+    const unsigned touched = touch_pages(tree);
     const double loaded = watch.seconds();
     nlohmann::ordered_json line = head("load", workload);
     line["cache"] = cache;

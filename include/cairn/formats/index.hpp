@@ -117,11 +117,13 @@ class Index {
   Index() = default;
 
   void check_columns() const;
+  void check_file_names() const;
   void check_entry(const IndexEntry& entry) const;
   void fill_array(std::string_view name, std::uint64_t number, IndexArray& array) const;
   [[nodiscard]] std::uint64_t byte_size(const IndexArray& array,
                                         std::span<const std::uint64_t> extents) const;
   [[nodiscard]] std::string_view name_of(std::size_t i) const;
+  [[nodiscard]] std::string_view file_name(std::size_t i) const;
   [[nodiscard]] std::span<const std::uint8_t> blob(const IndexEntry& entry) const;
   template <class T>
   [[nodiscard]] std::span<const T> run(std::span<const T> values, std::span<const std::uint32_t> ends,
