@@ -27,11 +27,14 @@ namespace {
 /// Starts its threads itself: when one cannot be started, Asio would wait for ever for those before it.
 class Pool : public asio::thread_pool {
  public:
-  Pool(std::size_t threads, const std::string& name) : asio::thread_pool(0) {
+  Pool(std::size_t threads, const std::string& name, int niceness) : asio::thread_pool(0) {
     threads_.reserve(threads);
     try {
       for (std::size_t i = 0; i < threads; ++i) {
-        threads_.push_back(start_thread(name, [this] { attach(); }));
+        threads_.push_back(start_thread(name, [this, niceness] {
+          give_way(niceness);
+          attach();
+        }));
       }
     } catch (...) {
       end();
@@ -58,14 +61,14 @@ class Pool : public asio::thread_pool {
 }  // namespace
 
 struct ThreadPool::State {
-  State(std::size_t threads, const char* name) : size(threads), pool(threads, name) {}
+  State(std::size_t threads, const char* name, int niceness) : size(threads), pool(threads, name, niceness) {}
 
   std::size_t size;
   Pool pool;
 };
 
-ThreadPool::ThreadPool(std::size_t threads, const char* name)
-    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1), name)) {}
+ThreadPool::ThreadPool(std::size_t threads, const char* name, int niceness)
+    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1), name, niceness)) {}
 
 ThreadPool::~ThreadPool() = default;
 

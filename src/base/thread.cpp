@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/base/thread.hpp"
 
+#include <sys/resource.h>
 #include <system_error>
 
 #include <utility>
@@ -22,6 +23,13 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
   } catch (const std::system_error& error) {
     const std::error_code code(error.code().value(), std::system_category());
     throw Error(code, fmt::format("start a thread '{}'", name));
+  }
+}
+
+void give_way(int niceness) noexcept {
+  if (niceness > 0) {
+    const int now = ::getpriority(PRIO_PROCESS, 0);  // On Linux, of the thread.
+    ::setpriority(PRIO_PROCESS, 0, now + niceness);  // The kernel knows the most.
   }
 }
 

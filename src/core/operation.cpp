@@ -153,7 +153,11 @@ std::exception_ptr Operation::explain(std::exception_ptr failure) {
 }
 
 Awaitable<> Operation::run(std::function<void()> work) const {
-  return async::offload(services_->workers, std::move(work));
+  return async::offload(threads(), std::move(work));
+}
+
+async::ThreadPool& Operation::threads() const noexcept {
+  return services_->workers;
 }
 
 // outlives: who awaits keeps the operation.
@@ -208,7 +212,7 @@ std::string Operation::deliver_trace() const {
 
 Awaitable<> Operation::run_on_borrowed(std::function<void()> work) const {
   std::function<void()> visit = [memory = borrowed_, work = std::move(work)] { memory->visit(work); };
-  return run(std::move(visit));
+  return async::offload(services_->workers, std::move(visit));
 }
 
 Awaitable<> Operation::stop_helpers() const {

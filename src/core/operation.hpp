@@ -89,6 +89,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
 
+  /// Which threads `run` takes.
+  [[nodiscard]] virtual async::ThreadPool& threads() const noexcept;
+
   /// Lets others go on that wait for this one; called before that.
   virtual void make_way() noexcept {}
 

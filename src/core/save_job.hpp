@@ -80,6 +80,7 @@ class SaveJob final : public Operation {
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
+  [[nodiscard]] async::ThreadPool& threads() const noexcept override { return services().background; }
   void make_way() noexcept override { services().saves.leave(this); }
 
   std::filesystem::path path_;

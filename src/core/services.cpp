@@ -73,6 +73,15 @@ const std::vector<std::shared_ptr<DeviceCopier>>& checked(
   return copiers;
 }
 
+int checked_niceness(const ContextOptions& options) {
+  constexpr int kMost = 19;
+  if (options.background_niceness < 0 || options.background_niceness > kMost) {
+    throw Error(Errc::invalid_argument, fmt::format("ContextOptions::background_niceness is {}, not 0 to {}",
+                                                    options.background_niceness, kMost));
+  }
+  return options.background_niceness;
+}
+
 /// Pins staging memory as the pool takes it from the system.
 staging::MemoryHook pin_for(const std::vector<std::shared_ptr<DeviceCopier>>& copiers,
                             std::shared_ptr<std::atomic<bool>> has_unpinned) {
@@ -106,6 +115,7 @@ Services::Services(ContextOptions options_in)
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),
+      background(worker_threads(options), "cairn-behind", checked_niceness(options)),
       coroutines(kCoroutineThreads, "cairn-task"),
       process_(::getpid()) {
   if (options.reserve_bytes != 0) {
@@ -123,7 +133,8 @@ std::shared_ptr<Services> Services::create(ContextOptions options) {
       delete services;
       gone.set();
     };
-    if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread()) {
+    if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread() ||
+        services->background.runs_this_thread()) {
       detach_thread(end);
     } else {
       end();

@@ -17,8 +17,9 @@ namespace cairn::async {
 /// Threads: every method may be called from any thread; the destructor not from one of the pool's own.
 class ThreadPool {
  public:
-  /// Starts `threads` threads (at least one), named `name` where the system shows thread names.
-  explicit ThreadPool(std::size_t threads, const char* name);
+  /// Starts `threads` threads (at least one), named `name` where the system shows thread names; they give way to others
+  /// by `niceness` (0 to 19).
+  explicit ThreadPool(std::size_t threads, const char* name, int niceness = 0);
 
   /// Waits for running functions; functions that have not begun and suspended coroutines are destroyed.
   ~ThreadPool();

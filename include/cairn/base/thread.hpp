@@ -12,4 +12,8 @@ namespace cairn {
 /// Errors: OS errors (EAGAIN: there are too many threads).
 [[nodiscard]] std::thread start_thread(const std::string& name, std::function<void()> body);
 
+/// Makes the calling thread give way to others: adds `niceness`, 0 (nothing) to 19, to its own, as nice(1) does for
+/// processes. Where the system refuses, nothing changes.
+void give_way(int niceness) noexcept;
+
 }  // namespace cairn

@@ -36,6 +36,10 @@ struct ContextOptions {
   std::size_t saves_in_flight = 8;
   /// Threads that copy and hash; 0: as many as the machine has cores.
   std::size_t worker_threads = 0;
+  /// How far the background part of saves gives way to the program's own threads, 0 (not at all) to 19, as nice(1)
+  /// does: hashing takes a core for a tenth of a second a GiB. Where all cores are busy all the time, saves take longer to
+  /// commit.
+  int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
   /// memory, but blocks callers longer: a save larger than it streams. 0: half of the machine's memory.
   std::size_t staging_bytes = 0;
