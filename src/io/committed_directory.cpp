@@ -102,24 +102,6 @@ std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::file
   }
 }
 
-FileId id_of(const Directory& directory) {
-  FileStatus status;
-  require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
-  return status.id;
-}
-
-/// Whether a directory's path leads to another one now, or to none.
-bool is_replaced(const Directory& directory) {
-  try {
-    return id_of(Directory::open(directory.syscalls(), directory.path())) != id_of(directory);
-  } catch (const Error& error) {
-    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
-      return true;
-    }
-    throw;
-  }
-}
-
 /// A checkpoint that was found and opened.
 struct Found {
   Directory directory;
@@ -132,7 +114,7 @@ std::optional<Found> read_undisturbed(Directory directory) {
     Opened opened = read_commit(directory);
     return Found{std::move(directory), std::move(opened)};
   } catch (const Error&) {
-    if (!is_replaced(directory)) {
+    if (!directory.is_replaced()) {
       throw;
     }
     return std::nullopt;
@@ -147,7 +129,7 @@ std::optional<Found> find_undisturbed(Syscalls& syscalls, const std::filesystem:
       Directory directory = open_checkpoint(
           syscalls, path.parent_path() / generation_name(path.filename().string(), generation));
       if (!directory.status(kCommitName)) {
-        if (is_replaced(directory)) {
+        if (directory.is_replaced()) {
           return std::nullopt;
         }
         continue;  // Still being written.
@@ -203,10 +185,6 @@ CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::files
   }
   throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was opened",
                                            plain.string(), kMostRestarts + 1));
-}
-
-bool CommittedDirectory::is_replaced() const {
-  return io::is_replaced(directory_);
 }
 
 const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
@@ -312,7 +290,7 @@ CommitCheck check_commit(const Directory& parent, std::string_view name, bool ch
     for (int restarts = 0;; ++restarts) {
       const Directory directory = parent.open_directory(name);
       CommitCheck check = check_commit(directory, check_files);
-      if (check.is_committed || restarts == kMostRestarts || !is_replaced(directory)) {
+      if (check.is_committed || restarts == kMostRestarts || !directory.is_replaced()) {
         return check;
       }
     }

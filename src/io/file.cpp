@@ -252,6 +252,22 @@ void remove_directory(const Directory& parent, std::string_view name, const Dire
   });
 }
 
+bool Directory::is_replaced() const {
+  const auto id_of = [](const Directory& directory) {
+    FileStatus status;
+    require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
+    return status.id;
+  };
+  try {
+    return id_of(Directory::open(syscalls(), path_)) != id_of(*this);
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
+      return true;
+    }
+    throw;
+  }
+}
+
 void Directory::sync() const {
   require(syscalls().sync(fd()), "fsync", path_);
 }

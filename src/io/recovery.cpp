@@ -109,16 +109,23 @@ class Recovery {
   }
 
   [[nodiscard]] Verdict look_at(const DirectoryEntry& entry) const {
-    Verdict verdict;
+    Verdict unseen;
     if (entry.kind != FileKind::directory) {
-      verdict.note = "no directory";
-      return verdict;
+      unseen.note = "no directory";
+      return unseen;
     }
     try {
-      return judge(root_.open_directory(entry.name), entry.name);
+      for (int restarts = 0;; ++restarts) {
+        const Directory directory = root_.open_directory(entry.name);
+        Verdict verdict = judge(directory, entry.name);
+        // What is missing in a checkpoint that was just replaced is no damage.
+        if (verdict.kind != EntryClass::damaged || restarts == kMostRestarts || !directory.is_replaced()) {
+          return verdict;
+        }
+      }
     } catch (const Error& error) {  // What cannot be looked at is left alone.
-      verdict.note = error.what();
-      return verdict;
+      unseen.note = error.what();
+      return unseen;
     }
   }
 

@@ -464,7 +464,7 @@ VerifyReport verify(Syscalls& syscalls, const std::filesystem::path& path, const
   for (int restarts = 0;; ++restarts) {
     const CommittedDirectory checkpoint = CommittedDirectory::open(syscalls, path);
     VerifyReport report = Check(checkpoint, options).run();
-    if (report.is_sound() || !checkpoint.is_replaced()) {
+    if (report.is_sound() || !checkpoint.directory().is_replaced()) {
       return report;
     }
     if (restarts == kMostRestarts) {

@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/io/recovery.hpp"
 #include "cairn/io/remove_checkpoint.hpp"
 #include "cairn/io/verify.hpp"
 
@@ -292,6 +293,17 @@ TEST_P(OpeningWhile, ItIsReplacedFindsNoDamageInWhatIsGone) {
                  [&] {
                    const VerifyReport report = verify(attacked_, target_, options);
                    EXPECT_TRUE(report.is_sound()) << report.problems.front().text;
+                 });
+}
+
+TEST_P(OpeningWhile, ItIsReplacedFindsNoDamageToRecoverFrom) {
+  RecoveryOptions options;
+  options.dry_run = true;
+  at_each_moment([&] { save("new"); },
+                 [&] {
+                   for (const RecoveryEntry& entry : recover(attacked_, temp_.path(), options).entries) {
+                     EXPECT_NE(entry.kind, EntryClass::damaged) << entry.name << ": " << entry.note;
+                   }
                  });
 }
 

@@ -46,10 +46,6 @@ class CommittedDirectory {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return directory_.path(); }
 
-  /// Whether the path leads to another checkpoint by now, or to none: what is missing here was removed, then, and is not
-  /// damaged.
-  [[nodiscard]] bool is_replaced() const;
-
   /// The entry of a file, or null when the checkpoint has none of that path.
   [[nodiscard]] const FileEntry* find(std::string_view relative) const noexcept;
 

@@ -88,6 +88,9 @@ class Directory {
   /// What is gone already is no error: a recovery may remove the same.
   void remove_tree(std::string_view name, std::span<const std::string_view> last = {}) const;
 
+  /// Whether the path that it was opened by leads to another directory by now, or to none.
+  [[nodiscard]] bool is_replaced() const;
+
   /// Makes the names in this directory durable (not the contents of the files).
   void sync() const;
 
