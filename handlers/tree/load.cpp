@@ -38,10 +38,8 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
     tasks.push_back(context.read_pieces(file, std::move(pieces)));
   }
   Tree tree;
-  std::function<void()> assemble = [&] {
-    tree = std::exchange(plan.assemble, {})();
-  };  // While the disk works.
-  tasks.push_back(context.run(std::move(assemble)));
+  std::function<void()> assemble = [&] { tree = std::exchange(plan.assemble, {})(); };
+  tasks.push_back(context.run(std::move(assemble)));  // While the disk works.
   co_await async::when_all(std::move(tasks));
   co_return std::move(tree);
 }

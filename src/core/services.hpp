@@ -71,8 +71,8 @@ class Services {
   async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
-  async::ThreadPool workers;  ///< Copies, hashes and system calls that block, while somebody waits for them.
-  async::ThreadPool background;  ///< The same, for saves that nobody waits for: gives way to the program.
+  async::ThreadPool workers;  ///< Copies, hashes, system calls that block: of loads, of saves until `staged`.
+  async::ThreadPool background;  ///< The same, for what is left of saves then: gives way to the program.
   async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.
 
  private:
