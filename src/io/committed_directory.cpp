@@ -156,6 +156,22 @@ bool is_shortage(const Error& error) {
          error.code() == std::errc::not_enough_memory;
 }
 
+/// Tells what is wrong with a checkpoint from what keeps it from being read.
+///
+/// Errors: passes on what says nothing about the checkpoint.
+void explain(CommitCheck& check, const Error& error) {
+  if (is_shortage(error)) {
+    throw;
+  }
+  check.problem = error.what();
+  const bool is_gone = error.code() == std::errc::no_such_file_or_directory ||
+                       error.code() == std::errc::not_a_directory ||
+                       error.code() == std::errc::too_many_symbolic_link_levels;
+  if (error.code().category() == std::system_category() && !is_gone) {
+    check.unreadable = error.code();
+  }
+}
+
 }  // namespace
 
 CommitRecord read_commit_record(const Directory& directory) {
@@ -277,10 +293,7 @@ CommitCheck check_commit(const Directory& directory, bool check_files) {
     }
     check.is_committed = true;
   } catch (const Error& error) {
-    if (is_shortage(error)) {
-      throw;
-    }
-    check.problem = error.what();
+    explain(check, error);
   }
   return check;
 }
@@ -295,11 +308,8 @@ CommitCheck check_commit(const Directory& parent, std::string_view name, bool ch
       }
     }
   } catch (const Error& error) {
-    if (is_shortage(error)) {
-      throw;
-    }
     CommitCheck check;
-    check.problem = error.what();
+    explain(check, error);
     return check;
   }
 }

@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/check.hpp"
+#include "io/commit_record.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
 #include "io/retire.hpp"
@@ -58,16 +59,6 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
   tell(state, PublishStep::sync_directories);
 }
 
-/// Whether the directory called `name` is the one of this save.
-bool is_ours(const State& state, const std::string& name) {
-  try {
-    const auto owner = parse_owner(read_small_file(state.parent.open_directory(name), kOwnerName, 4096));
-    return owner && owner->uuid == state.uuid;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 /// The last moment at which a save can be stopped: what comes next may make the checkpoint visible.
 ///
 /// Errors: Errc::cancelled.
@@ -78,13 +69,86 @@ void require_permission(const State& state) {
   }
 }
 
+/// Whether something is of this save. An error is not an answer: from `unknown` nothing may follow.
+enum class Whose : std::uint8_t { ours, not_ours, unknown };
+
+/// Nothing that a working file system says of a file that is there.
+bool says_nothing(const Error& error) {
+  return error.code() != Errc::not_found && error.code() != Errc::malformed_metadata;
+}
+
+/// Whose directory `name` is.
+Whose whose_directory(const State& state, const std::string& name) {
+  try {
+    const std::optional<FileStatus> found = state.parent.status(name);
+    if (!found || found->kind != FileKind::directory) {
+      return Whose::not_ours;
+    }
+    FileStatus staged;
+    if (state.parent.syscalls().status(state.staged.fd(), staged) >= 0 && staged.id == found->id) {
+      return Whose::ours;  // The common case needs no descriptor: there may be none left.
+    }
+    // Some network file systems number a directory anew: what it says of itself counts.
+    const auto owner = parse_owner(read_small_file(state.parent.open_directory(name), kOwnerName, 4096));
+    return owner && owner->uuid == state.uuid ? Whose::ours : Whose::not_ours;
+  } catch (const Error& error) {
+    return says_nothing(error) ? Whose::unknown : Whose::not_ours;
+  }
+}
+
+/// Whose COMMIT a directory that has its final name holds (marker mode).
+Whose whose_commit(const State& state, const Directory& published) {
+  try {
+    return read_commit_record(published).uuid == state.uuid ? Whose::ours : Whose::not_ours;
+  } catch (const Error& error) {
+    return error.code() == Errc::not_committed ? Whose::not_ours : Whose::unknown;
+  }
+}
+
+/// The checkpoint may be visible. So nothing of this save is removed any more, and nothing that it may have replaced.
+[[noreturn]] void give_up_unknown(State& state, std::string_view operation, int result) {
+  state.is_settled = true;
+  throw Error(Errc::commit_unknown,
+              fmt::format("{}: {} failed ({}), and whether it was done all the same cannot be seen",
+                          state.target.string(), operation, std::system_category().message(-result)));
+}
+
 /// Renames the staged directory; returns 0 or -errno.
-int rename_staged(const State& state, const std::string& name, RenameMode mode) {
+///
+/// Errors: Errc::commit_unknown when nobody can tell whether it was renamed.
+int rename_staged(State& state, const std::string& name, RenameMode mode) {
   require_permission(state);
   const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
                                                        state.parent.fd(), name.c_str(), mode);
+  if (result >= 0 || is_unsupported(result)) {
+    return result;
+  }
   // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
-  return result < 0 && is_ours(state, name) ? 0 : result;
+  const Whose whose = whose_directory(state, name);
+  if (whose == Whose::unknown) {
+    give_up_unknown(state, "rename", result);
+  }
+  return whose == Whose::ours ? 0 : result;
+}
+
+/// Links COMMIT into the directory that has its final name.
+///
+/// Errors: as `rename_staged`; OS errors pass through: then it is not there.
+void link_commit(State& state, const Directory& published) {
+  require_permission(state);
+  const std::string commit(kCommitName);
+  const int result =
+      state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
+  if (result >= 0) {
+    return;
+  }
+  const Whose whose = whose_commit(state, published);  // Its answer may be lost, too.
+  if (whose == Whose::unknown) {
+    give_up_unknown(state, "link of COMMIT", result);
+  }
+  if (whose == Whose::not_ours) {
+    throw_errno(-result, "link", published.path() / commit);
+  }
 }
 
 [[noreturn]] void throw_unknown(const State& state, const std::filesystem::path& path, int result) {
@@ -171,8 +235,8 @@ const Directory& make_marked_directory(State& state, const std::string& name) {
   const std::string publishing(kPublishingName);
   const int result = state.parent.syscalls().rename_at(state.staged.fd(), publishing.c_str(),
                                                        state.parent.fd(), name.c_str(), RenameMode::replace);
-  if (result < 0) {
-    throw_not_renamed(state, name, result);
+  if (result < 0 && !is_called(state.parent, name, marked)) {
+    throw_not_renamed(state, name, result);  // Without COMMIT it is not a checkpoint, wherever it is.
   }
   return state.marked.emplace(std::move(marked));
 }
@@ -187,13 +251,7 @@ void publish_by_marker(State& state, const std::string& name) {
     }
   }
   final_directory.sync();
-  const std::string commit(kCommitName);
-  require_permission(state);
-  const int result = state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), final_directory.fd(),
-                                                     commit.c_str());
-  if (result < 0) {
-    throw_errno(-result, "link", state.parent.path() / name / commit);
-  }
+  link_commit(state, final_directory);
   settle(state, final_directory);
   drop_mark(final_directory, kUncommittedName, state.marker);
   remove_emptied(state);

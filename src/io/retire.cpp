@@ -15,6 +15,14 @@
 
 namespace cairn::io {
 
+bool is_called(const Directory& parent, const std::string& name, const Directory& directory) noexcept {
+  FileStatus found;
+  FileStatus own;
+  Syscalls& syscalls = parent.syscalls();
+  return syscalls.status_at(parent.fd(), name.c_str(), found) >= 0 &&
+         syscalls.status(directory.fd(), own) >= 0 && found.id == own.id;
+}
+
 void retire(const Directory& parent, const std::string& name, const Directory& directory,
             const RandomSource& random) {
   // A mark of ownership is proof enough; COMMIT is one only when it was written to its end.
@@ -22,7 +30,12 @@ void retire(const Directory& parent, const std::string& name, const Directory& d
   std::string trash = name;
   if (!reserved_kind(name)) {
     trash = trash_name(parse_generation(name).base, make_uuid(random));
-    parent.rename(name, parent, trash, RenameMode::replace);  // The new name is nobody's.
+    const int result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), trash.c_str(),
+                                                   RenameMode::replace);  // The new name is nobody's.
+    if (result < 0 && !is_called(parent, trash, directory)) {  // Else its answer was lost, and it was done.
+      throw_errno(-result, fmt::format("rename {} to", (parent.path() / name).string()),
+                  parent.path() / trash);
+    }
     parent.sync();
   }
   try {

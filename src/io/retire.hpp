@@ -19,4 +19,8 @@ namespace cairn::io {
 void retire(const Directory& parent, const std::string& name, const Directory& directory,
             const RandomSource& random);
 
+/// Whether `parent` is seen to have `directory` under that name. False says nothing: it may not have been seen.
+[[nodiscard]] bool is_called(const Directory& parent, const std::string& name,
+                             const Directory& directory) noexcept;
+
 }  // namespace cairn::io

@@ -51,6 +51,12 @@ std::optional<Directory> make_staged(const Directory& parent, const std::string&
   }
 }
 
+bool has_commit(const Directory& parent, const std::string& name) {
+  const std::optional<FileStatus> directory = parent.status(name);
+  return directory && directory->kind == FileKind::directory &&
+         parent.open_directory(name).status(kCommitName).has_value();
+}
+
 }  // namespace
 
 FileHandle claim(const Directory& directory, std::string_view owner_name, const Uuid& uuid) {
@@ -84,7 +90,11 @@ std::optional<Current> find_current(const Directory& parent, const std::string& 
       return Current{std::move(found), 1};
     }
     const CommitCheck check = check_commit(parent, found, false);
-    if (check.is_committed && check.generation == generation) {
+    if (check.unreadable) {
+      throw Error(check.unreadable, check.problem);
+    }
+    // A damaged one is what readers find, too: they take nothing below it for the checkpoint.
+    if (check.is_committed ? check.generation == generation : has_commit(parent, found)) {
       return Current{std::move(found), generation};
     }
   }

@@ -112,12 +112,22 @@ class FaultySyscalls final : public Syscalls {
     if (mode != RenameMode::replace && lacks_rename_modes) {
       return -EINVAL;  // As NFS answers.
     }
-    return run(Call::rename,
-               [&] { return real_.rename_at(old_directory, old_name, new_directory, new_name, mode); });
+    const int renamed = run(Call::rename, [&] {
+      return real_.rename_at(old_directory, old_name, new_directory, new_name, mode);
+    });
+    if (const auto hook = std::exchange(after_rename, nullptr)) {
+      hook();
+    }
+    return renamed;
   }
   int link_at(int old_directory, const char* old_name, int new_directory,
               const char* new_name) noexcept override {
-    return run(Call::link, [&] { return real_.link_at(old_directory, old_name, new_directory, new_name); });
+    const int linked =
+        run(Call::link, [&] { return real_.link_at(old_directory, old_name, new_directory, new_name); });
+    if (const auto hook = std::exchange(after_link, nullptr)) {
+      hook();
+    }
+    return linked;
   }
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
     return run(Call::unlink, [&] { return real_.unlink_at(directory, name, is_directory); });
@@ -135,6 +145,8 @@ class FaultySyscalls final : public Syscalls {
   bool lacks_rename_modes = false;
   std::optional<int> is_network;
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.
+  std::function<void()> after_rename;          ///< What happens just after the next rename.
+  std::function<void()> after_link;            ///< Likewise after the next link.
   std::function<void()> after_make_directory;  ///< What somebody does just after the next directory was made.
 
  private:

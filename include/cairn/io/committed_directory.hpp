@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <system_error>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -83,6 +85,8 @@ struct CommitCheck {
   bool is_committed = false;
   std::uint32_t generation = 0;  ///< As the manifest says; 0 when it cannot be read.
   std::string problem;           ///< Why it is not committed; empty when it is.
+  /// What the operating system said when it could not be read: then it may be committed or not.
+  std::error_code unreadable;
 };
 
 /// Checks the checkpoint called `name` without throwing for damage: what recovery and listings need.

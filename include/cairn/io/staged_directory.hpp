@@ -95,13 +95,13 @@ class StagedDirectory {
   /// Makes the checkpoint durable and then visible. Returns only when both are sure.
   ///
   /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order). Steps:
-  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost
-  /// first;
-  /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the
-  /// save). Errors: Errc::cancelled when `may_publish` says no; Errc::commit_unknown when the sync after the rename fails: the checkpoint is
-  /// visible, but may not
-  ///         survive a power cut. After any other error nothing is visible and the old checkpoint
-  ///         stands: Errc::already_exists when another writer was first; OS errors pass through.
+  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost first;
+  /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the save).
+  /// Errors: Errc::commit_unknown when the sync after the rename fails, or when the rename fails and nobody can see
+  ///         whether it was done all the same: the checkpoint may be visible or not, and durable or not, and nothing
+  ///         is removed. After any other error nothing is visible and the old checkpoint stands:
+  ///         Errc::cancelled when `may_publish` says no; Errc::already_exists when another writer was first; OS
+  ///         errors pass through.
   void publish(Manifest manifest, std::span<const FileDigest> digests);
 
   /// What kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The rest is
