@@ -274,10 +274,15 @@ std::string CommittedDirectory::read_verified(std::string_view relative, std::si
   return text;
 }
 
+Manifest read_manifest(const Directory& directory) {
+  return read_commit(directory).manifest;
+}
+
 CommitCheck check_commit(const Directory& directory, bool check_files) {
   CommitCheck check;
   try {
     const Opened opened = read_commit(directory);
+    check.uuid = opened.commit.uuid;
     check.generation = opened.manifest.generation;
     if (check_files) {
       const auto require_size = [&directory](std::string_view path, std::uint64_t size_bytes) {

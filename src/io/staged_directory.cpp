@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <system_error>
 
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -17,23 +16,22 @@
 #include "io/check.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
-#include "io/remove_directory.hpp"
+#include "io/retire.hpp"
 #include "io/staged_state.hpp"
 #include "io/target.hpp"
 
 namespace cairn::io {
 namespace {
 
+constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
 constexpr int kMostAttempts =
     5;  // A recovery that runs right now may take a directory that has no owner yet.
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.
 void discard(const Directory& parent, const std::string& name, const Directory& directory) noexcept {
-  // The marks of ownership go last: what an interrupted removal leaves is still known as ours.
-  constexpr std::array<std::string_view, 2> kLast = {kOwnerName, kUncommittedName};
   try {
-    remove_directory(parent, name, directory, kLast);
+    remove_unfinished(parent, name, directory);
   } catch (...) {
   }
 }
@@ -48,6 +46,50 @@ std::optional<Directory> make_staged(const Directory& parent, const std::string&
       throw;
     }
     return std::nullopt;
+  }
+}
+
+/// What `name` is, seen from a directory; nothing when there is no such thing, or when nobody may look.
+std::optional<FileStatus> look_up(const Directory& directory, const std::string& name) {
+  FileStatus status;
+  const int result = directory.syscalls().status_at(directory.fd(), name.c_str(), status);
+  if (result == -ENOENT || result == -ENOTDIR || result == -EACCES) {
+    return std::nullopt;
+  }
+  require(result, "stat", directory.path() / name);
+  return status;
+}
+
+/// A path for people: without "..", where the system can tell.
+std::string readable(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, failed);
+  return failed ? path.string() : resolved.string();
+}
+
+/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
+/// Directories are climbed by "..", not by the text of the path, which may lead through links.
+///
+/// Errors: Errc::invalid_argument.
+void require_outside_checkpoints(const Directory& parent, const Target& target) {
+  std::optional<FileStatus> here = look_up(parent, ".");
+  std::string up;
+  for (int level = 0; here && level < kMostLevels; ++level) {
+    const auto is_file = [&](std::string_view name) {
+      const std::optional<FileStatus> found = look_up(parent, up + std::string(name));
+      return found && found->kind == FileKind::regular;
+    };
+    if (is_file(kCommitName) && is_file(kManifestName)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("'{}' lies in the checkpoint {}, which holds only its own files",
+                              target.path.string(), readable(parent.path() / up)));
+    }
+    up += "../";
+    std::optional<FileStatus> above = look_up(parent, up);
+    if (above && above->id == here->id) {
+      return;  // The root is its own parent.
+    }
+    here = above;
   }
 }
 
@@ -146,6 +188,7 @@ StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::p
   if (const auto current = find_current(parent, parsed.name)) {
     require_replaceable(parent, *current, options.overwrite);
   }
+  require_outside_checkpoints(parent, parsed);
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
     const std::string name = temporary_name(parsed.name, uuid);

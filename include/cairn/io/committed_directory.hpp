@@ -16,6 +16,7 @@
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/io/manifest.hpp"
+#include "cairn/io/uuid.hpp"
 
 namespace cairn::io {
 
@@ -84,6 +85,7 @@ class CommittedDirectory {
 struct CommitCheck {
   bool is_committed = false;
   std::uint32_t generation = 0;  ///< As the manifest says; 0 when it cannot be read.
+  Uuid uuid;                     ///< Likewise; zeros.
   std::string problem;           ///< Why it is not committed; empty when it is.
   /// What the operating system said when it could not be read: then it may be committed or not.
   std::error_code unreadable;

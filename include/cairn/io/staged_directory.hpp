@@ -72,7 +72,8 @@ class StagedDirectory {
   /// lives.
   ///
   /// The parent of `target` must exist: a mistyped path shall not make directories.
-  /// Errors: Errc::invalid_argument (no usable last component), Errc::not_found (no parent),
+  /// Errors: Errc::invalid_argument (no usable last component, or a target in the directory of a checkpoint),
+  ///         Errc::not_found (no parent),
   ///         Errc::already_exists (target exists and is not to be, or may not be, replaced); OS
   ///         errors pass through (EACCES, EROFS, ENOSPC, ENOTDIR).
   static StagedDirectory create(Engine& engine, const std::filesystem::path& target,
