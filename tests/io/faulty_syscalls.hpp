@@ -61,6 +61,9 @@ class FaultySyscalls final : public Syscalls {
   /// How many calls the fault has hit.
   [[nodiscard]] int hits() const { return hits_; }
 
+  /// How many calls there were in all.
+  [[nodiscard]] int calls() const { return calls_; }
+
   int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     return run(Call::open, [&] { return real_.open_at(directory, path, flags, mode); });
   }
@@ -152,6 +155,7 @@ class FaultySyscalls final : public Syscalls {
  private:
   template <class Real>
   auto run(Call call, Real real) noexcept -> decltype(real()) {
+    ++calls_;
     if (!fault_ || fault_->call != call) {
       return real();
     }
@@ -171,6 +175,7 @@ class FaultySyscalls final : public Syscalls {
   std::optional<Fault> fault_;
   std::atomic<int> seen_{0};
   std::atomic<int> hits_{0};
+  std::atomic<int> calls_{0};
 };
 
 }  // namespace cairn::io

@@ -77,7 +77,7 @@ class CommittedDirectory {
   Directory directory_;
   CommitRecord commit_;
   Manifest manifest_;
-  std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3.
+  std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3; then how many there are.
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
