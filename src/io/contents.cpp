@@ -42,7 +42,8 @@ void unless_gone(Remove remove) {
 /// Whether there is no file below a directory, however many directories there are.
 bool holds_no_file(const Directory& directory, int depth) {
   const std::vector<DirectoryEntry> entries = directory.list();
-  return depth < kMostEmptyDepth && std::all_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
+  return depth < kMostEmptyDepth &&
+         std::all_of(entries.begin(), entries.end(), [&](const DirectoryEntry& entry) {
            return entry.kind == FileKind::directory &&
                   holds_no_file(directory.open_directory(entry.name), depth + 1);
          });

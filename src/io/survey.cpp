@@ -100,6 +100,7 @@ void mark_superseded(std::vector<Surveyed>& found) {
     if (each.entry.kind != EntryClass::committed || !is_older) {
       continue;
     }
+    each.entry.is_hidden = true;
     const std::string later = generation_name(name.base, successor->second.generation);
     if (successor->second.is_unfinished) {
       each.entry.kind = EntryClass::retired;

@@ -147,7 +147,7 @@ const Content* read_target(io::Syscalls& syscalls, const std::string& target,
 std::string leftovers(const io::RecoveryReport& report) {
   for (const io::RecoveryEntry& entry : report.entries) {
     const bool is_done = entry.is_removed || (entry.action != io::RecoveryAction::keep && !entry.has_failed);
-    const bool is_newest = entry.kind == io::EntryClass::committed && entry.note.empty();
+    const bool is_newest = entry.kind == io::EntryClass::committed && !entry.is_hidden;
     if (!is_done && !is_newest) {
       return fmt::format("recovery leaves {} ({})", entry.name, entry.note);
     }

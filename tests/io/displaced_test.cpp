@@ -285,5 +285,41 @@ TEST_F(RecoveryOfACheckpoint, SaysThatItIsOne) {
   EXPECT_EQ(load_sample(target_), "x");
 }
 
+using SurveyOfARoot = DisplacedCheckpoint;
+
+TEST_F(SurveyOfARoot, NamesADirectoryThatMayNotBeEntered) {
+  save_sample(*engine_, target_, "x");
+  syscalls_.plan({Call::open, 2, 1, -EACCES});  // The first is of the root.
+
+  const RecoveryReport report = survey(syscalls_, temp_.path());
+
+  ASSERT_EQ(report.entries.size(), 1u);
+  EXPECT_EQ(report.entries[0].kind, EntryClass::unreadable);
+  EXPECT_EQ(report.entries[0].action, RecoveryAction::keep);
+  EXPECT_THAT(report.entries[0].note, HasSubstr("step"));
+}
+
+TEST_F(SurveyOfARoot, NamesACheckpointWhoseCommitCannotBeRead) {
+  save_sample(*engine_, target_, "x");
+  syscalls_.plan({Call::read, 1, kForEver, -EIO});
+
+  EXPECT_EQ(survey(syscalls_, temp_.path()).entries.at(0).kind, EntryClass::unreadable);
+}
+
+TEST_F(SurveyOfARoot, SaysWhatRecoveryDoes) {
+  displace("x");
+  std::filesystem::create_directory(temp_ / temporary_name("empty", make_uuid(system_random)));
+  save_sample(*engine_, temp_ / "other", "x");
+
+  const RecoveryReport plan = survey(syscalls_, temp_.path());
+  const RecoveryReport done = recover(syscalls_, temp_.path());
+
+  ASSERT_EQ(plan.entries.size(), done.entries.size());
+  for (std::size_t i = 0; i < plan.entries.size(); ++i) {
+    EXPECT_EQ(plan.entries[i].kind, done.entries[i].kind) << plan.entries[i].name;
+    EXPECT_EQ(plan.entries[i].action, done.entries[i].action) << plan.entries[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::io

@@ -44,6 +44,7 @@ struct RecoveryEntry {
   EntryClass kind = EntryClass::foreign;
   RecoveryAction action = RecoveryAction::keep;  ///< Decided before anything is done: the same in a dry run.
   std::uint32_t generation = 0;                  ///< Of a sound checkpoint; else 0.
+  bool is_hidden = false;  ///< A committed one that readers do not find: a later generation has its name.
   bool is_removed = false;
   bool has_failed = false;  ///< The action was stopped.
   std::string note;         ///< Why, or what stopped the action.
