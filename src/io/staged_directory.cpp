@@ -29,11 +29,25 @@ constexpr int kMostAttempts =
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.
-void discard(const Directory& parent, const std::string& name, const Directory& directory) noexcept {
+void discard(const Directory& parent, const std::string& name, const Directory& directory,
+             std::string* problem = nullptr) noexcept {
   try {
-    remove_unfinished(parent, name, directory);
-  } catch (...) {
+    try {
+      remove_unfinished(parent, name, directory);
+    } catch (const Error& error) {
+      if (problem != nullptr) {
+        *problem = fmt::format("{} is left to recovery: {}", (parent.path() / name).string(), error.what());
+      }
+    }
+  } catch (...) {  // No memory for a sentence.
   }
+}
+
+/// To list a directory takes a descriptor, and to open it another: the mark of ownership is the second.
+FileHandle open_reserve(const Directory& parent) {
+  Syscalls& syscalls = parent.syscalls();
+  const int fd = syscalls.open_at(parent.fd(), ".", O_PATH | O_DIRECTORY, 0);
+  return fd < 0 ? FileHandle() : FileHandle(syscalls, fd);
 }
 
 /// Nothing when a recovery took the empty directory before it could be opened; the last attempt's error says so.
@@ -214,6 +228,7 @@ StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::p
     state->staged_name = name;
     state->uuid = uuid;
     state->owner = std::move(owner);
+    state->reserve = open_reserve(state->parent);
     return StagedDirectory(std::move(state));
   }
   throw Error(Errc::io_failure,
@@ -234,6 +249,10 @@ const Uuid& StagedDirectory::uuid() const noexcept {
 
 const Directory& StagedDirectory::directory() const noexcept {
   return state_->staged;
+}
+
+const std::string& StagedDirectory::abandonment_problem() const noexcept {
+  return state_->abandonment_problem;
 }
 
 const std::string& StagedDirectory::retirement_problem() const noexcept {
@@ -259,12 +278,14 @@ void StagedDirectory::abandon() noexcept {
   if (!state_ || std::exchange(state_->is_settled, true)) {
     return;
   }
-  [[maybe_unused]] const int unlocked = state_->marker.close();
-  if (state_->marked) {
-    discard(state_->parent, state_->marker_name, *state_->marked);
+  // Who sees the directory without its lock now may remove it as well: it is to go.
+  for (FileHandle* handle : {&state_->marker, &state_->owner, &state_->reserve}) {
+    [[maybe_unused]] const int ignored = handle->close();
   }
-  discard(state_->parent, state_->staged_name, state_->staged);
-  [[maybe_unused]] const int ignored = state_->owner.close();
+  if (state_->marked) {
+    discard(state_->parent, state_->marker_name, *state_->marked, &state_->abandonment_problem);
+  }
+  discard(state_->parent, state_->staged_name, state_->staged, &state_->abandonment_problem);
 }
 
 }  // namespace cairn::io

@@ -41,6 +41,8 @@ struct StagedDirectory::State {
   std::string name;         ///< Of the target.
   std::string staged_name;  ///< Of the temporary directory.
   Uuid uuid;
+  FileHandle reserve;               ///< A descriptor to give up when there is none left to clean up with.
+  std::string abandonment_problem;  ///< What kept `abandon` from removing all.
   FileHandle owner;                 ///< Holds the lock on `.owner`.
   FileHandle marker;                ///< Likewise on `.uncommitted`, in marker mode.
   std::string marker_name;          ///< Of the final directory that marker mode has made.

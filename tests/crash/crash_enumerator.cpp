@@ -223,7 +223,7 @@ void Enumerator::play_scene() {
   int number = 0;
   for (const Moment& moment : machine.moments()) {
     const std::string story = fmt::format("operation {} ({})", number++, moment.operation);
-    add_cut(moment, story, kManyNames, moment.is_claiming);
+    add_cut(moment, story, kManyNames);
   }
   number = 0;
   for (const Moment& moment : machine.moments()) {
@@ -254,7 +254,7 @@ void Enumerator::play_recovery_after_kill(const Moment& moment, const std::strin
   int number = 0;
   for (const Moment& step : machine.moments()) {
     add_cut(step, fmt::format("{}, operation {} of recovery ({})", story, number++, step.operation),
-            kFewNames, moment.is_claiming || step.is_claiming);
+            kFewNames);
   }
 }
 
@@ -281,18 +281,17 @@ void Enumerator::play_save_after_kill(const Moment& moment, const std::string& s
   int number = 0;
   for (const Moment& step : machine.moments()) {
     add_cut(step, fmt::format("{}, operation {} of the next save ({})", story, number++, step.operation),
-            kFewNames, moment.is_claiming || step.is_claiming);
+            kFewNames);
   }
 }
 
-void Enumerator::add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names,
-                         bool is_claiming) {
+void Enumerator::add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names) {
   const auto known = std::find(promises_.begin(), promises_.end(), moment.promise);
   const auto promise = static_cast<std::size_t>(known - promises_.begin());
   if (known == promises_.end()) {
     promises_.push_back(moment.promise);
   }
-  cuts_.push_back({moment.disk, promise, is_claiming, exhaustive_names, std::move(story)});
+  cuts_.push_back({moment.disk, promise, exhaustive_names, std::move(story)});
 }
 
 /// All names or none.
@@ -397,7 +396,7 @@ bool Enumerator::check(const Cut& cut, const std::vector<bool>& kept, Fate& fate
   const auto first_lost = static_cast<std::size_t>(std::find(kept.begin(), kept.end(), false) - kept.begin());
   const bool is_prefix =
       std::find(kept.begin() + static_cast<std::ptrdiff_t>(first_lost), kept.end(), true) == kept.end();
-  const bool is_ordered = is_prefix && first_lost >= least && !cut.is_claiming;
+  const bool is_ordered = is_prefix && first_lost >= least;
   const std::uint64_t key = disk.fingerprint() * 31 + cut.promise * 2 + (is_ordered ? 1 : 0);
   if (!seen_.insert(key).second) {
     return false;

@@ -55,7 +55,6 @@ class Enumerator {
   struct Cut {
     SimulatedDisk disk;
     std::size_t promise = 0;
-    bool is_claiming = false;
     std::size_t exhaustive_names = 0;  ///< With no more pending changes of names, every set of them is tried.
     std::string story;
   };
@@ -63,7 +62,7 @@ class Enumerator {
   void play_scene();
   void play_recovery_after_kill(const Moment& moment, const std::string& story);
   void play_save_after_kill(const Moment& moment, const std::string& story);
-  void add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names, bool is_claiming);
+  void add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names);
   void sweep_ends(const Cut& cut);
   void sweep_neighbours(const Cut& cut);
   void sweep_sets(const Cut& cut);

@@ -188,6 +188,23 @@ TEST_F(RecoveryTest, RemovesWhatDiedBeforeItSaidWhoItWas) {
   EXPECT_TRUE(entry_of(name).is_removed);
 }
 
+TEST_F(RecoveryTest, RemovesWhatHoldsNothingButASpoiltMark) {
+  const std::string spoilt = temporary_name("step", make_uuid(system_random));
+  std::filesystem::create_directory(temp_ / spoilt);
+  write_text(temp_ / spoilt / ".owner", std::string(100, '\0'));  // As a power cut leaves it.
+
+  EXPECT_TRUE(entry_of(spoilt).is_removed);
+}
+
+TEST_F(RecoveryTest, KeepsASpoiltMarkOfAnotherHost) {
+  const std::string spoilt = temporary_name("step", make_uuid(system_random));
+  std::filesystem::create_directory(temp_ / spoilt);
+  write_text(temp_ / spoilt / ".owner", "cairn-ow");
+  syscalls_.is_network = 1;
+
+  EXPECT_EQ(entry_of(spoilt).kind, EntryClass::live);
+}
+
 TEST_F(RecoveryTest, RetiresAGenerationThatHasASuccessor) {
   StagedOptions options = overwriting();
   options.commit_mode = CommitMode::marker;

@@ -113,6 +113,9 @@ class StagedDirectory {
   /// `recover`.
   void abandon() noexcept;
 
+  /// What kept `abandon` from removing all; empty when nothing did.
+  [[nodiscard]] const std::string& abandonment_problem() const noexcept;
+
   struct State;
 
  private:
