@@ -120,7 +120,7 @@ int rename_staged(State& state, const std::string& name, RenameMode mode) {
   require_permission(state);
   const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
                                                        state.parent.fd(), name.c_str(), mode);
-  if (result >= 0 || is_unsupported(result)) {
+  if (result >= 0 || is_unsupported(result) || result == -EXDEV) {  // Nothing was done, by any server.
     return result;
   }
   // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
@@ -294,7 +294,8 @@ bool publish_by_exchange(State& state) {
     throw_not_renamed(state, state.name, -EEXIST);
   }
   const int result = rename_staged(state, state.name, RenameMode::exchange);
-  if (is_unsupported(result)) {
+  // EXDEV: the old one lies in the lower layer of an overlay file system, whose directories keep their names.
+  if (is_unsupported(result) || result == -EXDEV) {
     return false;
   }
   if (result < 0) {
@@ -324,7 +325,20 @@ bool is_older_generation(const State& state, const std::string& name, std::uint3
   return check.is_committed && check.generation == generation;
 }
 
-/// Returns whether none is left.
+/// Returns what was kept, for people.
+std::string retire_generation(const State& state, const std::string& name) {
+  try {
+    return retire(state.parent, name, state.name, state.parent.open_directory(name), Retirement::replaced,
+                  state.options.random);
+  } catch (const Error& error) {
+    if (error.code() == std::error_code(EXDEV, std::system_category())) {
+      return error.what();  // Recovery could do no more.
+    }
+    throw;
+  }
+}
+
+/// Returns whether none is left for recovery.
 bool remove_older(State& state, const Current& current, std::uint32_t generation) noexcept {
   bool is_done = true;
   const bool is_listed = tidy(state, [&] {
@@ -335,8 +349,7 @@ bool remove_older(State& state, const Current& current, std::uint32_t generation
       }
       const bool is_retired = tidy(state, [&] {
         require_retirement(state, name);
-        return retire(state.parent, name, state.name, state.parent.open_directory(name), Retirement::replaced,
-                      state.options.random);
+        return retire_generation(state, name);
       });
       is_done = is_done && is_retired;
     }

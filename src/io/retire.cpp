@@ -102,6 +102,13 @@ std::string set_aside(const Directory& parent, const std::string& name, std::str
   const std::string aside = why == Retirement::removed ? trash_name(base, uuid) : temporary_name(base, uuid);
   const int result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), aside.c_str(),
                                                  RenameMode::replace);  // The new name is nobody's.
+  if (result == -EXDEV) {
+    throw Error(
+        std::error_code(EXDEV, std::system_category()),
+        fmt::format("{} lies in the lower layer of an overlay file system and cannot be renamed, so it is "
+                    "not removed",
+                    (parent.path() / name).string()));
+  }
   if (result < 0 && !is_called(parent, aside, directory)) {  // Else its answer was lost, and it was done.
     throw_errno(-result, fmt::format("rename {} to", (parent.path() / name).string()), parent.path() / aside);
   }

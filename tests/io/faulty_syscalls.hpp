@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -115,6 +116,10 @@ class FaultySyscalls final : public Syscalls {
     if (mode != RenameMode::replace && lacks_rename_modes) {
       return -EINVAL;  // As NFS answers.
     }
+    const bool is_lower = old_name == lower_name || (mode == RenameMode::exchange && new_name == lower_name);
+    if (is_lower) {
+      return -EXDEV;  // As overlayfs answers.
+    }
     const int renamed = run(Call::rename, [&] {
       return real_.rename_at(old_directory, old_name, new_directory, new_name, mode);
     });
@@ -146,6 +151,7 @@ class FaultySyscalls final : public Syscalls {
   }
 
   bool lacks_rename_modes = false;
+  std::string lower_name;  ///< A directory that cannot be renamed; empty: none.
   std::optional<int> is_network;
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.
   std::function<void()> after_rename;          ///< What happens just after the next rename.

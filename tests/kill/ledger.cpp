@@ -8,7 +8,6 @@
 #include "cairn/io/recovery.hpp"
 
 #include "kill/state.hpp"
-#include "support/temp_dir.hpp"
 
 namespace cairn::kill {
 namespace fs = std::filesystem;
