@@ -41,7 +41,8 @@ std::uintptr_t address_of(const void* data) {
 void reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::path& path) {
   Syscalls& syscalls = file.syscalls();
   const int result = uninterrupted([&] { return syscalls.allocate(file.fd(), size); });
-  if (result == -EOPNOTSUPP || result == -ENOSYS) {
+  // EPERM: a sandbox that does not know the call. Where the file itself refuses, the next call does, too.
+  if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EPERM) {
     // Without blocks of its own, but with its final size: extending writes would be serialised.
     require(uninterrupted([&] { return syscalls.truncate(file.fd(), size); }), "ftruncate", path);
     return;

@@ -87,9 +87,10 @@ TEST_F(Cli, LsOfADirectoryNamesADamagedCheckpointAndFails) {
   EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr((path_ / "checkpoint.json").string())));
 }
 
-TEST_F(Cli, LsOfADirectoryLeavesOutWhatACrashLeft) {
-  fs::create_directory(directory_ / ".tmp-8-0123");
-  testing::write_text(directory_ / ".tmp-8-0123/COMMIT", "");
+TEST_F(Cli, LsOfADirectoryLeavesOutWhatIsOnlyCalledLikeOneOfOurs) {
+  const std::string name = ".tmp-8-01234567-89ab-4cde-8f01-23456789abcd";
+  fs::create_directory(directory_ / name);
+  testing::write_text(directory_ / name / "COMMIT", "");
 
   EXPECT_THAT(run_cli({"ls", directory_.path()}).out, Not(HasSubstr(".tmp")));
 }
