@@ -160,11 +160,13 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
 }
 
 Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background) {
+  const bool has_background = background.valid();
   std::exception_ptr failure;
   try {
-    if (background.valid()) {
+    if (has_background) {
       co_await std::move(background);
     }
+    self->require_written(self->items_[index], has_background);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -184,6 +186,19 @@ void SaveJob::add(io::FileDigest digest) {
   const std::lock_guard lock(mutex_);
   std::string path = digest.path;
   digests_.emplace(std::move(path), std::move(digest));
+}
+
+void SaveJob::require_written(const SaveItem& item, bool has_background) const {
+  const std::string prefix = item.directory + "/";
+  const std::lock_guard lock(mutex_);
+  for (auto file = claimed_.lower_bound(prefix); file != claimed_.end() && file->starts_with(prefix);
+       ++file) {
+    if (!digests_.contains(*file)) {
+      throw Error(Errc::handler_failed,
+                  fmt::format("the file '{}' was begun, but its background part was never awaited{}", *file,
+                              has_background ? "" : "; the handler returned an empty background"));
+    }
+  }
 }
 
 void SaveJob::digest_other_files(const io::Directory& directory, const std::string& prefix) {

@@ -72,6 +72,8 @@ class SaveJob final : public Operation {
   static Awaitable<> work(std::shared_ptr<SaveJob> self, async::Event turn);
   static Awaitable<> write_all(std::shared_ptr<SaveJob> self);
 
+  /// Errors: Errc::handler_failed when a file of the item was begun, and nobody awaited its end.
+  void require_written(const SaveItem& item, bool has_background) const;
   void digest_other_files(const io::Directory& directory, const std::string& prefix);
   void publish();
   void end_publish_step(io::PublishStep step);

@@ -57,7 +57,8 @@ class SaveContext {
 
   /// Writes a whole file, checksummed on the way. `file` is a name in directory().
   ///
-  /// Phase:  call it in either; the returned part belongs to the background.
+  /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
+  ///         handler forgets one fails with Errc::handler_failed.
   /// Errors: Errc::already_exists when the file was written before; OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
@@ -69,7 +70,7 @@ class SaveContext {
   /// writes. Bytes that no piece covers are zero.
   ///
   /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
-  ///            when it is done. It returns the background part.
+  ///            when it is done. It returns the background part, to be awaited as that of write_file.
   /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
   ///            `committed` (borrow, share).
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
