@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a save makes of the files of its handlers: those that they forget, and those that they write themselves.
+#include <sys/stat.h>
+
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,8 +17,10 @@
 #include "cairn/core/handler.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
+#include "cairn/io/committed_directory.hpp"
 
 #include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn {
@@ -62,7 +69,7 @@ class HandlerFiles : public ::testing::Test {
   SaveResult save(CustomSave how) {
     HandlerRegistry registry;
     registry.add(std::make_shared<const CustomHandler>(std::move(how)));
-    const Context context;
+    const Context context(options_);
     return core::start_save(target(), {{"item", Custom()}}, registry.snapshot(), SaveOptions(), context)
         .wait();
   }
@@ -70,6 +77,7 @@ class HandlerFiles : public ::testing::Test {
   std::filesystem::path target() const { return directory_ / "step"; }
 
   TempDir directory_;
+  ContextOptions options_;
 };
 
 Awaitable<Background<>> forget_a_file(SaveContext context) {
@@ -133,6 +141,62 @@ TEST_F(HandlerFiles, OfAnEmptyBackgroundFailTheSaveAndSayWhy) {
 
 TEST_F(HandlerFiles, MayBeNone) {
   EXPECT_EQ(save(write_no_file).files, 0u);
+}
+
+/// Notes the directories that are synced.
+class SyncWatcher final : public testing::ForwardingSyscalls {
+ public:
+  int sync(int fd) noexcept override {
+    const std::lock_guard lock(mutex_);
+    struct ::stat found {};
+    if (::fstat(fd, &found) == 0) {
+      synced_.insert(found.st_ino);
+    }
+    return ForwardingSyscalls::sync(fd);
+  }
+
+  [[nodiscard]] bool has_synced(const std::filesystem::path& path) const {
+    const std::lock_guard lock(mutex_);
+    struct ::stat found {};
+    return ::stat(path.c_str(), &found) == 0 && synced_.contains(found.st_ino);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<ino_t> synced_;
+};
+
+Background<> write_past(SaveContext context) {
+  co_await context.directory_created();
+  std::filesystem::create_directories(context.directory() / "sub/deeper");
+  testing::write_text(context.directory() / "own.txt", "own");
+  testing::write_text(context.directory() / "sub/deeper/own.txt", "deeper");
+}
+
+Awaitable<Background<>> write_past_the_context(SaveContext context) {
+  co_return write_past(std::move(context));
+}
+
+TEST_F(HandlerFiles, WrittenPastTheContextAreSyncedWithTheirDirectories) {
+  const auto calls = std::make_shared<SyncWatcher>();
+  options_.engine = io::EngineKind::threads;
+  options_.syscalls = calls;
+
+  const SaveResult result = save(write_past_the_context);
+
+  EXPECT_EQ(result.files, 2u);
+  EXPECT_EQ(result.bytes, 9u);
+  for (const char* name :
+       {"item/own.txt", "item/sub/deeper/own.txt", "item", "item/sub", "item/sub/deeper"}) {
+    EXPECT_TRUE(calls->has_synced(target() / name)) << name;
+  }
+}
+
+TEST_F(HandlerFiles, WrittenPastTheContextBelongToTheCheckpoint) {
+  save(write_past_the_context);
+
+  const io::CommittedDirectory committed = io::CommittedDirectory::open(io::posix_syscalls(), target());
+  EXPECT_EQ(committed.read_verified("item/sub/deeper/own.txt", 100), "deeper");
 }
 
 }  // namespace
