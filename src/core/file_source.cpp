@@ -20,11 +20,6 @@ bool is_private_name(const std::filesystem::path& name) {
   return text.starts_with(".tmp-") || text.starts_with(".trash-");
 }
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
-
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
   throw Error(Errc::not_committed,
               fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
@@ -34,7 +29,7 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
 
 std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
                                                    const std::filesystem::path& given) {
-  const std::filesystem::path path = without_trailing_slash(given);
+  const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
   std::shared_ptr<FileSource> source(new FileSource);
   try {
     source->committed_.emplace(io::CommittedDirectory::open(syscalls, path));
