@@ -143,7 +143,7 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
   };
   co_await self->job_->run(std::move(prepare));
   {
-    const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+    const async::Permit turn = co_await self->job_->services().transfers.acquire();
     const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
     co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
                             io::kDirectBytes);
@@ -160,7 +160,7 @@ Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, 
   const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
   const std::span<std::byte> data = buffer.bytes().first(run.bytes);
   {
-    const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+    const async::Permit turn = co_await self->job_->services().transfers.acquire();
     const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
     const bool is_direct = self->can_read_direct(data.data(), run);
     co_await io::read_exact(self->job_->engine(), is_direct ? self->direct_.fd() : self->buffered_.fd(), data,

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
+#include "cairn/async/semaphore.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/base/kept_memory.hpp"
 #include "cairn/core/context.hpp"
@@ -49,7 +49,7 @@ class Services {
 
   /// How many coroutines share the requests of one file: two for each that may be in flight. Disks answer many requests at
   /// once, and the next ones must be there while those are verified or hashed.
-  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity_bytes(); }
+  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity(); }
 
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
@@ -68,7 +68,7 @@ class Services {
       has_unpinned;  ///< Staging memory that a copier could not pin; pools outlive us.
   staging::BufferPool buffers;
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
-  async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
+  async::Semaphore transfers;         ///< One permit for each request in flight.
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
   async::ThreadPool workers;  ///< Copies, hashes, system calls that block: of loads, of saves until `staged`.

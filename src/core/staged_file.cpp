@@ -206,7 +206,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
 Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                   std::span<const std::byte> data) {
   co_await self->opened_.wait();
-  const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+  const async::Permit turn = co_await self->job_->services().transfers.acquire();
   const TransferSpan span(self->job_->meter(), Work::write, self->relative_, self->offset(run),
                           self->run_bytes(run));
   // Padding past the end of the file is for direct writes only.
