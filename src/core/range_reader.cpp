@@ -37,6 +37,8 @@ std::filesystem::path RangeReader::path() const {
 }
 
 Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
+  const std::uint64_t bytes = self->job_->source().file_bytes(self->relative_).value_or(0);
+  self->place_ = co_await self->job_->services().files.acquire(bytes >= kMinDirectBytes ? 2 : 1);
   std::function<void()> prepare = [&self] {
     const WorkSpan span(self->job_->meter(), Work::open, self->relative_, 0, 0);
     self->open();
@@ -50,6 +52,13 @@ Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
     lanes.push_back(lane(self));
   }
   co_await async::when_all(std::move(lanes));
+  self->close();
+}
+
+void RangeReader::close() {
+  buffered_ = io::FileHandle();
+  direct_ = io::FileHandle();
+  place_.release();
 }
 
 void RangeReader::open() {

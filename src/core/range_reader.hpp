@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/async/semaphore.hpp"
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/staging/pieces.hpp"
@@ -39,6 +40,7 @@ class RangeReader {
   static Awaitable<> read_through_buffer(std::shared_ptr<RangeReader> self, Run run);
 
   void open();
+  void close();
   void plan();
   void deliver(Run run, std::span<const std::byte> data) const;
   void verify(Run run, std::span<const std::byte> data) const;
@@ -50,6 +52,7 @@ class RangeReader {
   std::vector<DestinationPiece> pieces_;
   std::uint64_t file_bytes_ = 0;
   std::optional<io::FileDigest> digest_;
+  async::Permit place_;  // Of the descriptors below; goes after them.
   io::FileHandle buffered_;
   io::FileHandle direct_;
   bool is_cached_ = false;

@@ -13,6 +13,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/limits.hpp"
 #include "core/operation.hpp"
 
 namespace cairn::core {
@@ -112,6 +113,7 @@ Services::Services(ContextOptions options_in)
               pin_for(checked(options.copiers), has_unpinned)),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
+      files(options.open_files != 0 ? options.open_files : default_open_files()),
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),

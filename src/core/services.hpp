@@ -18,6 +18,7 @@
 #include "cairn/io/engine.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 
+#include "core/file_budget.hpp"
 #include "core/metrics.hpp"
 #include "core/save_queue.hpp"
 
@@ -69,6 +70,7 @@ class Services {
   staging::BufferPool buffers;
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::Semaphore transfers;         ///< One permit for each request in flight.
+  FileBudget files;
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
   async::ThreadPool workers;  ///< Copies, hashes, system calls that block: of loads, of saves until `staged`.
