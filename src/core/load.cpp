@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/load_job.hpp"
 
@@ -108,7 +107,7 @@ const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
     names.push_back(each);
   }
   throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}", path.string(), name,
-                                           fmt::join(names, ", ")));
+                                           core::listed(names)));
 }
 
 namespace core {

@@ -8,7 +8,6 @@
 
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cairn/async/when_all.hpp"
 #include "cairn/io/committed_directory.hpp"
@@ -51,9 +50,8 @@ void LoadJob::choose_parts() {
       for (const SourceItem& each : items) {
         available.push_back(each.name);
       }
-      throw Error(Errc::not_found,
-                  fmt::format("{} has no checkpointable '{}'; it has: {}", source_->path().string(),
-                              request.name(), fmt::join(available, ", ")));
+      throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
+                                               source_->path().string(), request.name(), listed(available)));
     }
     parts_.push_back({*item, request.wanted(), {}});
   }
