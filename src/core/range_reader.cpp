@@ -2,6 +2,7 @@
 #include "core/range_reader.hpp"
 
 #include <fcntl.h>
+#include <system_error>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +13,7 @@
 
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/aligned_memory.hpp"
-#include "cairn/io/durable_file.hpp"
+#include "cairn/io/direct.hpp"
 #include "cairn/io/page_cache.hpp"
 #include "cairn/io/transfer.hpp"
 #include "cairn/staging/buffer_pool.hpp"
@@ -76,14 +77,31 @@ void RangeReader::open() {
   job_->count_file(relative_);
   is_cached_ = io::seems_cached(buffered_.fd(), file_bytes_);
   if (!is_cached_ && file_bytes_ >= kMinDirectBytes) {
+    open_direct();
+  }
+}
+
+void RangeReader::open_direct() {
+  std::string why = io::why_not_direct(buffered_);
+  if (why.empty()) {
     try {
-      direct_ = source.open_file(relative_, O_DIRECT);
+      direct_ = job_->source().open_file(relative_, O_DIRECT);
     } catch (const Error& error) {
-      if (error.code() != std::errc::invalid_argument)
-        throw;  // EINVAL: the file system has no O_DIRECT.
-      job_->meter().add_fallback("the file system refuses O_DIRECT; read through the page cache", relative_);
+      if (error.code().category() != std::system_category()) {
+        throw;  // Another file than the one that was opened before.
+      }
+      why = io::why_not_direct(error.code());
     }
   }
+  is_direct_ = direct_.is_open();
+  if (!is_direct_) {
+    refuse_direct(why);
+  }
+}
+
+void RangeReader::refuse_direct(const std::string& why) {
+  is_direct_ = false;
+  job_->meter().add_fallback(why + "; read through the page cache", relative_);
 }
 
 void RangeReader::plan() {
@@ -151,14 +169,7 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
     touch(data.data(), data.size());
   };
   co_await self->job_->run(std::move(prepare));
-  {
-    const async::Permit turn = co_await self->job_->services().transfers.acquire();
-    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
-    co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
-                            io::kDirectBytes);
-    self->job_->meter().add_direct_bytes(run.bytes);
-  }
-  self->job_->read_bytes += run.bytes;
+  co_await read_run(self, run, data);
   if (self->digest_) {
     std::function<void()> check = [&] { self->verify(run, data); };
     co_await self->job_->run(std::move(check));
@@ -168,15 +179,7 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
 Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, Run run) {
   const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
   const std::span<std::byte> data = buffer.bytes().first(run.bytes);
-  {
-    const async::Permit turn = co_await self->job_->services().transfers.acquire();
-    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
-    const bool is_direct = self->can_read_direct(data.data(), run);
-    co_await io::read_exact(self->job_->engine(), is_direct ? self->direct_.fd() : self->buffered_.fd(), data,
-                            run.offset_bytes, self->path(), is_direct ? io::kDirectBytes : 1);
-    self->job_->meter().add_direct_bytes(is_direct ? run.bytes : 0);
-  }
-  self->job_->read_bytes += run.bytes;
+  co_await read_run(self, run, data);
   std::function<void()> deliver = [&] {
     self->verify(run, data);
     self->deliver(run, data);
@@ -184,8 +187,34 @@ Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, 
   co_await self->job_->run(std::move(deliver));
 }
 
+// outlives: `data` is the caller's, who awaits this
+Awaitable<> RangeReader::read_run(std::shared_ptr<RangeReader> self, Run run, std::span<std::byte> data) {
+  const async::Permit turn = co_await self->job_->services().transfers.acquire();
+  const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+  bool is_read = false;
+  if (self->can_read_direct(data.data(), run)) {
+    try {
+      co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
+                              io::kDirectBytes);
+      self->job_->meter().add_direct_bytes(run.bytes);
+      is_read = true;
+    } catch (const Error& error) {
+      if (!io::is_direct_refusal(error.code())) {
+        throw;
+      }
+      if (self->is_direct_) {  // Else another lane has met it before.
+        self->refuse_direct(io::why_not_direct(error.code()));
+      }
+    }
+  }
+  if (!is_read) {
+    co_await io::read_exact(self->job_->engine(), self->buffered_.fd(), data, run.offset_bytes, self->path());
+  }
+  self->job_->read_bytes += run.bytes;
+}
+
 bool RangeReader::can_read_direct(const void* data, Run run) const {
-  return direct_.is_open() && reinterpret_cast<std::uintptr_t>(data) % io::kDirectBytes == 0 &&
+  return is_direct_ && reinterpret_cast<std::uintptr_t>(data) % io::kDirectBytes == 0 &&
          run.bytes % io::kDirectBytes == 0 && run.offset_bytes % io::kDirectBytes == 0;
 }
 

@@ -319,9 +319,8 @@ Awaitable<> StagedFile::complete(std::shared_ptr<StagedFile> self) {
     co_await self->file_->finish(self->file_bytes_);
   }
   self->job_->meter().add_direct_bytes(self->file_->direct_bytes());
-  if (self->file_bytes_ >= io::DurableFileOptions().min_direct_bytes && !self->file_->is_direct()) {
-    self->job_->meter().add_fallback("the file system refuses O_DIRECT; written through the page cache",
-                                     self->relative_);
+  if (const std::string why = self->file_->why_not_direct(); !why.empty()) {
+    self->job_->meter().add_fallback(why + "; written through the page cache", self->relative_);
   }
   self->place_.release();
 }
