@@ -24,6 +24,9 @@ constexpr std::size_t kCoroutineThreads = 2;
 /// Enough for the plans of 500,000 arrays; larger ones are given back in part.
 constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 
+/// For small runs of loads, beside the staging memory.
+constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
+
 /// How long a cancelled operation may take to end before its context goes without it.
 constexpr std::chrono::seconds kCancelGrace{5};
 
@@ -111,6 +114,7 @@ Services::Services(ContextOptions options_in)
       has_unpinned(std::make_shared<std::atomic<bool>>(false)),
       buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory(),
               pin_for(checked(options.copiers), has_unpinned)),
+      scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
       files(options.open_files != 0 ? options.open_files : default_open_files()),

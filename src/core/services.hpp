@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
 #include "cairn/async/semaphore.hpp"
 #include "cairn/async/thread_pool.hpp"
@@ -68,6 +69,7 @@ class Services {
   std::shared_ptr<std::atomic<bool>>
       has_unpinned;  ///< Staging memory that a copier could not pin; pools outlive us.
   staging::BufferPool buffers;
+  async::ByteBudget scratch;          ///< Of loads: for small runs, which would waste most of a buffer.
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::Semaphore transfers;         ///< One permit for each request in flight.
   FileBudget files;

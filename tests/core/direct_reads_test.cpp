@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using testing::make_blob;
 using ::testing::Not;
 
-constexpr std::size_t kBytes = (std::size_t{9} << 20) + 12'345;
+constexpr std::size_t kDirectBlobBytes = (std::size_t{9} << 20) + 12'345;
 
 /// A disk that refuses direct transfers in one of the ways that there are.
 class RefusingDisk final : public testing::ForwardingSyscalls {
@@ -104,7 +104,7 @@ class DirectTransfers : public ::testing::Test {
     const std::filesystem::path file = target() / "blob/blob.bin";
     const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
     ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    const bool is_cached = io::seems_cached(fd, kBytes);
+    const bool is_cached = io::seems_cached(fd, kDirectBlobBytes);
     ::close(fd);
     if (is_cached) {
       return std::nullopt;
@@ -120,16 +120,16 @@ class DirectTransfers : public ::testing::Test {
   RegistrySnapshot registry_ = testing::blob_registry();
   std::shared_ptr<RefusingDisk> disk_ = std::make_shared<RefusingDisk>();
   std::optional<Context> context_;
-  const Blob blob_ = make_blob(kBytes);
+  const Blob blob_ = make_blob(kDirectBlobBytes);
 };
 
-constexpr const char* kNoCold = "files of this file system do not leave the page cache";
+constexpr const char* kStaysCached = "files of this file system do not leave the page cache";
 
 TEST_F(DirectTransfers, AreMadeWhereTheDiskTakesThem) {
   EXPECT_THAT(save().fallbacks, Not(::testing::Contains(HasSubstr("O_DIRECT"))));
   const auto loaded = load_cold();
   if (!loaded) {
-    GTEST_SKIP() << kNoCold;
+    GTEST_SKIP() << kStaysCached;
   }
   EXPECT_GT(loaded->direct_bytes, 0u);
   EXPECT_THAT(loaded->fallbacks, Not(::testing::Contains(HasSubstr("O_DIRECT"))));
@@ -141,7 +141,7 @@ TEST_F(DirectTransfers, ThatAreRefusedWhenMadeGoThroughTheCache) {
   EXPECT_THAT(save().fallbacks, ::testing::Contains(HasSubstr("the file system refuses O_DIRECT; written")));
   const auto loaded = load_cold();
   if (!loaded) {
-    GTEST_SKIP() << kNoCold;
+    GTEST_SKIP() << kStaysCached;
   }
   EXPECT_EQ(loaded->direct_bytes, 0u);
   EXPECT_THAT(loaded->fallbacks, ::testing::Contains(HasSubstr("the file system refuses O_DIRECT; read")));
@@ -150,7 +150,7 @@ TEST_F(DirectTransfers, ThatAreRefusedWhenMadeGoThroughTheCache) {
 TEST_F(DirectTransfers, ThatFailOtherwiseFailTheLoad) {
   save();
   if (!load_cold()) {
-    GTEST_SKIP() << kNoCold;
+    GTEST_SKIP() << kStaysCached;
   }
   disk_->transfer_error = EIO;
 
@@ -163,7 +163,7 @@ TEST_F(DirectTransfers, OfLargerBlocksGoThroughTheCache) {
   EXPECT_THAT(save().fallbacks, ::testing::Contains(AllOf(HasSubstr("16384 bytes"), HasSubstr("written"))));
   const auto loaded = load_cold();
   if (!loaded) {
-    GTEST_SKIP() << kNoCold;
+    GTEST_SKIP() << kStaysCached;
   }
   EXPECT_EQ(loaded->direct_bytes, 0u);
   EXPECT_THAT(loaded->fallbacks, ::testing::Contains(AllOf(HasSubstr("16384 bytes"), HasSubstr("read"))));
@@ -176,7 +176,7 @@ TEST_F(DirectTransfers, WithoutADescriptorGoThroughTheCacheAndBlameNoFileSystem)
               ::testing::Contains(AllOf(HasSubstr("Too many open files"), Not(HasSubstr("refuses")))));
   const auto loaded = load_cold();
   if (!loaded) {
-    GTEST_SKIP() << kNoCold;
+    GTEST_SKIP() << kStaysCached;
   }
   EXPECT_THAT(loaded->fallbacks,
               ::testing::Contains(AllOf(HasSubstr("Too many open files"), Not(HasSubstr("refuses")))));

@@ -33,7 +33,7 @@ using testing::Blob;
 using testing::BlobHandler;
 using testing::make_blob;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kFileMiB = std::size_t{1} << 20;
 
 /// Counts the descriptors of blobs that are open at once.
 class CountedFiles final : public testing::ForwardingSyscalls {
@@ -131,7 +131,7 @@ class FewOpenFiles : public ::testing::TestWithParam<Snapshot> {
   ContextOptions few(std::size_t files) const {
     ContextOptions options;
     options.engine = io::EngineKind::threads;
-    options.staging_bytes = 8 * kMiB;
+    options.staging_bytes = 8 * kFileMiB;
     options.open_files = files;
     options.syscalls = calls_;
     return options;
@@ -161,7 +161,7 @@ TEST_P(FewOpenFiles, AreEnoughForManyCheckpointables) {
 }
 
 TEST_P(FewOpenFiles, AreEnoughForFilesOfTwoDescriptors) {
-  const ManyBlobs many(6, 9 * kMiB);  // Each more than the byte budget.
+  const ManyBlobs many(6, 9 * kFileMiB);  // Each more than the byte budget.
   for (const std::size_t budget : {1, 2, 3}) {
     std::filesystem::remove_all(directory_ / "step");
     const Context context(few(budget));
