@@ -117,6 +117,7 @@ Services::Services(ContextOptions options_in)
       scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
+      gathers(transfers.capacity()),
       files(options.open_files != 0 ? options.open_files : default_open_files()),
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),

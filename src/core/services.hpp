@@ -72,6 +72,7 @@ class Services {
   async::ByteBudget scratch;          ///< Of loads: for small runs, which would waste most of a buffer.
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::Semaphore transfers;         ///< One permit for each request in flight.
+  async::Semaphore gathers;           ///< One permit for each borrowed run that is in a staging buffer.
   FileBudget files;
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;

@@ -250,6 +250,8 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
       co_await write_run(self, run, data);
       co_await hash_run(self, run, data);
     } else {
+      // No more buffers than requests in flight, or the state would be in memory twice.
+      const async::Permit turn = co_await self->job_->services().gathers.acquire();
       const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
       const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
       std::function<void()> copy = [&] {
