@@ -32,11 +32,6 @@ constexpr std::chrono::seconds kCancelGrace{5};
 
 constexpr std::chrono::milliseconds kThreadRetry{10};
 
-std::size_t half_of_memory() {
-  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 2;
-}
-
 std::size_t worker_threads(const ContextOptions& options) {
   return options.worker_threads != 0 ? options.worker_threads
                                      : std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
@@ -112,7 +107,7 @@ Services::Services(ContextOptions options_in)
       coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       has_unpinned(std::make_shared<std::atomic<bool>>(false)),
-      buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory(),
+      buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes(),
               pin_for(checked(options.copiers), has_unpinned)),
       scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much resident memory reading and saving takes at most, of a process of its own.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -145,6 +151,96 @@ TEST_F(SaveMemory, IsAtMostTheBudget) {
 
   ASSERT_TRUE(grown);
   EXPECT_LE(*grown, kOfReaders + 32 * kMemoryMiB);
+}
+
+/// A control group with little memory, below the one that CAIRN_TEST_CGROUP names: its path in the file system. Without
+/// the variable no group is made: those that there are belong to whatever started the tests.
+class SmallGroup {
+ public:
+  explicit SmallGroup(std::size_t bytes) {
+    if (const char* parent = std::getenv("CAIRN_TEST_CGROUP")) {
+      make(parent, bytes);
+    }
+  }
+
+  ~SmallGroup() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+
+  SmallGroup(const SmallGroup&) = delete;
+  SmallGroup& operator=(const SmallGroup&) = delete;
+
+  [[nodiscard]] bool exists() const { return !path_.empty(); }
+
+  /// Moves the calling process into it.
+  void enter() const {
+    std::ofstream members(path_ / "cgroup.procs");
+    members << ::getpid() << std::flush;
+    if (!members) {
+      throw std::runtime_error("the group takes no process");
+    }
+  }
+
+ private:
+  void make(const std::filesystem::path& parent, std::size_t bytes) {
+    const std::filesystem::path group = parent / fmt::format("cairn-test-{}", ::getpid());
+    std::error_code failure;
+    if (!std::filesystem::create_directory(group, failure)) {
+      return;
+    }
+    for (const char* name : {"memory.limit_in_bytes", "memory.max"}) {
+      if (std::filesystem::exists(group / name)) {
+        std::ofstream limit(group / name);
+        limit << bytes << std::flush;
+        path_ = limit ? group : std::filesystem::path();
+      }
+    }
+    if (!exists()) {
+      std::filesystem::remove(group, failure);
+    }
+  }
+
+  std::filesystem::path path_;
+};
+
+/// Saves 180 MiB with the default budget.
+void save_much(const std::filesystem::path& path, const RegistrySnapshot& handlers) {
+  Tree tree;
+  for (int i = 0; i < 6; ++i) {
+    tree[fmt::format("array{}", i)] = Array::adopt(std::vector<float>(30 * kMemoryMiB / sizeof(float), 1.5F));
+  }
+  const Checkpointables items{{"item", tree}};
+  const Context context;
+  core::start_save(path, items, handlers, SaveOptions(), context).wait();
+}
+
+TEST_F(SaveMemory, OfTheDefaultBudgetFitsIntoASmallContainer) {
+  const SmallGroup group(330 * kMemoryMiB);
+  if (!group.exists()) {
+    GTEST_SKIP() << "CAIRN_TEST_CGROUP names no control group in which one for memory can be made";
+  }
+
+  const auto grown = testing::peak_growth([&] {
+    group.enter();
+    save_much(directory_ / "step", handlers_);
+  });
+
+  EXPECT_TRUE(grown) << "it was killed, or failed";
+}
+
+TEST_F(SaveMemory, OfTheDefaultBudgetFollowsTheLimitOfTheProcess) {
+  const auto grown = testing::peak_growth([&] {
+    // Of data that is written to: threads reserve much more addresses than that for their heaps.
+    const rlimit limit{480 * kMemoryMiB, 480 * kMemoryMiB};
+    if (::setrlimit(RLIMIT_DATA, &limit) != 0) {
+      throw std::runtime_error("setrlimit");
+    }
+    save_much(directory_ / "step", handlers_);
+  });
+
+  ASSERT_TRUE(grown);
+  EXPECT_LE(*grown, kOfReaders + (180 + 120) * kMemoryMiB);
 }
 
 TEST(FewOpenFilesOfAFolder, AreEnoughForManyShards) {

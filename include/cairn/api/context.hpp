@@ -6,7 +6,8 @@
 
 namespace cairn {
 
-/// The context of programs that make none of their own: automatic engine, half of the memory as byte budget.
+/// The context of programs that make none of their own: automatic engine, a quarter of the
+/// memory as byte budget.
 /// Made at its first use; at the end of the program it waits for saves in flight.
 const Context& default_context();
 

@@ -41,7 +41,9 @@ struct ContextOptions {
   /// commit.
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
-  /// memory, but blocks callers longer: a save larger than it streams. 0: half of the machine's memory.
+  /// memory, but blocks callers longer: a save larger than it streams. 0: a quarter of what the
+  /// process may have when the context is made: of the machine's memory, or of the smallest limit of a control group
+  /// (container), of RLIMIT_AS or of RLIMIT_DATA.
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
