@@ -143,7 +143,7 @@ int ls(const Arguments& arguments, Output& out) {
   }
   if (arguments.is_json) {
     write_items(JsonWriter(out), metadata, arguments.lists_arrays);
-    return 0;
+    return judge(metadata, out);
   }
   print_origin(out, metadata);
   out.write("\n");
@@ -151,7 +151,7 @@ int ls(const Arguments& arguments, Output& out) {
   if (arguments.lists_arrays) {
     print_all_arrays(out, metadata);
   }
-  return 0;
+  return judge(metadata, out);
 }
 
 }  // namespace cairn::cli

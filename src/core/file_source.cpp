@@ -20,6 +20,15 @@ bool is_private_name(const std::filesystem::path& name) {
   return text.starts_with(".tmp-") || text.starts_with(".trash-");
 }
 
+/// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
+bool is_checkpoint(const io::Directory& parent, const std::string& name) {
+  try {
+    return parent.open_directory(name).status(io::kCommitName).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
   throw Error(Errc::not_committed,
               fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
@@ -97,6 +106,10 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
     }
   } else {
     for (const io::DirectoryEntry& entry : source->foreign_->list()) {
+      if (entry.kind == io::FileKind::directory && is_checkpoint(*source->foreign_, entry.name)) {
+        throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
+                                                     path.string(), entry.name));
+      }
       add(entry.name);
     }
   }

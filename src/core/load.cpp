@@ -89,9 +89,11 @@ void LoadResponse::cancel() const {
 }
 
 void ItemMetadata::throw_mismatch(std::type_index wanted) const {
+  if (problem_code) {
+    throw Error(problem_code, problem);
+  }
   if (!abstract.has_value()) {
-    throw Error(Errc::type_mismatch,
-                problem.empty() ? fmt::format("handler '{}' describes nothing", handler_id) : problem);
+    throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes nothing", handler_id));
   }
   throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes its values by {}, not by {}",
                                                handler_id, type_name(abstract.type()), type_name(wanted)));

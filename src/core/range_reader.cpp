@@ -47,7 +47,7 @@ RangeReader::RangeReader(std::shared_ptr<LoadJob> job, std::string relative,
 }
 
 std::filesystem::path RangeReader::path() const {
-  return job_->source().path() / relative_;
+  return job_->source().root() / relative_;
 }
 
 Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
@@ -79,7 +79,7 @@ void RangeReader::open() {
   const FileSource& source = job_->source();
   const auto bytes = source.file_bytes(relative_);
   if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.path().string(), relative_));
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative_));
   }
   file_bytes_ = *bytes;
   arrange(pieces_, file_bytes_);
