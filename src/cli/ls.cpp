@@ -162,7 +162,7 @@ int ls(const Arguments& arguments, Output& out) {
   }
   if (arguments.is_json) {
     write_items(JsonWriter(out), metadata, arguments.lists_arrays);
-    return 0;
+    return judge(metadata, out);
   }
   print_origin(out, metadata);
   out.write("\n");
@@ -170,7 +170,7 @@ int ls(const Arguments& arguments, Output& out) {
   if (arguments.lists_arrays) {
     print_all_arrays(out, metadata);
   }
-  return 0;
+  return judge(metadata, out);
 }
 
 }  // namespace cairn::cli

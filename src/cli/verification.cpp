@@ -173,7 +173,7 @@ std::vector<Subject> subjects_of(const fs::path& path) {
       throw;
     }
   }
-  const fs::path plain = without_trailing_slash(path);
+  const fs::path plain = io::named_path(fs::absolute(path));
   if (is_checkpointable(plain)) {
     return {checkpoint_at(plain.parent_path(), plain.filename())};
   }

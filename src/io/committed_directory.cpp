@@ -77,10 +77,6 @@ Directory open_checkpoint(Syscalls& syscalls, const std::filesystem::path& path)
   }
 }
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
-}
-
 /// The generations above the first of the checkpoint at `path`, the highest first.
 std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::filesystem::path& path) {
   const std::filesystem::path parent = path.parent_path();
@@ -191,7 +187,7 @@ CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit,
 }
 
 CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::filesystem::path& path) {
-  const std::filesystem::path plain = without_trailing_slash(path);
+  const std::filesystem::path plain = named_path(path);
   if (reserved_kind(plain.filename().string())) {
     throw_not_committed(plain, "this is the temporary directory of a save");
   }

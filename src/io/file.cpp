@@ -129,6 +129,19 @@ int FileHandle::close() noexcept {
   return result == -EINTR ? 0 : result;  // Linux has closed it; closing again could hit another file.
 }
 
+std::filesystem::path named_path(const std::filesystem::path& path) {
+  std::filesystem::path named = path;
+  while (!named.has_filename() && named.has_relative_path()) {
+    named = named.parent_path();
+  }
+  if (named.filename() != "." && named.filename() != "..") {
+    return named;
+  }
+  std::error_code failure;
+  std::filesystem::path resolved = std::filesystem::canonical(named, failure);
+  return failure ? named : resolved;  // Whoever opens it says better what is wrong.
+}
+
 bool is_plain_relative(std::string_view relative) noexcept {
   while (true) {
     const std::size_t end = relative.find('/');
