@@ -54,6 +54,8 @@ class StatefulReference {
 
   [[nodiscard]] bool can_save() const noexcept { return save_ != nullptr; }
   [[nodiscard]] bool can_load() const noexcept { return load_ != nullptr; }
+  /// Where the object lies.
+  [[nodiscard]] const void* object() const noexcept { return object_; }
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context) const {
     return save_(object_, std::move(context));
   }
