@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/load_job.hpp"
 
+#include <system_error>
+
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <set>
 #include <utility>
@@ -14,6 +17,17 @@
 #include "cairn/io/committed_directory.hpp"
 
 namespace cairn::core {
+
+namespace {
+
+/// Whether a failure is what a load meets whose checkpoint has been replaced: its files are gone, or, on NFS, no longer
+/// those that were opened.
+bool says_gone(const std::exception_ptr& failure) {
+  const auto code = code_of(failure);
+  return code == make_error_code(Errc::not_found) || code == std::error_code(ESTALE, std::system_category());
+}
+
+}  // namespace
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin)
@@ -111,7 +125,7 @@ Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
       co_return;
     }
     bool is_overtaken = false;
-    if (restarts < io::kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
+    if (restarts < io::kMostRestarts && says_gone(failure)) {
       std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
       co_await self->run(std::move(look));
     }
