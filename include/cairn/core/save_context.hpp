@@ -58,7 +58,8 @@ class SaveContext {
   /// Writes a whole file, checksummed on the way. `file` is a name in directory().
   ///
   /// Phase:  call it in either; the returned part belongs to the background.
-  /// Errors: Errc::already_exists when the file was written before; OS errors.
+  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument above 4 GiB, which
+  ///         LoadContext::read_file does not read (write_pieces has no such limit); OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
   /// The same for bytes that `owner` keeps alive.
