@@ -40,7 +40,7 @@ std::vector<core::SaveItem> resolve(const Checkpointables& items, const Registry
                               item.name(), type_name(item.shown_type())));
     }
     resolved.emplace_back(item, core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                                       type_name(item.shown_type())));
+                                                       type_name(item.shown_type()), item.near_miss()));
   }
   return resolved;
 }

@@ -27,6 +27,7 @@ class Checkpointable {
       Checkpointable(std::string name, T&& value)  // NOLINT: implicit, so that {"name", value} is one.
       : name_(std::move(name)), shown_type_(typeid(T)), is_temporary_(!std::is_lvalue_reference_v<T>) {
     using Plain = std::remove_cvref_t<T>;
+    near_miss_ = save_near_miss<Plain>();
     if constexpr (StatefulSavable<Plain>) {
       own(StatefulReference::to_save(std::as_const(value)));
     } else if constexpr (requires { HandledAs<Plain>::convert(std::as_const(value)); }) {
@@ -45,6 +46,8 @@ class Checkpointable {
   [[nodiscard]] const void* value() const noexcept { return value_; }
   /// The type that the caller wrote, for messages.
   [[nodiscard]] std::type_index shown_type() const noexcept { return shown_type_; }
+  /// See save_near_miss.
+  [[nodiscard]] std::string_view near_miss() const noexcept { return near_miss_; }
   [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
 
  private:
@@ -57,6 +60,7 @@ class Checkpointable {
 
   std::string name_;
   std::type_index shown_type_;
+  std::string_view near_miss_;
   bool is_temporary_;
   std::type_index type_ = typeid(void);
   const void* value_ = nullptr;
