@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/load_job.hpp"
+#include "core/paths.hpp"
 
 namespace cairn {
 namespace {
@@ -28,7 +29,7 @@ std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests re
         Errc::invalid_argument,
         "a load that blocks was started on one of the context's own threads; it would wait for itself");
   }
-  return std::make_shared<LoadJob>(context.services(), std::filesystem::absolute(path), std::move(requests),
+  return std::make_shared<LoadJob>(context.services(), core::absolute_path(path), std::move(requests),
                                    registry, options, begin);
 }
 

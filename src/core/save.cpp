@@ -13,6 +13,8 @@
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
 
+#include "core/check_options.hpp"
+#include "core/paths.hpp"
 #include "core/save_job.hpp"
 
 namespace cairn {
@@ -51,10 +53,11 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, const Check
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
+    core::check_options(options);
     SaveOptions checked = options;
     checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
-    return std::make_shared<SaveJob>(services, std::filesystem::absolute(path),
-                                     resolve(items, registry, options), std::move(checked), begin);
+    return std::make_shared<SaveJob>(services, core::absolute_path(path), resolve(items, registry, options),
+                                     std::move(checked), begin);
   } catch (...) {
     services->metrics.fail_save(std::current_exception());
     throw;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -87,6 +88,15 @@ void remove_below(const Directory& directory, std::span<const std::string_view> 
 
 }  // namespace
 
+void require_path(const std::filesystem::path& path) {
+  if (path.empty()) {
+    throw Error(Errc::invalid_argument, "the path is empty");
+  }
+  if (path.native().find('\0') != std::string::npos) {
+    throw Error(Errc::invalid_argument, fmt::format("the path '{}' holds a NUL", path.string()));
+  }
+}
+
 FileHandle::~FileHandle() {
   [[maybe_unused]] const int ignored = close();  // Who needs the result has called close() before.
 }
@@ -131,6 +141,7 @@ Directory::Directory(FileHandle handle, std::filesystem::path path)
     : handle_(std::move(handle)), path_(std::move(path)) {}
 
 Directory Directory::open(Syscalls& syscalls, const std::filesystem::path& path) {
+  require_path(path);
   const int fd = require(
       uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY, 0); }),
       "open", path);

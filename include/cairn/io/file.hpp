@@ -101,6 +101,11 @@ class Directory {
   std::filesystem::path path_;
 };
 
+/// Refuses a path that is empty, or that the kernel would take for another one: what follows a NUL it does not see.
+///
+/// Errors: Errc::invalid_argument.
+void require_path(const std::filesystem::path& path);
+
 /// Refuses what is not a plain relative path of components below a directory.
 ///
 /// Errors: Errc::invalid_argument.
