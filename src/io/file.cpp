@@ -200,6 +200,27 @@ FileHandle Directory::open_file(std::string_view relative, int flags) const {
   return file;
 }
 
+FileHandle Directory::open_linked_file(std::string_view name, int flags) const {
+  require_component(name);
+  const std::string link(name);
+  const auto refuse = [&] {
+    throw Error(Errc::not_found, fmt::format("{} is a symbolic link, and no regular file is behind it",
+                                             (path_ / name).string()));
+  };
+  const int all = flags | O_RDONLY | O_NONBLOCK | O_NOCTTY;
+  const int fd = uninterrupted([&] { return syscalls().open_at(this->fd(), link.c_str(), all, 0); });
+  if (fd == -ENOENT || fd == -ELOOP || fd == -ENOTDIR || fd == -ENXIO || fd == -EISDIR) {
+    refuse();
+  }
+  FileHandle file(syscalls(), require(fd, "open", path_ / name));
+  FileStatus status;
+  require(syscalls().status(fd, status), "stat", path_ / name);
+  if (status.kind != FileKind::regular) {
+    refuse();
+  }
+  return file;
+}
+
 std::optional<FileStatus> Directory::status(std::string_view relative) const {
   require_relative(relative);
   FileStatus status;

@@ -73,6 +73,11 @@ class Directory {
   /// Errors: Errc::not_found; Errc::malformed_metadata when it is no regular file or lies behind a
   /// link.
   [[nodiscard]] FileHandle open_file(std::string_view relative, int flags = 0) const;
+  /// Opens for reading what lies behind a symbolic link of this very directory, wherever that is: only for directories of
+  /// other programs, where nothing is ever written or removed.
+  ///
+  /// Errors: Errc::invalid_argument; Errc::not_found when no regular file is behind it; OS errors pass through.
+  [[nodiscard]] FileHandle open_linked_file(std::string_view name, int flags = 0) const;
 
   /// The kind of what `relative` names, a symbolic link being one itself; nothing when it does not
   /// exist.
