@@ -128,6 +128,47 @@ TEST_F(ForeignFolder, NamesTheFileThatTheIndexWants) {
   EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors")));
 }
 
+/// Lays out a folder as the cache of Hugging Face does: the revision is made of links to blobs.
+std::filesystem::path make_cache(const std::filesystem::path& cache) {
+  std::filesystem::create_directories(cache / "blobs");
+  std::filesystem::create_directories(cache / "snapshots/main");
+  int number = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kData / "safetensors/hf_sharded")) {
+    const std::string blob = "blobs/" + std::to_string(number++);
+    std::filesystem::copy(file, cache / blob);
+    std::filesystem::create_symlink(std::filesystem::path("../..") / blob,
+                                    cache / "snapshots/main" / file.path().filename());
+  }
+  return cache / "snapshots/main";
+}
+
+TEST_F(ForeignFolder, LoadsWhatLiesBehindLinks) {
+  const auto folder = make_cache(folder_ / "cache");
+  std::filesystem::create_symlink("nowhere", folder / "README.md");
+
+  EXPECT_EQ(contents(open(folder)), contents(open(kData / "safetensors/hf_sharded")));
+  EXPECT_EQ(contents(open(folder / "model-00001-of-00003.safetensors")),
+            contents(open(kData / "safetensors/hf_sharded/model-00001-of-00003.safetensors")));
+}
+
+TEST_F(ForeignFolder, SaysThatALinkLeadsToNoFile) {
+  const auto folder = make_cache(folder_ / "cache");
+  const auto shard = folder / "model-00002-of-00003.safetensors";
+  const auto becomes = [&](const std::filesystem::path& target) {
+    std::filesystem::remove(shard);
+    std::filesystem::create_symlink(target, shard);
+  };
+  for (const char* target : {"nowhere", "model-00002-of-00003.safetensors", "..", "/dev/null"}) {
+    becomes(target);
+
+    EXPECT_THAT([&] { open(folder); },
+                Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors is a symbolic link")))
+        << target;
+  }
+  becomes("/dev/null");
+  EXPECT_THAT([&] { open(shard); }, Fails(Errc::not_found, HasSubstr("is a symbolic link")));
+}
+
 TEST_F(TorchFolder, PutsSlicesOfRanksTogether) {
   EXPECT_EQ(contents(open(kData / "dcp_hf/sharded")), contents(open(kData / "dcp_hf/whole")));
 }
