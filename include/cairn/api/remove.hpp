@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cairn/api/context.hpp"
+#include "cairn/io/remove_checkpoint.hpp"
 
 namespace cairn {
 
@@ -11,12 +12,14 @@ namespace cairn {
 ///
 /// After a crash at any moment the checkpoint is there, whole, or it is not and `io::recover` removes the rest; never
 /// remove one with other means. Save the next one first: this asks nobody whether it is the last.
+/// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
 /// Threads: safe, also while others read it: they get errors. Not while a save to `path` is in flight.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is no checkpoint),
-///          Errc::malformed_metadata, Errc::unsupported_version: nothing is removed. OS errors pass through;
+///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version: nothing is removed. OS errors pass through;
 ///          see io/remove_checkpoint.hpp for what is left then.
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
-void remove_checkpoint(const std::filesystem::path& path, const Context& context = default_context());
+io::RemovalReport remove_checkpoint(const std::filesystem::path& path,
+                                    const Context& context = default_context());
 
 }  // namespace cairn
