@@ -145,13 +145,7 @@ std::vector<std::string> FileSource::files(std::string_view directory) const {
     }
     return names;
   }
-  const std::string prefix = std::string(directory) + "/";
-  for (const io::FileEntry& entry : committed_->manifest().files) {
-    if (entry.path.starts_with(prefix)) {
-      names.push_back(entry.path.substr(prefix.size()));
-    }
-  }
-  return names;
+  return committed_->files_below(directory);
 }
 
 std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) const {

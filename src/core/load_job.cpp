@@ -3,9 +3,9 @@
 
 #include <system_error>
 
-#include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <map>
 #include <new>
 #include <set>
 #include <utility>
@@ -77,14 +77,17 @@ void LoadJob::choose_parts() {
     }
     return;
   }
+  std::map<std::string_view, const SourceItem*> by_name;
+  for (const SourceItem& item : items) {
+    by_name.emplace(item.name, &item);
+  }
   std::set<std::string_view> names;
   for (const Request& request : requests_) {
     if (!names.insert(request.name()).second) {
       throw Error(Errc::invalid_argument, fmt::format("'{}' is asked for twice", request.name()));
     }
-    const auto item = std::find_if(items.begin(), items.end(),
-                                   [&](const SourceItem& each) { return each.name == request.name(); });
-    if (item == items.end()) {
+    const auto item = by_name.find(request.name());
+    if (item == by_name.end()) {
       std::vector<std::string> available;
       for (const SourceItem& each : items) {
         available.push_back(each.name);
@@ -92,7 +95,7 @@ void LoadJob::choose_parts() {
       throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
                                                source_->path().string(), request.name(), listed(available)));
     }
-    parts_.push_back({*item, request.wanted(), {}});
+    parts_.push_back({*item->second, request.wanted(), {}});
   }
 }
 
