@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that others wrote: tests/data/safetensors and tests/data/dcp_hf; their READMEs say by whom.
+#include <cstdint>
 #include <fstream>
 #include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cairn/array/copy.hpp"
 #include "cairn/handlers/tree_handler.hpp"
@@ -140,6 +144,33 @@ std::filesystem::path make_cache(const std::filesystem::path& cache) {
                                     cache / "snapshots/main" / file.path().filename());
   }
   return cache / "snapshots/main";
+}
+
+/// A file whose float32 tensor does not lie where a float may.
+std::filesystem::path write_misaligned(const std::filesystem::path& path) {
+  std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                       R"("w":{"dtype":"F32","shape":[50000],"data_offsets":[1,200001]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = header.size();
+  std::string text(reinterpret_cast<const char*>(&size), sizeof size);
+  text += header;
+  text += '\x07';
+  const std::vector<float> values(50'000, 1.5F);
+  text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  testing::write_text(path, text);
+  return path;
+}
+
+TEST_F(ForeignFile, GivesElementsAlignedMemoryWhereverTheyLieInTheFile) {
+  const auto path = write_misaligned(folder_ / "odd.safetensors");
+  for (const bool maps : {false, true}) {
+    TreeLoadOptions options;
+    options.map = maps;
+
+    const Tree tree = load_from<Tree>(path, "state", options);
+
+    EXPECT_THAT(tree["w"].as<std::span<const float>>(), ::testing::Each(1.5F)) << maps;
+  }
 }
 
 TEST_F(ForeignFolder, LoadsWhatLiesBehindLinks) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/tree_handler.hpp"
 
+#include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <span>
 
 #include "cairn/array/copy.hpp"
 
@@ -237,6 +240,12 @@ TEST_F(TreeHandlerLoad, SkipsPlaceholders) {
   EXPECT_EQ(load_tree(wanted), Tree({{"params", {{"w", counting(4)}}}, {"l", {nullptr, 2}}}));
 }
 
+TEST_F(TreeHandlerLoad, LeavesEverythingWhenAPlaceholderIsTheRoot) {
+  save(Tree({{"a", 1}, {"w", counting(4)}}));
+
+  EXPECT_EQ(load_tree(AbstractTree(placeholder)).size(), 0U);
+}
+
 TEST_F(TreeHandlerLoad, MissesPlaceholdersThatStandForNothing) {
   save(Tree({{"a", 1}}));
   AbstractTree wanted = metadata<AbstractTree>();
@@ -322,6 +331,34 @@ TEST_F(TreeHandlerLoad, RefusesMemoryThatNoLongerFits) {
       Fails(Errc::shape_mismatch, HasSubstr("'w': wanted with shape [4], but its memory has shape [3]")));
   EXPECT_THAT([&] { load_tree(wider); },
               Fails(Errc::dtype_mismatch, HasSubstr("'w': wanted as F64, but its memory is of F32")));
+}
+
+TEST_F(TreeHandlerLoad, GivesOneMemoryOnlyToSmallArraysThatLieSideBySide) {
+  constexpr std::size_t kSmall = 12'000;  // Floats: 48 KB.
+  Tree tree = {{"large", counting(300'000)}};
+  for (const char* name : {"a", "b", "c", "d"}) {
+    tree[name] = counting(kSmall);
+  }
+  save(tree);
+  const auto owners = [&](std::initializer_list<const char*> names) {
+    AbstractTree wanted;
+    for (const char* name : names) {
+      wanted[name] = AbstractArray({kSmall}, DType::float32);
+    }
+    TreeLoadOptions options;
+    options.partial = true;
+    const Tree loaded = load_tree(wanted, options);
+    std::set<const void*> found;
+    for (const char* name : names) {
+      EXPECT_EQ(loaded.get<std::vector<float>>(name), counting(kSmall));
+      found.insert(loaded.at(name).as<Array>().owner().get());
+    }
+    return found.size();
+  };
+
+  EXPECT_EQ(owners({"a", "b", "c", "d"}), 1U);
+  EXPECT_EQ(owners({"a", "b"}), 2U);       // Too short a run to be worth memory of its own.
+  EXPECT_EQ(owners({"a", "c", "d"}), 3U);  // "a" lies apart, and what is left is short.
 }
 
 TEST_F(TreeHandlerLoad, RefusesAnotherShape) {
