@@ -49,17 +49,11 @@ bool Event::has_happened() const {
   return state_->has_happened;
 }
 
-bool Event::wait_for(std::chrono::nanoseconds timeout) const {
-  // A deadline beyond what the clock can count is no deadline.
-  const auto now = std::chrono::steady_clock::now();
-  const auto longest = std::chrono::steady_clock::time_point::max() - now;
+bool Event::wait_for(std::chrono::nanoseconds timeout, const Clock& clock) const {
   std::unique_lock lock(state_->mutex);
   const auto happened = [this] { return state_->has_happened; };
-  if (timeout >= longest) {
-    state_->condition.wait(lock, happened);
-    return true;
-  }
-  return state_->condition.wait_until(lock, now + timeout, happened);
+  return state_->has_happened ||
+         clock.wait_until(lock, state_->condition, later(clock.steady_now(), timeout), happened);
 }
 
 void Event::get() const {

@@ -51,23 +51,70 @@ StrandItem& StrandItems::pop() noexcept {
   return item;
 }
 
+BusyThreads& BusyThreads::of(const PoolExecutor& executor) {
+  return asio::use_service<BusyThreads>(asio::query(executor, asio::execution::context));
+}
+
+void BusyThreads::grow(std::size_t threads, std::size_t most, std::function<bool()> start) {
+  threads_ = threads;
+  most_ = most;
+  start_ = std::move(start);
+}
+
+void BusyThreads::begin() noexcept {
+  const std::size_t busy = ++busy_;
+  std::size_t threads = threads_;
+  while (busy > threads && threads < most_) {
+    if (!threads_.compare_exchange_weak(threads, threads + 1)) {
+      continue;
+    }
+    if (!start_()) {
+      --threads_;  // The system has none to give: those that are there do the work, one after the other.
+    }
+    return;
+  }
+}
+
+namespace {
+
+/// Runs an item, or gives it up when its lane is closed. While it runs it is a visitor of the lane's gate.
+void run_item(StrandItem& item) {
+  const std::shared_ptr<const StrandLane> lane = std::move(item.lane);
+  if (lane == nullptr) {
+    item.run();
+    return;
+  }
+  if (const Gate::Visit visit = lane->gate()->try_enter()) {
+    item.run();
+  } else {
+    item.drop();
+  }
+}
+
+}  // namespace
+
 /// A turn, posted or running. When the pool goes before it ran, what waits for it goes, too.
 class StrandQueue::Turn {
  public:
-  explicit Turn(std::shared_ptr<StrandQueue> queue) noexcept : queue_(std::move(queue)) {}
+  explicit Turn(std::shared_ptr<StrandQueue> queue) noexcept : queue_(std::move(queue)) {
+    queue_->threads_.begin();
+  }
 
   Turn(Turn&& other) noexcept = default;
   Turn& operator=(Turn&& other) = delete;
 
   ~Turn() {
     if (queue_) {
+      queue_->threads_.end();
       queue_->drop_all();
     }
   }
 
   void operator()() noexcept {
     const std::shared_ptr<StrandQueue> queue = std::exchange(queue_, nullptr);
-    if (queue->run_those_there()) {
+    const bool has_more = queue->run_those_there();
+    queue->threads_.end();
+    if (has_more) {
       queue->post_turn();  // Behind others that wait for a thread.
     }
   }
@@ -84,6 +131,10 @@ void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
   {
     const std::lock_guard lock(mutex_);
     items_.push(item);
+    if (is_driven_) {
+      changed_.notify_one();
+      return;
+    }
     if (std::exchange(has_turn_, true)) {
       return;
     }
@@ -107,11 +158,40 @@ bool StrandQueue::run_those_there() {
     ready = std::exchange(items_, {});
   }
   while (!ready.is_empty()) {
-    ready.pop().run();
+    run_item(ready.pop());
   }
   const std::lock_guard lock(mutex_);
   has_turn_ = !items_.is_empty();
   return has_turn_;
+}
+
+void StrandQueue::drive() {
+  const std::shared_ptr<StrandQueue> keep = shared_from_this();
+  {
+    const ThreadTurn turn(*this);
+    std::unique_lock lock(mutex_);
+    while (is_driven_) {
+      if (items_.is_empty()) {
+        changed_.wait(lock);
+        continue;
+      }
+      StrandItem& item = items_.pop();
+      lock.unlock();
+      run_item(item);
+      lock.lock();
+    }
+    has_turn_ = !items_.is_empty();
+    if (!has_turn_) {
+      return;
+    }
+  }
+  post_turn();
+}
+
+void StrandQueue::release() noexcept {
+  const std::lock_guard lock(mutex_);
+  is_driven_ = false;
+  changed_.notify_one();
 }
 
 void StrandQueue::drop_all() {

@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include <boost/asio/execution.hpp>
+#include <boost/asio/execution_context.hpp>
 #include <boost/asio/query.hpp>
 #include <boost/asio/recycling_allocator.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "cairn/async/gate.hpp"
+
 namespace cairn::async {
 
 using PoolExecutor = boost::asio::thread_pool::executor_type;
+
+class StrandLane;
 
 /// What waits for its turn on a strand.
 class StrandItem {
@@ -30,6 +39,8 @@ class StrandItem {
   virtual void drop() = 0;
 
   StrandItem* next = nullptr;
+  /// Whose work it is: once the lane is closed, the work is given up instead. Null: it is always done.
+  std::shared_ptr<const StrandLane> lane;
 };
 
 /// Items in the order in which they came.
@@ -44,10 +55,42 @@ class StrandItems {
   StrandItem* last_ = nullptr;
 };
 
-/// The queue of a strand: one thread of the pool at a time takes its turn and runs what has come until then.
+/// Counts what waits for the threads of a pool or runs on them, and asks for another thread when all of them are busy: what
+/// blocks one of them keeps nobody else waiting.
+///
+/// Threads: every method may be called from any thread, but `grow` from the one that makes the pool.
+class BusyThreads final : public boost::asio::execution_context::service {
+ public:
+  static inline boost::asio::execution_context::id id;
+
+  explicit BusyThreads(boost::asio::execution_context& context) : service(context) {}
+
+  /// Those of the pool that `executor` belongs to.
+  static BusyThreads& of(const PoolExecutor& executor);
+
+  /// There are `threads` now; `start` adds one, `most` in all, and may refuse by returning false.
+  void grow(std::size_t threads, std::size_t most, std::function<bool()> start);
+
+  /// Something begins to wait for a thread.
+  void begin() noexcept;
+  /// It has run, or never will.
+  void end() noexcept { --busy_; }
+
+ private:
+  void shutdown() override {}
+
+  std::atomic<std::size_t> busy_{0};
+  std::atomic<std::size_t> threads_{0};
+  std::size_t most_ = 0;
+  std::function<bool()> start_;
+};
+
+/// The queue of a strand: one thread at a time takes its turn and runs what has come until then. As a rule that is a
+/// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else.
 class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
  public:
-  explicit StrandQueue(const PoolExecutor& pool) : pool_(pool) {}
+  StrandQueue(const PoolExecutor& pool, bool is_driven)
+      : pool_(pool), threads_(BusyThreads::of(pool)), is_driven_(is_driven), has_turn_(is_driven) {}
 
   [[nodiscard]] const PoolExecutor& pool() const noexcept { return pool_; }
   /// Whether the calling thread has its turn.
@@ -56,6 +99,11 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   /// Queues `item`. When nobody has a turn, one begins: posted, or at once where that is possible and
   /// allowed.
   void push(StrandItem& item, bool is_never_at_once);
+
+  /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over.
+  void drive();
+  /// Sends the driver away, after the item that it runs. Does nothing to a queue that nobody drives.
+  void release() noexcept;
 
  private:
   class Turn;
@@ -66,9 +114,28 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   void drop_all();
 
   const PoolExecutor pool_;
+  BusyThreads& threads_;
   std::mutex mutex_;  // Protects what follows.
+  std::condition_variable changed_;
   StrandItems items_;
-  bool has_turn_ = false;  ///< One runs or is posted.
+  bool is_driven_;
+  bool has_turn_;  ///< One runs, is posted, or is the driver's.
+};
+
+/// Some of the work of a strand, that can be given up together: what comes to a closed lane is destroyed, not run.
+class StrandLane {
+ public:
+  explicit StrandLane(std::shared_ptr<StrandQueue> queue) : queue_(std::move(queue)) {}
+  StrandLane(std::shared_ptr<StrandQueue> queue, Gate gate)
+      : queue_(std::move(queue)), gate_(std::move(gate)) {}
+
+  [[nodiscard]] const std::shared_ptr<StrandQueue>& queue() const noexcept { return queue_; }
+  /// Null: the lane is always open.
+  [[nodiscard]] const Gate* gate() const noexcept { return gate_ ? &*gate_ : nullptr; }
+
+ private:
+  std::shared_ptr<StrandQueue> queue_;
+  std::optional<Gate> gate_;
 };
 
 /// A strand of a pool: an executor that never runs two things at a time. Asio's own cannot be used here: to
@@ -79,11 +146,20 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
 /// Does not count as work of the pool, which runs until it is stopped.
 class Strand {
  public:
-  static Strand on(const PoolExecutor& pool) { return {std::make_shared<StrandQueue>(pool), false}; }
+  static Strand on(const PoolExecutor& pool, bool is_driven = false) {
+    return {std::make_shared<StrandLane>(std::make_shared<StrandQueue>(pool, is_driven)), false};
+  }
+
+  /// The same strand for work that is given up when `gate` closes; each piece of it counts as a visitor while it runs.
+  [[nodiscard]] Strand lane(Gate gate) const {
+    return {std::make_shared<StrandLane>(lane_->queue(), std::move(gate)), is_never_};
+  }
+
+  [[nodiscard]] StrandQueue& queue() const noexcept { return *lane_->queue(); }
 
   [[nodiscard]] boost::asio::execution_context& query(
       boost::asio::execution::context_t /*property*/) const noexcept {
-    return boost::asio::query(queue_->pool(), boost::asio::execution::context);
+    return boost::asio::query(queue().pool(), boost::asio::execution::context);
   }
 
   [[nodiscard]] boost::asio::execution::blocking_t query(
@@ -94,25 +170,33 @@ class Strand {
   }
 
   [[nodiscard]] Strand require(boost::asio::execution::blocking_t::never_t /*property*/) const noexcept {
-    return {queue_, true};
+    return {lane_, true};
   }
 
   [[nodiscard]] Strand require(boost::asio::execution::blocking_t::possibly_t /*property*/) const noexcept {
-    return {queue_, false};
+    return {lane_, false};
   }
 
   template <class Work>
   void execute(Work&& work) const {
-    if (!is_never_ && queue_->runs_this_thread()) {
+    if (!is_never_ && queue().runs_this_thread()) {
       std::decay_t<Work> now(std::forward<Work>(work));
-      now();
+      const Gate* gate = lane_->gate();
+      Gate::Visit visit = gate != nullptr ? gate->try_enter() : Gate::Visit();
+      if (gate == nullptr || visit) {
+        now();
+      }
       return;
     }
-    queue_->push(Queued<std::decay_t<Work>>::make(std::forward<Work>(work)), is_never_);
+    StrandItem& item = Queued<std::decay_t<Work>>::make(std::forward<Work>(work));
+    if (lane_->gate() != nullptr) {
+      item.lane = lane_;
+    }
+    queue().push(item, is_never_);
   }
 
   friend bool operator==(const Strand& a, const Strand& b) noexcept {
-    return a.queue_ == b.queue_ && a.is_never_ == b.is_never_;
+    return a.lane_ == b.lane_ && a.is_never_ == b.is_never_;
   }
 
   friend bool operator!=(const Strand& a, const Strand& b) noexcept { return !(a == b); }
@@ -153,10 +237,10 @@ class Strand {
     Work work_;
   };
 
-  Strand(std::shared_ptr<StrandQueue> queue, bool is_never) noexcept
-      : queue_(std::move(queue)), is_never_(is_never) {}
+  Strand(std::shared_ptr<const StrandLane> lane, bool is_never) noexcept
+      : lane_(std::move(lane)), is_never_(is_never) {}
 
-  std::shared_ptr<StrandQueue> queue_;
+  std::shared_ptr<const StrandLane> lane_;
   bool is_never_ = false;  ///< Posts always; never runs the work at once.
 };
 

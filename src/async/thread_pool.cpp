@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "cairn/async/limited_pool.hpp"
 #include "cairn/base/thread.hpp"
 
 #include "async/strand.hpp"
@@ -27,19 +29,20 @@ namespace {
 /// Starts its threads itself: when one cannot be started, Asio would wait for ever for those before it.
 class Pool : public asio::thread_pool {
  public:
-  Pool(std::size_t threads, const std::string& name, int niceness) : asio::thread_pool(0) {
-    threads_.reserve(threads);
+  Pool(const PoolThreads& threads, std::string name, int niceness)
+      : asio::thread_pool(0),
+        busy_(BusyThreads::of(get_executor())),
+        name_(std::move(name)),
+        niceness_(niceness) {
     try {
-      for (std::size_t i = 0; i < threads; ++i) {
-        threads_.push_back(start_thread(name, [this, niceness] {
-          give_way(niceness);
-          attach();
-        }));
+      for (std::size_t i = 0; i < threads.first; ++i) {
+        start();
       }
     } catch (...) {
       end();
       throw;
     }
+    busy_.grow(threads.first, threads.most, [this] { return try_start(); });
   }
 
   ~Pool() {
@@ -47,28 +50,66 @@ class Pool : public asio::thread_pool {
     shutdown();
   }
 
+  [[nodiscard]] BusyThreads& busy() const noexcept { return busy_; }
+
  private:
+  void start() {
+    const std::lock_guard lock(mutex_);
+    if (is_ended_) {
+      return;
+    }
+    threads_.reserve(threads_.size() + 1);  // A thread that was started must be kept.
+    threads_.push_back(start_thread(name_, [this] {
+      give_way(niceness_);
+      attach();
+    }));
+  }
+
+  bool try_start() {
+    try {
+      start();
+      return true;
+    } catch (...) {  // No thread, or no memory for one.
+      return false;
+    }
+  }
+
   void end() {
     stop();
-    for (std::thread& thread : threads_) {
+    std::vector<std::thread> threads;
+    {
+      const std::lock_guard lock(mutex_);
+      is_ended_ = true;
+      threads.swap(threads_);
+    }
+    for (std::thread& thread : threads) {
       thread.join();
     }
   }
 
+  BusyThreads& busy_;
+  const std::string name_;
+  const int niceness_;
+  std::mutex mutex_;  // Protects all below.
+  bool is_ended_ = false;
   std::vector<std::thread> threads_;
 };
 
 }  // namespace
 
 struct ThreadPool::State {
-  State(std::size_t threads, const char* name, int niceness) : size(threads), pool(threads, name, niceness) {}
+  State(const PoolThreads& threads, const char* name, int niceness)
+      : size(threads.first), pool(threads, name, niceness) {}
 
   std::size_t size;
   Pool pool;
 };
 
-ThreadPool::ThreadPool(std::size_t threads, const char* name, int niceness)
-    : state_(std::make_unique<State>(std::max<std::size_t>(threads, 1), name, niceness)) {}
+ThreadPool::ThreadPool(PoolThreads threads, const char* name, int niceness) {
+  threads.first = std::max<std::size_t>(threads.first, 1);
+  threads.most = std::max(threads.most, threads.first);
+  state_ = std::make_unique<State>(threads, name, niceness);
+}
 
 ThreadPool::~ThreadPool() = default;
 
@@ -77,7 +118,12 @@ Executor ThreadPool::executor() const {
 }
 
 void ThreadPool::submit(std::function<void()> work) {
-  asio::post(state_->pool, [work = std::move(work)]() noexcept { work(); });
+  state_->pool.busy().begin();
+  asio::post(state_->pool, [&busy = state_->pool.busy(), work = std::move(work)]() mutable noexcept {
+    work();
+    work = nullptr;  // What it holds may be long in going: the thread is busy until then.
+    busy.end();
+  });
 }
 
 bool ThreadPool::runs_this_thread() const noexcept {
@@ -88,6 +134,22 @@ std::size_t ThreadPool::size() const noexcept {
   return state_->size;
 }
 
+Executor make_driven_strand(const ThreadPool& pool) {
+  return Strand::on(*pool.executor().target<PoolExecutor>(), true);
+}
+
+void drive(const Executor& strand) {
+  strand.target<Strand>()->queue().drive();
+}
+
+void release_driver(const Executor& strand) noexcept {
+  strand.target<Strand>()->queue().release();
+}
+
+Executor make_lane(const Executor& strand, Gate gate) {
+  return strand.target<Strand>()->lane(std::move(gate));
+}
+
 Executor make_strand(const Executor& executor) {
   const auto* pool = executor.target<PoolExecutor>();
   return pool != nullptr ? Executor(Strand::on(*pool)) : Executor(asio::make_strand(executor));
@@ -95,18 +157,7 @@ Executor make_strand(const Executor& executor) {
 
 // outlives: who awaits keeps the pool; when it goes first, the coroutine goes with it.
 Awaitable<> offload(ThreadPool& pool, std::function<void()> work) {
-  Start start = [&pool, &work](Resume resume) {
-    pool.submit([&work, resume = std::move(resume)] {
-      std::exception_ptr failure;
-      try {
-        work();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      resume(std::move(failure));
-    });
-  };
-  co_await suspend(std::move(start));
+  return offload(LimitedPool(pool, 1), std::move(work));
 }
 
 }  // namespace cairn::async

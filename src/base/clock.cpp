@@ -14,6 +14,26 @@ class SystemClock final : public Clock {
 
 }  // namespace
 
+bool Clock::wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
+                       std::chrono::steady_clock::time_point when, const std::function<bool()>& ready) const {
+  if (when == std::chrono::steady_clock::time_point::max()) {
+    condition.wait(lock, ready);
+    return true;
+  }
+  const auto now = steady_now();
+  const auto ahead = when > now ? when - now : std::chrono::nanoseconds::zero();
+  return condition.wait_until(lock, later(std::chrono::steady_clock::now(), ahead), ready);
+}
+
+std::chrono::steady_clock::time_point later(std::chrono::steady_clock::time_point begin,
+                                            std::chrono::nanoseconds duration) {
+  constexpr auto kLast = std::chrono::steady_clock::time_point::max();
+  if (duration > duration.zero() && begin > kLast - duration) {
+    return kLast;
+  }
+  return begin + duration;
+}
+
 const Clock& system_clock() {
   // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
   static const SystemClock& clock = *new SystemClock;

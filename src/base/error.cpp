@@ -62,6 +62,8 @@ const char* meaning(Errc code) {
       return "i/o failure";
     case Errc::superseded:
       return "superseded";
+    case Errc::still_running:
+      return "still running";
   }
   return "unknown error";
 }

@@ -18,7 +18,7 @@ namespace cairn {
 namespace core {
 namespace {
 
-constexpr std::array<std::string_view, 27> kCodeNames = {"",
+constexpr std::array<std::string_view, 28> kCodeNames = {"",
                                                          "invalid_argument",
                                                          "not_found",
                                                          "already_exists",
@@ -44,8 +44,9 @@ constexpr std::array<std::string_view, 27> kCodeNames = {"",
                                                          "closed",
                                                          "device_failure",
                                                          "io_failure",
-                                                         "superseded"};
-static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::superseded) + 1);
+                                                         "superseded",
+                                                         "still_running"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::still_running) + 1);
 
 void begin(OperationMetrics& metrics) {
   ++metrics.begun;

@@ -68,8 +68,19 @@ bool is_ours(const State& state, const std::string& name) {
   }
 }
 
+/// The last moment at which a save can be stopped: what comes next may make the checkpoint visible.
+///
+/// Errors: Errc::cancelled.
+void require_permission(const State& state) {
+  if (state.options.may_publish && !state.options.may_publish()) {
+    throw Error(Errc::cancelled, fmt::format("{}: the save was given up before its checkpoint was visible",
+                                             state.target.string()));
+  }
+}
+
 /// Renames the staged directory; returns 0 or -errno.
 int rename_staged(const State& state, const std::string& name, RenameMode mode) {
+  require_permission(state);
   const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
                                                        state.parent.fd(), name.c_str(), mode);
   // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
@@ -112,8 +123,22 @@ void settle(State& state, const Directory& published) {
 
 /// Removes what the new checkpoint has made superfluous. Never fails the save, which is done.
 void remove_replaced(State& state, const std::string& name, const Directory& directory) noexcept {
+  if (state.options.may_retire && !state.options.may_retire()) {
+    const std::string path = state.parent.path() / name;
+    state.retirement_problem = fmt::format("{}: what was replaced is left to recovery", path);
+    return;
+  }
   try {
     retire(state.parent, name, directory, state.options.random);
+  } catch (...) {
+    state.retirement_problem = describe(std::current_exception());
+  }
+}
+
+/// In marker mode the temporary directory is still there, with the marks of this save and nothing else of it.
+void remove_emptied(State& state) noexcept {
+  try {
+    retire(state.parent, state.staged_name, state.staged, state.options.random);
   } catch (...) {
     state.retirement_problem = describe(std::current_exception());
   }
@@ -163,6 +188,7 @@ void publish_by_marker(State& state, const std::string& name) {
   }
   final_directory.sync();
   const std::string commit(kCommitName);
+  require_permission(state);
   const int result = state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), final_directory.fd(),
                                                      commit.c_str());
   if (result < 0) {
@@ -170,7 +196,7 @@ void publish_by_marker(State& state, const std::string& name) {
   }
   settle(state, final_directory);
   drop_mark(final_directory, kUncommittedName, state.marker);
-  remove_replaced(state, state.staged_name, state.staged);
+  remove_emptied(state);
   [[maybe_unused]] const int ignored = state.owner.close();
 }
 

@@ -356,6 +356,90 @@ TEST_F(StagedDirectoryOverwrite, DropsAReaderNothingHalf) {
   EXPECT_THAT([&] { static_cast<void>(reader.read_verified("state/data", 100)); }, Fails(Errc::not_found));
 }
 
+/// A save that was given up before it could be seen: in each of the ways to publish.
+class StagedDirectoryGivenUp : public StagedDirectoryTest {
+ protected:
+  /// Publishes over `old` with an answer of no; returns how often it was asked.
+  int publish_refused(StagedOptions options) {
+    int asked = 0;
+    options.may_publish = [&asked] {
+      ++asked;
+      return false;
+    };
+    StagedDirectory staged = create(temp_ / "step", options);
+    EXPECT_THAT([&] { staged.publish(sample_manifest(), {}); },
+                Fails(Errc::cancelled, HasSubstr("step: the save was given up")));
+    staged.abandon();
+    return asked;
+  }
+};
+
+TEST_F(StagedDirectoryGivenUp, IsNeverSeen) {
+  EXPECT_EQ(publish_refused({}), 1);
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(StagedDirectoryGivenUp, ReplacesNothing) {
+  save_sample(*engine_, temp_ / "step", "old");
+
+  EXPECT_EQ(publish_refused(overwriting()), 1);
+
+  EXPECT_EQ(load_sample(temp_ / "step"), "old");
+  EXPECT_THAT(names_in(temp_.path()), ElementsAre("step"));
+}
+
+TEST_F(StagedDirectoryGivenUp, IsNeverLinked) {
+  StagedOptions options;
+  options.commit_mode = CommitMode::marker;
+
+  EXPECT_EQ(publish_refused(options), 1);
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(StagedDirectoryGivenUp, IsAskedAgainBeforeEachOtherWayToPublish) {
+  save_sample(*engine_, temp_ / "step", "old");
+  syscalls_.lacks_rename_modes = true;
+  int asked = 0;
+  StagedOptions options = overwriting();
+  options.may_publish = [&asked] { return ++asked < 3; };  // Exchange, rename; then the link of COMMIT.
+  StagedDirectory staged = create(temp_ / "step", options);
+
+  EXPECT_THAT([&] { staged.publish(sample_manifest(), {}); }, Fails(Errc::cancelled));
+  staged.abandon();
+
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(load_sample(temp_ / "step"), "old");
+  EXPECT_THAT(names_in(temp_.path()), ElementsAre("step"));
+}
+
+TEST_F(StagedDirectoryOverwrite, LeavesWhatItReplacedWhereItMayNotRetireIt) {
+  for (const bool has_exchange : {true, false}) {
+    const TempDir temp;
+    save_sample(*engine_, temp / "step", "old");
+    syscalls_.lacks_rename_modes = !has_exchange;
+    StagedOptions options = overwriting();
+    std::vector<PublishStep> steps;
+    options.on_step = [&steps](PublishStep step) { steps.push_back(step); };
+    options.may_retire = [&steps] {
+      EXPECT_EQ(steps.back(), PublishStep::sync_parent) << "nothing goes before the new one is durable";
+      return false;
+    };
+    {
+      StagedDirectory staged = create(temp / "step", options);
+      staged.publish(sample_manifest(), {});
+      EXPECT_THAT(staged.retirement_problem(), HasSubstr("left to recovery"));
+    }
+    EXPECT_EQ(names_in(temp.path()).size(), 2u) << "the old one and the new one";
+
+    recover(posix_syscalls(), temp.path());
+
+    EXPECT_EQ(names_in(temp.path()).size(), 1u);
+    EXPECT_NO_THROW(CommittedDirectory::open(posix_syscalls(), temp / "step"));
+  }
+}
+
 TEST_F(StagedDirectoryMarker, CommitsByLinkingWhenAsked) {
   StagedOptions options;
   options.commit_mode = CommitMode::marker;

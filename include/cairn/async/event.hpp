@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/clock.hpp"
 
 namespace cairn::async {
 
@@ -28,7 +29,11 @@ class Event {
   [[nodiscard]] bool has_happened() const;
 
   /// Blocks the calling thread until it happened or `timeout` passed; returns whether it happened.
-  [[nodiscard]] bool wait_for(std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds timeout) const {
+    return wait_for(timeout, system_clock());
+  }
+  /// The same on another clock.
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds timeout, const Clock& clock) const;
 
   /// Blocks the calling thread until it happened; rethrows the failure.
   void get() const;

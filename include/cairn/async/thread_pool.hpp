@@ -8,18 +8,27 @@
 #include <type_traits>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/gate.hpp"
 #include "cairn/async/suspend.hpp"
 
 namespace cairn::async {
 
-/// A fixed number of threads that run functions and resume coroutines.
+/// How many threads a pool has.
+struct PoolThreads {
+  PoolThreads(std::size_t fixed) : first(fixed), most(fixed) {}  // NOLINT: implicit, a number is one.
+  PoolThreads(std::size_t at_first, std::size_t at_most) : first(at_first), most(at_most) {}
+
+  std::size_t first;  ///< From the start; at least one.
+  std::size_t most;   ///< Others join when all are busy, and stay.
+};
+
+/// Threads that run functions and resume coroutines.
 ///
 /// Threads: every method may be called from any thread; the destructor not from one of the pool's own.
 class ThreadPool {
  public:
-  /// Starts `threads` threads (at least one), named `name` where the system shows thread names; they give way to others
-  /// by `niceness` (0 to 19).
-  explicit ThreadPool(std::size_t threads, const char* name, int niceness = 0);
+  /// Starts threads named `name` where the system shows thread names; they give way to others by `niceness` (0 to 19).
+  explicit ThreadPool(PoolThreads threads, const char* name, int niceness = 0);
 
   /// Waits for running functions; functions that have not begun and suspended coroutines are destroyed.
   ~ThreadPool();
@@ -33,6 +42,7 @@ class ThreadPool {
   /// Whether the calling thread is one of the pool's.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
+  /// How many threads it has had from the start.
   [[nodiscard]] std::size_t size() const noexcept;
 
  private:
@@ -42,6 +52,19 @@ class ThreadPool {
 
 /// An executor on top of `executor` that never runs two things at the same time.
 Executor make_strand(const Executor& executor);
+
+/// A strand whose work is run by the thread that calls `drive`, until somebody calls `release_driver`; afterwards by the
+/// pool. What it is given before anybody drives it waits. Whoever makes one drives it.
+Executor make_driven_strand(const ThreadPool& pool);
+
+/// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
+/// runs then has ended.
+void drive(const Executor& strand);
+void release_driver(const Executor& strand) noexcept;
+
+/// The same strand (of a pool) for work that can be given up: once `gate` is closed, such work is destroyed when its turn
+/// comes, with the coroutines that it would resume. Work that runs is a visitor of the gate.
+Executor make_lane(const Executor& strand, Gate gate);
 
 /// Runs `work` on the pool while the calling coroutine is suspended; rethrows what it throws.
 ///

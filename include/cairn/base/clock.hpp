@@ -2,6 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
 
 namespace cairn {
 
@@ -16,7 +19,20 @@ class Clock {
   [[nodiscard]] virtual std::chrono::system_clock::time_point now() const = 0;
   /// Time that never goes back, for durations.
   [[nodiscard]] virtual std::chrono::steady_clock::time_point steady_now() const = 0;
+
+  /// Blocks the calling thread until `ready()` holds, or until it is `when` on the steady clock. Returns whether it holds.
+  /// `lock` is held whenever `ready` is called; whoever changes what it looks at notifies `condition`.
+  ///
+  /// As it is, it waits in real time for as long as `when` is ahead of `steady_now()`. A clock whose time tests decide
+  /// overrides it, and wakes its waiters when it is set.
+  virtual bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
+                          std::chrono::steady_clock::time_point when,
+                          const std::function<bool()>& ready) const;
 };
+
+/// `begin` and `duration` later; the last moment that can be told where that is beyond it: a duration of max() never ends.
+[[nodiscard]] std::chrono::steady_clock::time_point later(std::chrono::steady_clock::time_point begin,
+                                                          std::chrono::nanoseconds duration);
 
 /// The machine's own clocks.
 const Clock& system_clock();

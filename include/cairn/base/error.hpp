@@ -43,6 +43,7 @@ enum class Errc : int {
   device_failure,        ///< An accelerator reported an error.
   io_failure,            ///< A storage operation broke its contract (a write of no bytes, say).
   superseded,            ///< A save gave way to a later one, as it was asked to.
+  still_running,         ///< `wait(timeout)` came back before the operation: nothing has been promised.
 };
 
 /// The category of `Errc`: name "cairn".

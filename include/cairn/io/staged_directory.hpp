@@ -46,6 +46,15 @@ struct StagedOptions {
   RandomSource random = system_random;
   /// Told by `publish` when a step has ended (the first two may come twice). Must not throw.
   std::function<void(PublishStep)> on_step;
+  /// Asked by `publish` right before the checkpoint may become visible: before each rename that publishes, and
+  /// before COMMIT is linked (marker mode). It may be asked again where the first way to publish is not
+  /// available. False: `publish` stops with Errc::cancelled and nothing is visible. Empty: yes.
+  /// Called on the thread that publishes, with nothing locked; must not throw.
+  std::function<bool()> may_publish;
+  /// Asked by `publish` after the parent is synced, before anything of what was replaced is touched; once for each
+  /// checkpoint that was replaced. False: that one is left as it is, for recovery to remove, and
+  /// `retirement_problem` says so. Empty: yes. Called as `may_publish` is; must not throw.
+  std::function<bool()> may_retire;
 };
 
 /// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
@@ -89,7 +98,7 @@ class StagedDirectory {
   /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost
   /// first;
   /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the
-  /// save). Errors: Errc::commit_unknown when the sync after the rename fails: the checkpoint is
+  /// save). Errors: Errc::cancelled when `may_publish` says no; Errc::commit_unknown when the sync after the rename fails: the checkpoint is
   /// visible, but may not
   ///         survive a power cut. After any other error nothing is visible and the old checkpoint
   ///         stands: Errc::already_exists when another writer was first; OS errors pass through.
