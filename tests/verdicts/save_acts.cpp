@@ -167,11 +167,6 @@ void Player::take_back() {
       journal_.lie("events", fmt::format("save {} is done, but not released", open.number));
     }
   }
-  for (OpenLoad& open : loads_) {
-    if (is_released(*open.response)) {
-      open.loan.give_back();
-    }
-  }
 }
 
 void Player::finish(OpenSave open) {
