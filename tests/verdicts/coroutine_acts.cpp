@@ -152,7 +152,7 @@ void Player::await_load() {
         fmt::format("a cancelled co_await of load {} ended before its memory was given back", open.number));
   }
   if (loaded) {
-    const std::uint64_t value = value_of(std::move(*loaded), open);
+    const auto value = value_of(std::move(*loaded), open);
     open.loan.give_back();
     oracle_.end_load(open.number, value, nullptr, begin);
     return;

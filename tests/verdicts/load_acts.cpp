@@ -39,17 +39,22 @@ OpenLoad Player::begin_load(const Asked& asked, bool into) {
   return open;
 }
 
-std::uint64_t Player::value_of(Loaded loaded, const OpenLoad& open) {
-  const Tree state = loaded.take<Tree>("state");
-  const auto number = state.get<std::uint64_t>("n");
-  if (const std::string problem = Observer::check_state(state, number, open.target); !problem.empty()) {
-    journal_.lie("load", fmt::format("load {}: {}", open.number, problem));
+std::optional<std::uint64_t> Player::value_of(Loaded loaded, const OpenLoad& open) {
+  try {
+    const Tree state = loaded.take<Tree>("state");
+    const auto number = state.get<std::uint64_t>("n");
+    if (const std::string problem = Observer::check_state(state, number, open.target); !problem.empty()) {
+      journal_.lie("load", fmt::format("load {}: {}", open.number, problem));
+    }
+    if (open.loan.is_lent() &&
+        state.get<std::span<const std::uint64_t>>("a").data() != open.loan.array(1).data()) {
+      journal_.lie("load", fmt::format("load {}: its array is not where it was asked to be", open.number));
+    }
+    return number;
+  } catch (const Error& error) {  // Of a load that is said to have succeeded.
+    journal_.lie("load", fmt::format("load {}: {}", open.number, error.what()));
+    return std::nullopt;
   }
-  if (open.loan.is_lent() &&
-      state.get<std::span<const std::uint64_t>>("a").data() != open.loan.array(1).data()) {
-    journal_.lie("load", fmt::format("load {}: its array is not where it was asked to be", open.number));
-  }
-  return number;
 }
 
 void Player::load_and_wait(bool into) {

@@ -96,7 +96,11 @@ void Player::play() {
   for (const Act next : program_.acts) {
     ++played_;
     dice_ = Dice(program_.seed, 100 + played_);
-    act(next);
+    try {
+      act(next);
+    } catch (const std::exception& error) {
+      journal_.lie("thrown", error.what());
+    }
     take_back();
     check_memory();
   }

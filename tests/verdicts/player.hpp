@@ -99,7 +99,8 @@ class Player {
   [[nodiscard]] OpenLoad begin_load(const Asked& asked, bool into);
   [[nodiscard]] Requests requests_of(OpenLoad& open) const;
   [[nodiscard]] OpenLoad take_load();
-  std::uint64_t value_of(Loaded loaded, const OpenLoad& open);
+  /// What a load gave; nothing, and a lie, when it is no state.
+  std::optional<std::uint64_t> value_of(Loaded loaded, const OpenLoad& open);
 
   // Coroutines: coroutine_acts.cpp.
   void await_save(bool staged);
