@@ -56,11 +56,11 @@ void add(std::map<std::string, std::uint64_t>& sum, const std::map<std::string, 
 void play_one(std::uint64_t seed, const std::filesystem::path& folder, Observer& observer, Figures& figures) {
   const Program program(seed);
   const auto clock = std::make_shared<HarnessClock>(program.is_manual);
-  Journal journal(seed, *clock);
+  const auto journal = std::make_shared<Journal>(seed, clock);
   std::unique_ptr<Player> player;
   Timekeeper timekeeper(*clock, [&](const std::string& why) {
-    report_hang(fmt::format("verdicts: {}\n{}{}{}", why, journal.describe(), player ? player->describe() : "",
-                            clock->describe()));
+    report_hang(fmt::format("verdicts: {}\n{}{}{}", why, journal->describe(),
+                            player ? player->describe() : "", clock->describe()));
   });
   player = std::make_unique<Player>(program, folder, observer, journal, clock);
   player->play();
@@ -69,11 +69,11 @@ void play_one(std::uint64_t seed, const std::filesystem::path& folder, Observer&
   figures.failures += player->failures();
   player.reset();
   ++figures.programs;
-  add(figures.counts, journal.counts());
-  add(figures.kinds, journal.lies());
+  add(figures.counts, journal->counts());
+  add(figures.kinds, journal->lies());
   const bool is_told = testing::number_from("CAIRN_VERDICTS_STORY", 0) != 0;
-  if (is_told || (figures.first_story.empty() && !journal.lies().empty())) {
-    figures.first_story = journal.describe();
+  if (is_told || (figures.first_story.empty() && !journal->lies().empty())) {
+    figures.first_story = journal->describe();
     fmt::print("{}", is_told ? figures.first_story : "");
   }
 }

@@ -34,11 +34,13 @@ class Alarm {
           asio::post(io, [timer] { timer->cancel(); });
         });
   }
-  ~Alarm() { clock_.forget(number_); }
+  ~Alarm() { forget(); }
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
   [[nodiscard]] Awaitable<> wait() const { return wait_for(timer_); }
+  /// Does not ring any more, and lets the io_context end.
+  void forget() const { clock_.forget(number_); }
 
  private:
   static Awaitable<> wait_for(std::shared_ptr<asio::steady_timer> timer) {
@@ -61,6 +63,7 @@ void run_in(asio::io_context& io, Task task, std::exception_ptr& failure) {
 template <class T>
 Awaitable<> race(Awaitable<T> task, const Alarm* alarm, std::optional<T>* won) {
   auto first = co_await (std::move(task) || alarm->wait());
+  alarm->forget();
   if (first.index() == 0) {
     *won = std::move(std::get<0>(first));
   }
@@ -69,6 +72,7 @@ Awaitable<> race(Awaitable<T> task, const Alarm* alarm, std::optional<T>* won) {
 // outlives: who awaits keeps both.
 Awaitable<> race_to_staged(Awaitable<> task, const Alarm* alarm, bool* won) {
   const auto first = co_await (std::move(task) || alarm->wait());
+  alarm->forget();
   *won = first.index() == 0;
 }
 
@@ -107,7 +111,7 @@ void Player::await_save(bool staged) {
   }
   check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
   if (is_stopped && !is_staged && !committed && !is_released(*open.response)) {
-    journal_.lie(
+    journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of save {} ended before its memory was given back", open.number));
   }
@@ -147,7 +151,7 @@ void Player::await_load() {
   }
   check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
   if (is_stopped && !loaded && open.loan.is_lent() && !is_released(*open.response)) {
-    journal_.lie(
+    journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of load {} ended before its memory was given back", open.number));
   }

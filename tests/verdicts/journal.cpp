@@ -7,7 +7,7 @@
 namespace cairn::verdicts {
 
 std::string Journal::stamped(const std::string& line) const {
-  const std::chrono::duration<double> since = clock_.steady_now().time_since_epoch();
+  const std::chrono::duration<double> since = clock_->steady_now().time_since_epoch();
   return fmt::format("{:10.3f}  {}", since.count(), line);
 }
 

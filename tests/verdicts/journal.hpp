@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "verdicts/harness_clock.hpp"
@@ -17,7 +19,8 @@ namespace cairn::verdicts {
 /// Threads: every method may be called from any thread.
 class Journal {
  public:
-  Journal(std::uint64_t seed, const HarnessClock& clock) : seed_(seed), clock_(clock) {}
+  Journal(std::uint64_t seed, std::shared_ptr<const HarnessClock> clock)
+      : seed_(seed), clock_(std::move(clock)) {}
 
   /// What is done now, with the time.
   void note(const std::string& line);
@@ -38,7 +41,7 @@ class Journal {
   [[nodiscard]] std::string stamped(const std::string& line) const;
 
   const std::uint64_t seed_;
-  const HarnessClock& clock_;
+  const std::shared_ptr<const HarnessClock> clock_;
   mutable std::mutex mutex_;  // Protects all below.
   std::deque<std::string> lines_;
   std::vector<std::string> lies_;

@@ -44,15 +44,15 @@ std::optional<std::uint64_t> Player::value_of(Loaded loaded, const OpenLoad& ope
     const Tree state = loaded.take<Tree>("state");
     const auto number = state.get<std::uint64_t>("n");
     if (const std::string problem = Observer::check_state(state, number, open.target); !problem.empty()) {
-      journal_.lie("load", fmt::format("load {}: {}", open.number, problem));
+      journal_->lie("load", fmt::format("load {}: {}", open.number, problem));
     }
     if (open.loan.is_lent() &&
         state.get<std::span<const std::uint64_t>>("a").data() != open.loan.array(1).data()) {
-      journal_.lie("load", fmt::format("load {}: its array is not where it was asked to be", open.number));
+      journal_->lie("load", fmt::format("load {}: its array is not where it was asked to be", open.number));
     }
     return number;
   } catch (const Error& error) {  // Of a load that is said to have succeeded.
-    journal_.lie("load", fmt::format("load {}: {}", open.number, error.what()));
+    journal_->lie("load", fmt::format("load {}: {}", open.number, error.what()));
     return std::nullopt;
   }
 }
@@ -112,7 +112,8 @@ void Player::finish(OpenLoad open) {
   const auto failure =
       attempt(fmt::format("wait for load {}", open.number), [&] { loaded = open.response->wait(); });
   if (is_read && !is_released(*open.response)) {
-    journal_.lie("memory", fmt::format("load {} was answered before its memory was given back", open.number));
+    journal_->lie("memory",
+                  fmt::format("load {} was answered before its memory was given back", open.number));
   }
   if (loaded) {
     value = value_of(std::move(*loaded), open);
@@ -142,7 +143,7 @@ void Player::wait_load_a_while() {
   check_duration("wait(timeout)", begin, timeout);
   if (failure && code_of(failure) == still_running<Errc>() && now() >= begin + timeout &&
       !open.response->is_done()) {
-    journal_.note(fmt::format("load {} is still running", open.number));
+    journal_->note(fmt::format("load {} is still running", open.number));
     loads_.push_back(std::move(open));
     return;
   }

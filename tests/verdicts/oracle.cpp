@@ -131,7 +131,7 @@ void Oracle::end_save(std::uint64_t number, const std::exception_ptr& failure, M
   check_time(number, waited_since);
   Target& target = targets_[call.asked.target];
   if (!failure) {
-    if (!call.asked.overwrite && !holds_nothing(call.floor)) {
+    if (!call.asked.overwrite && !may_be_absent(target, call.floor)) {
       journal_.lie("verdict", title(number) + " has replaced what it was not to replace");
     }
     call.state = State::done;
@@ -247,6 +247,14 @@ bool Oracle::is_busy(std::size_t number) const {
   const Target& target = targets_[number];
   return std::any_of(target.calls.begin(), target.calls.end(),
                      [&](auto call) { return call > target.floor && calls_.at(call).state == State::open; });
+}
+
+bool Oracle::has_unknown() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(calls_.begin(), calls_.end(), [](const auto& entry) {
+    const Call& call = entry.second;
+    return !call.is_load && (call.state == State::open || call.state == State::unknown);
+  });
 }
 
 void Oracle::look_at_all() {

@@ -68,6 +68,8 @@ class Oracle {
   /// Whether a save of the target has not been answered.
   [[nodiscard]] bool is_busy(std::size_t target) const;
   [[nodiscard]] const std::filesystem::path& path(std::size_t target) const { return targets_[target].path; }
+  /// Whether nobody was told, or nobody can know, how a save has ended.
+  [[nodiscard]] bool has_unknown() const;
   [[nodiscard]] std::size_t target_count() const { return targets_.size(); }
 
  private:

@@ -26,15 +26,15 @@ std::vector<std::filesystem::path> targets_in(const std::filesystem::path& folde
 }  // namespace
 
 Player::Player(const Program& program, const std::filesystem::path& folder, Observer& observer,
-               Journal& journal, std::shared_ptr<HarnessClock> clock)
+               std::shared_ptr<Journal> journal, std::shared_ptr<HarnessClock> clock)
     : program_(program),
       folder_(folder),
       observer_(observer),
-      journal_(journal),
+      journal_(std::move(journal)),
       clock_(std::move(clock)),
       dice_(program.seed, 1),
-      system_(std::make_shared<SlowCalls>(clock_, program.seed, program.disturbances)),
-      oracle_(journal, *clock_, *system_, observer, targets_in(folder), program.grace) {
+      system_(std::make_shared<SlowCalls>(clock_, journal_, program.seed, program.disturbances)),
+      oracle_(*journal_, *clock_, *system_, observer, targets_in(folder), program.grace) {
   std::filesystem::create_directories(folder_ / "busy");
   std::filesystem::create_directories(folder_ / "calm");
   make_context();
@@ -54,7 +54,10 @@ void Player::make_context() {
   options.clock = clock_;
   options.registry.add<SlothHandler>();
   set_grace(options, program_.grace);
-  context_.emplace(std::move(options));
+  if (context_ != nullptr && !dice_.one_in(8)) {
+    closed_.push_back(std::move(context_));  // To destroy it while there are responses takes its time.
+  }
+  context_ = std::make_unique<Context>(std::move(options));
 }
 
 std::string Player::describe() const {
@@ -67,7 +70,7 @@ std::exception_ptr Player::attempt(const std::string& what, const std::function<
     const std::lock_guard lock(mutex_);
     doing_ = what;
   }
-  journal_.note(what);
+  journal_->note(what);
   try {
     work();
     return nullptr;
@@ -78,7 +81,7 @@ std::exception_ptr Player::attempt(const std::string& what, const std::function<
 
 void Player::check_memory() {
   if (const auto owner = GuardedMemory::the().take_touch()) {
-    journal_.lie("touch", "the memory of " + *owner + " was touched after it was given back");
+    journal_->lie("touch", "the memory of " + *owner + " was touched after it was given back");
   }
 }
 
@@ -86,9 +89,9 @@ void Player::check_duration(const std::string& what, Moment begin, Duration most
   const Duration slack = clock_->is_manual() ? Duration::zero() : Duration(std::chrono::seconds(5));
   const Duration took = now() - begin;
   if (took > most + slack) {
-    journal_.lie("late", fmt::format("{} took {:.3f} s, not {:.3f} s", what,
-                                     std::chrono::duration<double>(took).count(),
-                                     std::chrono::duration<double>(most).count()));
+    journal_->lie("late", fmt::format("{} took {:.3f} s, not {:.3f} s", what,
+                                      std::chrono::duration<double>(took).count(),
+                                      std::chrono::duration<double>(most).count()));
   }
 }
 
@@ -99,7 +102,7 @@ void Player::play() {
     try {
       act(next);
     } catch (const std::exception& error) {
-      journal_.lie("thrown", error.what());
+      journal_->lie("thrown", error.what());
     }
     take_back();
     check_memory();
@@ -108,7 +111,7 @@ void Player::play() {
 }
 
 void Player::act(Act act) {
-  journal_.count(std::string("acts: ") + std::string(name(act)));
+  journal_->count(std::string("acts: ") + std::string(name(act)));
   switch (act) {
     case Act::save:
       return save_and_wait();
@@ -180,6 +183,7 @@ void Player::settle() {
     finish(take_load());
   }
   close_context();
+  closed_.clear();
   // Calls that were slow when all calmed down end within this, and so does what a handler does that heeds nothing.
   const Duration all = longest(program_) * 3;
   static_cast<void>(attempt("rest until all has ended", [&] { clock_->sleep_for(all, "the program"); }));

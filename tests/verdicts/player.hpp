@@ -48,8 +48,8 @@ struct OpenLoad {
 /// Threads: `play` is called once; the rest are details of it.
 class Player {
  public:
-  Player(const Program& program, const std::filesystem::path& folder, Observer& observer, Journal& journal,
-         std::shared_ptr<HarnessClock> clock);
+  Player(const Program& program, const std::filesystem::path& folder, Observer& observer,
+         std::shared_ptr<Journal> journal, std::shared_ptr<HarnessClock> clock);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -128,12 +128,13 @@ class Player {
   const Program& program_;
   const std::filesystem::path folder_;
   Observer& observer_;
-  Journal& journal_;
+  const std::shared_ptr<Journal> journal_;
   const std::shared_ptr<HarnessClock> clock_;
   Dice dice_;
   std::shared_ptr<SlowCalls> system_;
   Oracle oracle_;
-  std::optional<Context> context_;
+  std::unique_ptr<Context> context_;
+  std::vector<std::unique_ptr<Context>> closed_;  ///< Contexts whose responses may still be there.
   std::deque<OpenSave> saves_;
   std::deque<OpenLoad> loads_;
   std::size_t played_ = 0;

@@ -164,7 +164,7 @@ void Player::take_back() {
       open.loan.give_back();
     }
     if (open.response->is_done() && !is_released(*open.response)) {
-      journal_.lie("events", fmt::format("save {} is done, but not released", open.number));
+      journal_->lie("events", fmt::format("save {} is done, but not released", open.number));
     }
   }
 }
@@ -173,7 +173,8 @@ void Player::finish(OpenSave open) {
   const Moment begin = now();
   const auto failure = attempt(fmt::format("wait for save {}", open.number), [&] { open.response->wait(); });
   if (open.uses_memory && !is_released(*open.response)) {
-    journal_.lie("memory", fmt::format("save {} was answered before its memory was given back", open.number));
+    journal_->lie("memory",
+                  fmt::format("save {} was answered before its memory was given back", open.number));
   }
   oracle_.end_save(open.number, failure, begin);
   if (open.uses_memory || kWaitsWhenDropped<AsyncResponse>) {
@@ -201,7 +202,7 @@ void Player::wait_save_a_while() {
   check_duration("wait(timeout)", begin, timeout);
   if (failure && code_of(failure) == still_running<Errc>() && now() >= begin + timeout &&
       !open.response->is_done()) {
-    journal_.note(fmt::format("save {} is still running", open.number));
+    journal_->note(fmt::format("save {} is still running", open.number));
     saves_.push_back(std::move(open));
     return;
   }

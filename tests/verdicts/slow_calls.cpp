@@ -2,6 +2,7 @@
 #include "verdicts/slow_calls.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 
 #include <cerrno>
 #include <cstring>
@@ -69,12 +70,19 @@ SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
   return fate;
 }
 
+void SlowCalls::tell(CallKind kind, const std::string& what) {
+  std::array<char, 17> thread{};
+  ::prctl(PR_GET_NAME, thread.data());
+  journal_->note(fmt::format("    {} {} ({})", kNames[static_cast<std::size_t>(kind)], what, thread.data()));
+}
+
 void SlowCalls::dawdle(CallKind kind, Duration duration) {
   if (duration == duration.zero()) {
     return;
   }
   if (++slow_now_ <= kMostSlow) {
     ++slow_calls_;
+    tell(kind, fmt::format("takes {} ms", duration.count() / 1'000'000));
     clock_->sleep_for(duration, fmt::format("a slow {}", kNames[static_cast<std::size_t>(kind)]));
   }
   --slow_now_;
@@ -91,12 +99,14 @@ auto SlowCalls::run(CallKind kind, int fd, Real real) noexcept -> decltype(real(
       break;
     case Trouble::failure:
       ++failures_;
+      tell(kind, "fails");
       break;
     case Trouble::lost_answer:
       if (const auto done = real(); done < 0) {
         result = done;
       } else {
         ++lost_answers_;
+        tell(kind, "is done, and reported as failed");
       }
       break;
     case Trouble::oddity:
@@ -143,6 +153,7 @@ int SlowCalls::close(int fd) noexcept {
   dawdle(CallKind::close, fate.after);
   if (fate.trouble == Trouble::failure) {
     ++failures_;
+    tell(CallKind::close, "fails");
     return -fate.error;
   }
   return result;

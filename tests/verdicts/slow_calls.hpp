@@ -12,6 +12,7 @@
 
 #include "verdicts/dice.hpp"
 #include "verdicts/harness_clock.hpp"
+#include "verdicts/journal.hpp"
 
 namespace cairn::verdicts {
 
@@ -52,8 +53,10 @@ class SlowCalls final : public io::Syscalls {
  public:
   static constexpr const char* kCalmFolder = "/calm";
 
-  SlowCalls(std::shared_ptr<const HarnessClock> clock, std::uint64_t seed, Disturbances disturbances)
-      : clock_(std::move(clock)), seed_(seed), disturbances_(disturbances) {}
+  /// `journal` is told of what goes wrong.
+  SlowCalls(std::shared_ptr<const HarnessClock> clock, std::shared_ptr<Journal> journal, std::uint64_t seed,
+            Disturbances disturbances)
+      : clock_(std::move(clock)), journal_(std::move(journal)), seed_(seed), disturbances_(disturbances) {}
 
   /// From now on every call is quick and succeeds.
   void calm_down() { is_calm_ = true; }
@@ -101,6 +104,7 @@ class SlowCalls final : public io::Syscalls {
 
   [[nodiscard]] Fate decide(CallKind kind, int fd);
   void dawdle(CallKind kind, Duration duration);
+  void tell(CallKind kind, const std::string& what);
   void mark(int fd, bool is_calm);
   [[nodiscard]] bool is_calm(int fd) const;
 
@@ -109,6 +113,7 @@ class SlowCalls final : public io::Syscalls {
 
   io::Syscalls& real_ = io::posix_syscalls();
   const std::shared_ptr<const HarnessClock> clock_;  // A context may outlive its program.
+  const std::shared_ptr<Journal> journal_;
   const std::uint64_t seed_;
   const Disturbances disturbances_;
   std::atomic<bool> is_calm_{false};

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verdicts/timekeeper.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -43,7 +45,8 @@ void Timekeeper::keep() {
 
 void Timekeeper::keep_manual() {
   constexpr std::chrono::microseconds kShortest{20};
-  constexpr std::chrono::microseconds kLongest{200};
+  constexpr std::chrono::microseconds kLongest{100};
+  ::prctl(PR_SET_TIMERSLACK, 1UL);  // Or each pause would be 50 us longer.
   Stillness stillness;
   const auto end = RealTime::now() + patience();
   std::chrono::microseconds pause = kShortest;
