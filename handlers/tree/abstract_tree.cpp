@@ -291,4 +291,16 @@ void visit_leaves(const AbstractTree& tree,
   TreeAccess::visit(std::as_const(built), path, 0, visitor);
 }
 
+bool WritesToCaller<AbstractTree>::check(const AbstractTree& wanted) {
+  if (wanted.is_view()) {
+    return false;  // As it was stored: nobody has asked for anything yet.
+  }
+  bool writes = false;
+  visit_leaves(wanted, [&writes](std::string_view, const AbstractTree& leaf) {
+    writes =
+        writes || (leaf.kind() == TreeKind::array && !leaf.is_placeholder() && leaf.as_array().destination);
+  });
+  return writes;
+}
+
 }  // namespace cairn

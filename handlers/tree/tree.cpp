@@ -235,4 +235,15 @@ void visit_leaves(const Tree& tree,
   TreeAccess::visit(tree, path, 0, visitor);
 }
 
+bool OwnsItsMemory<Tree>::check(const Tree& tree) {
+  bool owns_all = true;
+  visit_leaves(tree, [&owns_all](std::string_view, const Tree& leaf) {
+    if (leaf.is_array()) {
+      const Array& array = *leaf.array_if();
+      owns_all = owns_all && (array.owner() != nullptr || array.byte_count() == 0);
+    }
+  });
+  return owns_all;
+}
+
 }  // namespace cairn

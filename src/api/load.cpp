@@ -10,9 +10,19 @@
 namespace cairn {
 namespace {
 
-Awaitable<Tree> take_state(LoadResponse response) {
-  Loaded loaded = co_await response.loaded();
+Awaitable<Tree> take_state(Awaitable<Loaded> all) {
+  Loaded loaded = co_await std::move(all);
   co_return loaded.take<Tree>(kStateName);
+}
+
+Requests state_request(std::optional<AbstractTree> wanted) {
+  Requests requests;
+  if (wanted) {
+    requests.emplace_back(kStateName, std::move(*wanted));
+  } else {
+    requests.emplace_back(kStateName);
+  }
+  return requests;
 }
 
 }  // namespace
@@ -24,7 +34,8 @@ LoadResponse load_checkpointables_async(const std::filesystem::path& path, const
 
 Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
                             const LoadOptions& options, const Context& context) {
-  return load_checkpointables_async(path, requests, options, context).wait();
+  return core::start_load(path, requests, handlers_of(context), options, context, core::Waiting::for_the_end)
+      .wait();
 }
 
 Tree TreeResponse::wait() const {
@@ -36,27 +47,22 @@ Tree TreeResponse::wait(std::chrono::nanoseconds timeout) const {
 }
 
 Awaitable<Tree> TreeResponse::loaded() const {
-  return take_state(response_);
+  return take_state(response_.loaded());
 }
 
 TreeResponse load_async(const std::filesystem::path& path, std::optional<AbstractTree> wanted,
                         const LoadOptions& options, const Context& context) {
-  Requests requests;
-  if (wanted) {
-    requests.emplace_back(kStateName, std::move(*wanted));
-  } else {
-    requests.emplace_back(kStateName);
-  }
-  return TreeResponse(load_checkpointables_async(path, requests, options, context));
+  return TreeResponse(load_checkpointables_async(path, state_request(std::move(wanted)), options, context));
 }
 
 Tree load(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
-  return load_async(path, std::nullopt, options, context).wait();
+  return load_checkpointables(path, state_request(std::nullopt), options, context).take<Tree>(kStateName);
 }
 
 Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOptions& options,
           const Context& context) {
-  return load_async(path, std::move(wanted), options, context).wait();
+  return load_checkpointables(path, state_request(std::move(wanted)), options, context)
+      .take<Tree>(kStateName);
 }
 
 CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const Context& context) {

@@ -21,7 +21,8 @@ SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpo
                                 const SaveOptions& options, const Context& context) {
   SaveOptions blocking = options;
   blocking.return_when_accepted = false;
-  return save_checkpointables_async(path, items, blocking, context).wait();
+  return core::start_save(path, items, handlers_of(context), blocking, context, core::Waiting::for_the_end)
+      .wait();
 }
 
 SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpointables& items,

@@ -30,6 +30,10 @@ Timers::Id Timers::at(TimePoint when, std::function<void()> call) {
   return id;
 }
 
+bool Timers::runs_this_thread() const noexcept {
+  return thread_.get_id() == std::this_thread::get_id();
+}
+
 void Timers::forget(Id id) {
   std::function<void()> dropped;  // Destroyed without the lock: what it holds may call back.
   const std::lock_guard lock(mutex_);

@@ -37,6 +37,10 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures) {
 
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks) {
   const Executor executor = co_await boost::asio::this_coro::executor;
+  co_return co_await settle_all_on(executor, std::move(tasks));
+}
+
+Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks) {
   // Once tasks run, a cancellation must not throw before they have been waited for.
   const auto group = std::make_shared<TaskGroup>(executor);
   const bool throws = co_await boost::asio::this_coro::throw_if_cancelled();

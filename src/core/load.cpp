@@ -1,35 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/load.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/load_job.hpp"
+#include "core/response.hpp"
 
 namespace cairn {
 namespace {
 
 using core::LoadJob;
 
+// A coroutine that waits keeps the load, not the response.
 Awaitable<Loaded> await_loaded(std::shared_ptr<LoadJob> job) {
-  co_await job->done().wait();
+  co_await core::wait_or_stop(*job, job->answered());
   co_return job->take_loaded();
+}
+
+Awaitable<> await_event(std::shared_ptr<LoadJob> job, async::Event event) {
+  co_await event.wait();
+  static_cast<void>(job);
+}
+
+Awaitable<> nothing() {
+  co_return;
+}
+
+core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
+  const bool writes = std::any_of(requests.begin(), requests.end(), [waiting](const Request& request) {
+    return waiting == core::Waiting::for_the_end ? request.wanted().has_value() : request.writes_to_caller();
+  });
+  return writes ? core::CallersMemory::until_done : core::CallersMemory::unused;
 }
 
 std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
                                   const RegistrySnapshot& registry, const LoadOptions& options,
-                                  const Context& context) {
-  context.services()->require_own_process();
-  const auto begin = context.services()->clock.steady_now();
-  if (context.services()->coroutines.runs_this_thread()) {
-    throw Error(
-        Errc::invalid_argument,
-        "a load that blocks was started on one of the context's own threads; it would wait for itself");
-  }
-  return std::make_shared<LoadJob>(context.services(), std::filesystem::absolute(path), std::move(requests),
-                                   registry, options, begin);
+                                  const Context& context, core::Waiting waiting) {
+  const std::shared_ptr<core::Services>& services = context.services();
+  services->require_own_process();
+  const auto begin = services->clock.steady_now();
+  core::refuse_here(*services, "a load");
+  const core::CallersMemory memory = memory_of(requests, waiting);
+  return std::make_shared<LoadJob>(services, std::filesystem::absolute(path), std::move(requests), registry,
+                                   options, begin, memory);
 }
 
 }  // namespace
@@ -48,20 +65,52 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
+LoadResponse::~LoadResponse() {
+  let_go();
+}
+
+LoadResponse& LoadResponse::operator=(LoadResponse&& other) noexcept {
+  if (this != &other) {
+    let_go();
+    job_ = std::move(other.job_);
+  }
+  return *this;
+}
+
+void LoadResponse::let_go() noexcept {
+  if (job_ && job_->services().is_own_process()) {
+    core::take_memory_back(*job_);
+  }
+}
+
 Loaded LoadResponse::wait() const {
   if (!job_) {
     return {};
   }
-  job_->done().get();
+  core::require_may_wait(*job_);
+  job_->answered().get();
   return job_->take_loaded();
 }
 
 Loaded LoadResponse::wait(std::chrono::nanoseconds timeout) const {
-  if (job_ && !job_->done().wait_for(timeout)) {
-    throw Error(Errc::timed_out, fmt::format("{} is still running after {:.3f} s", job_->title(),
-                                             std::chrono::duration<double>(timeout).count()));
+  if (job_) {
+    core::wait_for_answer(*job_, timeout);
   }
   return wait();
+}
+
+void LoadResponse::wait_released() const {
+  if (job_) {
+    core::require_may_wait(*job_);
+    job_->released().get();
+  }
+}
+
+void LoadResponse::wait_done() const {
+  if (job_) {
+    core::require_may_wait(*job_);
+    job_->done().get();
+  }
 }
 
 Awaitable<Loaded> LoadResponse::loaded() const {
@@ -71,16 +120,29 @@ Awaitable<Loaded> LoadResponse::loaded() const {
   return await_loaded(job_);
 }
 
+Awaitable<> LoadResponse::released() const {
+  return job_ ? await_event(job_, job_->released()) : nothing();
+}
+
+Awaitable<> LoadResponse::done() const {
+  return job_ ? await_event(job_, job_->done()) : nothing();
+}
+
 LoadResult LoadResponse::result() const {
   if (!job_) {
     return {};
   }
-  job_->done().get();
+  core::require_may_wait(*job_);
+  job_->answered().get();
   return job_->result();
 }
 
+bool LoadResponse::is_released() const {
+  return !job_ || job_->released().has_happened();
+}
+
 bool LoadResponse::is_done() const {
-  return !job_ || job_->done().has_happened();
+  return !job_ || job_->is_done();
 }
 
 void LoadResponse::cancel() const {
@@ -114,9 +176,9 @@ const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
 namespace core {
 
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
-                        const RegistrySnapshot& registry, const LoadOptions& options,
-                        const Context& context) {
-  auto job = make_job(path, requests, registry, options, context);
+                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
+                        Waiting waiting) {
+  auto job = make_job(path, requests, registry, options, context, waiting);
   job->launch(LoadJob::load_all(job), options.deadline);
   job->prepared().get();
   return LoadResponse(std::move(job));
@@ -125,9 +187,10 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context) {
-  auto job = make_job(path, Requests(names.begin(), names.end()), registry, options, context);
+  auto job =
+      make_job(path, Requests(names.begin(), names.end()), registry, options, context, Waiting::for_the_end);
   job->launch(LoadJob::describe_all(job), options.deadline);
-  job->done().get();
+  job->answered().get();
   return job->take_metadata();
 }
 

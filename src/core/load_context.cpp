@@ -51,7 +51,7 @@ Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std
     const core::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
     work();
   };
-  co_await job->run(std::move(measured));
+  co_await job->run_users(std::move(measured));
 }
 
 }  // namespace

@@ -16,8 +16,9 @@
 namespace cairn::core {
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-                 RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin)
-    : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace),
+                 RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory)
+    : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace,
+                Kind(memory, BlockingPhase::by_context)),
       path_(std::move(path)),
       requests_(std::move(requests)),
       registry_(std::move(registry)),
@@ -27,7 +28,7 @@ Awaitable<> LoadJob::open_source(std::shared_ptr<LoadJob> self) {
   std::function<void()> open = [&self] {
     self->source_ = FileSource::open(self->services().engine->syscalls(), self->path_);
   };
-  co_await self->run(std::move(open));
+  co_await self->run_call(std::move(open));
   self->choose_parts();
 }
 
@@ -113,7 +114,7 @@ Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
     bool is_overtaken = false;
     if (restarts < io::kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
       std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
-      co_await self->run(std::move(look));
+      co_await self->run_call(std::move(look));
     }
     if (!is_overtaken) {
       std::rethrow_exception(failure);
@@ -136,7 +137,7 @@ Awaitable<> LoadJob::load_all(std::shared_ptr<LoadJob> self) {
   std::string problem;
   if (self->meter().trace() != nullptr) {
     std::function<void()> deliver = [&] { problem = self->deliver_trace(); };
-    co_await self->run(std::move(deliver));
+    co_await self->run_call(std::move(deliver));
   }
   if (failure) {
     std::rethrow_exception(with_problem(failure, problem));
@@ -155,7 +156,8 @@ Awaitable<> LoadJob::load_parts(std::shared_ptr<LoadJob> self) {
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
     blocking.push_back(begin_part(self, i, &backgrounds));
   }
-  std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(blocking));
+  std::vector<std::exception_ptr> failures =
+      co_await async::settle_all_on(self->blocking_lane(), std::move(blocking));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
@@ -165,7 +167,7 @@ Awaitable<> LoadJob::load_parts(std::shared_ptr<LoadJob> self) {
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
     background.push_back(finish_part(self, i, std::move(*backgrounds[i])));
   }
-  failures = co_await async::settle_all(std::move(background));
+  failures = co_await async::settle_all_on(self->background_lane(), std::move(background));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
@@ -224,7 +226,8 @@ Awaitable<> LoadJob::describe_parts(std::shared_ptr<LoadJob> self) {
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
     questions.push_back(describe_part(self, i));
   }
-  const std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(questions));
+  const std::vector<std::exception_ptr> failures =
+      co_await async::settle_all_on(self->blocking_lane(), std::move(questions));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }

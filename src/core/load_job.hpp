@@ -23,7 +23,7 @@ namespace cairn::core {
 class LoadJob final : public Operation {
  public:
   LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-          RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin);
+          RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory);
 
   /// Loads what was requested; everything when nothing was.
   static Awaitable<> load_all(std::shared_ptr<LoadJob> self);

@@ -167,6 +167,11 @@ void Metrics::fail_save(const std::exception_ptr& failure) {
   fail(saves_, failure);
 }
 
+void Metrics::give_up_save() {
+  const std::lock_guard lock(mutex_);
+  ++saves_.given_up;
+}
+
 void Metrics::begin_load() {
   const std::lock_guard lock(mutex_);
   begin(loads_);

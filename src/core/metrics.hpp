@@ -42,6 +42,7 @@ struct OperationMetrics {
   std::uint64_t bytes = 0;
   std::uint64_t retried = 0;
   std::uint64_t shortened = 0;
+  std::uint64_t given_up = 0;                   ///< Answered without their end.
   std::map<std::string, std::uint64_t> failed;  ///< By the name of the error code.
   Histogram whole;
   Histogram blocking;  ///< Of saves only.
@@ -58,6 +59,8 @@ class Metrics {
   void begin_save();
   void end_save(const SaveResult& result);
   void fail_save(const std::exception_ptr& failure);
+  /// A save is answered although something of it still runs; it is counted as failed or done, too.
+  void give_up_save();
   void begin_load();
   void end_load(const LoadResult& result);
   void fail_load(const std::exception_ptr& failure);

@@ -6,69 +6,121 @@
 #include <new>
 #include <utility>
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
 #include "cairn/async/suspend.hpp"
-#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
 
 namespace cairn::core {
 namespace {
 
-/// How long work may go on after it was asked to stop, before its caller gets an answer without it.
-constexpr std::chrono::seconds kStopGrace{2};
+/// The operation whose blocking phase the calling thread runs, the innermost first.
+class DrivenHere {
+ public:
+  explicit DrivenHere(const Services& services) noexcept : services_(&services), outer_(innermost) {
+    innermost = this;
+  }
+  ~DrivenHere() { innermost = outer_; }
+  DrivenHere(const DrivenHere&) = delete;
+  DrivenHere& operator=(const DrivenHere&) = delete;
 
-/// How often an operation that is given up looks whether the caller's memory is free. A copy takes less.
-constexpr std::chrono::milliseconds kLookAgain{1};
+  static bool is_of(const Services& services) noexcept {
+    for (const DrivenHere* driven = innermost; driven != nullptr; driven = driven->outer_) {
+      if (driven->services_ == &services) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static inline thread_local const DrivenHere* innermost = nullptr;
+
+  const Services* services_;
+  const DrivenHere* outer_;
+};
+
+Executor strand_for(const Services& services, BlockingPhase blocking) {
+  return blocking == BlockingPhase::by_caller ? async::make_driven_strand(services.coroutines)
+                                              : async::make_strand(services.coroutines.executor());
+}
 
 }  // namespace
 
-void BorrowedMemory::visit(const std::function<void()>& work) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_closed_) {
-      throw Error(Errc::cancelled, "the caller's memory is the caller's again");
-    }
-    ++visitors_;
-  }
-  const auto leave = [this](void*) {
-    const std::lock_guard lock(mutex_);
-    --visitors_;
-  };
-  const std::unique_ptr<void, decltype(leave)> visitor(this, leave);
-  work();
+bool is_busy_here(const Services& services) noexcept {
+  return services.runs_this_thread() || DrivenHere::is_of(services);
 }
 
-bool BorrowedMemory::close() {
-  const std::lock_guard lock(mutex_);
-  is_closed_ = true;
-  return visitors_ == 0;
+void refuse_here(const Services& services, std::string_view what) {
+  if (is_busy_here(services)) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("{} that blocks was started on one of the context's own threads, or by a handler in its "
+                    "blocking phase; it would wait for itself",
+                    what));
+  }
 }
 
 Operation::Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin,
-                     TraceSink trace)
+                     TraceSink trace, Kind kind)
     : services_(std::move(services)),
       title_(std::move(title)),
+      kind_(kind),
       meter_(std::make_shared<Meter>(services_->clock, begin, title_, std::move(trace))),
       engine_(std::make_shared<MeteredEngine>(*services_->engine, meter_)),
-      strand_(async::make_strand(services_->coroutines.executor())),
+      calls_(services_->calls, services_->workers.size()),
+      background_(services_->background, services_->workers.size()),
+      strand_(strand_for(*services_, kind.blocking)),
+      background_gate_(kind.memory == CallersMemory::until_done ? blocking_gate_ : async::Gate()),
+      blocking_lane_(async::make_lane(strand_, blocking_gate_)),
+      background_lane_(async::make_lane(strand_, background_gate_)),
       main_(std::make_shared<async::TaskGroup>(strand_)),
-      helpers_(std::make_shared<async::TaskGroup>(strand_)),
-      watch_(std::make_shared<async::TaskGroup>(strand_)) {}
+      helpers_(std::make_shared<async::TaskGroup>(strand_)) {}
+
+const async::Event& Operation::released() const noexcept {
+  return kind_.memory == CallersMemory::unused ? nothing_used_ : blocking_gate_.left();
+}
+
+bool Operation::is_done() const {
+  return done_.has_happened() || (answered_.has_happened() && !is_given_up_);
+}
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   services_->enter(shared_from_this());
   try {
     if (deadline > deadline.zero()) {
-      watch_->spawn(stop_after(weak_from_this(), deadline));
+      deadline_ = deadline;
+      call_at(later(meter_->begin(), deadline), [](Operation& self) {
+        self.stop(Errc::timed_out, fmt::format("not done after {:.3f} s",
+                                               std::chrono::duration<double>(self.deadline_).count()));
+      });
     }
     main_->spawn(
         run_to_end(shared_from_this(), std::move(work)));  // Last: what throws here has started nothing.
   } catch (...) {
-    watch_->cancel();
     services_->leave(this);
     throw;
   }
+}
+
+void Operation::drive() {
+  const DrivenHere here(*services_);
+  async::drive(strand_);
+}
+
+void Operation::call_at(Meter::TimePoint when, void (*call)(Operation&)) {
+  // Not on the thread of the timers itself: what is told there may be heard by code of the program's.
+  const auto id = services_->timers.at(when, [weak = weak_from_this(), call] {
+    if (const auto self = weak.lock()) {
+      self->services_->coroutines.submit([self, call] { call(*self); });
+    }
+  });
+  const std::lock_guard lock(mutex_);
+  timers_.push_back(id);
 }
 
 Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> work) {
@@ -78,21 +130,13 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
   } catch (...) {
     failure = std::current_exception();
   }
-  self->finish(std::move(failure));
-}
-
-Awaitable<> Operation::stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline) {
-  co_await async::sleep_for(deadline);
-  if (const auto self = weak.lock()) {
-    self->stop(Errc::timed_out,
-               fmt::format("not done after {:.3f} s", std::chrono::duration<double>(deadline).count()));
-  }
+  self->end(std::move(failure));
 }
 
 void Operation::stop(Errc reason, std::string why) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_stopped_ || done_.has_happened()) {
+    if (is_stopped_ || is_finished_) {
       return;
     }
     is_stopped_ = true;
@@ -101,31 +145,48 @@ void Operation::stop(Errc reason, std::string why) {
     } catch (const std::bad_alloc&) {  // It stops all the same, and says only that it was cancelled.
     }
   }
+  refuse_effect();
   main_->cancel();
   try {
-    watch_->spawn(give_up_after_grace(shared_from_this()));
+    call_at(later(services_->clock.steady_now(), services_->options.stop_grace),
+            [](Operation& self) { self.give_up(); });
   } catch (const std::bad_alloc&) {  // Then it ends when its work does, and not before.
   }
 }
 
-Awaitable<> Operation::give_up_after_grace(std::shared_ptr<Operation> self) {
-  co_await async::sleep_for(kStopGrace);
-  while (!self->borrowed_->close()) {
-    co_await async::sleep_for(kLookAgain);
+void Operation::give_up() {
+  if (is_finished_) {
+    return;
   }
-  std::exception_ptr failure;
-  {
-    const std::lock_guard lock(self->mutex_);
-    const Error reason = self->reason_.value_or(Error(Errc::cancelled, self->title_));
-    failure = std::make_exception_ptr(Error(
-        reason.code(), reason.detail() + "; a handler has not ended yet, what it made is left to recovery"));
+  is_given_up_ = true;
+  finish(verdict_without_end(reason()));
+}
+
+Error Operation::reason() const {
+  const std::lock_guard lock(mutex_);
+  return reason_.value_or(Error(Errc::cancelled, title_));
+}
+
+std::exception_ptr Operation::verdict_without_end(const Error& reason) {
+  return std::make_exception_ptr(Error(reason.code(), reason.detail() + "; something of it still runs"));
+}
+
+void Operation::mark_prepared() {
+  if (kind_.memory == CallersMemory::until_staged) {
+    blocking_gate_.close();
   }
-  self->finish(std::move(failure));
+  prepared_.set();
+  async::release_driver(strand_);
+}
+
+Awaitable<> Operation::leave_caller() {
+  const Executor executor = co_await boost::asio::this_coro::executor;
+  co_await boost::asio::post(executor, boost::asio::use_awaitable);
 }
 
 void Operation::finish(std::exception_ptr failure) noexcept {
   if (is_finished_.exchange(true)) {
-    return;  // It was given up before, or is.
+    return;
   }
   make_way();
   try {
@@ -135,9 +196,40 @@ void Operation::finish(std::exception_ptr failure) noexcept {
     count_end(failure);
   } catch (...) {  // No memory for the words or the counts: the failure goes on as it is.
   }
+  blocking_gate_.close();
+  background_gate_.close();
+  const bool is_callers_turn = kind_.blocking == BlockingPhase::by_caller && !prepared_.has_happened();
+  if (kind_.memory == CallersMemory::until_done || is_callers_turn) {
+    try {
+      released().on_complete(
+          [self = shared_from_this(), failure](const std::exception_ptr&) { self->tell(failure); });
+      return;
+    } catch (const std::bad_alloc&) {  // Then by waiting: it is not for long, and memory is the caller's.
+      released().get();
+    }
+  }
+  tell(failure);
+}
+
+void Operation::tell(const std::exception_ptr& failure) noexcept {
   prepared_.complete(failure);
-  done_.complete(failure);
-  watch_->cancel();
+  answered_.complete(failure);
+  told_.set();
+  async::release_driver(strand_);
+}
+
+void Operation::end(std::exception_ptr failure) noexcept {
+  finish(std::move(failure));
+  clear_up();
+  std::vector<async::Timers::Id> timers;
+  {
+    const std::lock_guard lock(mutex_);
+    timers.swap(timers_);
+  }
+  for (const async::Timers::Id id : timers) {
+    services_->timers.forget(id);
+  }
+  done_.set();
   services_->leave(this);
 }
 
@@ -153,11 +245,25 @@ std::exception_ptr Operation::explain(std::exception_ptr failure) {
 }
 
 Awaitable<> Operation::run(std::function<void()> work) const {
-  return async::offload(threads(), std::move(work));
+  return gives_way() ? async::offload(background_, std::move(work))
+                     : async::offload(services_->workers, std::move(work));
 }
 
-async::ThreadPool& Operation::threads() const noexcept {
-  return services_->workers;
+Awaitable<> Operation::run_call(std::function<void()> work) const {
+  return async::offload(calls_, std::move(work));
+}
+
+Awaitable<> Operation::run_users(std::function<void()> work) const {
+  return async::offload(gives_way() ? background_ : calls_, std::move(work));
+}
+
+async::Gate::Visit Operation::touch_memory() const {
+  async::Gate::Visit visit =
+      prepared_.has_happened() ? background_gate_.try_enter() : blocking_gate_.try_enter();
+  if (!visit) {
+    throw Error(Errc::cancelled, "the caller's memory is the caller's again");
+  }
+  return visit;
 }
 
 // outlives: who awaits keeps the operation.
@@ -211,7 +317,13 @@ std::string Operation::deliver_trace() const {
 }
 
 Awaitable<> Operation::run_on_borrowed(std::function<void()> work) const {
-  std::function<void()> visit = [memory = borrowed_, work = std::move(work)] { memory->visit(work); };
+  std::function<void()> visit = [gate = blocking_gate_, work = std::move(work)] {
+    const async::Gate::Visit inside = gate.try_enter();
+    if (!inside) {
+      throw Error(Errc::cancelled, "the caller's memory is the caller's again");
+    }
+    work();
+  };
   return async::offload(services_->workers, std::move(visit));
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -14,7 +15,10 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/async/event.hpp"
+#include "cairn/async/gate.hpp"
+#include "cairn/async/limited_pool.hpp"
 #include "cairn/async/task_group.hpp"
+#include "cairn/async/timers.hpp"
 #include "cairn/base/error.hpp"
 
 #include "core/metered_engine.hpp"
@@ -22,29 +26,42 @@
 
 namespace cairn::core {
 
-/// Memory of the caller's that worker threads read, until it is taken away from them.
-class BorrowedMemory {
- public:
-  /// Reads it in `work`. Errors: Errc::cancelled when it has been taken away.
-  void visit(const std::function<void()>& work);
-
-  /// Lets nobody in any more. Returns whether everybody is out.
-  [[nodiscard]] bool close();
-
- private:
-  std::mutex mutex_;
-  int visitors_ = 0;
-  bool is_closed_ = false;
+/// How long an operation touches memory that is the caller's.
+enum class CallersMemory : std::uint8_t {
+  unused,        ///< All that it needs was moved into it, or is shared.
+  until_staged,  ///< The blocking phase reads it.
+  until_done,    ///< Nothing is copied: it is read, or written, to the end.
 };
 
-/// A save or a load in flight: its strand, its deadline, its two completion points.
+/// Which thread runs the blocking phase.
+enum class BlockingPhase : std::uint8_t {
+  by_caller,   ///< The one that called, in `drive`.
+  by_context,  ///< Those of the context.
+};
+
+/// A save or a load in flight: its strand, its deadline, and what is known of its end.
 ///
-/// Invariant: `prepared` (the blocking phase is over) happens before `done`; each happens once.
-/// Threads:   every public method may be called from any thread.
+/// Events, in this order; each happens once:
+///   prepared  the blocking phase is over (or there will be no end of it);
+///   answered  everybody may know how it ended;
+///   released  nothing of it touches the caller's memory any more;
+///   done      nothing of it runs.
+/// Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for `released`.
+/// An operation that is stopped and does not end within the grace is given up: it is answered without its end, and what
+/// handlers have left to do is destroyed, not run.
+/// Threads: every public method may be called from any thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
+  struct Kind {
+    Kind(CallersMemory of_caller, BlockingPhase who) : memory(of_caller), blocking(who) {}
+
+    CallersMemory memory;
+    BlockingPhase blocking;
+  };
+
   /// `begin` is when the caller called; `trace` may be null.
-  Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin, TraceSink trace);
+  Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin, TraceSink trace,
+            Kind kind);
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -52,25 +69,45 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs `work` on the strand. Without an end by `deadline` (zero: none) it is stopped.
   void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
 
-  /// Asks the work to stop, and says why. When it does not end soon, the operation is done without it.
+  /// The caller's part of an operation whose blocking phase he runs: returns once it is prepared, or has failed and touches
+  /// his memory no more.
+  void drive();
+
+  /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
   void stop(Errc reason, std::string why);
 
   [[nodiscard]] const async::Event& prepared() const noexcept { return prepared_; }
+  [[nodiscard]] const async::Event& answered() const noexcept { return answered_; }
+  [[nodiscard]] const async::Event& released() const noexcept;
   [[nodiscard]] const async::Event& done() const noexcept { return done_; }
+  /// Happens when all who listened have heard the answer.
+  [[nodiscard]] const async::Event& told() const noexcept { return told_; }
+  /// Whether it is done, or was answered by its end: then nothing of it is left but the telling.
+  [[nodiscard]] bool is_done() const;
 
   /// "save of <path>": for messages.
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
-  [[nodiscard]] const Executor& strand() const noexcept { return strand_; }
   [[nodiscard]] Meter& meter() const noexcept { return *meter_; }
   /// The context's, measured.
   [[nodiscard]] io::Engine& engine() const noexcept { return *engine_; }
   /// Tasks beside the main work: those that move chunks.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
-  /// Runs blocking or long work on a worker thread.
+  /// Runs what computes (hashes, copies of our own) on a worker thread.
   [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
+  /// Runs system calls that may block, on threads that nobody else waits for.
+  [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
+  /// Runs code of a handler, which may do either.
+  [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
+  /// As `run`, for work of the blocking phase that reads the caller's memory.
+  [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
+
+  /// Whoever touches memory that may be the caller's holds one, for as long as he does; of the phase that runs.
+  ///
+  /// Errors: Errc::cancelled when the memory is the caller's again.
+  [[nodiscard]] async::Gate::Visit touch_memory() const;
 
   /// Waits for a staging buffer, and measures that.
   // outlives: who awaits keeps the operation.
@@ -78,22 +115,31 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// A staging buffer when one is free, else an empty one.
   [[nodiscard]] staging::Buffer try_acquire_buffer() const;
 
-  /// As `run`, for work that reads the caller's memory: an operation that is given up is not done while such work
-  /// runs, and begins none afterwards.
-  [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
-
  protected:
-  /// Makes `prepared` happen; the first call counts.
-  void mark_prepared() { prepared_.set(); }
+  /// Where code of handlers runs: given up as a whole.
+  [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }
+  [[nodiscard]] const Executor& background_lane() const noexcept { return background_lane_; }
+
+  /// Makes `prepared` happen, and lets the caller go. What follows on the strand is the context's to run after
+  /// `leave_caller`.
+  void mark_prepared();
+  /// Goes on when the caller's thread is not the one that runs the strand.
+  [[nodiscard]] static Awaitable<> leave_caller();
 
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
 
-  /// Which threads `run` takes.
-  [[nodiscard]] virtual async::ThreadPool& threads() const noexcept;
+  /// Whether what computes gives way to the program.
+  [[nodiscard]] virtual bool gives_way() const noexcept { return false; }
 
-  /// Lets others go on that wait for this one; called before that.
+  /// From here on it must not take effect.
+  virtual void refuse_effect() noexcept {}
+  /// What to tell whoever waits for an operation that has not ended within the grace; `reason` says why it was stopped.
+  [[nodiscard]] virtual std::exception_ptr verdict_without_end(const Error& reason);
+  /// Lets others go on that wait for this one to be answered; called before that.
   virtual void make_way() noexcept {}
+  /// Nothing of it runs any more; called before `done`.
+  virtual void clear_up() noexcept {}
 
   /// Fills in what all operations measure. Takes no memory.
   void fill_numbers(Report& report) const;
@@ -108,28 +154,51 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  private:
   static Awaitable<> run_to_end(std::shared_ptr<Operation> self, Awaitable<> work);
-  static Awaitable<> stop_after(std::weak_ptr<Operation> weak, std::chrono::nanoseconds deadline);
-  static Awaitable<> give_up_after_grace(std::shared_ptr<Operation> self);
 
+  /// Starts `call` at `when`, on a thread that may take its time.
+  void call_at(Meter::TimePoint when, void (*call)(Operation&));
+  void give_up();
+  /// Decides how it ended; the first call counts.
   void finish(std::exception_ptr failure) noexcept;
+  void tell(const std::exception_ptr& failure) noexcept;
+  void end(std::exception_ptr failure) noexcept;
   [[nodiscard]] std::exception_ptr explain(std::exception_ptr failure);
+  [[nodiscard]] Error reason() const;
 
   std::shared_ptr<Services> services_;
   std::string title_;
+  std::chrono::nanoseconds deadline_{0};
+  Kind kind_;
   std::shared_ptr<Meter> meter_;
   std::shared_ptr<MeteredEngine> engine_;
+  async::LimitedPool calls_;
+  async::LimitedPool background_;
   Executor strand_;
+  async::Gate blocking_gate_;
+  async::Gate background_gate_;  // The same where memory is the caller's to the end.
+  Executor blocking_lane_;
+  Executor background_lane_;
   std::shared_ptr<async::TaskGroup> main_;
   std::shared_ptr<async::TaskGroup> helpers_;
-  std::shared_ptr<async::TaskGroup> watch_;  // Deadlines.
-  std::shared_ptr<BorrowedMemory> borrowed_ = std::make_shared<BorrowedMemory>();
+  const async::Event nothing_used_ = async::Event::happened();
   async::Event prepared_;
+  async::Event answered_;
+  async::Event told_;
   async::Event done_;
   std::atomic<bool> is_finished_{false};
-  std::mutex mutex_;  // Protects what follows.
+  std::atomic<bool> is_given_up_{false};
+  mutable std::mutex mutex_;  // Protects what follows.
   bool is_stopped_ = false;
   std::optional<Error> reason_;
+  std::vector<async::Timers::Id> timers_;
 };
+
+/// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of
+/// that context may be waited for.
+[[nodiscard]] bool is_busy_here(const Services& services) noexcept;
+
+/// Errors: Errc::invalid_argument when `is_busy_here`; `what` is what was tried: "a load".
+void refuse_here(const Services& services, std::string_view what);
 
 /// Throws a failure with `who` before its text; a cancellation as it is, because it is nobody's fault.
 [[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who);

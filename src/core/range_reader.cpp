@@ -42,7 +42,7 @@ Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
     self->open();
     self->plan();
   };
-  co_await self->job_->run(std::move(prepare));
+  co_await self->job_->run_call(std::move(prepare));
   std::vector<Awaitable<>> lanes;
   const std::size_t depth =
       self->is_cached_ ? self->job_->services().workers.size() : self->job_->services().lanes();
@@ -101,6 +101,8 @@ void RangeReader::plan() {
 Awaitable<> RangeReader::lane(std::shared_ptr<RangeReader> self) {
   while (self->next_run_ < self->runs_.size()) {
     const Run run = self->runs_[self->next_run_++];
+    // Held while the kernel, too, works on what may be the caller's.
+    const async::Gate::Visit inside = self->job_->touch_memory();
     std::byte* place = contiguous(self->pieces_, run.offset_bytes, run.bytes);
     if (self->is_cached_) {
       co_await read_through_cache(self, run);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/save.hpp"
 
+#include <algorithm>
 #include <new>
 #include <set>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
 
+#include "core/response.hpp"
 #include "core/save_job.hpp"
 
 namespace cairn {
@@ -20,45 +22,105 @@ namespace {
 
 using core::SaveJob;
 
-/// Steps 1 of a save: everything that can be refused before anything is written.
-std::vector<core::SaveItem> resolve(const Checkpointables& items, const RegistrySnapshot& registry,
-                                    const SaveOptions& options) {
+/// How a save is called.
+struct Call {
+  bool is_accepted = false;  ///< It returns before the blocking phase.
+  core::Waiting waiting = core::Waiting::for_staged;
+  bool is_on_own_thread = false;  ///< Of the context's.
+};
+
+/// Whether the value may be gone when the call has returned.
+bool must_last(const SaveOptions& options, const Call& call) {
+  return call.waiting != core::Waiting::for_the_end &&
+         (options.snapshot == Snapshot::borrow || call.is_accepted);
+}
+
+/// Step 1 of a save: everything that can be refused before anything is written.
+std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapshot& registry,
+                                    const SaveOptions& options, const Call& call) {
   if (items.empty()) {
     throw Error(Errc::invalid_argument, "there is nothing to save: no checkpointables were given");
   }
-  const bool must_last = options.snapshot == Snapshot::borrow || options.return_when_accepted;
-  std::set<std::string_view> names;
+  std::set<std::string, std::less<>> names;
   std::vector<core::SaveItem> resolved;
-  for (const Checkpointable& item : items) {
+  for (Checkpointable& item : items) {
     core::validate_name(item.name());
     if (!names.insert(item.name()).second) {
       throw Error(Errc::already_exists, fmt::format("two checkpointables are called '{}'", item.name()));
     }
-    if (item.is_temporary() && must_last) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("'{}' is a temporary of type {}: it would be gone before it is saved",
-                              item.name(), type_name(item.shown_type())));
+    if (item.is_temporary() && must_last(options, call)) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "'{}' is a temporary of type {} that cannot be moved: it would be gone before it is saved",
+              item.name(), type_name(item.shown_type())));
     }
-    resolved.emplace_back(item, core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                                       type_name(item.shown_type())));
+    if (options.snapshot == Snapshot::share && call.is_accepted) {
+      item.hold_copy();  // It shares what it shows; the value itself is the caller's otherwise.
+    }
+    if (call.is_on_own_thread && !item.owns_memory()) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "'{}' ({}) is the caller's: on one of the context's own threads, which could not wait until "
+              "it is free, only values that are moved in or shared are saved",
+              item.name(), type_name(item.shown_type())));
+    }
+    const Registration& found = core::resolve_for_save(registry, item.name(), item.type(), item.value(),
+                                                             type_name(item.shown_type()));
+    resolved.emplace_back(std::move(item), found);
   }
   return resolved;
 }
 
-std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, const Checkpointables& items,
+core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const SaveOptions& options,
+                              const Call& call) {
+  if (!must_last(options, call)) {
+    return options.snapshot == Snapshot::borrow ? core::CallersMemory::until_done
+                                                : core::CallersMemory::until_staged;
+  }
+  const bool owns_all = std::all_of(items.begin(), items.end(), [](const core::SaveItem& item) {
+    return item.checkpointable.owns_memory();
+  });
+  if (owns_all) {
+    return core::CallersMemory::unused;
+  }
+  return options.snapshot == Snapshot::borrow ? core::CallersMemory::until_done
+                                              : core::CallersMemory::until_staged;
+}
+
+std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
-                                  const std::shared_ptr<core::Services>& services) {
+                                  const std::shared_ptr<core::Services>& services, const Call& call) {
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
     SaveOptions checked = options;
     checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
-    return std::make_shared<SaveJob>(services, std::filesystem::absolute(path),
-                                     resolve(items, registry, options), std::move(checked), begin);
+    std::vector<core::SaveItem> resolved = resolve(std::move(items), registry, options, call);
+    const core::Operation::Kind kind(
+        memory_of(resolved, options, call),
+        call.is_accepted ? core::BlockingPhase::by_context : core::BlockingPhase::by_caller);
+    io::SaveTarget target =
+        io::look_at_target(services->engine->syscalls(), std::filesystem::absolute(path), options.overwrite);
+    SaveJob::Plan plan(std::move(target), std::move(resolved), std::move(checked), kind);
+    plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
+    return std::make_shared<SaveJob>(services, std::move(plan), begin);
   } catch (...) {
     services->metrics.fail_save(std::current_exception());
     throw;
   }
+}
+
+// A coroutine that waits keeps the save, not the response.
+Awaitable<> await_staged(std::shared_ptr<SaveJob> job) {
+  co_await core::wait_or_stop(*job, job->prepared());
+}
+
+Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
+  job->is_observed = true;
+  co_await core::wait_or_stop(*job, job->answered());
+  co_return job->result();
 }
 
 Awaitable<> await_event(std::shared_ptr<SaveJob> job, async::Event event) {
@@ -66,38 +128,44 @@ Awaitable<> await_event(std::shared_ptr<SaveJob> job, async::Event event) {
   static_cast<void>(job);
 }
 
-Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
-  job->is_observed = true;
-  co_await job->done().wait();
-  co_return job->result();
+Awaitable<> nothing() {
+  co_return;
 }
 
 }  // namespace
 
 AsyncResponse::~AsyncResponse() {
-  report_if_lost();
+  let_go();
 }
 
 AsyncResponse& AsyncResponse::operator=(AsyncResponse&& other) noexcept {
   if (this != &other) {
-    report_if_lost();
+    let_go();
     job_ = std::move(other.job_);
   }
   return *this;
 }
 
+void AsyncResponse::let_go() noexcept {
+  if (!job_ || !job_->services().is_own_process()) {
+    return;
+  }
+  core::take_memory_back(*job_);
+  report_if_lost();
+}
+
 void AsyncResponse::report_if_lost() noexcept {
-  if (!job_ || job_->is_observed || !job_->services().is_own_process()) {
+  if (job_->is_observed) {
     return;
   }
   try {
-    job_->done().on_complete([job = job_](const std::exception_ptr& failure) {
+    job_->answered().on_complete([job = job_](const std::exception_ptr& failure) {
       if (failure && !job->is_observed && code_of(failure) != Errc::superseded) {
         job->services().lose(job->path().string(), failure);
       }
     });
-  } catch (const std::
-               bad_alloc&) {  // A destructor has nobody to tell; the metrics count the failure all the same.
+  } catch (const std::bad_alloc&) {
+    // A destructor has nobody to tell; the metrics count the failure all the same.
   }
 }
 
@@ -105,21 +173,35 @@ SaveResult AsyncResponse::wait() const {
   if (!job_) {
     return {};
   }
+  core::require_may_wait(*job_);
   job_->is_observed = true;
-  job_->done().get();
+  job_->answered().get();
   return job_->result();
 }
 
 SaveResult AsyncResponse::wait(std::chrono::nanoseconds timeout) const {
-  if (job_ && !job_->done().wait_for(timeout)) {
-    throw Error(Errc::timed_out, fmt::format("{} is still running after {:.3f} s", job_->title(),
-                                             std::chrono::duration<double>(timeout).count()));
+  if (job_) {
+    core::wait_for_answer(*job_, timeout);
   }
   return wait();
 }
 
+void AsyncResponse::wait_released() const {
+  if (job_) {
+    core::require_may_wait(*job_);
+    job_->released().get();
+  }
+}
+
+void AsyncResponse::wait_done() const {
+  if (job_) {
+    core::require_may_wait(*job_);
+    job_->done().get();
+  }
+}
+
 Awaitable<> AsyncResponse::staged() const {
-  return await_event(job_, job_ ? job_->prepared() : async::Event::happened());
+  return job_ ? await_staged(job_) : nothing();
 }
 
 Awaitable<SaveResult> AsyncResponse::committed() const {
@@ -129,12 +211,24 @@ Awaitable<SaveResult> AsyncResponse::committed() const {
   return await_result(job_);
 }
 
+Awaitable<> AsyncResponse::released() const {
+  return job_ ? await_event(job_, job_->released()) : nothing();
+}
+
+Awaitable<> AsyncResponse::done() const {
+  return job_ ? await_event(job_, job_->done()) : nothing();
+}
+
 bool AsyncResponse::is_staged() const {
   return !job_ || job_->prepared().has_happened();
 }
 
+bool AsyncResponse::is_released() const {
+  return !job_ || job_->released().has_happened();
+}
+
 bool AsyncResponse::is_done() const {
-  return !job_ || job_->done().has_happened();
+  return !job_ || job_->is_done();
 }
 
 SaveProgress AsyncResponse::progress() const {
@@ -149,19 +243,22 @@ void AsyncResponse::cancel() const {
 
 namespace core {
 
-AsyncResponse start_save(const std::filesystem::path& path, const Checkpointables& items,
-                         const RegistrySnapshot& registry, const SaveOptions& options,
-                         const Context& context) {
+AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
+                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
+                         Waiting waiting) {
   const std::shared_ptr<Services>& services = context.services();
   services->require_own_process();
-  if (services->coroutines.runs_this_thread() && !options.return_when_accepted) {
-    throw Error(
-        Errc::invalid_argument,
-        "a save that blocks was started on one of the context's own threads; it would wait for itself");
+  Call call;
+  call.is_accepted = options.return_when_accepted;
+  call.waiting = waiting;
+  call.is_on_own_thread = is_busy_here(*services);
+  if (!call.is_accepted) {
+    refuse_here(*services, "a save");
   }
-  auto job = make_job(path, items, registry, options, services);
+  auto job = make_job(path, std::move(items), registry, options, services, call);
   SaveJob::start(job);
-  if (!options.return_when_accepted) {
+  if (!call.is_accepted) {
+    job->drive();
     try {
       job->prepared().get();
     } catch (...) {

@@ -53,14 +53,14 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Con
     options.use_direct = false;  // The text is not aligned.
     {
       const WorkSpan span(job->meter(), Work::create, relative, 0, bytes.size());
-      file.emplace(job->staged().create_file(relative, options));
+      file.emplace(job->create_file(relative, options));
     }
     const WorkSpan span(job->meter(), Work::hash, relative, 0, bytes.size());
     io::ChunkHasher hasher;
     hasher.update(bytes);
     digest = hasher.finish(relative);
   };
-  co_await job->run(std::move(prepare));
+  co_await job->run_call(std::move(prepare));
   {
     const TransferSpan span(job->meter(), Work::write, relative, 0, bytes.size());
     co_await file->write(0, bytes);
@@ -83,7 +83,7 @@ Background<> run_beside(std::shared_ptr<SaveJob> job, std::string directory, std
     const WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
     work();
   };
-  co_await job->run(std::move(measured));
+  co_await job->run_users(std::move(measured));
 }
 
 void require_component(std::string_view file) {

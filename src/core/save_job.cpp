@@ -10,6 +10,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
+#include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
@@ -37,18 +38,22 @@ SaveItem::SaveItem(Checkpointable what, Registration whose)
       registration(std::move(whose)),
       directory(directory_of(checkpointable.name())) {}
 
-SaveJob::SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
-                 SaveOptions options, Meter::TimePoint begin)
-    : Operation(std::move(services), fmt::format("save of {}", path.string()), begin, options.trace),
-      path_(std::move(path)),
-      items_(std::move(items)),
-      options_(std::move(options)),
+SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint begin)
+    : Operation(std::move(services), fmt::format("save of {}", plan.target.path.string()), begin,
+                plan.options.trace, plan.kind),
+      path_(plan.target.path),
+      items_(std::move(plan.items)),
+      options_(std::move(plan.options)),
+      is_waited_for_(plan.is_waited_for),
       started_at_(utc(this->services().clock.now())),
-      uuid_(io::make_uuid(this->services().options.random)) {
+      uuid_(io::make_uuid(this->services().options.random)),
+      target_(std::move(plan.target)) {
   meter().end_step(Step::resolve);
 }
 
 void SaveJob::start(const std::shared_ptr<SaveJob>& self) {
+  self->place_ =
+      PublicationOrder::enter(PublicationOrder::of_process(), self->target_->directory, self->target_->name);
   async::Event turn = self->services().saves.enter(self);
   try {
     self->launch(work(self, std::move(turn)), self->options_.deadline);
@@ -62,84 +67,133 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
   std::exception_ptr failure;
   try {
     co_await turn.wait();
-    co_await write_all(self);
+    self->helpers().spawn(create_directory(self));
+    std::vector<std::optional<Background<>>> backgrounds(self->items_.size());
+    co_await stage_all(self, &backgrounds);
+    self->mark_prepared();
+    co_await leave_caller();
+    co_await self->created_.wait();
+    co_await finish_all(self, &backgrounds);
+    co_await self->place_->turn().wait();
+    // With the trace in one go: a cancellation between them would come too late to be one.
+    std::function<void()> publish = [&self] {
+      self->publish();
+      self->add_problem(self->deliver_trace());
+    };
+    co_await self->run_call(std::move(publish));
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure) {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     co_await self->stop_helpers();
-    if (self->staged_) {
-      std::function<void()> abandon = [&self] { self->staged_->abandon(); };
-      co_await self->run(std::move(abandon));
-    }
-    if (self->meter().trace() != nullptr) {
-      std::function<void()> deliver = [&] {
+    std::function<void()> abandon = [&self, &failure] {
+      self->abandon();
+      if (self->meter().trace() != nullptr) {
         self->meter().end_step(Step::retire);
         failure = with_problem(failure, self->deliver_trace());
-      };
-      co_await self->run(std::move(deliver));
-    }
+      }
+    };
+    self->directory_gate_.close();
+    co_await self->directory_gate_.left().wait();
+    co_await self->run_call(std::move(abandon));
     std::rethrow_exception(failure);
   }
 }
 
-Awaitable<> SaveJob::write_all(std::shared_ptr<SaveJob> self) {
-  std::vector<std::optional<Background<>>> backgrounds(self->items_.size());
+Awaitable<> SaveJob::stage_all(std::shared_ptr<SaveJob> self,
+                               std::vector<std::optional<Background<>>>* backgrounds) {
   std::vector<Awaitable<>> blocking;
-  blocking.push_back(create_directory(self));
   for (std::size_t i = 0; i < self->items_.size(); ++i) {
-    blocking.push_back(stage_item(self, i, &backgrounds));
+    blocking.push_back(stage_item(self, i, backgrounds));
   }
-  std::vector<std::exception_ptr> failures = co_await async::settle_all(std::move(blocking));
+  const std::vector<std::exception_ptr> failures =
+      co_await async::settle_all_on(self->blocking_lane(), std::move(blocking));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
   self->meter().end_step(Step::stage);
-  {
-    const std::lock_guard lock(self->mutex_);
-    self->result_.blocking_time = self->meter().last() - self->meter().begin();
-  }
-  self->mark_prepared();
+  const std::lock_guard lock(self->mutex_);
+  self->result_.blocking_time = self->meter().last() - self->meter().begin();
+}
 
+Awaitable<> SaveJob::finish_all(std::shared_ptr<SaveJob> self,
+                                std::vector<std::optional<Background<>>>* backgrounds) {
   std::vector<Awaitable<>> background;
   for (std::size_t i = 0; i < self->items_.size(); ++i) {
-    background.push_back(finish_item(self, i, std::move(*backgrounds[i])));
+    background.push_back(finish_item(self, i, std::move(*(*backgrounds)[i])));
   }
-  failures = co_await async::settle_all(std::move(background));
+  const std::vector<std::exception_ptr> failures =
+      co_await async::settle_all_on(self->background_lane(), std::move(background));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
   self->meter().end_step(Step::background);
-  // With the trace in one go: a cancellation between them would come too late to be one.
-  std::function<void()> publish = [&self] {
-    self->publish();
-    self->add_problem(self->deliver_trace());
-  };
-  co_await self->run(std::move(publish));
 }
 
 Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
-    std::function<void()> create = [&self] {
-      io::StagedOptions options;
-      options.overwrite = self->options_.overwrite;
-      options.uuid = self->uuid_;
-      options.on_step = [job = self.get()](io::PublishStep step) { job->end_publish_step(step); };
-      self->staged_.emplace(io::StagedDirectory::create(self->engine(), self->path_, std::move(options)));
-      for (const SaveItem& item : self->items_) {
-        self->staged_->make_directory(item.directory);
-      }
-    };
-    co_await self->run(std::move(create));
+    std::function<void()> create = [&self] { self->make_directory(); };
+    co_await self->run_call(std::move(create));
   } catch (...) {
     failure = std::current_exception();
   }
   self->created_.complete(failure);
-  if (failure) {
-    std::rethrow_exception(failure);
+}
+
+void SaveJob::make_directory() {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
   }
+  io::StagedOptions options;
+  options.overwrite = options_.overwrite;
+  options.uuid = uuid_;
+  options.on_step = [this](io::PublishStep step) { end_publish_step(step); };
+  options.may_publish = [this] { return fate_.begin_commit(); };
+  options.may_retire = [this] { return fate_.state() == Fate::State::committed; };
+  staged_.emplace(io::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
+  for (const SaveItem& item : items_) {
+    staged_->make_directory(item.directory);
+  }
+}
+
+io::DurableFile SaveJob::create_file(const std::string& relative, const io::DurableFileOptions& options) {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
+  }
+  return staged_->create_file(relative, options);
+}
+
+void SaveJob::abandon() noexcept {
+  const std::lock_guard lock(abandon_mutex_);
+  if (staged_) {
+    staged_->abandon();
+  }
+}
+
+std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
+  services().metrics.give_up_save();
+  switch (fate_.forget()) {
+    case Fate::State::committed:
+      return nullptr;
+    case Fate::State::unknown:
+      return std::make_exception_ptr(Error(
+          Errc::commit_unknown,
+          fmt::format("{}; its commit was under way and has not answered: the checkpoint may be there or not",
+                      reason.detail())));
+    default:
+      break;
+  }
+  // On threads of their own, whatever still runs on the strand. What is being done in the directory is waited for.
+  directory_gate_.close();
+  directory_gate_.left().on_complete(
+      [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr&) {
+        self->services().calls.submit([self] { self->abandon(); });
+      });
+  return Operation::verdict_without_end(reason);
 }
 
 Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
@@ -222,6 +276,10 @@ void SaveJob::digest_other_files(const io::Directory& directory, const std::stri
 }
 
 void SaveJob::publish() {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
+  }
   io::Manifest manifest;
   std::vector<io::FileDigest> digests;
   {
@@ -249,6 +307,10 @@ void SaveJob::publish() {
   meter().end_step(Step::retire);
 
   add_problem(staged_->retirement_problem());
+  measure_result();
+}
+
+void SaveJob::measure_result() {
   const std::lock_guard lock(mutex_);
   for (SaveResult* each : {&result_, spare_result_ ? &*spare_result_ : nullptr}) {
     if (each != nullptr) {
@@ -275,7 +337,10 @@ void SaveJob::end_publish_step(io::PublishStep step) {
     case io::PublishStep::make_visible:
       return meter().end_step(Step::rename);
     case io::PublishStep::sync_parent:
-      return meter().end_step(Step::sync_parent);
+      meter().end_step(Step::sync_parent);
+      measure_result();  // It may be asked for from here on, though what was replaced is still being removed.
+      static_cast<void>(fate_.end_commit());
+      return;
   }
 }
 

@@ -14,9 +14,12 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/io/chunk_hash.hpp"
+#include "cairn/io/save_target.hpp"
 #include "cairn/io/staged_directory.hpp"
 
+#include "core/fate.hpp"
 #include "core/operation.hpp"
+#include "core/publication_order.hpp"
 
 namespace cairn::core {
 
@@ -32,9 +35,21 @@ struct SaveItem {
 /// A save in flight.
 class SaveJob final : public Operation {
  public:
+  /// What is known of a save before it begins.
+  struct Plan {
+    Plan(io::SaveTarget where, std::vector<SaveItem> what, SaveOptions how, Kind who)
+        : target(std::move(where)), items(std::move(what)), options(std::move(how)), kind(who) {}
+
+    io::SaveTarget target;
+    std::vector<SaveItem> items;
+    SaveOptions options;
+    Kind kind;
+    bool is_waited_for =
+        false;  ///< By the call itself, to the end: then nothing of it gives way to the program.
+  };
+
   /// `begin` is when the caller called.
-  SaveJob(std::shared_ptr<Services> services, std::filesystem::path path, std::vector<SaveItem> items,
-          SaveOptions options, Meter::TimePoint begin);
+  SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint begin);
 
   /// Starts the whole save, steps 2 to 8 of docs/reliability.md, when it is its turn.
   static void start(const std::shared_ptr<SaveJob>& self);
@@ -44,7 +59,12 @@ class SaveJob final : public Operation {
   /// The directory being written; its path is known from the start, it exists once `created` has happened.
   [[nodiscard]] const async::Event& created() const noexcept { return created_; }
   [[nodiscard]] std::filesystem::path temporary_path() const { return io::temporary_path(path_, uuid_); }
-  [[nodiscard]] io::StagedDirectory& staged() { return *staged_; }
+
+  /// Creates a file in the directory being written. Blocks.
+  ///
+  /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
+  [[nodiscard]] io::DurableFile create_file(const std::string& relative,
+                                            const io::DurableFileOptions& options);
 
   /// Reserves a file's name.
   ///
@@ -69,27 +89,46 @@ class SaveJob final : public Operation {
   static Awaitable<> stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
                                 std::vector<std::optional<Background<>>>* backgrounds);
   static Awaitable<> finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background);
+  static Awaitable<> stage_all(std::shared_ptr<SaveJob> self,
+                               std::vector<std::optional<Background<>>>* backgrounds);
+  static Awaitable<> finish_all(std::shared_ptr<SaveJob> self,
+                                std::vector<std::optional<Background<>>>* backgrounds);
   static Awaitable<> work(std::shared_ptr<SaveJob> self, async::Event turn);
-  static Awaitable<> write_all(std::shared_ptr<SaveJob> self);
 
   void digest_other_files(const io::Directory& directory, const std::string& prefix);
+  void make_directory();
   void publish();
+  /// Removes what was made, once nobody works in it any more. May be called again.
+  void abandon() noexcept;
   void end_publish_step(io::PublishStep step);
+  void measure_result();
   /// Takes the memory of the result, before the checkpoint becomes visible.
   void prepare_result(std::size_t files);
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
-  [[nodiscard]] async::ThreadPool& threads() const noexcept override { return services().background; }
+  [[nodiscard]] bool gives_way() const noexcept override {
+    return !is_waited_for_ && prepared().has_happened();
+  }
+  void refuse_effect() noexcept override { fate_.stop(); }
+  [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
+  void clear_up() noexcept override { place_.reset(); }
 
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
+  bool is_waited_for_;
   std::string started_at_;
   io::Uuid uuid_;
+  std::optional<io::SaveTarget> target_;  // Until the directory is made.
+  std::shared_ptr<PublicationOrder::Place> place_;
+  Fate fate_;
   async::Event created_;
+  async::Gate
+      directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
   std::optional<io::StagedDirectory> staged_;
+  std::mutex abandon_mutex_;  // One removes at a time.
 
   mutable std::mutex mutex_;  // Protects all below.
   std::set<std::string> claimed_;

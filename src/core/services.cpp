@@ -23,8 +23,14 @@ constexpr std::size_t kCoroutineThreads = 2;
 /// Enough for the plans of 500,000 arrays; larger ones are given back in part.
 constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 
-/// How long a cancelled operation may take to end before its context goes without it.
-constexpr std::chrono::seconds kCancelGrace{5};
+/// More threads than any program has operations that block at once.
+constexpr std::size_t kMostThreads = 1024;
+
+/// For the telling, beyond the grace.
+constexpr std::chrono::seconds kTelling{1};
+
+/// A longer grace is none at all.
+constexpr std::chrono::hours kMostGrace{24 * 365};
 
 constexpr std::chrono::milliseconds kThreadRetry{10};
 
@@ -115,8 +121,10 @@ Services::Services(ContextOptions options_in)
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),
-      background(worker_threads(options), "cairn-behind", checked_niceness(options)),
-      coroutines(kCoroutineThreads, "cairn-task"),
+      calls({1, kMostThreads}, "cairn-call"),
+      background({1, kMostThreads}, "cairn-behind", checked_niceness(options)),
+      coroutines({kCoroutineThreads, kMostThreads}, "cairn-task"),
+      timers(clock),
       process_(::getpid()) {
   if (options.reserve_bytes != 0) {
     buffers.reserve(options.reserve_bytes, worker_threads(options));
@@ -133,8 +141,7 @@ std::shared_ptr<Services> Services::create(ContextOptions options) {
       delete services;
       gone.set();
     };
-    if (services->coroutines.runs_this_thread() || services->workers.runs_this_thread() ||
-        services->background.runs_this_thread()) {
+    if (services->runs_this_thread()) {
       detach_thread(end);
     } else {
       end();
@@ -166,7 +173,11 @@ void Services::enter(const std::shared_ptr<Operation>& operation) {
 void Services::leave(const Operation* operation) {
   const std::lock_guard lock(mutex_);
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
-  left_.notify_all();
+}
+
+bool Services::runs_this_thread() const noexcept {
+  return coroutines.runs_this_thread() || workers.runs_this_thread() || calls.runs_this_thread() ||
+         background.runs_this_thread() || timers.runs_this_thread();
 }
 
 DeviceCopier* Services::copier(Device device) const noexcept {
@@ -198,19 +209,36 @@ std::exception_ptr Services::close() {
     running = std::exchange(closing_, {});
     running.insert(running.end(), operations_.begin(), operations_.end());
   }
-  const auto deadline = std::chrono::steady_clock::now() + options.close_timeout;
-  for (const auto& operation : running) {
-    if (!operation->done().wait_for(deadline - std::chrono::steady_clock::now())) {
+  const auto wait_for_all = [&](std::chrono::nanoseconds timeout) {
+    const auto deadline = later(clock.steady_now(), timeout);
+    return std::all_of(running.begin(), running.end(), [&](const auto& operation) {
+      const auto now = clock.steady_now();
+      const auto left = deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
+      const bool is_endless = deadline == std::chrono::steady_clock::time_point::max();
+      return operation->told().wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock);
+    });
+  };
+  std::string still_running;
+  if (!wait_for_all(options.close_timeout)) {
+    for (const auto& operation : running) {
       operation->stop(Errc::closed, "the context was closed before this ended");
     }
+    static_cast<void>(
+        wait_for_all(std::min<std::chrono::nanoseconds>(options.stop_grace, kMostGrace) + kTelling));
   }
+  for (const auto& operation : running) {
+    if (!operation->is_done()) {
+      still_running += fmt::format("{}{}", still_running.empty() ? "" : ", ", operation->title());
+    }
+  }
+  const std::lock_guard lock(mutex_);
   running.clear();
-  // An operation leaves after it has told everybody how it ended, so that nothing lost is missed here. One whose
-  // handler never returns is left behind; it keeps these services alive.
-  std::unique_lock lock(mutex_);
-  left_.wait_for(lock, kCancelGrace, [this] { return operations_.empty(); });
   closing_ = std::move(running);
-  return std::exchange(lost_, nullptr);
+  if (lost_ || still_running.empty()) {
+    return std::exchange(lost_, nullptr);
+  }
+  return std::make_exception_ptr(Error(
+      Errc::still_running, fmt::format("the context was closed, but not all has ended: {}", still_running)));
 }
 
 }  // namespace cairn::core

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +12,7 @@
 #include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
 #include "cairn/async/thread_pool.hpp"
+#include "cairn/async/timers.hpp"
 #include "cairn/base/kept_memory.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/io/engine.hpp"
@@ -44,6 +44,9 @@ class Services {
   void enter(const std::shared_ptr<Operation>& operation);
   void leave(const Operation* operation);
 
+  /// Whether the calling thread is one of those below.
+  [[nodiscard]] bool runs_this_thread() const noexcept;
+
   /// The copier of a device, or null.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
@@ -54,8 +57,9 @@ class Services {
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 
-  /// Refuses new operations, waits for those in flight, cancels those that take too long.
-  /// Returns the first lost failure, or null. Does nothing in a process that was forked.
+  /// Refuses new operations, waits for those in flight, stops those that take too long; those that do not end then are left
+  /// behind after the grace, and keep these services alive. Returns the first lost failure; when there is none, what still
+  /// runs; else null. Does nothing in a process that was forked.
   std::exception_ptr close();
 
   async::Event gone;  ///< Happens when these services are destroyed.
@@ -71,9 +75,14 @@ class Services {
   async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
-  async::ThreadPool workers;  ///< Copies, hashes, system calls that block: of loads, of saves until `staged`.
-  async::ThreadPool background;  ///< The same, for what is left of saves then: gives way to the program.
-  async::ThreadPool coroutines;  ///< Where operations run, each on a strand. First to stop: it is last here.
+  // Pools that grow do so while all of their threads are blocked, so that nobody waits for a stranger's disk or handler.
+  async::ThreadPool
+      workers;              ///< Copies, and hashes of loads and of saves until `staged`: nothing that blocks.
+  async::ThreadPool calls;  ///< System calls that block, and code of handlers. Grows.
+  async::ThreadPool
+      background;  ///< Hashes, and code of handlers, once the caller is gone: gives way to him. Grows.
+  async::ThreadPool coroutines;  ///< Where operations run, each on a strand. Grows.
+  async::Timers timers;          ///< Deadlines. First to stop: it is last here.
 
  private:
   const pid_t process_;
@@ -81,7 +90,6 @@ class Services {
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;
   std::vector<std::shared_ptr<Operation>> closing_;  // Empty, with room for them all.
-  std::condition_variable left_;                     // Told when an operation leaves.
   std::exception_ptr lost_;
 };
 

@@ -130,9 +130,9 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
       const WorkSpan span(self->job_->meter(), Work::create, self->relative_, 0, self->file_bytes_);
       io::DurableFileOptions options;
       options.expected_bytes = self->file_bytes_;
-      self->file_.emplace(self->job_->staged().create_file(self->relative_, options));
+      self->file_.emplace(self->job_->create_file(self->relative_, options));
     };
-    co_await self->job_->run(std::move(create));
+    co_await self->job_->run_call(std::move(create));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -232,6 +232,8 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
   while (self->next_ < self->later_.size()) {
     const std::uint64_t run = self->later_[self->next_++];
     const std::size_t bytes = self->run_bytes(run);
+    // Held while the kernel, too, works on what may be the caller's.
+    const async::Gate::Visit inside = self->job_->touch_memory();
     const std::byte* memory = contiguous(self->pieces_, self->offset(run), bytes);
     if (memory != nullptr && self->file_->can_write_direct(memory, bytes, self->offset(run))) {
       const std::span<const std::byte> data(memory, bytes);

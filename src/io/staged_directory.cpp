@@ -131,8 +131,14 @@ StagedDirectory::~StagedDirectory() {
 
 StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::path& target,
                                         StagedOptions options) {
-  const Target parsed = parse_target(target);
+  Target parsed = parse_target(target);
   Directory parent = open_parent(engine.syscalls(), parsed);
+  SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}};
+  return create(engine, std::move(opened), std::move(options));
+}
+
+StagedDirectory StagedDirectory::create(Engine& engine, SaveTarget parsed, StagedOptions options) {
+  Directory parent = std::move(parsed.parent);
   if (const auto current = find_current(parent, parsed.name)) {
     require_replaceable(parent, *current, options.overwrite);
   }
@@ -164,7 +170,7 @@ StagedDirectory StagedDirectory::create(Engine& engine, const std::filesystem::p
     return StagedDirectory(std::move(state));
   }
   throw Error(Errc::io_failure,
-              fmt::format("{}: somebody keeps removing the temporary directories", parsed.parent.string()));
+              fmt::format("{}: somebody keeps removing the temporary directories", parent.path().string()));
 }
 
 const std::filesystem::path& StagedDirectory::target() const noexcept {

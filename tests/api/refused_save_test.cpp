@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::Fails;
 using testing::FailsWithErrno;
@@ -154,21 +155,34 @@ TEST_F(RefusedSave, NamesAFileSystemThatIsReadOnly) {
               FailsWithErrno(EROFS, HasSubstr((directory_ / "small").string())));
 }
 
-TEST_F(RefusedSave, ThatBorrowsATemporaryIsRefused) {
-  SaveOptions options;
-  options.snapshot = Snapshot::borrow;
+/// Cannot be copied or moved, and saves itself.
+class Pinned {
+ public:
+  Pinned() = default;
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
 
+  // outlives: the object is the caller's.
+  Awaitable<Background<>> save(SaveContext context) const { co_return context.write_file("pinned.txt", "1"); }
+};
+
+TEST_F(RefusedSave, OfATemporaryThatCannotBeMovedIsRefusedWhereItMustLast) {
   EXPECT_THAT(
       [&] {
-        save_items({{"model", Tree(1)}}, options);
+        static_cast<void>(
+            save_checkpointables_async(target(), {{"pinned", Pinned()}}, return_when_accepted, *context_));
       },
-      Fails(Errc::invalid_argument, AllOf(HasSubstr("'model'"), HasSubstr("temporary"))));
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("'pinned'"), HasSubstr("temporary"))));
   EXPECT_THAT(left(), IsEmpty());
 }
 
-TEST_F(RefusedSave, ThatReturnsAtOnceWithATemporaryIsRefused) {
-  EXPECT_THAT([&] { static_cast<void>(save_async(target(), Tree(1), return_when_accepted, *context_)); },
-              Fails(Errc::invalid_argument, HasSubstr("temporary")));
+TEST_F(RefusedSave, OfATemporaryIsNoneInACallThatWaits) {
+  SaveOptions options;
+  options.snapshot = Snapshot::borrow;
+
+  save_checkpointables(target(), {{"pinned", Pinned()}, {"model", Tree(1)}}, options, *context_);
+
+  EXPECT_THAT(left(), Contains("checkpoint/COMMIT"));
 }
 
 TEST_F(RefusedSave, OfAClosedContextIsRefused) {

@@ -10,15 +10,18 @@
 #include "cairn/core/handler.hpp"
 
 #include "api/fixture.hpp"
+#include "api/scripted.hpp"
 
 namespace cairn {
 namespace {
 
+using testing::Act;
 using ::testing::Contains;
 using ::testing::Each;
 using testing::Fails;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::Script;
 
 /// A checkpointable whose save ends when the gate is opened.
 struct Gated {
@@ -54,6 +57,7 @@ class SaveQueue : public testing::ApiTest {
   static ContextOptions gated(std::size_t saves_in_flight) {
     ContextOptions options = small();
     options.registry.add<GatedHandler>();
+    options.registry.add<testing::ScriptedHandler>();
     options.saves_in_flight = saves_in_flight;
     return options;
   }
@@ -119,8 +123,9 @@ TEST_F(SaveQueue, StopsEverySaveInBetween) {
 
 TEST_F(SaveQueue, DoesNotCountASaveThatGaveWayAsLost) {
   const AsyncResponse oldest = start("step_1");
-  { const AsyncResponse nobody_waits = start("step_2"); }
+  std::optional<AsyncResponse> nobody_waits = start("step_2");
   const AsyncResponse newest = start("step_3");
+  nobody_waits.reset();
   open_the_gate();
 
   EXPECT_NO_THROW(context_->close());
@@ -189,11 +194,13 @@ TEST_F(SaveQueueOfOne, PassesOverASaveThatWasCancelled) {
 }
 
 TEST_F(SaveQueueOfOne, LetsTheNextBeginWhenOneFails) {
-  const AsyncResponse first = start("no/such/directory", false);
+  const Script broken(Act::pass, Act::throw_error);
+  const AsyncResponse first = save_checkpointables_async(directory_ / "step_1", {{"broken", broken}},
+                                                         return_when_accepted, *context_);
   const AsyncResponse second = start("step_2", false);
   open_the_gate();
 
-  EXPECT_THAT([&] { first.wait(); }, Fails(Errc::not_found));
+  EXPECT_THAT([&] { first.wait(); }, Fails(Errc::shape_mismatch));
   EXPECT_EQ(second.wait().path, directory_ / "step_2");
 }
 

@@ -29,7 +29,7 @@ namespace cairn {
 
 /// As above, but returns when the blocking phases of the handlers are over, and reads in the background.
 ///
-/// Ownership: objects and memory that a request loads into must live until the load has finished.
+/// Ownership: objects and memory that a request loads into must live until the load has released them.
 [[nodiscard]] LoadResponse load_checkpointables_async(const std::filesystem::path& path,
                                                       const Requests& requests = {},
                                                       const LoadOptions& options = {},
@@ -42,9 +42,14 @@ class TreeResponse {
 
   [[nodiscard]] Tree wait() const;
   [[nodiscard]] Tree wait(std::chrono::nanoseconds timeout) const;
+  void wait_released() const { response_.wait_released(); }
+  void wait_done() const { response_.wait_done(); }
   [[nodiscard]] Awaitable<Tree> loaded() const;
+  [[nodiscard]] Awaitable<> released() const { return response_.released(); }
+  [[nodiscard]] Awaitable<> done() const { return response_.done(); }
   /// What the load did; see LoadResponse::result.
   [[nodiscard]] LoadResult result() const { return response_.result(); }
+  [[nodiscard]] bool is_released() const { return response_.is_released(); }
   [[nodiscard]] bool is_done() const { return response_.is_done(); }
   void cancel() const { response_.cancel(); }
 

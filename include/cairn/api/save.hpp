@@ -39,7 +39,7 @@ SaveResult save(const std::filesystem::path& path, const Tree& state, const Save
 [[nodiscard]] AsyncResponse save_async(const std::filesystem::path& path, const Tree& state,
                                        const SaveOptions& options = {},
                                        const Context& context = default_context());
-/// A temporary: refused with Snapshot::borrow and return_when_accepted.
+/// The tree is moved into the save; arrays that it only borrows stay the caller's.
 [[nodiscard]] AsyncResponse save_async(const std::filesystem::path& path, Tree&& state,
                                        const SaveOptions& options = {},
                                        const Context& context = default_context());

@@ -19,6 +19,9 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures);
 /// Cancel: asks the tasks to stop, and waits for them all the same.
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks);
 
+/// The same with the tasks on another executor, one that runs nothing at the same time as the caller's (a lane of his strand).
+Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks);
+
 /// As settle_all(), then rethrows the first failure.
 Awaitable<> when_all(std::vector<Awaitable<>> tasks);
 

@@ -50,8 +50,12 @@ struct ContextOptions {
   std::vector<std::shared_ptr<DeviceCopier>> copiers;
   /// Handlers on top of the global registry, for this context only.
   HandlerRegistry registry;
-  /// How long `close` and the destructor wait for saves in flight before they cancel them.
-  std::chrono::seconds close_timeout{600};
+  /// How long `close` and the destructor wait for saves in flight before they stop them. max(): for ever.
+  std::chrono::nanoseconds close_timeout = std::chrono::seconds(600);
+  /// How long an operation that was stopped (by its deadline, `cancel`, `close` or a newer save) may take to end in order
+  /// before it is answered without its end. Longer gives slow disks and handlers time to leave nothing behind; a verdict is
+  /// known after the deadline and this at the latest.
+  std::chrono::nanoseconds stop_grace = std::chrono::seconds(2);
   /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
@@ -78,9 +82,11 @@ class Context {
   Context(Context&&) noexcept;
   Context& operator=(Context&&) = delete;
 
-  /// Waits for the saves in flight, `close_timeout` at most; then cancels what still runs. Refuses new ones.
+  /// Waits for the operations in flight, `close_timeout` at most; then stops what still runs, and waits for `stop_grace`.
+  /// Refuses new ones. What a handler or a system call keeps running even then is left behind, and never published.
   ///
-  /// Errors: the first failure of a save that nobody waited for.
+  /// Errors: the first failure of a save that nobody waited for; Errc::still_running, which names what was left behind;
+  ///         Errc::invalid_argument on one of the context's own threads.
   void close();
 
   /// Returns in the process that made the context.

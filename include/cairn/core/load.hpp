@@ -17,6 +17,7 @@
 #include "cairn/core/registry.hpp"
 #include "cairn/core/report.hpp"
 #include "cairn/core/trace.hpp"
+#include "cairn/core/waiting.hpp"
 
 namespace cairn {
 
@@ -71,27 +72,51 @@ class Loaded {
   LoadResult result_;
 };
 
-/// A load in flight. Dropping it does not stop the load: objects that it loads into must live until its end.
+/// A load in flight. Its end has the three events of AsyncResponse: answered, released, done. Where it writes into memory of
+/// the caller's (objects, `place_into`), `answered` waits for `released`.
 ///
-/// Threads: every method may be called from any thread; only one gets the result.
+/// A response that is destroyed or assigned to before the load has released the caller's memory stops the load and waits for
+/// that. Any other may be dropped: the load goes on, and its values go with it.
+/// Threads: every method may be called from any thread; those that wait, not from one of the context's own. Only one gets the
+///          result.
 class LoadResponse {
  public:
   LoadResponse() = default;
   explicit LoadResponse(std::shared_ptr<core::LoadJob> job) : job_(std::move(job)) {}
+  ~LoadResponse();
+  LoadResponse(LoadResponse&&) noexcept = default;
+  LoadResponse& operator=(LoadResponse&& other) noexcept;
 
   /// Blocks until all is loaded; rethrows what went wrong. The values are moved out.
+  ///
+  /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   [[nodiscard]] Loaded wait() const;
-  /// Errors: Errc::timed_out; the load goes on.
+  /// Errors: Errc::still_running; the load goes on, and nothing has been promised.
   [[nodiscard]] Loaded wait(std::chrono::nanoseconds timeout) const;
+  /// Blocks until nothing of the load touches the caller's memory any more; says nothing of how it ended.
+  void wait_released() const;
+  /// Blocks until nothing of it runs.
+  void wait_done() const;
+
   /// Awaits the result, on the caller's executor.
+  ///
+  /// Cancel: stops waiting. Of a load that has not released the caller's memory yet it stops the load, too, and ends when
+  ///         that is released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
+  /// Awaits `released`, and `done`; say nothing of how the load ended. Cancel: stops waiting.
+  [[nodiscard]] Awaitable<> released() const;
+  [[nodiscard]] Awaitable<> done() const;
+
   /// What the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for `wait`.
   [[nodiscard]] LoadResult result() const;
+  [[nodiscard]] bool is_released() const;
   [[nodiscard]] bool is_done() const;
   /// Asks the load to stop: it then fails with Errc::cancelled. Does not wait.
   void cancel() const;
 
  private:
+  void let_go() noexcept;
+
   std::shared_ptr<core::LoadJob> job_;
 };
 
@@ -139,7 +164,8 @@ namespace core {
 /// handler recognises: that one is called `state`.
 /// Errors: Errc::not_found, Errc::not_committed, Errc::unknown_handler_id, …; each names the culprit.
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
-                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context);
+                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
+                        Waiting waiting = Waiting::for_staged);
 
 /// Describes a checkpoint, or those of its checkpointables that are named. Reads no array data.
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,

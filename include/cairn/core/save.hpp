@@ -14,6 +14,7 @@
 #include "cairn/core/registry.hpp"
 #include "cairn/core/report.hpp"
 #include "cairn/core/trace.hpp"
+#include "cairn/core/waiting.hpp"
 
 namespace cairn {
 
@@ -44,7 +45,8 @@ struct SaveOptions {
   bool coalesce = false;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   std::chrono::nanoseconds deadline{0};
-  /// Return before the blocking phase has run: the caller must not touch its values until `staged`.
+  /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
+  /// until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;
   /// Takes a trace of this save; see trace.hpp. Null: none is made, which costs nothing.
   TraceSink trace;
@@ -59,9 +61,19 @@ struct SaveProgress {
   std::uint64_t written_bytes = 0;
 };
 
-/// A save in flight. Dropping it does not stop the save; a failure that nobody waited for goes to the context.
+/// A save in flight.
 ///
-/// Threads: every method may be called from any thread.
+/// Its end has three events, in this order:
+///   answered  `wait` and `committed` return or throw; what they say stays true.
+///   released  nothing of the save touches the caller's memory any more.
+///   done      nothing of it runs.
+/// A save that was stopped, and whose handlers or system calls do not end, is answered within ContextOptions::stop_grace all
+/// the same. With Snapshot::borrow, and in calls that have no response to give, `answered` waits for `released`.
+///
+/// A response that is destroyed or assigned to before the save has released the caller's memory (before `staged` with
+/// Snapshot::copy, before the end with borrow) stops the save and waits for that. Any other may be dropped: the save goes on,
+/// and a failure that nobody waited for goes to the context.
+/// Threads: every method may be called from any thread; those that wait, not from one of the context's own.
 class AsyncResponse {
  public:
   /// Refers to no save: waiting for it returns at once.
@@ -72,26 +84,40 @@ class AsyncResponse {
   AsyncResponse& operator=(AsyncResponse&& other) noexcept;
 
   /// Blocks until the checkpoint is durable and visible; rethrows what went wrong. May be called again.
+  ///
+  /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   SaveResult wait() const;
   /// As above, for `timeout` at most.
   ///
-  /// Errors: Errc::timed_out; the save goes on.
+  /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
   SaveResult wait(std::chrono::nanoseconds timeout) const;
+  /// Blocks until nothing of the save touches the caller's memory any more; says nothing of how it ended.
+  void wait_released() const;
+  /// Blocks until nothing of it runs.
+  void wait_done() const;
 
   /// Awaits the end of the blocking phase, on the caller's executor.
+  ///
+  /// Cancel: stops waiting. Of a save that has not released the caller's memory yet it stops the save, too, and ends when
+  ///         that is released.
   [[nodiscard]] Awaitable<> staged() const;
-  /// Awaits durability, on the caller's executor.
+  /// Awaits durability, on the caller's executor. Cancel: as `staged`.
   [[nodiscard]] Awaitable<SaveResult> committed() const;
+  /// Awaits `released`, and `done`; say nothing of how the save ended. Cancel: stops waiting.
+  [[nodiscard]] Awaitable<> released() const;
+  [[nodiscard]] Awaitable<> done() const;
 
   [[nodiscard]] bool is_staged() const;
+  [[nodiscard]] bool is_released() const;
   [[nodiscard]] bool is_done() const;
   [[nodiscard]] SaveProgress progress() const;
 
-  /// Asks the save to stop: it then fails with Errc::cancelled and leaves nothing, unless it was past the
+  /// Asks the save to stop: it then fails with Errc::cancelled and never becomes visible, unless it was past the
   /// point of no return and commits. Does not wait.
   void cancel() const;
 
  private:
+  void let_go() noexcept;
   void report_if_lost() noexcept;
 
   std::shared_ptr<core::SaveJob> job_;
@@ -99,14 +125,14 @@ class AsyncResponse {
 
 namespace core {
 
-/// Starts a save; returns at `staged` unless `options` say otherwise.
+/// Starts a save; returns at `staged` unless `options` say otherwise. Runs the blocking phase on the calling thread.
 ///
 /// Errors: before anything is written: Errc::invalid_argument (names, temporaries that are borrowed, custom
 ///         metadata), Errc::already_exists (a name given twice, an existing target), Errc::no_handler;
 ///         what the blocking phase throws, with the checkpointable named.
-AsyncResponse start_save(const std::filesystem::path& path, const Checkpointables& items,
-                         const RegistrySnapshot& registry, const SaveOptions& options,
-                         const Context& context);
+AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
+                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
+                         Waiting waiting = Waiting::for_staged);
 
 }  // namespace core
 }  // namespace cairn

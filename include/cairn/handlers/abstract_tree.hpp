@@ -172,4 +172,10 @@ class AbstractTree {
 void visit_leaves(const AbstractTree& tree,
                   const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor);
 
+/// The load of a tree writes to the caller's memory where it asks for that: see `place_into`.
+template <>
+struct WritesToCaller<AbstractTree> {
+  static bool check(const AbstractTree& wanted);
+};
+
 }  // namespace cairn

@@ -9,6 +9,7 @@
 
 #include "cairn/array/abstract_array.hpp"
 #include "cairn/array/array.hpp"
+#include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/handlers/tree.hpp"
 
@@ -26,6 +27,33 @@ class ArrayHandler final : public CheckpointableHandler<Array, AbstractArray> {
   [[nodiscard]] Awaitable<Background<Array>> load(LoadContext context,
                                                   std::optional<AbstractArray> wanted) const override;
   [[nodiscard]] Awaitable<AbstractArray> metadata(LoadContext context) const override;
+};
+
+template <>
+struct OwnsItsMemory<Array> {
+  static constexpr bool kIsShared = true;
+
+  static bool check(const Array& array) { return array.owner() != nullptr || array.byte_count() == 0; }
+};
+
+template <>
+struct OwnsItsMemory<ArrayView> {
+  static bool check(const ArrayView& /*view*/) { return false; }
+};
+
+template <>
+struct OwnsItsMemory<MutableArrayView> {
+  static bool check(const MutableArrayView& /*view*/) { return false; }
+};
+
+template <class T>
+struct OwnsItsMemory<std::span<T>> {
+  static bool check(std::span<T> /*elements*/) { return false; }
+};
+
+template <>
+struct WritesToCaller<AbstractArray> {
+  static bool check(const AbstractArray& wanted) { return wanted.destination.has_value(); }
 };
 
 template <>

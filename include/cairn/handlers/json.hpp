@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 
 namespace cairn {
@@ -49,6 +50,11 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
                                                            std::optional<AbstractJson> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
+};
+
+template <>
+struct WritesToCaller<AbstractJson> {
+  static bool check(const AbstractJson& /*wanted*/) { return false; }
 };
 
 }  // namespace cairn

@@ -10,6 +10,7 @@
 
 #include <google/protobuf/message.h>
 
+#include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/registry.hpp"
 
@@ -109,6 +110,11 @@ struct HandledAs<M> {
   static ProtoMessage convert(const M& message) { return ProtoMessage::borrow(message); }
 
   static M restore(const ProtoMessage& message) { return message.as<M>(); }
+};
+
+template <>
+struct WritesToCaller<AbstractProto> {
+  static bool check(const AbstractProto& /*wanted*/) { return false; }
 };
 
 /// A registry layer with ProtoHandler, for programs that use protobuf.

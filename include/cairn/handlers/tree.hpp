@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
+#include "cairn/core/callers_memory.hpp"
 
 namespace cairn {
 
@@ -241,6 +242,14 @@ class TreeItem {
 /// Errors: Errc::invalid_argument when the tree is deeper than kMaxTreeDepth; what `visitor` throws.
 void visit_leaves(const Tree& tree,
                   const std::function<void(std::string_view path, const Tree& leaf)>& visitor);
+
+/// A tree owns its memory when all of its arrays have owners.
+template <>
+struct OwnsItsMemory<Tree> {
+  static constexpr bool kIsShared = true;
+
+  static bool check(const Tree& tree);
+};
 
 }  // namespace cairn
 

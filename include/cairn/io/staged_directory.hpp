@@ -15,6 +15,7 @@
 #include "cairn/io/engine.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/io/manifest.hpp"
+#include "cairn/io/save_target.hpp"
 #include "cairn/io/uuid.hpp"
 
 namespace cairn::io {
@@ -77,6 +78,8 @@ class StagedDirectory {
   ///         errors pass through (EACCES, EROFS, ENOSPC, ENOTDIR).
   static StagedDirectory create(Engine& engine, const std::filesystem::path& target,
                                 StagedOptions options = {});
+  /// The same in a directory that is open already.
+  static StagedDirectory create(Engine& engine, SaveTarget target, StagedOptions options = {});
 
   /// Abandons what was not published.
   ~StagedDirectory();

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cairn/io/file.hpp"
+#include "cairn/io/syscalls.hpp"
+
+namespace cairn::io {
+
+/// Where a checkpoint is to be saved: a directory, held open, and a name in it.
+struct SaveTarget {
+  std::filesystem::path path;  ///< Without a slash at its end.
+  std::string name;
+  Directory parent;
+  FileId directory;  ///< The parent's, whatever path led to it.
+};
+
+/// Opens the directory of a target, and looks once whether the name is free there, or may be replaced. Blocks, but only for
+/// a few questions; what changes afterwards is found when the checkpoint is staged and published.
+///
+/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent), Errc::already_exists;
+///         OS errors pass through.
+[[nodiscard]] SaveTarget look_at_target(Syscalls& syscalls, const std::filesystem::path& path, bool overwrite);
+
+}  // namespace cairn::io
