@@ -7,7 +7,6 @@
 
 #include "cairn/io/recovery.hpp"
 
-#include "verdicts/api.hpp"
 #include "verdicts/player.hpp"
 
 namespace cairn::verdicts {
@@ -25,6 +24,7 @@ void Player::run_close(const std::function<void()>& meanwhile) {
   // What close() throws is the failure of a save that nobody has waited for.
   static_cast<void>(attempt("close the context", [&] { context_->close(); }));
   check_duration("close()", begin, program_.close_timeout + program_.grace);
+  adrift_ = 0;
   meanwhile();
   make_context();
   take_back();

@@ -12,7 +12,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
-#include "verdicts/api.hpp"
 #include "verdicts/player.hpp"
 
 namespace cairn::verdicts {
@@ -91,7 +90,7 @@ void Player::await_save(bool staged) {
   bool is_staged = false;
   std::optional<SaveResult> committed;
   const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &is_stopped] {
-    if (!is_released(*open.response)) {
+    if (!open.response->is_released()) {
       is_stopped = true;
       oracle_.ask_stop(open.number);
     }
@@ -110,12 +109,12 @@ void Player::await_save(bool staged) {
     std::rethrow_exception(thrown);
   }
   check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
-  if (is_stopped && !is_staged && !committed && !is_released(*open.response)) {
+  if (is_stopped && !is_staged && !committed && !open.response->is_released()) {
     journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of save {} ended before its memory was given back", open.number));
   }
-  if (is_staged && open.frees_at_staged) {
+  if (is_staged && !open.uses_memory) {
     open.loan.give_back();
   }
   if (committed) {
@@ -137,7 +136,7 @@ void Player::await_load() {
   bool is_stopped = false;
   std::optional<Loaded> loaded;
   const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &is_stopped] {
-    if (!is_released(*open.response)) {
+    if (!open.response->is_released()) {
       is_stopped = true;
       oracle_.ask_stop(open.number);
     }
@@ -150,7 +149,7 @@ void Player::await_load() {
     std::rethrow_exception(thrown);
   }
   check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
-  if (is_stopped && !loaded && open.loan.is_lent() && !is_released(*open.response)) {
+  if (is_stopped && !loaded && open.loan.is_lent() && !open.response->is_released()) {
     journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of load {} ended before its memory was given back", open.number));
@@ -184,6 +183,7 @@ Awaitable<> Player::save_in_a_frame(std::uint64_t number, Asked asked, bool* is_
 void Player::await_frame(bool is_lost) {
   const Asked asked = ask(dice_);
   const std::uint64_t number = oracle_.begin_save(asked);
+  ++adrift_;
   const Moment begin = now();
   bool is_over = false;
   std::exception_ptr failure;

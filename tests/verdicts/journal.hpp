@@ -35,7 +35,7 @@ class Journal {
   [[nodiscard]] std::string describe() const;
 
  private:
-  static constexpr std::size_t kMostLines = 150;
+  static constexpr std::size_t kMostLines = 1000;
   static constexpr std::size_t kMostLies = 20;
 
   [[nodiscard]] std::string stamped(const std::string& line) const;

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "verdicts/api.hpp"
 #include "verdicts/player.hpp"
 
 namespace cairn::verdicts {
@@ -63,6 +62,7 @@ void Player::load_and_wait(bool into) {
   OpenLoad open = begin_load(asked, into);
   LoadOptions options;
   options.deadline = asked.deadline;
+  const bool is_calm = open.target >= kBusyTargets;
   const Moment begin = now();
   std::optional<std::uint64_t> value;
   const auto failure =
@@ -72,6 +72,10 @@ void Player::load_and_wait(bool into) {
       });
   open.loan.give_back();
   oracle_.end_load(open.number, value, failure, begin);
+  if (is_calm) {
+    check_duration(fmt::format("load {}, which has nothing to do with slow calls,", open.number), begin,
+                   Duration::zero());
+  }
 }
 
 void Player::load_to_open(bool into) {
@@ -111,7 +115,7 @@ void Player::finish(OpenLoad open) {
   std::optional<Loaded> loaded;
   const auto failure =
       attempt(fmt::format("wait for load {}", open.number), [&] { loaded = open.response->wait(); });
-  if (is_read && !is_released(*open.response)) {
+  if (is_read && !open.response->is_released()) {
     journal_->lie("memory",
                   fmt::format("load {} was answered before its memory was given back", open.number));
   }
@@ -141,8 +145,7 @@ void Player::wait_load_a_while() {
       attempt(fmt::format("wait for load {}, up to {} ms", open.number, timeout.count() / 1'000'000),
               [&] { value = value_of(open.response->wait(timeout), open); });
   check_duration("wait(timeout)", begin, timeout);
-  if (failure && code_of(failure) == still_running<Errc>() && now() >= begin + timeout &&
-      !open.response->is_done()) {
+  if (failure && code_of(failure) == make_error_code(Errc::still_running) && now() >= begin + timeout) {
     journal_->note(fmt::format("load {} is still running", open.number));
     loads_.push_back(std::move(open));
     return;
@@ -166,7 +169,7 @@ void Player::drop_load() {
     return load_and_wait(false);
   }
   OpenLoad open = take_load();
-  const bool was_released = is_released(*open.response);
+  const bool was_released = open.response->is_released();
   const Moment begin = now();
   static_cast<void>(attempt(fmt::format("drop load {}", open.number), [&] { open.response.reset(); }));
   open.loan.give_back();

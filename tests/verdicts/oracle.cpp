@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "verdicts/api.hpp"
-
 namespace cairn::verdicts {
 namespace {
 

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verdicts/player.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "verdicts/api.hpp"
 #include "verdicts/sloth.hpp"
 
 namespace cairn::verdicts {
 namespace {
-
-constexpr std::size_t kBusyTargets = 4;
-constexpr std::size_t kCalmTargets = 2;
 
 std::vector<std::filesystem::path> targets_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> targets;
@@ -48,12 +45,12 @@ void Player::make_context() {
   options.queue_depth = 4;
   options.saves_in_flight = program_.saves_in_flight;
   options.worker_threads = program_.worker_threads;
-  options.staging_bytes = std::size_t{32} << 20;
-  options.close_timeout = std::chrono::duration_cast<decltype(options.close_timeout)>(program_.close_timeout);
+  options.staging_bytes = std::size_t{256} << 20;
+  options.close_timeout = program_.close_timeout;
   options.syscalls = system_;
   options.clock = clock_;
   options.registry.add<SlothHandler>();
-  set_grace(options, program_.grace);
+  options.stop_grace = program_.grace;
   if (context_ != nullptr && !dice_.one_in(8)) {
     closed_.push_back(std::move(context_));  // To destroy it while there are responses takes its time.
   }
@@ -83,6 +80,16 @@ void Player::check_memory() {
   if (const auto owner = GuardedMemory::the().take_touch()) {
     journal_->lie("touch", "the memory of " + *owner + " was touched after it was given back");
   }
+}
+
+bool Player::is_unhindered(std::size_t target) const {
+  if (target < kBusyTargets || oracle_.is_busy(target)) {
+    return false;
+  }
+  // Those before it may use up the saves that go on at once, until they are answered.
+  return program_.saves_in_flight == 0 ||
+         (adrift_ == 0 && std::all_of(saves_.begin(), saves_.end(),
+                                      [](const OpenSave& open) { return open.response->is_done(); }));
 }
 
 void Player::check_duration(const std::string& what, Moment begin, Duration most) {
@@ -131,6 +138,8 @@ void Player::act(Act act) {
       return cancel_save();
     case Act::cancel_waiting:
       return cancel_waiting();
+    case Act::wait_for_event:
+      return wait_for_event();
     case Act::drop_save:
       return drop_save();
     case Act::move_save:

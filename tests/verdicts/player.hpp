@@ -21,17 +21,20 @@
 
 namespace cairn::verdicts {
 
+/// The first targets are busy, the others calm.
+inline constexpr std::size_t kBusyTargets = 4;
+inline constexpr std::size_t kCalmTargets = 2;
+
 /// A save that the program has not waited for yet.
 struct OpenSave {
   OpenSave() = default;
 
   std::uint64_t number = 0;
   std::size_t target = 0;
-  bool uses_memory = false;      ///< Until its end, not only until `staged`.
-  bool frees_at_staged = false;  ///< The caller was let go before that.
-  std::unique_ptr<AsyncResponse> response;
-  Loan loan;
+  bool uses_memory = false;  ///< Until its end, not only until `staged`.
   Sloth sloth;
+  Loan loan;
+  std::unique_ptr<AsyncResponse> response;  ///< Goes first, and waits until the loan is free.
 };
 
 struct OpenLoad {
@@ -39,8 +42,8 @@ struct OpenLoad {
 
   std::uint64_t number = 0;
   std::size_t target = 0;
-  std::unique_ptr<LoadResponse> response;
-  Loan loan;  ///< Empty: the load makes its own memory.
+  Loan loan;                               ///< Empty: the load makes its own memory.
+  std::unique_ptr<LoadResponse> response;  ///< As that of a save.
 };
 
 /// Plays one program in a folder of its own, and tells the oracle what it was told.
@@ -80,6 +83,7 @@ class Player {
   /// Waits for the answer, and takes the memory back.
   void finish(OpenSave open);
   void take_back();
+  void wait_for_event();
   [[nodiscard]] Asked ask(Dice& dice);
   [[nodiscard]] SaveOptions options_of(const Asked& asked, std::uint64_t number) const;
   [[nodiscard]] OpenSave take_save();
@@ -120,6 +124,8 @@ class Player {
   [[nodiscard]] std::exception_ptr attempt(const std::string& what, const std::function<void()>& work);
   [[nodiscard]] Moment now() const { return clock_->steady_now(); }
   [[nodiscard]] Duration some_time() { return dice_.up_to(longest(program_)); }
+  /// Whether nothing that is under way can keep an operation on that target waiting.
+  [[nodiscard]] bool is_unhindered(std::size_t target) const;
   /// Counts a touch of memory that was given back, if there was one.
   void check_memory();
   void check_duration(const std::string& what, Moment begin, Duration most);
@@ -137,6 +143,7 @@ class Player {
   std::vector<std::unique_ptr<Context>> closed_;  ///< Contexts whose responses may still be there.
   std::deque<OpenSave> saves_;
   std::deque<OpenLoad> loads_;
+  std::size_t adrift_ = 0;  ///< Saves whose answer nobody will hear, and that may still run.
   std::size_t played_ = 0;
   mutable std::mutex mutex_;  // Protects what it does, which the watchdog reads.
   std::string doing_;

@@ -28,6 +28,7 @@ constexpr std::array<Kind, kActs> kKinds = {{
     {"wait_save_a_while", 6},
     {"cancel_save", 6},
     {"cancel_waiting", 4},
+    {"wait_for_event", 3},
     {"drop_save", 4},
     {"move_save", 3},
     {"load", 5},

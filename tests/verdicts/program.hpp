@@ -25,6 +25,7 @@ enum class Act : std::uint8_t {
   wait_save_a_while,
   cancel_save,
   cancel_waiting,  ///< While somebody waits for it.
+  wait_for_event,  ///< Until a save is released, or done.
   drop_save,
   move_save,  ///< Into another object, or over a save that is under way.
   load,
@@ -49,7 +50,7 @@ enum class Act : std::uint8_t {
   lose_frame,   ///< The same, in an io_context that is stopped and destroyed.
 };
 
-inline constexpr std::size_t kActs = 34;
+inline constexpr std::size_t kActs = 35;
 
 [[nodiscard]] std::string_view name(Act act) noexcept;
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "verdicts/api.hpp"
 #include "verdicts/player.hpp"
 #include "verdicts/sloth.hpp"
 
@@ -13,12 +12,6 @@ namespace {
 
 /// Most saves, and most loads, that a program has under way.
 constexpr std::size_t kMostOpen = 6;
-
-constexpr std::size_t kFirstCalm = 4;
-
-bool is_calm(std::size_t target) {
-  return target >= kFirstCalm;
-}
 
 }  // namespace
 
@@ -54,6 +47,7 @@ void Player::save_and_wait() {
   asked.uses_memory = borrows;
   OpenSave open;
   open.target = asked.target;
+  const bool is_unhindered_now = is_unhindered(open.target);
   open.number = oracle_.begin_save(asked);
   open.loan = Loan(fmt::format("save {}", open.number));
   fill(open.loan, open.number, open.target);
@@ -69,7 +63,7 @@ void Player::save_and_wait() {
               });
   open.loan.give_back();
   oracle_.end_save(open.number, failure, begin);
-  if (is_calm(open.target) && program_.saves_in_flight == 0 && !oracle_.is_busy(open.target)) {
+  if (is_unhindered_now) {
     check_duration(fmt::format("save {}, which has nothing to do with slow calls,", open.number), begin,
                    Duration::zero());
   }
@@ -81,10 +75,10 @@ void Player::save_to_open(Act act) {
   }
   Asked asked = ask(dice_);
   asked.coalesce = act == Act::save_coalescing;
-  asked.uses_memory = act == Act::save_borrowed;
+  asked.uses_memory = act == Act::save_borrowed || (act == Act::save_accepted && dice_.one_in(2));
   OpenSave open;
   if (act == Act::save_slothful) {
-    asked.target %= kFirstCalm;
+    asked.target %= kBusyTargets;
     open.sloth.clock = clock_;
     open.sloth.way = static_cast<Sloth::Way>(dice_.below(4));
     open.sloth.time = some_time();
@@ -98,8 +92,8 @@ void Player::save_to_open(Act act) {
 void Player::start_save(OpenSave open, Act act, const Asked& asked) {
   open.number = oracle_.begin_save(asked);
   SaveOptions options = options_of(asked, open.number);
-  options.return_when_accepted = act == Act::save_accepted;
-  open.frees_at_staged = options.return_when_accepted;
+  options.return_when_accepted = act == Act::save_accepted || (act == Act::save_moved && dice_.one_in(2));
+  const bool is_accepted = options.return_when_accepted;
   const Moment begin = now();
   const auto failure = attempt(fmt::format("{} {} to t{}", name(act), open.number, open.target), [&] {
     open.response = std::make_unique<AsyncResponse>(call_save(open, act, std::move(options)));
@@ -109,7 +103,7 @@ void Player::start_save(OpenSave open, Act act, const Asked& asked) {
     oracle_.end_save(open.number, failure, begin);
     return;
   }
-  if (!open.uses_memory && !open.frees_at_staged) {
+  if (!open.uses_memory && !is_accepted) {
     open.loan.give_back();  // The call has returned: the caller may change his values.
   }
   saves_.push_back(std::move(open));
@@ -138,7 +132,7 @@ AsyncResponse Player::call_save(OpenSave& open, Act act, SaveOptions options) {
     tree["a"] = Array::adopt(std::move(values));
     return save_async(path, std::move(tree), options, *context_);
   }
-  options.snapshot = act == Act::save_borrowed ? Snapshot::borrow : Snapshot::copy;
+  options.snapshot = open.uses_memory ? Snapshot::borrow : Snapshot::copy;
   open.loan = Loan(owner);
   fill(open.loan, open.number, open.target);
   const Tree& tree = open.loan.tree(open.number, count);
@@ -157,14 +151,14 @@ OpenSave Player::take_save() {
 
 void Player::take_back() {
   for (OpenSave& open : saves_) {
-    const bool is_free = kWaitsWhenDropped<AsyncResponse> ? is_released(*open.response)
-                         : open.uses_memory               ? open.response->is_done()
-                                                          : open.response->is_staged();
-    if (is_free) {
-      open.loan.give_back();
-    }
-    if (open.response->is_done() && !is_released(*open.response)) {
+    // The events come in their order, so they are looked at in the other one.
+    const bool is_done = open.response->is_done();
+    const bool is_released = open.response->is_released();
+    if (is_done && !is_released) {
       journal_->lie("events", fmt::format("save {} is done, but not released", open.number));
+    }
+    if (is_released) {
+      open.loan.give_back();
     }
   }
 }
@@ -172,14 +166,14 @@ void Player::take_back() {
 void Player::finish(OpenSave open) {
   const Moment begin = now();
   const auto failure = attempt(fmt::format("wait for save {}", open.number), [&] { open.response->wait(); });
-  if (open.uses_memory && !is_released(*open.response)) {
+  if (open.uses_memory && !open.response->is_released()) {
     journal_->lie("memory",
                   fmt::format("save {} was answered before its memory was given back", open.number));
   }
-  oracle_.end_save(open.number, failure, begin);
-  if (open.uses_memory || kWaitsWhenDropped<AsyncResponse>) {
+  if (open.uses_memory) {
     open.loan.give_back();
   }
+  oracle_.end_save(open.number, failure, begin);
 }
 
 void Player::wait_save() {
@@ -200,8 +194,7 @@ void Player::wait_save_a_while() {
       attempt(fmt::format("wait for save {}, up to {} ms", open.number, timeout.count() / 1'000'000),
               [&] { open.response->wait(timeout); });
   check_duration("wait(timeout)", begin, timeout);
-  if (failure && code_of(failure) == still_running<Errc>() && now() >= begin + timeout &&
-      !open.response->is_done()) {
+  if (failure && code_of(failure) == make_error_code(Errc::still_running) && now() >= begin + timeout) {
     journal_->note(fmt::format("save {} is still running", open.number));
     saves_.push_back(std::move(open));
     return;
@@ -236,16 +229,37 @@ void Player::cancel_waiting() {
   oracle_.end_save(open.number, failure, begin);
 }
 
+void Player::wait_for_event() {
+  if (saves_.empty()) {
+    return save_and_wait();
+  }
+  OpenSave open = take_save();
+  const bool is_last = dice_.one_in(2);
+  const auto failure =
+      attempt(fmt::format("wait until save {} is {}", open.number, is_last ? "done" : "released"),
+              [&] { is_last ? open.response->wait_done() : open.response->wait_released(); });
+  if (failure || !open.response->is_released() || (is_last && !open.response->is_done())) {
+    journal_->lie("events", fmt::format("save {} is not {}", open.number, is_last ? "done" : "released"));
+  }
+  open.loan.give_back();
+  if (!is_last) {
+    saves_.push_back(std::move(open));
+    return;
+  }
+  finish(std::move(open));
+}
+
 void Player::drop_save() {
   if (saves_.empty()) {
     return save_and_wait();
   }
   OpenSave open = take_save();
-  const bool was_released = is_released(*open.response);
+  const bool was_released = open.response->is_released();
   const Moment begin = now();
   if (!was_released) {
     oracle_.ask_stop(open.number);
   }
+  ++adrift_;
   static_cast<void>(attempt(fmt::format("drop save {}", open.number), [&] { open.response.reset(); }));
   open.loan.give_back();
   check_duration("the destructor of a response", begin,
@@ -263,11 +277,12 @@ void Player::move_save() {
   }
   OpenSave lost = take_save();
   OpenSave& kept = saves_[dice_.below(saves_.size())];
-  const bool was_released = is_released(*lost.response);
+  const bool was_released = lost.response->is_released();
   if (!was_released) {
     oracle_.ask_stop(lost.number);
   }
   const Moment begin = now();
+  ++adrift_;
   static_cast<void>(attempt(fmt::format("move save {} over save {}", kept.number, lost.number),
                             [&] { *lost.response = std::move(*kept.response); }));
   lost.loan.give_back();
