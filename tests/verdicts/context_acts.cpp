@@ -17,21 +17,34 @@ void Player::rest() {
                             [&] { clock_->sleep_for(time, "the program"); }));
 }
 
-void Player::run_close(const std::function<void()>& meanwhile) {
-  const Moment limit = now() + program_.close_timeout + program_.grace;
-  oracle_.ask_close(limit);
+void Player::close_context() {
+  oracle_.ask_close(now() + program_.close_timeout + program_.grace);
   const Moment begin = now();
-  // What close() throws is the failure of a save that nobody has waited for.
+  // What close() throws is the failure of a save that nobody has waited for, or names what it has left behind.
   static_cast<void>(attempt("close the context", [&] { context_->close(); }));
   check_duration("close()", begin, program_.close_timeout + program_.grace);
   adrift_ = 0;
-  meanwhile();
+  if (dice_.one_in(4)) {
+    save_to_closed();
+  }
   make_context();
   take_back();
 }
 
-void Player::close_context() {
-  run_close([] {});
+void Player::save_to_closed() {
+  Asked asked = ask(dice_);
+  asked.must_be_refused = true;
+  const std::uint64_t number = oracle_.begin_save(asked);
+  Loan loan(fmt::format("save {}", number));
+  fill(loan, number, asked.target);
+  const Moment begin = now();
+  const auto failure =
+      attempt(fmt::format("save {} to t{}, with a context that is closed", number, asked.target), [&] {
+        save(oracle_.path(asked.target), loan.tree(number, count_of(asked.target)), options_of(asked, number),
+             *context_);
+      });
+  loan.give_back();
+  oracle_.end_save(number, failure, begin);
 }
 
 void Player::close_meanwhile() {
@@ -53,33 +66,49 @@ void Player::close_meanwhile() {
   make_context();
 }
 
+std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) const {
+  const bool was_disturbed = system_->failures() != 0;
+  switch (entry.kind) {
+    case io::EntryClass::committed:
+      return "";
+    case io::EntryClass::damaged:
+      return "no verdict allows damage";
+    case io::EntryClass::retired: {
+      // ".tmp-<target>-<uuid>" and ".trash-<target>-<uuid>"
+      const std::size_t begin = entry.name.find('-') + 1;
+      const std::string target = entry.name.substr(begin, entry.name.find('-', begin) - begin);
+      return !is_over || oracle_.may_have_left_old(target) ? "" : "no result has said so";
+    }
+    default:
+      return !is_over || was_disturbed ? "" : "nothing has gone wrong";
+  }
+}
+
 void Player::look_for_remains(bool is_over) {
   io::RecoveryOptions options;
+  options.dry_run = true;
   for (const char* part : {"busy", "calm"}) {
-    options.dry_run = true;
-    const auto report = io::recover(io::posix_syscalls(), folder_ / part, options);
-    for (const io::RecoveryEntry& entry : report.entries) {
-      // Nothing that a save has replaced is removed after commit_unknown.
-      const bool is_fine = entry.kind == io::EntryClass::committed ||
-                           (entry.kind == io::EntryClass::retired && oracle_.has_unknown()) ||
-                           (!is_over && entry.kind != io::EntryClass::damaged) || system_->failures() != 0;
-      if (!is_fine) {
-        journal_->lie("remains", fmt::format("{}: {} ({})", entry.name, io::name(entry.kind), entry.note));
+    for (const io::RecoveryEntry& entry :
+         io::recover(io::posix_syscalls(), folder_ / part, options).entries) {
+      if (const std::string why = objection_to(entry, is_over); !why.empty()) {
+        journal_->lie("remains",
+                      fmt::format("{}: {} ({}), but {}", entry.name, io::name(entry.kind), entry.note, why));
       }
     }
   }
-  if (is_over) {
-    options.dry_run = false;
-    for (const char* part : {"busy", "calm"}) {
-      static_cast<void>(io::recover(io::posix_syscalls(), folder_ / part, options));
-      for (const auto& entry : std::filesystem::directory_iterator(folder_ / part)) {
-        if (entry.path().filename().string().starts_with(".")) {
-          journal_->lie("remains", entry.path().filename().string() + " is left by recovery");
-        }
+  if (!is_over) {
+    return;
+  }
+  options.dry_run = false;
+  for (const char* part : {"busy", "calm"}) {
+    static_cast<void>(io::recover(io::posix_syscalls(), folder_ / part, options));
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / part)) {
+      if (entry.path().filename().string().starts_with(".")) {
+        journal_->lie("remains", entry.path().filename().string() + " is left by recovery");
       }
     }
-    oracle_.look_at_all();
   }
+  oracle_.look_at_all();
 }
 
 }  // namespace cairn::verdicts

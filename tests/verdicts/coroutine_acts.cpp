@@ -92,6 +92,7 @@ void Player::await_save(bool staged) {
   const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &is_stopped] {
     if (!open.response->is_released()) {
       is_stopped = true;
+      open.may_end_early = true;
       oracle_.ask_stop(open.number);
     }
   });
@@ -118,6 +119,7 @@ void Player::await_save(bool staged) {
     open.loan.give_back();
   }
   if (committed) {
+    hear(open.number, *committed);
     oracle_.end_save(open.number, nullptr, begin);
     return;
   }

@@ -129,6 +129,9 @@ void Oracle::end_save(std::uint64_t number, const std::exception_ptr& failure, M
   check_time(number, waited_since);
   Target& target = targets_[call.asked.target];
   if (!failure) {
+    if (call.asked.must_be_refused) {
+      journal_.lie("verdict", title(number) + " was accepted by a context that is closed");
+    }
     if (!call.asked.overwrite && !may_be_absent(target, call.floor)) {
       journal_.lie("verdict", title(number) + " has replaced what it was not to replace");
     }
@@ -247,12 +250,18 @@ bool Oracle::is_busy(std::size_t number) const {
                      [&](auto call) { return call > target.floor && calls_.at(call).state == State::open; });
 }
 
-bool Oracle::has_unknown() const {
+bool Oracle::may_have_left_old(const std::string& target) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(calls_.begin(), calls_.end(), [](const auto& entry) {
+  return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Call& call = entry.second;
-    return !call.is_load && (call.state == State::open || call.state == State::unknown);
+    const bool may = call.state == State::open || call.state == State::unknown || call.has_problems;
+    return may && !call.is_load && targets_[call.asked.target].path.filename() == target;
   });
+}
+
+void Oracle::tell_problems(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  calls_.at(number).has_problems = true;
 }
 
 void Oracle::look_at_all() {

@@ -27,6 +27,7 @@ struct Asked {
   Duration deadline{0};          ///< Zero: none.
   bool uses_memory = false;      ///< The answer may wait for the last access to the caller's memory.
   bool fails_by_itself = false;  ///< Its handler throws.
+  bool must_be_refused = false;  ///< Its context is closed.
 };
 
 /// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
@@ -51,6 +52,8 @@ class Oracle {
   /// The context of all open operations is closed; they have until then.
   void ask_close(Moment limit);
 
+  /// The result of a save names problems.
+  void tell_problems(std::uint64_t number);
   /// What a save was told: nothing when it is committed. `waited_since` is when its caller began to wait.
   void end_save(std::uint64_t number, const std::exception_ptr& failure, Moment waited_since);
   void end_removal(std::uint64_t number, const std::exception_ptr& failure, Moment waited_since);
@@ -68,8 +71,9 @@ class Oracle {
   /// Whether a save of the target has not been answered.
   [[nodiscard]] bool is_busy(std::size_t target) const;
   [[nodiscard]] const std::filesystem::path& path(std::size_t target) const { return targets_[target].path; }
-  /// Whether nobody was told, or nobody can know, how a save has ended.
-  [[nodiscard]] bool has_unknown() const;
+  /// Whether what a save of that target has replaced, or a removal has taken, may still lie there: because nobody was told,
+  /// or can know, how it has ended, or because its result said so.
+  [[nodiscard]] bool may_have_left_old(const std::string& target) const;
   [[nodiscard]] std::size_t target_count() const { return targets_.size(); }
 
  private:
@@ -82,6 +86,7 @@ class Oracle {
     State state = State::open;
     bool was_seen = false;
     bool may_stop = false;
+    bool has_problems = false;
     std::optional<Moment> stop_limit;   ///< When a stop must have had its effect.
     std::optional<Moment> close_limit;  ///< The same for a close.
     Moment called;

@@ -42,7 +42,7 @@ std::string Oracle::objection(std::uint64_t number, const std::exception_ptr& fa
     case Errc::cancelled:
       return call.may_stop ? "" : "nobody has cancelled it";
     case Errc::closed:
-      return call.close_limit ? "" : "nobody has closed the context";
+      return call.close_limit || call.asked.must_be_refused ? "" : "nobody has closed the context";
     case Errc::superseded:
       return call.asked.coalesce && has_later_in_series(call, number) ? "" : "it has not been superseded";
     case Errc::already_exists:

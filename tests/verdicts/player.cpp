@@ -2,6 +2,7 @@
 #include "verdicts/player.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,7 +46,7 @@ void Player::make_context() {
   options.queue_depth = 4;
   options.saves_in_flight = program_.saves_in_flight;
   options.worker_threads = program_.worker_threads;
-  options.staging_bytes = std::size_t{256} << 20;
+  options.staging_bytes = program_.staging_bytes;
   options.close_timeout = program_.close_timeout;
   options.syscalls = system_;
   options.clock = clock_;
@@ -82,8 +83,30 @@ void Player::check_memory() {
   }
 }
 
+std::size_t Player::going_on() const {
+  return static_cast<std::size_t>(std::count_if(saves_.begin(), saves_.end(), [this](const OpenSave& open) {
+    return open.context == context_.get() && !open.may_end_early && open.response->is_staged() &&
+           !open.response->is_done();
+  }));
+}
+
+void Player::check_budgets() {
+  if (context_->staged_bytes() > program_.staging_bytes) {
+    journal_->lie("budget", fmt::format("{} bytes are staged", context_->staged_bytes()));
+  }
+  if (program_.saves_in_flight == 0 || going_on() <= program_.saves_in_flight) {
+    return;
+  }
+  // One of them may be failing just now: its events come one after the other.
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (going_on() > program_.saves_in_flight) {
+    journal_->lie("budget",
+                  fmt::format("{} saves go on at once, not {}", going_on(), program_.saves_in_flight));
+  }
+}
+
 bool Player::is_unhindered(std::size_t target) const {
-  if (target < kBusyTargets || oracle_.is_busy(target)) {
+  if (target < kBusyTargets || oracle_.is_busy(target) || !program_.has_room()) {
     return false;
   }
   // Those before it may use up the saves that go on at once, until they are answered.
@@ -113,6 +136,7 @@ void Player::play() {
     }
     take_back();
     check_memory();
+    check_budgets();
   }
   settle();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cairn/cairn.hpp"
+#include "cairn/io/recovery.hpp"
 
 #include "verdicts/journal.hpp"
 #include "verdicts/loan.hpp"
@@ -31,7 +32,9 @@ struct OpenSave {
 
   std::uint64_t number = 0;
   std::size_t target = 0;
-  bool uses_memory = false;  ///< Until its end, not only until `staged`.
+  bool uses_memory = false;    ///< Until its end, not only until `staged`.
+  bool may_end_early = false;  ///< It has a deadline, or was told to stop.
+  const Context* context = nullptr;
   Sloth sloth;
   Loan loan;
   std::unique_ptr<AsyncResponse> response;  ///< Goes first, and waits until the loan is free.
@@ -83,7 +86,11 @@ class Player {
   /// Waits for the answer, and takes the memory back.
   void finish(OpenSave open);
   void take_back();
+  void hear(std::uint64_t number, const SaveResult& result);
   void wait_for_event();
+  /// Compares what goes on at once with what may.
+  void check_budgets();
+  [[nodiscard]] std::size_t going_on() const;
   [[nodiscard]] Asked ask(Dice& dice);
   [[nodiscard]] SaveOptions options_of(const Asked& asked, std::uint64_t number) const;
   [[nodiscard]] OpenSave take_save();
@@ -118,7 +125,9 @@ class Player {
   void close_context();
   void close_meanwhile();
   void look_for_remains(bool is_over);
-  void run_close(const std::function<void()>& meanwhile);
+  void save_to_closed();
+  /// Why that may not lie there; empty when it may.
+  [[nodiscard]] std::string objection_to(const io::RecoveryEntry& entry, bool is_over) const;
 
   /// Runs `work`; returns what it threw.
   [[nodiscard]] std::exception_ptr attempt(const std::string& what, const std::function<void()>& work);

@@ -58,11 +58,15 @@ inline constexpr std::size_t kActs = 35;
 struct Program {
   explicit Program(std::uint64_t seed);
 
+  /// Whether nobody ever waits for staging memory.
+  [[nodiscard]] bool has_room() const { return staging_bytes > (std::size_t{64} << 20); }
+
   std::uint64_t seed;
   bool is_manual = true;  ///< Whether it lives by a clock of its own.
   io::EngineKind engine = io::EngineKind::threads;
   std::size_t saves_in_flight = 0;
   std::size_t worker_threads = 2;
+  std::size_t staging_bytes = 0;
   Duration close_timeout{0};
   Duration grace = std::chrono::seconds(2);
   Disturbances disturbances;

@@ -41,6 +41,13 @@ void Player::fill(const Loan& loan, std::uint64_t number, std::size_t target) co
   }
 }
 
+void Player::hear(std::uint64_t number, const SaveResult& result) {
+  if (!result.problems.empty()) {
+    journal_->note(fmt::format("save {} has problems: {}", number, result.problems.front()));
+    oracle_.tell_problems(number);
+  }
+}
+
 void Player::save_and_wait() {
   Asked asked = ask(dice_);
   const bool borrows = dice_.one_in(3);
@@ -54,13 +61,13 @@ void Player::save_and_wait() {
   SaveOptions options = options_of(asked, open.number);
   options.snapshot = borrows ? Snapshot::borrow : Snapshot::copy;
   const Moment begin = now();
-  const auto failure =
-      attempt(fmt::format("save {} to t{}{}{}", open.number, open.target,
-                          asked.overwrite ? "" : ", not over another", borrows ? ", borrowed" : ""),
-              [&] {
-                save(oracle_.path(open.target), open.loan.tree(open.number, count_of(open.target)), options,
-                     *context_);
-              });
+  const auto failure = attempt(
+      fmt::format("save {} to t{}{}{}", open.number, open.target, asked.overwrite ? "" : ", not over another",
+                  borrows ? ", borrowed" : ""),
+      [&] {
+        hear(open.number, save(oracle_.path(open.target), open.loan.tree(open.number, count_of(open.target)),
+                               options, *context_));
+      });
   open.loan.give_back();
   oracle_.end_save(open.number, failure, begin);
   if (is_unhindered_now) {
@@ -86,6 +93,8 @@ void Player::save_to_open(Act act) {
   }
   open.target = asked.target;
   open.uses_memory = asked.uses_memory;
+  open.context = context_.get();
+  open.may_end_early = asked.coalesce || asked.deadline > Duration::zero();
   start_save(std::move(open), act, asked);
 }
 
@@ -165,7 +174,8 @@ void Player::take_back() {
 
 void Player::finish(OpenSave open) {
   const Moment begin = now();
-  const auto failure = attempt(fmt::format("wait for save {}", open.number), [&] { open.response->wait(); });
+  const auto failure = attempt(fmt::format("wait for save {}", open.number),
+                               [&] { hear(open.number, open.response->wait()); });
   if (open.uses_memory && !open.response->is_released()) {
     journal_->lie("memory",
                   fmt::format("save {} was answered before its memory was given back", open.number));
@@ -192,7 +202,7 @@ void Player::wait_save_a_while() {
   const Duration timeout = some_time();
   const auto failure =
       attempt(fmt::format("wait for save {}, up to {} ms", open.number, timeout.count() / 1'000'000),
-              [&] { open.response->wait(timeout); });
+              [&] { hear(open.number, open.response->wait(timeout)); });
   check_duration("wait(timeout)", begin, timeout);
   if (failure && code_of(failure) == make_error_code(Errc::still_running) && now() >= begin + timeout) {
     journal_->note(fmt::format("save {} is still running", open.number));
@@ -208,6 +218,7 @@ void Player::cancel_save() {
   }
   OpenSave& open = saves_[dice_.below(saves_.size())];
   oracle_.ask_stop(open.number);
+  open.may_end_early = true;
   const Moment begin = now();
   static_cast<void>(attempt(fmt::format("cancel save {}", open.number), [&] { open.response->cancel(); }));
   check_duration("cancel()", begin, Duration::zero());
@@ -224,7 +235,7 @@ void Player::cancel_waiting() {
   });
   const Moment begin = now();
   const auto failure = attempt(fmt::format("wait for save {}, which will be cancelled", open.number),
-                               [&] { open.response->wait(); });
+                               [&] { hear(open.number, open.response->wait()); });
   clock_->forget(alarm);
   oracle_.end_save(open.number, failure, begin);
 }
