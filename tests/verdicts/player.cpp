@@ -126,6 +126,7 @@ void Player::check_duration(const std::string& what, Moment begin, Duration most
 }
 
 void Player::play() {
+  journal_->note(program_.describe());
   for (const Act next : program_.acts) {
     ++played_;
     dice_ = Dice(program_.seed, 100 + played_);

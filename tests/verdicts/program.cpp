@@ -4,6 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "support/number_from.hpp"
 
 namespace cairn::verdicts {
@@ -92,6 +94,14 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   for (Act& act : acts) {
     act = pick_act(dice);
   }
+}
+
+std::string Program::describe() const {
+  return fmt::format(
+      "{} clock, engine {}, {} saves at once, {} workers, {} MiB of staging, slow one in {}, failing one in "
+      "{}",
+      is_manual ? "manual" : "real", engine == io::EngineKind::threads ? "threads" : "automatic",
+      saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow, disturbances.failing);
 }
 
 Duration longest(const Program& program) {

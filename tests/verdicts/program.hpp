@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -60,6 +61,9 @@ struct Program {
 
   /// Whether nobody ever waits for staging memory.
   [[nodiscard]] bool has_room() const { return staging_bytes > (std::size_t{64} << 20); }
+
+  /// Its world, in words.
+  [[nodiscard]] std::string describe() const;
 
   std::uint64_t seed;
   bool is_manual = true;  ///< Whether it lives by a clock of its own.

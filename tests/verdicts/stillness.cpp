@@ -62,7 +62,10 @@ bool Stillness::is_still() {
   }
   std::uint64_t before = 0;
   std::uint64_t after = 0;
-  return list_threads() && add_up(before) && add_up(after) && before == after && !has_worked();
+  // A thread that is made after the first list is in the second one, and one that is made after that was made by a thread
+  // that ran after the first sum.
+  list_threads();
+  return add_up(before) && !list_threads() && add_up(after) && before == after;
 }
 
 bool Stillness::has_worked() {
@@ -79,6 +82,7 @@ bool Stillness::has_worked() {
 bool Stillness::list_threads() {
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir("/proc/self/task"), &::closedir);
   std::map<pid_t, Files> found;
+  bool is_new = false;
   while (const dirent* entry = ::readdir(tasks.get())) {
     const pid_t thread = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (thread == 0 || thread == self_) {
@@ -94,13 +98,14 @@ bool Stillness::list_threads() {
     files.state = ::openat(directory_, (folder + "stat").c_str(), O_RDONLY | O_CLOEXEC);
     files.runs = ::openat(directory_, (folder + "schedstat").c_str(), O_RDONLY | O_CLOEXEC);
     found.emplace(thread, files);
+    is_new = true;
   }
   for (const auto& [thread, files] : files_) {
     ::close(files.state);
     ::close(files.runs);
   }
   files_ = std::move(found);
-  return true;
+  return is_new;
 }
 
 bool Stillness::add_up(std::uint64_t& runs) {

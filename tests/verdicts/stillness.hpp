@@ -32,8 +32,9 @@ class Stillness {
     int runs = -1;   ///< /proc/self/task/<id>/schedstat
   };
 
-  /// What all have run so far; nothing when one is awake.
+  /// Sums up how often all have run so far; false when one is awake.
   bool add_up(std::uint64_t& runs);
+  /// Returns whether there is one that was not there before.
   bool list_threads();
   bool look_at(pid_t thread, std::uint64_t& runs);
   /// Whether any other thread has used processor time since the last call.
