@@ -62,7 +62,7 @@ void Player::load_and_wait(bool into) {
   OpenLoad open = begin_load(asked, into);
   LoadOptions options;
   options.deadline = asked.deadline;
-  const bool is_calm = open.target >= kBusyTargets;
+  const bool is_calm = open.target >= kBusyTargets && program_.has_room();
   const Moment begin = now();
   std::optional<std::uint64_t> value;
   const auto failure =
