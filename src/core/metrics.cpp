@@ -232,6 +232,9 @@ std::string prometheus_text(const Context& context) {
   core::Exposition out;
   const core::OperationMetrics saves = services.metrics.saves();
   core::write_operations(out, saves, "save", "committed");
+  out.family("cairn_saves_given_up_total", "counter",
+             "Saves that were answered although something of them still ran.");
+  out.sample("", "", saves.given_up);
   out.family("cairn_save_blocking_duration_seconds", "histogram", "From the call until the caller was free.");
   out.histogram(saves.blocking, "");
   core::write_operations(out, services.metrics.loads(), "load", "loaded");

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a save says when it gives up stays true, however long the disk takes, and nobody else waits for it.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "cairn/io/recovery.hpp"
+
+#include "api/fixture.hpp"
+#include "support/held_syscalls.hpp"
+#include "support/manual_clock.hpp"
+
+namespace cairn {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::Held;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class Verdict : public testing::ApiTest {
+ protected:
+  static ContextOptions held(const std::shared_ptr<testing::HeldSyscalls>& calls,
+                             const std::shared_ptr<testing::ManualClock>& clock) {
+    ContextOptions options = small();
+    options.syscalls = calls;
+    options.clock = clock;
+    return options;
+  }
+
+  explicit Verdict(std::size_t saves_in_flight = 8) : ApiTest(small()) {
+    ContextOptions options = held(calls_, clock_);
+    options.saves_in_flight = saves_in_flight;
+    context_.emplace(std::move(options));
+  }
+
+  ~Verdict() override {
+    calls_->let_go();
+    context_.reset();
+  }
+
+  [[nodiscard]] AsyncResponse start(int step, std::chrono::nanoseconds deadline = 0ns,
+                                    const std::string& name = "checkpoint") const {
+    SaveOptions options;
+    options.overwrite = true;
+    options.deadline = deadline;
+    return save_async(directory_ / name, Tree({{"step", step}}), options, *context_);
+  }
+
+  /// Lets the deadline and the grace of `response` pass.
+  void give_up(const AsyncResponse& response, std::chrono::nanoseconds deadline) const {
+    clock_->advance(deadline);
+    while (!is_answered(response)) {
+      clock_->advance(context_->options().stop_grace);
+      static_cast<void>(async::Event().wait_for(5ms));
+    }
+  }
+
+  static bool is_answered(const AsyncResponse& response) {
+    try {
+      response.wait(0ns);
+    } catch (const Error& error) {
+      return error.code() != Errc::still_running;
+    }
+    return true;
+  }
+
+  /// Nothing tells that something will never happen; a twentieth of a second is long for what is there to be done.
+  static bool is_answered_soon(const AsyncResponse& response) {
+    static_cast<void>(async::Event().wait_for(50ms));
+    return is_answered(response);
+  }
+
+  [[nodiscard]] int stored(const std::string& name = "checkpoint") const {
+    return static_cast<int>(load(directory_ / name, {}, Context(small())).at("step").as<std::int64_t>());
+  }
+
+  const std::shared_ptr<testing::HeldSyscalls> calls_ = std::make_shared<testing::HeldSyscalls>();
+  const std::shared_ptr<testing::ManualClock> clock_ = std::make_shared<testing::ManualClock>();
+};
+
+TEST_F(Verdict, ASaveThatWasReportedAsFailedNeverAppears) {
+  calls_->hold(Held::sync_data);
+  const AsyncResponse response = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+
+  give_up(response, 1s);
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::timed_out, HasSubstr("still runs")));
+  EXPECT_FALSE(response.is_done());
+  calls_->let_go();
+  response.wait_done();
+
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(Verdict, ASaveThatIsStoppedWhileItSealsIsNotPublished) {
+  calls_->hold(Held::sync);
+  const AsyncResponse response = start(1);
+  ASSERT_TRUE(calls_->holds());
+
+  response.cancel();
+  give_up(response, 0s);
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::cancelled));
+  calls_->let_go();
+  response.wait_done();
+
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(Verdict, ALaterSaveIsNotReplacedByOneThatWasGivenUp) {
+  start(1).wait();
+  calls_->hold(Held::sync, 1);
+  const AsyncResponse second = start(2, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(second, 1s);
+  EXPECT_THAT([&] { second.wait(); }, Fails(Errc::timed_out));
+
+  const AsyncResponse third = start(3);
+  calls_->let_go();
+  third.wait();
+  second.wait_done();
+
+  EXPECT_EQ(stored(), 3);
+  EXPECT_THAT(left(), Each(Not(StartsWith("."))));
+}
+
+TEST_F(Verdict, IsUnknownWhenTheRenameDoesNotAnswer) {
+  calls_->hold(Held::rename);
+  const AsyncResponse response = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+
+  give_up(response, 1s);
+  EXPECT_THAT([&] { response.wait(); },
+              Fails(Errc::commit_unknown, AllOf(HasSubstr("checkpoint"), HasSubstr("may be there or not"))));
+  calls_->let_go();
+  response.wait_done();
+
+  EXPECT_EQ(stored(), 1);
+}
+
+TEST_F(Verdict, NothingOfTheOldCheckpointIsRemovedAfterItWasUnknown) {
+  start(1).wait();
+  calls_->hold(Held::rename);
+  const AsyncResponse response = start(2, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(response, 1s);
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::commit_unknown));
+
+  calls_->let_go();
+  response.wait_done();
+
+  EXPECT_EQ(stored(), 2);
+  EXPECT_THAT(left(), Contains(AllOf(StartsWith(".tmp-"), HasSubstr("COMMIT"))));
+}
+
+TEST_F(Verdict, IsASuccessOnceTheCheckpointIsDurable) {
+  start(1).wait();
+  calls_->hold(Held::unlink);  // What was replaced is being removed.
+  const AsyncResponse response = start(2, 1s);
+  ASSERT_TRUE(calls_->holds());
+
+  give_up(response, 1s);
+
+  EXPECT_EQ(response.wait().path, target());
+  EXPECT_EQ(stored(), 2);
+}
+
+TEST_F(Verdict, OfTwoSavesToOneTargetTheLaterCallWins) {
+  calls_->hold(Held::sync_data, 1);
+  const AsyncResponse first = start(1);
+  ASSERT_TRUE(calls_->holds());
+  const AsyncResponse second = start(2);
+
+  EXPECT_FALSE(is_answered_soon(second)) << "published before the earlier call's";
+  calls_->let_go();
+  first.wait();
+  second.wait();
+
+  EXPECT_EQ(stored(), 2);
+}
+
+TEST_F(Verdict, OneTargetIsOneWhateverPathLeadsToIt) {
+  std::filesystem::create_directory(directory_ / "real");
+  std::filesystem::create_directory_symlink(directory_ / "real", directory_ / "link");
+  calls_->hold(Held::sync_data, 1);
+  const AsyncResponse first = start(1, 0s, "real/c");
+  ASSERT_TRUE(calls_->holds());
+  const AsyncResponse second = start(2, 0s, "link/c");
+
+  EXPECT_FALSE(is_answered_soon(second));
+  calls_->let_go();
+  second.wait();
+
+  EXPECT_EQ(stored("real/c"), 2);
+}
+
+TEST_F(Verdict, SavesOfTwoContextsToOneTargetAreInOrder) {
+  calls_->hold(Held::sync_data, 1);
+  const AsyncResponse first = start(1);
+  ASSERT_TRUE(calls_->holds());
+  const Context other(small());
+  SaveOptions options;
+  options.overwrite = true;
+  const AsyncResponse second = save_async(target(), Tree({{"step", 2}}), options, other);
+
+  EXPECT_FALSE(is_answered_soon(second));
+  calls_->let_go();
+  second.wait();
+
+  EXPECT_EQ(stored(), 2);
+}
+
+TEST_F(Verdict, ASaveThatWaitsForItsTurnKeepsItsDeadline) {
+  calls_->hold(Held::sync_data, 1);
+  const AsyncResponse first = start(1);
+  ASSERT_TRUE(calls_->holds());
+  const AsyncResponse second = start(2, 1s);
+
+  give_up(second, 1s);
+
+  EXPECT_THAT([&] { second.wait(); }, Fails(Errc::timed_out));
+}
+
+TEST_F(Verdict, MetricsCountASaveThatWasGivenUp) {
+  calls_->hold(Held::sync_data);
+  const AsyncResponse response = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(response, 1s);
+
+  EXPECT_THAT(prometheus_text(*context_), HasSubstr("cairn_saves_given_up_total 1"));
+}
+
+TEST_F(Verdict, CloseNamesWhatStillRuns) {
+  calls_->hold(Held::sync_data);
+  const AsyncResponse response = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(response, 1s);
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::timed_out));
+
+  EXPECT_THAT([&] { context_->close(); },
+              Fails(Errc::still_running, HasSubstr("save of " + target().string())));
+}
+
+TEST_F(Verdict, RecoveryLeavesASaveAloneThatStillRuns) {
+  calls_->hold(Held::sync_data);
+  const AsyncResponse response = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(response, 1s);
+
+  for (const io::RecoveryEntry& entry : io::recover(io::posix_syscalls(), directory_.path()).entries) {
+    EXPECT_FALSE(entry.is_removed) << entry.name;
+  }
+}
+
+class VerdictOfOne : public Verdict {
+ protected:
+  VerdictOfOne() : Verdict(1) {}
+};
+
+TEST_F(VerdictOfOne, ASaveThatWasGivenUpLeavesItsPlaceToOthers) {
+  calls_->hold(Held::sync_data, 1);
+  const AsyncResponse first = start(1, 1s);
+  ASSERT_TRUE(calls_->holds());
+  give_up(first, 1s);
+
+  start(2, 0s, "other").wait();
+
+  EXPECT_EQ(stored("other"), 2);
+}
+
+/// What each kind of call keeps waiting when it does not answer.
+class OthersGoOn : public Verdict, public ::testing::WithParamInterface<Held> {};
+
+TEST_P(OthersGoOn, WhileTheDiskAnswersNobodyElse) {
+  calls_->hold(GetParam(), 3);
+  std::vector<AsyncResponse> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(start(i, 0s, "held" + std::to_string(i)));
+    ASSERT_TRUE(calls_->holds(i + 1));
+  }
+
+  start(7, 0s, "free").wait();
+
+  EXPECT_EQ(stored("free"), 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, OthersGoOn,
+                         ::testing::Values(Held::sync_data, Held::sync, Held::rename, Held::make_directory,
+                                           Held::write),
+                         [](const auto& each) {
+                           return "Call" + std::to_string(static_cast<int>(each.param));
+                         });
+
+TEST_F(Verdict, TheBlockingPhaseAwaitsNoDirectory) {
+  calls_->hold(Held::make_directory);
+
+  const AsyncResponse response = start(1);
+
+  EXPECT_TRUE(response.is_staged());
+  calls_->let_go();
+  response.wait();
+}
+
+TEST_F(Verdict, MaxMeansForEver) {
+  ContextOptions options = small();
+  options.close_timeout = std::chrono::nanoseconds::max();
+  options.stop_grace = std::chrono::nanoseconds::max();
+  Context context(std::move(options));
+  SaveOptions how;
+  how.deadline = std::chrono::nanoseconds::max();
+  const AsyncResponse response = save_async(target(), Tree({{"step", 1}}), how, context);
+
+  EXPECT_EQ(response.wait(std::chrono::nanoseconds::max()).path, target());
+  EXPECT_NO_THROW(context.close());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/async/event.hpp"
+#include "cairn/io/syscalls.hpp"
+
+namespace cairn::testing {
+
+/// A kind of call that can be held.
+enum class Held : std::uint8_t { open, read, write, sync_data, sync, make_directory, rename, unlink };
+
+/// The operating system, but calls of one kind are held, before they are done, until they are let go: a disk that answers when
+/// the test says so.
+class HeldSyscalls final : public io::Syscalls {
+ public:
+  /// From here on, calls of `kind` wait; at most `most` of them.
+  void hold(Held kind, int most = 1 << 30) {
+    kind_ = kind;
+    left_ = most;
+    is_holding_ = true;
+  }
+  void let_go() {
+    is_holding_ = false;
+    gate_.set();
+  }
+  /// How many wait, or have waited.
+  [[nodiscard]] int held() const { return held_; }
+  /// Whether a call is held within ten seconds.
+  [[nodiscard]] bool holds(int calls = 1) const {
+    for (int i = 0; i < 10000 && held_ < calls; ++i) {
+      static_cast<void>(async::Event().wait_for(std::chrono::milliseconds(1)));
+    }
+    return held_ >= calls;
+  }
+
+  int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    pass(Held::open);
+    return real_.open_at(directory, path, flags, mode);
+  }
+  int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    pass(Held::open);
+    return real_.open_beneath(directory, path, flags, mode);
+  }
+  int close(int fd) noexcept override { return real_.close(fd); }
+  int allocate(int fd, std::uint64_t size) noexcept override { return real_.allocate(fd, size); }
+  int truncate(int fd, std::uint64_t size) noexcept override { return real_.truncate(fd, size); }
+  std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
+    pass(Held::read);
+    return real_.read_at(fd, data, size, offset);
+  }
+  std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
+                        std::uint64_t offset) noexcept override {
+    pass(Held::write);
+    return real_.write_at(fd, data, size, offset);
+  }
+  int sync_data(int fd) noexcept override {
+    pass(Held::sync_data);
+    return real_.sync_data(fd);
+  }
+  int sync(int fd) noexcept override {
+    pass(Held::sync);
+    return real_.sync(fd);
+  }
+  int status(int fd, io::FileStatus& status) noexcept override { return real_.status(fd, status); }
+  int status_at(int directory, const char* name, io::FileStatus& status) noexcept override {
+    return real_.status_at(directory, name, status);
+  }
+  int list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept override {
+    return real_.list(directory, entries);
+  }
+  int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept override {
+    pass(Held::make_directory);
+    return real_.make_directory_at(directory, name, mode);
+  }
+  int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                io::RenameMode mode) noexcept override {
+    pass(Held::rename);
+    return real_.rename_at(old_directory, old_name, new_directory, new_name, mode);
+  }
+  int link_at(int old_directory, const char* old_name, int new_directory,
+              const char* new_name) noexcept override {
+    return real_.link_at(old_directory, old_name, new_directory, new_name);
+  }
+  int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
+    pass(Held::unlink);
+    return real_.unlink_at(directory, name, is_directory);
+  }
+  int try_lock(int fd) noexcept override { return real_.try_lock(fd); }
+  int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
+
+ private:
+  void pass(Held kind) noexcept {
+    if (is_holding_ && kind == kind_ && left_-- > 0) {
+      ++held_;
+      gate_.get();
+    }
+  }
+
+  io::Syscalls& real_ = io::posix_syscalls();
+  std::atomic<Held> kind_{Held::open};
+  std::atomic<bool> is_holding_{false};
+  std::atomic<int> left_{0};
+  std::atomic<int> held_{0};
+  const async::Event gate_;
+};
+
+}  // namespace cairn::testing
