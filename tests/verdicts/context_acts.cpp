@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What programs do with contexts and with time, and what lies around afterwards.
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -66,6 +67,16 @@ void Player::close_meanwhile() {
   make_context();
 }
 
+namespace {
+
+/// The target in ".tmp-<target>-<uuid>" and ".trash-<target>-<uuid>".
+std::string target_of(const std::string& name) {
+  const std::size_t begin = name.find('-') + 1;
+  return name.substr(begin, name.find('-', begin) - begin);
+}
+
+}  // namespace
+
 std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) const {
   const bool was_disturbed = system_->failures() != 0;
   switch (entry.kind) {
@@ -73,12 +84,8 @@ std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) c
       return "";
     case io::EntryClass::damaged:
       return "no verdict allows damage";
-    case io::EntryClass::retired: {
-      // ".tmp-<target>-<uuid>" and ".trash-<target>-<uuid>"
-      const std::size_t begin = entry.name.find('-') + 1;
-      const std::string target = entry.name.substr(begin, entry.name.find('-', begin) - begin);
-      return !is_over || oracle_.may_have_left_old(target) ? "" : "no result has said so";
-    }
+    case io::EntryClass::retired:
+      return !is_over || oracle_.may_have_left_old(target_of(entry.name)) ? "" : "no result has said so";
     default:
       return !is_over || was_disturbed ? "" : "nothing has gone wrong";
   }
@@ -87,13 +94,23 @@ std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) c
 void Player::look_for_remains(bool is_over) {
   io::RecoveryOptions options;
   options.dry_run = true;
+  std::set<std::string> old;
   for (const char* part : {"busy", "calm"}) {
     for (const io::RecoveryEntry& entry :
          io::recover(io::posix_syscalls(), folder_ / part, options).entries) {
+      if (entry.kind == io::EntryClass::retired) {
+        old.insert(target_of(entry.name));
+      }
       if (const std::string why = objection_to(entry, is_over); !why.empty()) {
         journal_->lie("remains",
                       fmt::format("{}: {} ({}), but {}", entry.name, io::name(entry.kind), entry.note, why));
       }
+    }
+  }
+  for (std::size_t i = 0; is_over && i < oracle_.target_count(); ++i) {
+    const std::string target = oracle_.path(i).filename();
+    if (oracle_.must_have_left_old(target) && !old.contains(target)) {
+      journal_->lie("lost", "what " + target + " held before a commit that nobody knows of is gone");
     }
   }
   if (!is_over) {

@@ -86,12 +86,12 @@ void Player::await_save(bool staged) {
   }
   OpenSave open = take_save();
   asio::io_context io;
-  bool is_stopped = false;
+  std::optional<Moment> stopped;
   bool is_staged = false;
   std::optional<SaveResult> committed;
-  const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &is_stopped] {
+  const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &stopped] {
     if (!open.response->is_released()) {
-      is_stopped = true;
+      stopped = now();
       open.may_end_early = true;
       oracle_.ask_stop(open.number);
     }
@@ -109,8 +109,10 @@ void Player::await_save(bool staged) {
   if (thrown) {
     std::rethrow_exception(thrown);
   }
-  check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
-  if (is_stopped && !is_staged && !committed && !open.response->is_released()) {
+  if (stopped) {
+    check_duration("a cancelled co_await", *stopped, last_access(open));
+  }
+  if (stopped && !is_staged && !committed && !open.response->is_released()) {
     journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of save {} ended before its memory was given back", open.number));
@@ -135,11 +137,11 @@ void Player::await_load() {
   }
   OpenLoad open = take_load();
   asio::io_context io;
-  bool is_stopped = false;
+  std::optional<Moment> stopped;
   std::optional<Loaded> loaded;
-  const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &is_stopped] {
+  const Alarm alarm(io, *clock_, now() + some_time(), [this, &open, &stopped] {
     if (!open.response->is_released()) {
-      is_stopped = true;
+      stopped = now();
       oracle_.ask_stop(open.number);
     }
   });
@@ -150,8 +152,10 @@ void Player::await_load() {
   if (thrown) {
     std::rethrow_exception(thrown);
   }
-  check_duration("a cancelled co_await", begin, program_.grace + longest(program_) * 2);
-  if (is_stopped && !loaded && open.loan.is_lent() && !open.response->is_released()) {
+  if (stopped) {
+    check_duration("a cancelled co_await", *stopped, longest(program_));
+  }
+  if (stopped && !loaded && open.loan.is_lent() && !open.response->is_released()) {
     journal_->lie(
         "memory",
         fmt::format("a cancelled co_await of load {} ended before its memory was given back", open.number));

@@ -112,8 +112,11 @@ void Oracle::check_time(std::uint64_t number, Moment waited_since) {
   if (limit == Moment::max()) {
     return;
   }
-  constexpr std::chrono::seconds kLongestAccess{3};  // One call of the system that has the caller's memory.
-  limit += call.asked.uses_memory ? Duration(kLongestAccess) : Duration::zero();
+  constexpr Duration kLongestAccess =
+      std::chrono::seconds(3);  // One call of the system that has the caller's memory.
+  if (call.asked.uses_memory && kLongestAccess > grace_) {
+    limit += kLongestAccess - grace_;
+  }
   limit = std::max(limit, waited_since) + (clock_.is_manual() ? Duration::zero() : Duration(kSlack));
   if (const Moment now = clock_.steady_now(); now > limit) {
     journal_.lie("late", fmt::format("{} was answered {:.3f} s late", title(number), seconds(now - limit)));
@@ -256,6 +259,16 @@ bool Oracle::may_have_left_old(const std::string& target) const {
     const Call& call = entry.second;
     const bool may = call.state == State::open || call.state == State::unknown || call.has_problems;
     return may && !call.is_load && targets_[call.asked.target].path.filename() == target;
+  });
+}
+
+bool Oracle::must_have_left_old(const std::string& target) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
+    const Call& call = entry.second;
+    const Target& own = targets_[call.asked.target];
+    return call.state == State::unknown && call.was_seen && !call.is_removal &&
+           !may_be_absent(own, call.floor) && own.path.filename() == target;
   });
 }
 

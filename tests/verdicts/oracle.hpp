@@ -52,6 +52,8 @@ class Oracle {
   /// The context of all open operations is closed; they have until then.
   void ask_close(Moment limit);
 
+  /// Whether a save of that target is unknown, and was seen where another one had been: that one must still be there.
+  [[nodiscard]] bool must_have_left_old(const std::string& target) const;
   /// The result of a save names problems.
   void tell_problems(std::uint64_t number);
   /// What a save was told: nothing when it is committed. `waited_since` is when its caller began to wait.

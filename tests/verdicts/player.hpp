@@ -88,6 +88,8 @@ class Player {
   void take_back();
   void hear(std::uint64_t number, const SaveResult& result);
   void wait_for_event();
+  /// How long a save that was stopped may still use the memory: one call of the system, or not at all.
+  [[nodiscard]] Duration last_access(const OpenSave& open) const;
   /// Compares what goes on at once with what may.
   void check_budgets();
   [[nodiscard]] std::size_t going_on() const;

@@ -240,6 +240,10 @@ void Player::cancel_waiting() {
   oracle_.end_save(open.number, failure, begin);
 }
 
+Duration Player::last_access(const OpenSave& open) const {
+  return open.uses_memory ? longest(program_) : Duration::zero();
+}
+
 void Player::wait_for_event() {
   if (saves_.empty()) {
     return save_and_wait();
@@ -273,8 +277,7 @@ void Player::drop_save() {
   ++adrift_;
   static_cast<void>(attempt(fmt::format("drop save {}", open.number), [&] { open.response.reset(); }));
   open.loan.give_back();
-  check_duration("the destructor of a response", begin,
-                 was_released ? Duration::zero() : program_.grace + longest(program_));
+  check_duration("the destructor of a response", begin, was_released ? Duration::zero() : last_access(open));
 }
 
 void Player::move_save() {
@@ -299,7 +302,7 @@ void Player::move_save() {
   lost.loan.give_back();
   kept.response = std::move(lost.response);
   check_duration("the move assignment of a response", begin,
-                 was_released ? Duration::zero() : program_.grace + longest(program_));
+                 was_released ? Duration::zero() : last_access(lost));
 }
 
 }  // namespace cairn::verdicts

@@ -64,7 +64,8 @@ SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
     fate.trouble = Trouble::oddity;
   }
   fate.error = error_of(kind, dice);
-  if (happens(disturbances_.slow)) {
+  // What is decided around the rename is decided rarely.
+  if (happens(is_renaming(kind) ? (disturbances_.slow + 2) / 3 : disturbances_.slow)) {
     (dice.one_in(2) ? fate.before : fate.after) = dice.up_to(disturbances_.longest);
   }
   return fate;

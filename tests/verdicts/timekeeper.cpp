@@ -17,7 +17,7 @@ namespace {
 using RealTime = std::chrono::steady_clock;
 
 /// How long all may wait for nothing before they hang: something of the machine may be on its way.
-constexpr std::chrono::seconds kStillForEver{8};
+constexpr std::chrono::seconds kStillForEver{3};
 
 /// How long one program may take. Sanitizers are slow.
 std::chrono::seconds patience() {
