@@ -153,7 +153,7 @@ void Player::await_load() {
     std::rethrow_exception(thrown);
   }
   if (stopped) {
-    check_duration("a cancelled co_await", *stopped, longest(program_));
+    check_duration("a cancelled co_await", *stopped, longest(program_) * kCallsWithMemory);
   }
   if (stopped && !loaded && open.loan.is_lent() && !open.response->is_released()) {
     journal_->lie(
@@ -182,7 +182,8 @@ Awaitable<> Player::save_in_a_frame(std::uint64_t number, Asked asked, bool* is_
                                       open.loan.tree(number, count_of(open.target)), options, *context_);
   co_await response.staged();
   open.loan.give_back();
-  co_await response.committed();
+  const SaveResult result = co_await response.committed();
+  hear(number, result);
   *is_over = true;
 }
 

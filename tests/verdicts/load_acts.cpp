@@ -173,7 +173,8 @@ void Player::drop_load() {
   const Moment begin = now();
   static_cast<void>(attempt(fmt::format("drop load {}", open.number), [&] { open.response.reset(); }));
   open.loan.give_back();
-  check_duration("the destructor of a response", begin, was_released ? Duration::zero() : longest(program_));
+  check_duration("the destructor of a response", begin,
+                 was_released ? Duration::zero() : longest(program_) * kCallsWithMemory);
 }
 
 void Player::describe_target() {

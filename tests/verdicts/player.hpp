@@ -26,6 +26,10 @@ namespace cairn::verdicts {
 inline constexpr std::size_t kBusyTargets = 4;
 inline constexpr std::size_t kCalmTargets = 2;
 
+/// Calls of the system that an operation makes after it was stopped, before it releases the caller's memory: the transfer
+/// that is under way, and the closing of its file.
+inline constexpr int kCallsWithMemory = 2;
+
 /// A save that the program has not waited for yet.
 struct OpenSave {
   OpenSave() = default;
@@ -88,7 +92,7 @@ class Player {
   void take_back();
   void hear(std::uint64_t number, const SaveResult& result);
   void wait_for_event();
-  /// How long a save that was stopped may still use the memory: one call of the system, or not at all.
+  /// How long a save that was stopped may still have the memory: not at all when it copies.
   [[nodiscard]] Duration last_access(const OpenSave& open) const;
   /// Compares what goes on at once with what may.
   void check_budgets();

@@ -241,7 +241,7 @@ void Player::cancel_waiting() {
 }
 
 Duration Player::last_access(const OpenSave& open) const {
-  return open.uses_memory ? longest(program_) : Duration::zero();
+  return open.uses_memory ? longest(program_) * kCallsWithMemory : Duration::zero();
 }
 
 void Player::wait_for_event() {
