@@ -85,6 +85,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Whether it is done, or was answered by its end: then nothing of it is left but the telling.
   [[nodiscard]] bool is_done() const;
 
+  /// Whether somebody has seen, or has asked for, the way in which it ended.
+  std::atomic<bool> is_observed{false};
+
   /// "save of <path>": for messages.
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
   [[nodiscard]] Services& services() const noexcept { return *services_; }

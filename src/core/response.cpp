@@ -36,6 +36,7 @@ Awaitable<> wait_or_stop(Operation& operation, async::Event event) {
   };
   async::OnCancel on_cancel = [&operation](const async::Resume& resume) {
     if (!operation.released().has_happened()) {
+      operation.is_observed = true;
       operation.stop(Errc::cancelled, "its awaiting was cancelled");
     }
     operation.released().on_complete([resume](const std::exception_ptr&) { resume(async::cancelled()); });

@@ -67,7 +67,7 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
               item.name(), type_name(item.shown_type())));
     }
     const Registration& found = core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                                             type_name(item.shown_type()));
+                                                       type_name(item.shown_type()));
     resolved.emplace_back(std::move(item), found);
   }
   return resolved;
@@ -237,6 +237,7 @@ SaveProgress AsyncResponse::progress() const {
 
 void AsyncResponse::cancel() const {
   if (job_) {
+    job_->is_observed = true;
     job_->stop(Errc::cancelled, "cancelled by the caller");
   }
 }

@@ -77,9 +77,6 @@ class SaveJob final : public Operation {
   [[nodiscard]] SaveResult result();
   [[nodiscard]] SaveProgress progress() const;
 
-  /// Whether somebody has seen how the save ended.
-  std::atomic<bool> is_observed{false};
-
   std::atomic<std::uint64_t> total_bytes{0};
   std::atomic<std::uint64_t> staged_bytes{0};
   std::atomic<std::uint64_t> written_bytes{0};

@@ -232,17 +232,20 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
   while (self->next_ < self->later_.size()) {
     const std::uint64_t run = self->later_[self->next_++];
     const std::size_t bytes = self->run_bytes(run);
-    // Held while the kernel, too, works on what may be the caller's.
-    const async::Gate::Visit inside = self->job_->touch_memory();
+    // Held for as long as anybody works on what may be the caller's: the kernel, too.
+    async::Gate::Visit inside = self->job_->touch_memory();
     const std::byte* memory = contiguous(self->pieces_, self->offset(run), bytes);
     if (memory != nullptr && self->file_->can_write_direct(memory, bytes, self->offset(run))) {
       const std::span<const std::byte> data(memory, bytes);
       co_await write_run(self, run, data);
       co_await hash_run(self, run, data);
+      inside.leave();
     } else {
+      inside.leave();  // There may be no buffer for long.
       const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
       const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
       std::function<void()> copy = [&] {
+        const async::Gate::Visit reading = self->job_->touch_memory();
         const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), bytes);
         gather(self->pieces_, self->offset(run), data);
       };

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,10 +21,11 @@ enum class Held : std::uint8_t { open, read, write, sync_data, sync, make_direct
 /// the test says so.
 class HeldSyscalls final : public io::Syscalls {
  public:
-  /// From here on, calls of `kind` wait; at most `most` of them.
-  void hold(Held kind, int most = 1 << 30) {
+  /// From here on, calls of `kind` wait; at most `most` of them, and of transfers those of `least_bytes` or more.
+  void hold(Held kind, int most = 1 << 30, std::size_t least_bytes = 0) {
     kind_ = kind;
     left_ = most;
+    least_bytes_ = least_bytes;
     is_holding_ = true;
   }
   void let_go() {
@@ -52,12 +54,12 @@ class HeldSyscalls final : public io::Syscalls {
   int allocate(int fd, std::uint64_t size) noexcept override { return real_.allocate(fd, size); }
   int truncate(int fd, std::uint64_t size) noexcept override { return real_.truncate(fd, size); }
   std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
-    pass(Held::read);
+    pass(Held::read, size);
     return real_.read_at(fd, data, size, offset);
   }
   std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
                         std::uint64_t offset) noexcept override {
-    pass(Held::write);
+    pass(Held::write, size);
     return real_.write_at(fd, data, size, offset);
   }
   int sync_data(int fd) noexcept override {
@@ -96,8 +98,8 @@ class HeldSyscalls final : public io::Syscalls {
   int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
 
  private:
-  void pass(Held kind) noexcept {
-    if (is_holding_ && kind == kind_ && left_-- > 0) {
+  void pass(Held kind, std::size_t bytes = 0) noexcept {
+    if (is_holding_ && kind == kind_ && bytes >= least_bytes_ && left_-- > 0) {
       ++held_;
       gate_.get();
     }
@@ -107,6 +109,7 @@ class HeldSyscalls final : public io::Syscalls {
   std::atomic<Held> kind_{Held::open};
   std::atomic<bool> is_holding_{false};
   std::atomic<int> left_{0};
+  std::atomic<std::size_t> least_bytes_{0};
   std::atomic<int> held_{0};
   const async::Event gate_;
 };

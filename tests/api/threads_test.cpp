@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which thread runs what, and that nobody waits for a stranger's handler.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cairn/async/event.hpp"
+#include "cairn/core/handler.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::eventually;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// What a handler is to do in its two phases, given by functions.
+struct Acted {
+  Acted() = default;
+
+  std::function<void(const SaveContext&)> blocking;
+  std::function<Awaitable<>()> blocking_await;
+  std::function<void(const SaveContext&)> background;
+};
+
+class ActingHandler final : public CheckpointableHandler<Acted> {
+ public:
+  std::string_view id() const noexcept override { return "test.acting/1"; }
+
+  // outlives: the caller keeps the value during the blocking phase.
+  Awaitable<Background<>> save(SaveContext context, const Acted& acted) const override {
+    if (acted.blocking) {
+      acted.blocking(context);
+    }
+    if (acted.blocking_await) {
+      Awaitable<> wait = acted.blocking_await();
+      co_await std::move(wait);
+      acted.blocking(context);
+    }
+    co_return finish(context, acted.background);
+  }
+
+  Awaitable<Background<Acted>> load(LoadContext, std::optional<Acted>) const override {
+    throw Error(Errc::invalid_argument, "nobody loads it");
+  }
+
+  Awaitable<Acted> metadata(LoadContext) const override { co_return Acted(); }
+
+ private:
+  static Background<> finish(SaveContext context, std::function<void(const SaveContext&)> act) {
+    co_await context.write_file("acted.txt", "something");
+    if (act) {
+      act(context);
+    }
+  }
+};
+
+class Threads : public testing::ApiTest {
+ protected:
+  static ContextOptions acting() {
+    ContextOptions options = small();
+    options.stop_grace = 50ms;
+    options.registry.add<ActingHandler>();
+    return options;
+  }
+
+  Threads() : ApiTest(acting()) {}
+
+  ~Threads() override {
+    go_on_.set();
+    context_.reset();
+  }
+
+  [[nodiscard]] AsyncResponse start(const Acted& acted, const SaveOptions& options = {},
+                                    const std::string& name = "checkpoint") const {
+    return save_checkpointables_async(directory_ / name, {{"acted", acted}}, options, *context_);
+  }
+
+  [[nodiscard]] Acted blocked_in_background() const {
+    Acted acted;
+    acted.background = [go_on = go_on_](const SaveContext&) { go_on.get(); };
+    return acted;
+  }
+
+  const async::Event go_on_;
+};
+
+TEST_F(Threads, TheBlockingPhaseIsTheCallers) {
+  std::thread::id before;
+  std::thread::id after;
+  Acted acted;
+  acted.blocking = [&](const SaveContext&) {
+    (before == std::thread::id() ? before : after) = std::this_thread::get_id();
+  };
+  acted.blocking_await = [] { return async::sleep_for(5ms); };
+
+  start(acted).wait();
+
+  EXPECT_EQ(before, std::this_thread::get_id());
+  EXPECT_EQ(after, std::this_thread::get_id());
+}
+
+TEST_F(Threads, TheBackgroundPhaseIsNot) {
+  std::thread::id seen;
+  Acted acted;
+  acted.background = [&](const SaveContext&) { seen = std::this_thread::get_id(); };
+
+  start(acted).wait();
+
+  EXPECT_NE(seen, std::thread::id());
+  EXPECT_NE(seen, std::this_thread::get_id());
+}
+
+TEST_F(Threads, AnAcceptedSaveRunsNothingOnTheCallersThread) {
+  std::thread::id seen;
+  Acted acted;
+  acted.blocking = [&](const SaveContext&) { seen = std::this_thread::get_id(); };
+
+  start(acted, return_when_accepted).wait();
+
+  EXPECT_NE(seen, std::this_thread::get_id());
+}
+
+TEST_F(Threads, HandlersThatBlockKeepNoDeadlineWaiting) {
+  SaveOptions options;
+  options.deadline = 50ms;
+  std::vector<AsyncResponse> responses;
+  for (int i = 0; i < 6; ++i) {
+    responses.push_back(start(blocked_in_background(), options, "step" + std::to_string(i)));
+  }
+
+  for (const AsyncResponse& response : responses) {
+    EXPECT_THAT([&] { response.wait(); }, Fails(Errc::timed_out));
+    EXPECT_FALSE(response.is_done());
+  }
+}
+
+TEST_F(Threads, HandlersThatBlockKeepNoOtherSaveWaiting) {
+  std::vector<AsyncResponse> responses;
+  for (int i = 0; i < 6; ++i) {
+    responses.push_back(start(blocked_in_background(), {}, "step" + std::to_string(i)));
+  }
+
+  save(directory_ / "other", tree_, {}, *context_);
+
+  EXPECT_EQ(load(directory_ / "other", {}, *context_), tree_);
+}
+
+TEST_F(Threads, WorkOfHandlersThatBlocksKeepsNoOtherSaveWaiting) {
+  Acted acted;
+  acted.background = [go_on = go_on_](const SaveContext&) { go_on.get(); };
+  std::vector<AsyncResponse> responses;
+  for (int i = 0; i < 6; ++i) {
+    responses.push_back(start(acted, {}, "step" + std::to_string(i)));
+  }
+
+  start(Acted(), {}, "other").wait();
+}
+
+TEST_F(Threads, ABlockingPhaseThatNeverEndsIsLeftAtTheDeadline) {
+  std::atomic<int> runs{0};
+  const async::Event never;
+  Acted acted;
+  acted.blocking = [&](const SaveContext&) { ++runs; };
+  acted.blocking_await = [&] { return never.wait(); };
+  SaveOptions options;
+  options.deadline = 50ms;
+
+  EXPECT_THAT([&] { static_cast<void>(start(acted, options)); }, Fails(Errc::timed_out));
+  never.set();
+  context_->close();
+
+  EXPECT_EQ(runs, 1) << "code of the blocking phase ran after its caller had left";
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(Threads, TheVerdictDoesNotWaitForCodeOnTheCallersThread) {
+  const async::Event entered;
+  Acted acted;
+  acted.blocking = [&](const SaveContext&) {
+    entered.set();
+    go_on_.get();
+  };
+  SaveOptions options;
+  options.deadline = 20ms;
+  std::jthread caller(
+      [&] { EXPECT_THAT([&] { static_cast<void>(start(acted, options)); }, Fails(Errc::timed_out)); });
+  entered.get();
+
+  EXPECT_TRUE(eventually([&] {
+    return prometheus_text(*context_).find("cairn_saves_failed_total{code=\"timed_out\"} 1") !=
+           std::string::npos;
+  }));
+  EXPECT_TRUE(eventually([&] { return std::filesystem::is_empty(directory_.path()); }))
+      << "the temporary directory is still there";
+  save(directory_ / "other", tree_, {}, *context_);
+  go_on_.set();
+}
+
+TEST_F(Threads, WaitingInAHandlerIsRefused) {
+  const AsyncResponse other = start(blocked_in_background(), {}, "other");
+  Acted acted;
+  const auto wait = [&](const SaveContext&) { other.wait(); };
+  acted.blocking = wait;
+  EXPECT_THAT([&] { static_cast<void>(start(acted)); },
+              Fails(Errc::invalid_argument, HasSubstr("must not wait")));
+
+  acted.blocking = nullptr;
+  acted.background = wait;
+  EXPECT_THAT([&] { start(acted).wait(); }, Fails(Errc::invalid_argument, HasSubstr("must not wait")));
+}
+
+TEST_F(Threads, SavingAndLoadingInAHandlerAreRefused) {
+  const auto save_here = [&](const SaveContext&) { save(directory_ / "nested", tree_, {}, *context_); };
+  const auto load_here = [&](const SaveContext&) {
+    static_cast<void>(load(directory_ / "nested", {}, *context_));
+  };
+  for (const std::function<void(const SaveContext&)>& act :
+       {std::function<void(const SaveContext&)>(save_here),
+        std::function<void(const SaveContext&)>(load_here)}) {
+    Acted acted;
+    acted.blocking = act;
+    EXPECT_THAT([&] { static_cast<void>(start(acted)); },
+                Fails(Errc::invalid_argument, HasSubstr("wait for itself")));
+    acted.blocking = nullptr;
+    acted.background = act;
+    EXPECT_THAT([&] { start(acted).wait(); }, Fails(Errc::invalid_argument, HasSubstr("wait for itself")));
+  }
+}
+
+/// Does what it is told in `context.run`.
+class RunningHandler final : public CheckpointableHandler<std::function<void()>> {
+ public:
+  std::string_view id() const noexcept override { return "test.running/1"; }
+
+  // outlives: copied before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const std::function<void()>& act) const override {
+    co_return finish(std::move(context), act);
+  }
+
+  Awaitable<Background<std::function<void()>>> load(LoadContext,
+                                                    std::optional<std::function<void()>>) const override {
+    throw Error(Errc::invalid_argument, "nobody loads it");
+  }
+
+  Awaitable<std::function<void()>> metadata(LoadContext) const override { co_return nullptr; }
+
+ private:
+  static Background<> finish(SaveContext context, std::function<void()> act) {
+    co_await context.write_file("ran.txt", "something");
+    co_await context.run(std::move(act));
+  }
+};
+
+class Running : public testing::ApiTest {
+ protected:
+  static ContextOptions running() {
+    ContextOptions options = small();
+    options.registry.add<RunningHandler>();
+    return options;
+  }
+
+  Running() : ApiTest(running()) {}
+
+  std::vector<AsyncResponse> nested_;
+
+  [[nodiscard]] AsyncResponse start(const std::function<void()>& act,
+                                    const std::string& name = "checkpoint") const {
+    return save_checkpointables_async(directory_ / name, {{"run", act}}, {}, *context_);
+  }
+};
+
+TEST_F(Running, BlockedWorkKeepsNoOtherSaveWaiting) {
+  const async::Event go_on;
+  const std::function<void()> act = [&] { go_on.get(); };
+  std::vector<AsyncResponse> responses;
+  for (int i = 0; i < 6; ++i) {
+    responses.push_back(start(act, "step" + std::to_string(i)));
+  }
+
+  save(directory_ / "other", tree_, {}, *context_);
+  start([] {}, "another").wait();
+
+  go_on.set();
+  for (const AsyncResponse& response : responses) {
+    response.wait();
+  }
+}
+
+TEST_F(Running, ASaveInWorkIsRefused) {
+  std::vector<AsyncResponse> responses;
+  for (int i = 0; i < 4; ++i) {
+    responses.push_back(
+        start([&, i] { save(directory_ / ("nested" + std::to_string(i)), tree_, {}, *context_); },
+              "step" + std::to_string(i)));
+  }
+
+  for (const AsyncResponse& response : responses) {
+    EXPECT_THAT([&] { response.wait(); }, Fails(Errc::invalid_argument, HasSubstr("wait for itself")));
+  }
+}
+
+TEST_F(Running, AnAcceptedSaveInWorkTakesOnlyWhatIsMovedIn) {
+  start([&] {
+    Tree moved = {{"step", 1}};
+    nested_.push_back(save_async(directory_ / "nested", std::move(moved), return_when_accepted, *context_));
+  }).wait();
+  nested_.front().wait();
+
+  EXPECT_THAT(
+      [&] {
+        start(
+            [&] {
+              const Tree kept = {{"step", 1}};
+              static_cast<void>(save_async(directory_ / "refused", kept, return_when_accepted, *context_));
+            },
+            "second")
+            .wait();
+      },
+      Fails(Errc::invalid_argument, HasSubstr("moved in")));
+}
+
+}  // namespace
+}  // namespace cairn
