@@ -154,6 +154,7 @@ void Player::wait_load_a_while() {
 }
 
 void Player::cancel_load() {
+  let_it_work();
   if (loads_.empty()) {
     return load_and_wait(false);
   }
@@ -165,6 +166,7 @@ void Player::cancel_load() {
 }
 
 void Player::drop_load() {
+  let_it_work();
   if (loads_.empty()) {
     return load_and_wait(false);
   }

@@ -112,8 +112,7 @@ void Oracle::check_time(std::uint64_t number, Moment waited_since) {
   if (limit == Moment::max()) {
     return;
   }
-  constexpr Duration kLongestAccess =
-      std::chrono::seconds(3);  // One call of the system that has the caller's memory.
+  constexpr Duration kLongestAccess = std::chrono::seconds(6);  // Calls of the system; see kCallsWithMemory.
   if (call.asked.uses_memory && kLongestAccess > grace_) {
     limit += kLongestAccess - grace_;
   }

@@ -92,6 +92,8 @@ class Player {
   void take_back();
   void hear(std::uint64_t number, const SaveResult& result);
   void wait_for_event();
+  /// Perhaps lets all that is under way come as far as it can.
+  void let_it_work();
   /// How long a save that was stopped may still have the memory: not at all when it copies.
   [[nodiscard]] Duration last_access(const OpenSave& open) const;
   /// Compares what goes on at once with what may.

@@ -16,6 +16,9 @@ struct Kind {
   std::size_t weight;  ///< How often, among others.
 };
 
+/// In the order of Focus.
+constexpr std::array<std::string_view, 3> kFocuses = {"all", "transfers", "commit"};
+
 /// In the order of Act.
 constexpr std::array<Kind, kActs> kKinds = {{
     {"save", 10},
@@ -86,6 +89,7 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   staging_bytes = (dice.one_in(4) ? std::size_t{8} : std::size_t{256}) << 20;
   close_timeout = dice.one_in(2) ? Duration::zero() : Duration(std::chrono::seconds(1 + dice.below(5)));
   disturbances.slow = dice.pick(kSlow);
+  disturbances.focus = static_cast<Focus>(dice.below(3));
   disturbances.failing = dice.pick(kFailing);
   disturbances.lost_answers = disturbances.failing / 20;
   disturbances.odd = disturbances.failing;
@@ -98,10 +102,11 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
 
 std::string Program::describe() const {
   return fmt::format(
-      "{} clock, engine {}, {} saves at once, {} workers, {} MiB of staging, slow one in {}, failing one in "
-      "{}",
+      "{} clock, engine {}, {} saves at once, {} workers, {} MiB of staging, slow one in {} ({}), failing "
+      "one in {}",
       is_manual ? "manual" : "real", engine == io::EngineKind::threads ? "threads" : "automatic",
-      saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow, disturbances.failing);
+      saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow,
+      kFocuses[static_cast<std::size_t>(disturbances.focus)], disturbances.failing);
 }
 
 Duration longest(const Program& program) {

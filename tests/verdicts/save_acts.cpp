@@ -213,6 +213,7 @@ void Player::wait_save_a_while() {
 }
 
 void Player::cancel_save() {
+  let_it_work();
   if (saves_.empty()) {
     return save_and_wait();
   }
@@ -240,6 +241,13 @@ void Player::cancel_waiting() {
   oracle_.end_save(open.number, failure, begin);
 }
 
+void Player::let_it_work() {
+  if (dice_.one_in(2)) {
+    // Not until some time has passed, but until nobody has anything to do but slow calls.
+    clock_->sleep_for(std::chrono::milliseconds(1), "the program");
+  }
+}
+
 Duration Player::last_access(const OpenSave& open) const {
   return open.uses_memory ? longest(program_) * kCallsWithMemory : Duration::zero();
 }
@@ -265,6 +273,7 @@ void Player::wait_for_event() {
 }
 
 void Player::drop_save() {
+  let_it_work();
   if (saves_.empty()) {
     return save_and_wait();
   }
@@ -281,6 +290,7 @@ void Player::drop_save() {
 }
 
 void Player::move_save() {
+  let_it_work();
   if (saves_.size() < 2 || dice_.one_in(2)) {
     if (saves_.empty()) {
       return save_and_wait();

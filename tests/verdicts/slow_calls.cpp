@@ -45,6 +45,22 @@ bool is_renaming(CallKind kind) {
 
 }  // namespace
 
+std::size_t SlowCalls::slowness(CallKind kind) const {
+  const bool is_transfer = kind == CallKind::read || kind == CallKind::write || kind == CallKind::sync_data;
+  const bool is_commit = is_renaming(kind) || kind == CallKind::sync;
+  // Where others are quick, these may be slow more often.
+  constexpr std::size_t kMoreOften = 5;
+  switch (disturbances_.focus) {
+    case Focus::all:
+      return disturbances_.slow;
+    case Focus::transfers:
+      return is_transfer ? (disturbances_.slow + kMoreOften - 1) / kMoreOften : 0;
+    case Focus::commit:
+      return is_commit ? (disturbances_.slow + kMoreOften - 1) / kMoreOften : 0;
+  }
+  return 0;
+}
+
 SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
   Fate fate;
   if (is_calm_ || is_calm(fd)) {
@@ -64,8 +80,7 @@ SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
     fate.trouble = Trouble::oddity;
   }
   fate.error = error_of(kind, dice);
-  // What is decided around the rename is decided rarely.
-  if (happens(is_renaming(kind) ? (disturbances_.slow + 2) / 3 : disturbances_.slow)) {
+  if (happens(slowness(kind))) {
     (dice.one_in(2) ? fate.before : fate.after) = dice.up_to(disturbances_.longest);
   }
   return fate;

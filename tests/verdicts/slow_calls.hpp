@@ -36,9 +36,17 @@ enum class CallKind : std::uint8_t {
 
 inline constexpr std::size_t kCallKinds = 15;
 
+/// Which calls are slow.
+enum class Focus : std::uint8_t {
+  all,
+  transfers,  ///< Those that have the caller's memory, perhaps.
+  commit,     ///< Those around the rename.
+};
+
 /// How often what goes wrong, one in so many calls; 0: never.
 struct Disturbances {
   std::size_t slow = 0;  ///< Takes up to `longest`, before or after it is done.
+  Focus focus = Focus::all;
   std::size_t failing = 0;
   std::size_t lost_answers = 0;  ///< Of renames and links: done, and reported as failed.
   std::size_t odd = 0;           ///< Interrupted, or shorter than asked for: nobody should hear of it.
@@ -102,6 +110,8 @@ class SlowCalls final : public io::Syscalls {
   /// Most slow calls at once: a library with few threads for them must still serve others.
   static constexpr int kMostSlow = 2;
 
+  /// One in how many calls of this kind is slow; 0: none.
+  [[nodiscard]] std::size_t slowness(CallKind kind) const;
   [[nodiscard]] Fate decide(CallKind kind, int fd);
   void dawdle(CallKind kind, Duration duration);
   void tell(CallKind kind, const std::string& what);
