@@ -5,8 +5,31 @@
 
 namespace cairn {
 
+namespace {
+
+/// Closes the default context when the program ends, as its destructor would.
+class CloseAtExit {
+ public:
+  explicit CloseAtExit(Context& context) : context_(context) {}
+  ~CloseAtExit() {
+    try {
+      context_.close();
+    } catch (...) {  // Lost failures were reported to nobody: there is no `on_lost_failure`.
+    }
+  }
+  CloseAtExit(const CloseAtExit&) = delete;
+  CloseAtExit& operator=(const CloseAtExit&) = delete;
+
+ private:
+  Context& context_;
+};
+
+}  // namespace
+
 const Context& default_context() {
-  static const Context context;
+  // Never destroyed: destructors of other static objects may still call, and are told that it was closed.
+  static Context& context = *new Context;
+  static const CloseAtExit closer(context);
   return context;
 }
 

@@ -66,12 +66,21 @@ Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOpti
 }
 
 CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const Context& context) {
-  return core::read_metadata(path, {}, handlers_of(context), LoadOptions(), context);
+  return checkpointables_metadata(path, LoadOptions(), context);
+}
+
+CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const LoadOptions& options,
+                                            const Context& context) {
+  return core::read_metadata(path, {}, handlers_of(context), options, context);
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const Context& context) {
+  return metadata(path, LoadOptions(), context);
+}
+
+AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
   const CheckpointMetadata all =
-      core::read_metadata(path, {kStateName}, handlers_of(context), LoadOptions(), context);
+      core::read_metadata(path, {kStateName}, handlers_of(context), options, context);
   return all.at(kStateName).as<AbstractTree>();
 }
 

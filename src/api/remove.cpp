@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/remove.hpp"
 
-#include "cairn/io/remove_checkpoint.hpp"
-#include "cairn/io/syscalls.hpp"
-
 namespace cairn {
 
 void remove_checkpoint(const std::filesystem::path& path, const Context& context) {
-  const ContextOptions& options = context.options();
-  io::remove_checkpoint(options.syscalls != nullptr ? *options.syscalls : io::posix_syscalls(), path,
-                        options.random);
+  remove_checkpoint(path, RemoveOptions(), context);
+}
+
+void remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
+  remove_checkpoint(path, options, default_context());
 }
 
 }  // namespace cairn

@@ -110,7 +110,8 @@ RegistrySnapshot HandlerRegistry::snapshot() const {
 }
 
 HandlerRegistry& global_registry() {
-  static HandlerRegistry registry;
+  // Never destroyed: destructors of other static objects may still save and load.
+  static HandlerRegistry& registry = *new HandlerRegistry;
   return registry;
 }
 

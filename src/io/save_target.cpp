@@ -7,15 +7,20 @@
 
 namespace cairn::io {
 
-SaveTarget look_at_target(Syscalls& syscalls, const std::filesystem::path& path, bool overwrite) {
+SaveTarget open_target(Syscalls& syscalls, const std::filesystem::path& path) {
   Target parsed = parse_target(path);
   Directory parent = open_parent(syscalls, parsed);
   FileStatus status;
   require(syscalls.status(parent.fd(), status), "stat", parent.path());
-  if (parent.status(parsed.name)) {
-    require_replaceable(parent, Current{parsed.name, 1}, overwrite);
-  }
   return {std::move(parsed.path), std::move(parsed.name), std::move(parent), status.id};
+}
+
+SaveTarget look_at_target(Syscalls& syscalls, const std::filesystem::path& path, bool overwrite) {
+  SaveTarget target = open_target(syscalls, path);
+  if (target.parent.status(target.name)) {
+    require_replaceable(target.parent, Current{target.name, 1}, overwrite);
+  }
+  return target;
 }
 
 }  // namespace cairn::io

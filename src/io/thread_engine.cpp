@@ -2,6 +2,7 @@
 #include "io/thread_engine.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
@@ -15,13 +16,18 @@
 namespace cairn::io {
 namespace {
 
-class ThreadEngine final : public Engine {
+/// A sync may take seconds, and is the only thing that a save waits for at its end: it must not keep others waiting.
+constexpr std::size_t kMostSyncThreads = 64;
+
+/// Threads that run requests of one kind, oldest first.
+class Crew {
  public:
-  ThreadEngine(std::uint32_t threads, Syscalls& syscalls) : syscalls_(syscalls) {
-    threads_.reserve(threads);
+  /// Starts `first` threads; others join, up to `most`, when a request comes and all are busy.
+  Crew(std::size_t first, std::size_t most, Syscalls& syscalls) : syscalls_(syscalls), most_(most) {
+    threads_.reserve(most);
     try {
-      for (std::uint32_t i = 0; i < threads; ++i) {
-        threads_.push_back(start_thread("cairn-io", [this] { run(); }));
+      for (std::size_t i = 0; i < first; ++i) {
+        threads_.push_back(start());
       }
     } catch (...) {
       stop();  // A destructor does not run for a half-made object, and threads must be joined.
@@ -29,21 +35,29 @@ class ThreadEngine final : public Engine {
     }
   }
 
-  ~ThreadEngine() override { stop(); }
+  ~Crew() { stop(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "threads"; }
-
-  [[nodiscard]] Syscalls& syscalls() noexcept override { return syscalls_; }
-
-  void submit(Request& request) noexcept override {
+  void submit(Request& request) noexcept {
     {
       const std::lock_guard lock(mutex_);
       queue_.push(request);
+      if (++pending_ > threads_.size() && threads_.size() < most_ && !is_stopping_) {
+        try {
+          threads_.push_back(start());
+        } catch (...) {  // No thread to be had: those that are there will come to it.
+        }
+      }
     }
     changed_.notify_one();
   }
 
  private:
+  std::thread start() {
+    return start_thread("cairn-io", [this] { run(); });
+  }
+
   void stop() noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -66,6 +80,7 @@ class ThreadEngine final : public Engine {
       Request& request = queue_.pop();
       lock.unlock();
       const std::int64_t result = perform(request);
+      --pending_;
       request.done(request, result);  // `request` may be gone after this.
       lock.lock();
     }
@@ -84,11 +99,32 @@ class ThreadEngine final : public Engine {
   }
 
   Syscalls& syscalls_;
-  std::mutex mutex_;  // Guards queue_ and is_stopping_.
+  const std::size_t most_;
+  std::atomic<std::size_t> pending_{0};  // Queued, or being performed.
+  std::mutex mutex_;  // Guards all below.
   std::condition_variable changed_;
   RequestQueue queue_;
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
+};
+
+class ThreadEngine final : public Engine {
+ public:
+  ThreadEngine(std::uint32_t threads, Syscalls& syscalls)
+      : syscalls_(syscalls), transfers_(threads, threads, syscalls), syncs_(1, kMostSyncThreads, syscalls) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "threads"; }
+
+  [[nodiscard]] Syscalls& syscalls() noexcept override { return syscalls_; }
+
+  void submit(Request& request) noexcept override {
+    (request.operation == Operation::sync_data ? syncs_ : transfers_).submit(request);
+  }
+
+ private:
+  Syscalls& syscalls_;
+  Crew transfers_;
+  Crew syncs_;
 };
 
 }  // namespace

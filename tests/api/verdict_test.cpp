@@ -3,7 +3,9 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "cairn/io/recovery.hpp"
 
@@ -306,6 +308,67 @@ TEST_F(Verdict, TheBlockingPhaseAwaitsNoDirectory) {
   EXPECT_TRUE(response.is_staged());
   calls_->let_go();
   response.wait();
+}
+
+TEST_F(Verdict, ARemovalWaitsForTheSaveBeforeIt) {
+  calls_->hold(Held::sync, 1);
+  const AsyncResponse response = start(1);
+  ASSERT_TRUE(calls_->holds());
+  std::jthread remover([&] { remove_checkpoint(target(), *context_); });
+
+  calls_->let_go();
+  response.wait();
+  remover.join();
+
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(Verdict, ARemovalThatWasGivenUpDoesNotTouchALaterSave) {
+  start(1).wait();
+  calls_->hold(Held::rename, 1);
+  RemoveOptions options;
+  options.deadline = 1s;
+  std::jthread remover([&] {
+    EXPECT_THAT([&] { remove_checkpoint(target(), options, *context_); },
+                Fails(Errc::timed_out, HasSubstr("removal of")));
+  });
+  ASSERT_TRUE(calls_->holds());
+  clock_->advance(1s);
+  remover.join();
+
+  const AsyncResponse later = start(2);
+  calls_->let_go();
+  later.wait();
+
+  EXPECT_EQ(stored(), 2);
+}
+
+/// Every call that touches the disk comes back at its deadline.
+TEST_F(Verdict, CallsThatBlockHaveDeadlines) {
+  start(1).wait();
+  calls_->hold(Held::open);
+  RecoverOptions recovering;
+  recovering.deadline = 1s;
+  VerifyOptions verifying;
+  verifying.deadline = 1s;
+  LoadOptions describing;
+  describing.deadline = 1s;
+  std::vector<std::jthread> callers;
+  callers.emplace_back([&] {
+    EXPECT_THAT([&] { recover(directory_.path(), recovering, *context_); }, Fails(Errc::timed_out));
+  });
+  callers.emplace_back([&] {
+    EXPECT_THAT([&] { static_cast<void>(verify(target(), verifying, *context_)); }, Fails(Errc::timed_out));
+  });
+  callers.emplace_back([&] {
+    EXPECT_THAT([&] { static_cast<void>(checkpointables_metadata(target(), describing, *context_)); },
+                Fails(Errc::timed_out));
+  });
+  ASSERT_TRUE(calls_->holds(3));
+
+  clock_->advance(1s);
+  static_cast<void>(async::Event().wait_for(20ms));
+  clock_->advance(context_->options().stop_grace);
 }
 
 TEST_F(Verdict, MaxMeansForEver) {

@@ -7,7 +7,8 @@
 namespace cairn {
 
 /// The context of programs that make none of their own: automatic engine, half of the memory as byte budget.
-/// Made at its first use; at the end of the program it waits for saves in flight.
+/// Made at its first use, and never destroyed: at the end of the program it is closed, which waits for saves in flight; calls
+/// that come later fail with Errc::closed.
 const Context& default_context();
 
 /// What a save or load sees: the built-in handlers, over them the global registry as it is now, over that the

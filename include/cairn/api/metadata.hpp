@@ -18,9 +18,15 @@ namespace cairn {
 ///            for (const auto& array : arrays(item)) …
 [[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
                                                           const Context& context = default_context());
+/// The same with options: a deadline.
+[[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
+                                                          const LoadOptions& options,
+                                                          const Context& context = default_context());
 
 /// What the tree `state` looks like: types, shapes and small values, to be changed into what a load asks for.
 [[nodiscard]] AbstractTree metadata(const std::filesystem::path& path,
+                                    const Context& context = default_context());
+[[nodiscard]] AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options,
                                     const Context& context = default_context());
 
 }  // namespace cairn

@@ -17,11 +17,16 @@ struct SaveTarget {
   FileId directory;  ///< The parent's, whatever path led to it.
 };
 
+/// Opens the directory of a target. Blocks.
+///
+/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent); OS errors pass through.
+[[nodiscard]] SaveTarget open_target(Syscalls& syscalls, const std::filesystem::path& path);
+
 /// Opens the directory of a target, and looks once whether the name is free there, or may be replaced. Blocks, but only for
 /// a few questions; what changes afterwards is found when the checkpoint is staged and published.
 ///
-/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent), Errc::already_exists;
-///         OS errors pass through.
-[[nodiscard]] SaveTarget look_at_target(Syscalls& syscalls, const std::filesystem::path& path, bool overwrite);
+/// Errors: as `open_target`; Errc::already_exists.
+[[nodiscard]] SaveTarget look_at_target(Syscalls& syscalls, const std::filesystem::path& path,
+                                        bool overwrite);
 
 }  // namespace cairn::io

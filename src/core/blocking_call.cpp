@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/blocking_call.hpp"
+
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/async/event.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/core/context.hpp"
+
+#include "core/services.hpp"
+
+namespace cairn::core {
+
+void run_within(const Context& context, const std::string& what, std::chrono::nanoseconds deadline,
+                std::function<void()> work) {
+  const std::shared_ptr<Services>& services = context.services();
+  services->require_own_process();
+  if (deadline <= deadline.zero()) {
+    work();
+    return;
+  }
+  const async::Event ended;
+  services->calls.submit([services, ended, work = std::move(work)] {
+    std::exception_ptr failure;
+    try {
+      work();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    ended.complete(std::move(failure));
+  });
+  if (!ended.wait_for(deadline, services->clock)) {
+    throw Error(Errc::timed_out, fmt::format("{}: not done after {:.3f} s", what,
+                                             std::chrono::duration<double>(deadline).count()));
+  }
+  ended.get();
+}
+
+}  // namespace cairn::core
