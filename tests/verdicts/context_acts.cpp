@@ -36,7 +36,7 @@ void Player::save_to_closed() {
   Asked asked = ask(dice_);
   asked.must_be_refused = true;
   const std::uint64_t number = oracle_.begin_save(asked);
-  Loan loan(fmt::format("save {}", number));
+  Loan loan(count_of(asked.target), fmt::format("save {}", number));
   fill(loan, number, asked.target);
   const Moment begin = now();
   const auto failure =

@@ -174,7 +174,7 @@ Awaitable<> Player::save_in_a_frame(std::uint64_t number, Asked asked, bool* is_
   OpenSave open;
   open.number = number;
   open.target = asked.target;
-  open.loan = Loan(fmt::format("save {}", number));
+  open.loan = Loan(count_of(open.target), fmt::format("save {}", number));
   fill(open.loan, number, open.target);
   SaveOptions options = options_of(asked, number);
   options.return_when_accepted = true;

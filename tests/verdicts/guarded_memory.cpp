@@ -31,14 +31,13 @@ GuardedMemory& GuardedMemory::the() {
 }
 
 GuardedMemory::GuardedMemory() {
-  void* base =
-      ::mmap(nullptr, kSlots * kSlotBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* base = ::mmap(nullptr, kEnd, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
     throw_errno(errno, "mmap", "guarded memory");
   }
   base_ = static_cast<std::byte*>(base);
   for (std::size_t i = 0; i < kSlots; ++i) {
-    free_.push_back(i);
+    (i < kSmallSlots ? small_ : large_).push_back(i);
   }
   struct sigaction action {};
   action.sa_sigaction = [](int number, siginfo_t* info, void* context) { on_fault(number, info, context); };
@@ -48,7 +47,16 @@ GuardedMemory::GuardedMemory() {
 
 std::size_t GuardedMemory::slot_of(const void* address) const noexcept {
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_);
-  return address < base_ || offset >= kSlots * kSlotBytes ? kSlots : offset / kSlotBytes;
+  if (address < base_ || offset >= kEnd) {
+    return kSlots;
+  }
+  return offset < kSmallEnd ? offset / (kSmallBytes + kGuardBytes)
+                            : kSmallSlots + (offset - kSmallEnd) / (kMostBytes + kGuardBytes);
+}
+
+std::byte* GuardedMemory::memory_of(std::size_t slot) const noexcept {
+  return slot < kSmallSlots ? base_ + slot * (kSmallBytes + kGuardBytes)
+                            : base_ + kSmallEnd + (slot - kSmallSlots) * (kMostBytes + kGuardBytes);
 }
 
 void GuardedMemory::on_fault(int number, void* info, void* /*context*/) {
@@ -82,32 +90,32 @@ void GuardedMemory::check_transfer(const void* data, std::size_t bytes) {
   }
 }
 
-std::byte* GuardedMemory::lend(const std::string& owner) {
+std::byte* GuardedMemory::lend(std::size_t bytes, const std::string& owner) {
   std::size_t number = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) {
+    std::deque<std::size_t>& free = bytes <= kSmallBytes ? small_ : large_;
+    if (free.empty() || bytes > kMostBytes) {
       throw Error(Errc::io_failure, "the harness has lent all of its memory");
     }
-    number = free_.front();
-    free_.pop_front();
+    number = free.front();
+    free.pop_front();
   }
   Slot& slot = slots_[number];
-  std::byte* memory = base_ + number * kSlotBytes;
   const std::size_t length = std::min(owner.size(), slot.owner.size() - 1);
   std::memcpy(slot.owner.data(), owner.data(), length);
   slot.owner[length] = '\0';
-  protect(memory, kLoanBytes, PROT_READ | PROT_WRITE);
+  protect(memory_of(number), bytes_of(number), PROT_READ | PROT_WRITE);
   slot.is_lent = true;
-  return memory;
+  return memory_of(number);
 }
 
 void GuardedMemory::give_back(const std::byte* loan) {
   const std::size_t number = slot_of(loan);
   slots_[number].is_lent = false;
-  protect(base_ + number * kSlotBytes, kLoanBytes, PROT_NONE);
+  protect(memory_of(number), bytes_of(number), PROT_NONE);
   const std::lock_guard lock(mutex_);
-  free_.push_back(number);
+  (number < kSmallSlots ? small_ : large_).push_back(number);
 }
 
 std::optional<std::string> GuardedMemory::take_touch() {

@@ -21,11 +21,11 @@ class GuardedMemory {
  public:
   static GuardedMemory& the();
 
-  /// Bytes of one loan.
-  static constexpr std::size_t kLoanBytes = std::size_t{512} << 10;
+  /// Most bytes of one loan.
+  static constexpr std::size_t kMostBytes = std::size_t{10} << 20;
 
-  /// Lends `kLoanBytes`, aligned to pages; the first page of them is for small objects. `owner` is for reports.
-  [[nodiscard]] std::byte* lend(const std::string& owner);
+  /// Lends whole pages, `bytes` at least. `owner` is for reports.
+  [[nodiscard]] std::byte* lend(std::size_t bytes, const std::string& owner);
   /// From here on nobody may touch it.
   void give_back(const std::byte* loan);
 
@@ -38,8 +38,13 @@ class GuardedMemory {
   [[nodiscard]] std::optional<std::string> take_touch();
 
  private:
-  static constexpr std::size_t kSlots = 192;
-  static constexpr std::size_t kSlotBytes = kLoanBytes + 4096;  // The last page is never lent.
+  static constexpr std::size_t kSmallSlots = 192;
+  static constexpr std::size_t kLargeSlots = 24;
+  static constexpr std::size_t kSlots = kSmallSlots + kLargeSlots;
+  static constexpr std::size_t kSmallBytes = std::size_t{512} << 10;
+  static constexpr std::size_t kGuardBytes = 4096;  // Behind each slot; never lent.
+  static constexpr std::size_t kSmallEnd = kSmallSlots * (kSmallBytes + kGuardBytes);
+  static constexpr std::size_t kEnd = kSmallEnd + kLargeSlots * (kMostBytes + kGuardBytes);
 
   struct Slot {
     std::atomic<bool> is_lent{false};
@@ -50,13 +55,18 @@ class GuardedMemory {
   static void on_fault(int number, void* info, void* context);
   bool touch(const void* address) noexcept;
   [[nodiscard]] std::size_t slot_of(const void* address) const noexcept;
+  [[nodiscard]] std::byte* memory_of(std::size_t slot) const noexcept;
+  [[nodiscard]] static std::size_t bytes_of(std::size_t slot) noexcept {
+    return slot < kSmallSlots ? kSmallBytes : kMostBytes;
+  }
 
   std::byte* base_ = nullptr;
   std::array<Slot, kSlots> slots_;
   std::atomic<std::uint64_t> touches_{0};
   std::atomic<std::size_t> first_touched_{kSlots};
-  std::mutex mutex_;  // Protects the queue.
-  std::deque<std::size_t> free_;
+  std::mutex mutex_;  // Protects the queues.
+  std::deque<std::size_t> small_;
+  std::deque<std::size_t> large_;
 };
 
 }  // namespace cairn::verdicts

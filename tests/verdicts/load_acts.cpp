@@ -33,7 +33,7 @@ OpenLoad Player::begin_load(const Asked& asked, bool into) {
   open.target = asked.target;
   open.number = oracle_.begin_load(asked);
   if (into) {
-    open.loan = Loan(fmt::format("load {}", open.number));
+    open.loan = Loan(count_of(open.target), fmt::format("load {}", open.number));
   }
   return open;
 }
@@ -42,7 +42,8 @@ std::optional<std::uint64_t> Player::value_of(Loaded loaded, const OpenLoad& ope
   try {
     const Tree state = loaded.take<Tree>("state");
     const auto number = state.get<std::uint64_t>("n");
-    if (const std::string problem = Observer::check_state(state, number, open.target); !problem.empty()) {
+    if (const std::string problem = Observer::check_state(state, number, count_of(open.target));
+        !problem.empty()) {
       journal_->lie("load", fmt::format("load {}: {}", open.number, problem));
     }
     if (open.loan.is_lent() &&

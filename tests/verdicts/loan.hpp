@@ -22,7 +22,9 @@ namespace cairn::verdicts {
 class Loan {
  public:
   Loan() = default;
-  explicit Loan(const std::string& owner) : memory_(GuardedMemory::the().lend(owner)) {}
+  /// For `count` elements.
+  Loan(std::size_t count, const std::string& owner)
+      : memory_(GuardedMemory::the().lend(kFirstPage + count * sizeof(std::uint64_t), owner)) {}
   ~Loan() { give_back(); }
   Loan(Loan&& other) noexcept
       : memory_(std::exchange(other.memory_, nullptr)), tree_(std::exchange(other.tree_, nullptr)) {}

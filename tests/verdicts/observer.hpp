@@ -12,8 +12,6 @@
 
 namespace cairn::verdicts {
 
-/// How many elements the array of a target has.
-[[nodiscard]] std::size_t element_count(std::size_t target);
 /// The i-th element that the save of that number saves.
 [[nodiscard]] constexpr std::uint64_t element(std::uint64_t number, std::size_t i) {
   return (number + 1) * 0x9E3779B97F4A7C15 + i;
@@ -32,10 +30,11 @@ class Observer {
     std::string problem;                  ///< What is wrong with it; empty when it is whole.
   };
 
-  [[nodiscard]] Holder look_at(const std::filesystem::path& path, std::size_t target, bool thoroughly);
+  /// `count`: how many elements its array has.
+  [[nodiscard]] Holder look_at(const std::filesystem::path& path, std::size_t count, bool thoroughly);
 
   /// The state that the save of that number gave, or why it is none.
-  [[nodiscard]] static std::string check_state(const Tree& state, std::uint64_t number, std::size_t target);
+  [[nodiscard]] static std::string check_state(const Tree& state, std::uint64_t number, std::size_t count);
 
  private:
   Context context_;

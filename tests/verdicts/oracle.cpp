@@ -27,10 +27,10 @@ double seconds(Duration duration) {
 }  // namespace
 
 Oracle::Oracle(Journal& journal, const HarnessClock& clock, const SlowCalls& calls, Observer& observer,
-               std::vector<std::filesystem::path> targets, Duration grace)
-    : journal_(journal), clock_(clock), system_(calls), observer_(observer), grace_(grace) {
-  for (auto& path : targets) {
-    targets_.push_back({std::move(path), {}, 0});
+               const std::vector<std::filesystem::path>& targets, const Program& program)
+    : journal_(journal), clock_(clock), system_(calls), observer_(observer), grace_(program.grace) {
+  for (const auto& path : targets) {
+    targets_.push_back({path, program.element_count(targets_.size()), {}, 0});
   }
 }
 
@@ -203,7 +203,8 @@ void Oracle::end_load(std::uint64_t number, std::optional<std::uint64_t> value,
 
 void Oracle::look_at(std::size_t number, bool thoroughly) {
   const std::lock_guard lock(mutex_);
-  const Observer::Holder holder = observer_.look_at(targets_[number].path, number, thoroughly);
+  const Observer::Holder holder =
+      observer_.look_at(targets_[number].path, targets_[number].element_count, thoroughly);
   const std::string who = targets_[number].path.filename().string();
   if (!holder.problem.empty()) {
     journal_.lie("damage", fmt::format("{}: {}", who, holder.problem));

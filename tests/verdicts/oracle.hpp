@@ -13,6 +13,7 @@
 #include "verdicts/dice.hpp"
 #include "verdicts/journal.hpp"
 #include "verdicts/observer.hpp"
+#include "verdicts/program.hpp"
 #include "verdicts/slow_calls.hpp"
 
 namespace cairn::verdicts {
@@ -38,7 +39,7 @@ struct Asked {
 class Oracle {
  public:
   Oracle(Journal& journal, const HarnessClock& clock, const SlowCalls& calls, Observer& observer,
-         std::vector<std::filesystem::path> targets, Duration grace);
+         const std::vector<std::filesystem::path>& targets, const Program& program);
 
   /// Enters a call; returns its number, which is also the value that it saves.
   std::uint64_t begin_save(const Asked& asked);
@@ -98,6 +99,7 @@ class Oracle {
 
   struct Target {
     std::filesystem::path path;
+    std::size_t element_count = 0;
     std::vector<std::uint64_t> calls;  ///< Saves and removals.
     std::uint64_t floor = 0;           ///< 0: nothing was there at first.
   };

@@ -32,7 +32,7 @@ Player::Player(const Program& program, const std::filesystem::path& folder, Obse
       clock_(std::move(clock)),
       dice_(program.seed, 1),
       system_(std::make_shared<SlowCalls>(clock_, journal_, program.seed, program.disturbances)),
-      oracle_(*journal_, *clock_, *system_, observer, targets_in(folder), program.grace) {
+      oracle_(*journal_, *clock_, *system_, observer, targets_in(folder), program) {
   std::filesystem::create_directories(folder_ / "busy");
   std::filesystem::create_directories(folder_ / "calm");
   make_context();

@@ -146,7 +146,7 @@ class Player {
   /// Counts a touch of memory that was given back, if there was one.
   void check_memory();
   void check_duration(const std::string& what, Moment begin, Duration most);
-  [[nodiscard]] std::size_t count_of(std::size_t target) const { return element_count(target); }
+  [[nodiscard]] std::size_t count_of(std::size_t target) const { return program_.element_count(target); }
 
   const Program& program_;
   const std::filesystem::path folder_;

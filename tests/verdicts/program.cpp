@@ -84,6 +84,7 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   // In real time few acts take long: one program in a hundred, and a tenth of its acts.
   is_manual = testing::number_from("CAIRN_VERDICTS_REAL_TIME", dice.one_in(100) ? 1 : 0) == 0;
   engine = dice.one_in(4) ? io::EngineKind::automatic : io::EngineKind::threads;
+  is_large = dice.one_in(6);
   saves_in_flight = dice.pick(kLimits);
   worker_threads = 1 + dice.below(2);
   staging_bytes = (dice.one_in(4) ? std::size_t{8} : std::size_t{256}) << 20;
@@ -100,12 +101,20 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   }
 }
 
+std::size_t Program::element_count(std::size_t target) const {
+  // A few bytes; a page; files that are written past the page cache; one whose second part needs no copy.
+  constexpr std::array<std::size_t, 4> kCounts = {3, 512, 9'000, 40'000};
+  constexpr std::size_t kLarge = 1'200'000;
+  return is_large && target == 3 ? kLarge : kCounts[target % kCounts.size()];
+}
+
 std::string Program::describe() const {
   return fmt::format(
-      "{} clock, engine {}, {} saves at once, {} workers, {} MiB of staging, slow one in {} ({}), failing "
+      "{} clock, engine {}, {} targets, {} saves at once, {} workers, {} MiB of staging, slow one in {} "
+      "({}), failing "
       "one in {}",
       is_manual ? "manual" : "real", engine == io::EngineKind::threads ? "threads" : "automatic",
-      saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow,
+      is_large ? "large" : "small", saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow,
       kFocuses[static_cast<std::size_t>(disturbances.focus)], disturbances.failing);
 }
 

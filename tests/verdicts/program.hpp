@@ -62,12 +62,15 @@ struct Program {
   /// Whether nobody ever waits for staging memory.
   [[nodiscard]] bool has_room() const { return staging_bytes > (std::size_t{64} << 20); }
 
+  /// How many elements the array of a target has.
+  [[nodiscard]] std::size_t element_count(std::size_t target) const;
   /// Its world, in words.
   [[nodiscard]] std::string describe() const;
 
   std::uint64_t seed;
   bool is_manual = true;  ///< Whether it lives by a clock of its own.
   io::EngineKind engine = io::EngineKind::threads;
+  bool is_large = false;  ///< Whether one target is large enough to be moved without a copy.
   std::size_t saves_in_flight = 0;
   std::size_t worker_threads = 2;
   std::size_t staging_bytes = 0;

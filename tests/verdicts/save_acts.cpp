@@ -56,7 +56,7 @@ void Player::save_and_wait() {
   open.target = asked.target;
   const bool is_unhindered_now = is_unhindered(open.target);
   open.number = oracle_.begin_save(asked);
-  open.loan = Loan(fmt::format("save {}", open.number));
+  open.loan = Loan(count_of(open.target), fmt::format("save {}", open.number));
   fill(open.loan, open.number, open.target);
   SaveOptions options = options_of(asked, open.number);
   options.snapshot = borrows ? Snapshot::borrow : Snapshot::copy;
@@ -123,7 +123,7 @@ AsyncResponse Player::call_save(OpenSave& open, Act act, SaveOptions options) {
   const std::size_t count = count_of(open.target);
   const std::string owner = fmt::format("save {}", open.number);
   if (act == Act::save_shared) {
-    const auto loan = std::make_shared<Loan>(owner);
+    const auto loan = std::make_shared<Loan>(count, owner);
     fill(*loan, open.number, open.target);
     Tree tree;
     tree["n"] = open.number;
@@ -142,7 +142,7 @@ AsyncResponse Player::call_save(OpenSave& open, Act act, SaveOptions options) {
     return save_async(path, std::move(tree), options, *context_);
   }
   options.snapshot = open.uses_memory ? Snapshot::borrow : Snapshot::copy;
-  open.loan = Loan(owner);
+  open.loan = Loan(count, owner);
   fill(open.loan, open.number, open.target);
   const Tree& tree = open.loan.tree(open.number, count);
   if (act == Act::save_slothful) {
