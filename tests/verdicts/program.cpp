@@ -16,6 +16,9 @@ struct Kind {
   std::size_t weight;  ///< How often, among others.
 };
 
+/// In the order of Theme.
+constexpr std::array<std::string_view, 3> kThemes = {"mixed", "memory", "order"};
+
 /// In the order of Focus.
 constexpr std::array<std::string_view, 3> kFocuses = {"all", "transfers", "commit"};
 
@@ -58,7 +61,19 @@ constexpr std::array<Kind, kActs> kKinds = {{
     {"lose_frame", 1},
 }};
 
-Act pick_act(Dice& dice) {
+Act pick_act(Theme theme, Dice& dice) {
+  constexpr std::array<Act, 10> kOfMemory = {
+      Act::save_borrowed, Act::save_borrowed, Act::load_async_into, Act::load_async_into, Act::drop_save,
+      Act::drop_load,     Act::cancel_save,   Act::cancel_load,     Act::await_committed, Act::await_loaded};
+  constexpr std::array<Act, 7> kOfOrder = {Act::save_async,  Act::save_accepted, Act::save,
+                                           Act::cancel_save, Act::wait_save,     Act::cancel_waiting,
+                                           Act::drop_save};
+  if (theme == Theme::memory && dice.one_in(2)) {
+    return dice.pick(kOfMemory);
+  }
+  if (theme == Theme::order && dice.one_in(2)) {
+    return dice.pick(kOfOrder);
+  }
   static const std::size_t all =
       std::accumulate(kKinds.begin(), kKinds.end(), std::size_t{0},
                       [](std::size_t sum, const Kind& kind) { return sum + kind.weight; });
@@ -92,12 +107,19 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   disturbances.slow = dice.pick(kSlow);
   disturbances.focus = static_cast<Focus>(dice.below(3));
   disturbances.failing = dice.pick(kFailing);
+  theme = dice.one_in(2) ? Theme::mixed : dice.one_in(2) ? Theme::memory : Theme::order;
+  if (theme != Theme::mixed) {
+    constexpr std::size_t kOften = 10;
+    disturbances.slow = kOften;
+    disturbances.focus = theme == Theme::memory ? Focus::transfers : Focus::commit;
+    is_large = theme == Theme::memory;
+  }
   disturbances.lost_answers = disturbances.failing / 20;
   disturbances.odd = disturbances.failing;
   disturbances.longest = longest(*this);
   acts.resize((50 + dice.below(150)) / (is_manual ? 1 : 10));
   for (Act& act : acts) {
-    act = pick_act(dice);
+    act = pick_act(theme, dice);
   }
 }
 
@@ -110,11 +132,12 @@ std::size_t Program::element_count(std::size_t target) const {
 
 std::string Program::describe() const {
   return fmt::format(
-      "{} clock, engine {}, {} targets, {} saves at once, {} workers, {} MiB of staging, slow one in {} "
+      "{}, {} clock, engine {}, {} targets, {} saves at once, {} workers, {} MiB of staging, slow one in {} "
       "({}), failing "
       "one in {}",
-      is_manual ? "manual" : "real", engine == io::EngineKind::threads ? "threads" : "automatic",
-      is_large ? "large" : "small", saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow,
+      kThemes[static_cast<std::size_t>(theme)], is_manual ? "manual" : "real",
+      engine == io::EngineKind::threads ? "threads" : "automatic", is_large ? "large" : "small",
+      saves_in_flight, worker_threads, staging_bytes >> 20, disturbances.slow,
       kFocuses[static_cast<std::size_t>(disturbances.focus)], disturbances.failing);
 }
 

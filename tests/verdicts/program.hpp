@@ -55,6 +55,13 @@ inline constexpr std::size_t kActs = 35;
 
 [[nodiscard]] std::string_view name(Act act) noexcept;
 
+/// What a program is bent on.
+enum class Theme : std::uint8_t {
+  mixed,
+  memory,  ///< Memory of the caller's in slow transfers, given back early.
+  order,   ///< One target, slow commits, and saves that are given up meanwhile.
+};
+
 /// A random program: what it does, and the world that it does it in. All of it follows from the seed.
 struct Program {
   explicit Program(std::uint64_t seed);
@@ -64,12 +71,15 @@ struct Program {
 
   /// How many elements the array of a target has.
   [[nodiscard]] std::size_t element_count(std::size_t target) const;
+  /// A target that it works on often.
+  [[nodiscard]] std::size_t favourite() const { return theme == Theme::memory ? 3 : 0; }
   /// Its world, in words.
   [[nodiscard]] std::string describe() const;
 
   std::uint64_t seed;
   bool is_manual = true;  ///< Whether it lives by a clock of its own.
   io::EngineKind engine = io::EngineKind::threads;
+  Theme theme = Theme::mixed;
   bool is_large = false;  ///< Whether one target is large enough to be moved without a copy.
   std::size_t saves_in_flight = 0;
   std::size_t worker_threads = 2;

@@ -18,8 +18,11 @@ constexpr std::size_t kMostOpen = 6;
 Asked Player::ask(Dice& dice) {
   Asked asked;
   asked.target = dice.below(oracle_.target_count());
+  if (program_.theme != Theme::mixed && !dice.one_in(4)) {
+    asked.target = program_.favourite();
+  }
   asked.overwrite = !dice.one_in(4);
-  if (dice.one_in(4)) {
+  if (dice.one_in(program_.theme == Theme::order ? 2 : 4)) {
     asked.deadline = some_time();
   }
   return asked;
