@@ -14,6 +14,9 @@
 namespace cairn::detail {
 namespace {
 
+/// Of the keys that an error lists.
+constexpr std::size_t kMostStrangers = 20;
+
 std::string child_path(std::string_view path, std::string_view key) {
   std::string child(path);
   formats::append_key(child, key);
@@ -48,10 +51,14 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, std::st
       missing += (missing.empty() ? "" : ", ") + child_path(path, key);
     }
   }
+  std::size_t strangers = 0;  // There may be a hundred thousand.
   for (const auto& [key, child] : children) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end() && ++strangers <= kMostStrangers) {
       unexpected += (unexpected.empty() ? "" : ", ") + child_path(path, key);
     }
+  }
+  if (strangers > kMostStrangers) {
+    unexpected += fmt::format(" and {} more", strangers - kMostStrangers);
   }
   if (!missing.empty() || !unexpected.empty()) {
     throw Error(Errc::structure_mismatch,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/describe.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/api/context.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/io/manifest.hpp"
 
@@ -44,6 +46,18 @@ std::uint64_t total_bytes(const CheckpointMetadata& metadata) {
     bytes += item.bytes;
   }
   return bytes;
+}
+
+int judge(const CheckpointMetadata& metadata, Output& out) {
+  const auto damaged = std::find_if(metadata.begin(), metadata.end(), [](const auto& item) {
+    return item.second.problem_code && item.second.problem_code != Errc::unknown_handler_id;
+  });
+  if (damaged == metadata.end()) {
+    return 0;
+  }
+  out.flush();
+  complain(fmt::format("{}: {}", damaged->second.problem, damaged->second.problem_code.message()));
+  return 1;
 }
 
 std::string array_title(std::string_view checkpointable, const ArrayEntry& array) {

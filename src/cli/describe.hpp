@@ -24,6 +24,10 @@ namespace cairn::cli {
 /// The bytes of all checkpointables.
 [[nodiscard]] std::uint64_t total_bytes(const CheckpointMetadata& metadata);
 
+/// The exit status of a command that has shown `metadata`: 1, with a line on standard error, when something of it is
+/// damaged. A checkpointable whose handler the tool lacks is not.
+[[nodiscard]] int judge(const CheckpointMetadata& metadata, Output& out);
+
 /// What people call an array: its path, or the name of the checkpointable where it is all there is.
 [[nodiscard]] std::string array_title(std::string_view checkpointable, const ArrayEntry& array);
 

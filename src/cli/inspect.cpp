@@ -142,7 +142,7 @@ int inspect(const Arguments& arguments, Output& out) {
       out.print("\ntotal  {}  {}\n", count_text(metadata.items.size(), "checkpointable"),
                 size_text(total_bytes(metadata)));
     }
-    return 0;
+    return judge(metadata, out);
   }
   JsonWriter json(out);
   json.begin_object();
@@ -153,7 +153,7 @@ int inspect(const Arguments& arguments, Output& out) {
     write_item(json, item);
   }
   json.end().end();
-  return 0;
+  return judge(metadata, out);
 }
 
 }  // namespace cairn::cli

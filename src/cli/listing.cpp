@@ -1,45 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/listing.hpp"
 
+#include <system_error>
+
 #include <algorithm>
-#include <optional>
+#include <array>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 #include "cairn/io/committed_directory.hpp"
-#include "cairn/io/file.hpp"
+#include "cairn/io/manifest.hpp"
 
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
 
-/// Directories that may not be looked into are nobody's checkpoint: a lost+found among them must not hide the
-/// rest.
-bool has_commit(const io::Directory& root, const std::string& name) {
-  try {
-    return root.open_directory(name).status(io::kCommitName).has_value();
-  } catch (const Error&) {
-    return false;
-  }
-}
+using io::EntryClass;
 
-/// Nothing for a directory that is no checkpoint at all.
-std::optional<Listed> look_at(const io::Directory& root, const std::string& name) {
-  if (name.starts_with('.') || !has_commit(root, name)) {
-    return std::nullopt;
-  }
-  Listed listed;
-  listed.name = name;
+void describe_checkpoint(Listed& listed, const std::filesystem::path& root) {
   try {
-    const auto checkpoint = io::CommittedDirectory::open(root.syscalls(), root.path() / name);
+    const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), root / listed.directory);
     const io::Manifest& manifest = checkpoint.manifest();
+    listed.is_open = true;
     listed.generation = manifest.generation;
     // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name.
     const std::string suffix = fmt::format(".g{}", manifest.generation);
-    if (manifest.generation > 1 && name.ends_with(suffix)) {
-      listed.name.resize(name.size() - suffix.size());
+    if (manifest.generation > 1 && listed.name.ends_with(suffix)) {
+      listed.name.resize(listed.name.size() - suffix.size());
     }
     listed.committed = manifest.committed;
     listed.checkpointables = manifest.checkpointables.size();
@@ -49,30 +39,71 @@ std::optional<Listed> look_at(const io::Directory& root, const std::string& name
   } catch (const Error& error) {
     listed.problem = error.what();
   }
+}
+
+Listed look_at(const std::filesystem::path& root, const io::RecoveryEntry& entry) {
+  Listed listed;
+  listed.name = entry.name;
+  listed.directory = entry.name;
+  listed.kind = entry.kind;
+  listed.is_hidden = entry.is_hidden;
+  listed.why = entry.note;
+  if (listed.is_openable()) {
+    describe_checkpoint(listed, root);
+  }
+  if (listed.counts() && entry.kind != EntryClass::committed && listed.problem.empty()) {
+    const std::string path = root / entry.name;
+    // Errors of the layers below name the path themselves.
+    const bool is_named = entry.note.find(path) != std::string::npos;
+    listed.problem = is_named ? entry.note : fmt::format("{}: {}", path, entry.note);
+  }
   return listed;
 }
 
 }  // namespace
 
+bool Listed::counts() const {
+  switch (kind) {
+    case EntryClass::committed:
+      return !is_hidden;
+    case EntryClass::damaged:
+    case EntryClass::displaced:
+      return true;
+    case EntryClass::unreadable:
+      return !directory.starts_with('.');  // Else it is what some save has left or is writing.
+    case EntryClass::live:
+    case EntryClass::abandoned:
+    case EntryClass::retired:
+    case EntryClass::foreign:
+      break;
+  }
+  return false;
+}
+
+bool Listed::is_openable() const {
+  return counts() && !directory.starts_with('.') &&
+         (kind == EntryClass::committed || kind == EntryClass::damaged);
+}
+
 std::vector<Listed> find_checkpoints(const std::filesystem::path& path) {
-  const io::Directory root = io::Directory::open(io::posix_syscalls(), path);
   std::vector<Listed> found;
-  for (const io::DirectoryEntry& entry : root.list()) {
-    if (entry.kind != io::FileKind::directory) {
-      continue;
-    }
-    const std::optional<Listed> listed = look_at(root, entry.name);
-    const auto same = std::find_if(found.begin(), found.end(),
-                                   [&](const Listed& each) { return listed && each.name == listed->name; });
-    if (listed && same == found.end()) {
-      found.push_back(*listed);
-    } else if (listed && same->generation < listed->generation) {
-      *same = *listed;
+  for (const io::RecoveryEntry& entry : io::survey(io::posix_syscalls(), path).entries) {
+    if (entry.kind != EntryClass::foreign) {
+      found.push_back(look_at(path, entry));
     }
   }
-  std::sort(found.begin(), found.end(),
-            [](const Listed& a, const Listed& b) { return is_naturally_less(a.name, b.name); });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Listed& a, const Listed& b) { return is_naturally_less(a.name, b.name); });
   return found;
+}
+
+bool may_be_root(const std::filesystem::path& path) {
+  const std::array<std::string_view, 3> own = {io::kCommitName, io::kManifestName, io::kChunksName};
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) &&
+         std::none_of(own.begin(), own.end(), [&](std::string_view name) {
+           return std::filesystem::exists(std::filesystem::symlink_status(path / name, ignored));
+         });
 }
 
 }  // namespace cairn::cli

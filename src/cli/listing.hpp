@@ -6,21 +6,36 @@
 #include <string>
 #include <vector>
 
+#include "cairn/io/recovery.hpp"
+
 namespace cairn::cli {
 
-/// One checkpoint of a directory of them.
+/// Something in a directory of checkpoints that is or was Cairn's.
 struct Listed {
-  std::string name;
+  std::string name;       ///< A checkpoint is opened by it; one of a later generation has it, too.
+  std::string directory;  ///< What it is called in the directory.
+  io::EntryClass kind = io::EntryClass::committed;  ///< As `recover` has it.
   std::uint32_t generation = 1;
   std::string committed;
   std::uint64_t checkpointables = 0;
   std::uint64_t bytes = 0;
-  std::string problem;  ///< Why it cannot be read; empty when it can.
+  bool is_open = false;    ///< Its COMMIT and manifest agree: its files can be verified.
+  bool is_hidden = false;  ///< A later generation has its name.
+  std::string why;         ///< What recovery says of it.
+  std::string problem;     ///< Why it cannot be read; empty when it can, and for what does not count.
+
+  /// Whether it counts as a checkpoint, and is not what a save has left or is writing.
+  [[nodiscard]] bool counts() const;
+  /// Whether it can be tried to be opened; else it is listed only.
+  [[nodiscard]] bool is_openable() const;
 };
 
-/// The checkpoints that lie in a directory, in the order of their names; of each the latest generation.
+/// What lies in a directory of checkpoints and is or was Cairn's, in the order of names.
 ///
-/// Errors: OS errors on the directory itself. What is wrong with a checkpoint is its `problem`.
+/// Errors: those of `io::survey`. What is wrong with an entry is its `problem`.
 [[nodiscard]] std::vector<Listed> find_checkpoints(const std::filesystem::path& path);
+
+/// Whether a directory without checkpoints may be the root of some: not one that has lost parts of its own.
+[[nodiscard]] bool may_be_root(const std::filesystem::path& path);
 
 }  // namespace cairn::cli

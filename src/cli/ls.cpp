@@ -19,41 +19,60 @@
 namespace cairn::cli {
 namespace {
 
+void write_listed(JsonWriter& json, const Listed& each) {
+  json.begin_object(JsonWriter::Layout::line).key("name").text(each.name).key("class").text(name(each.kind));
+  if (!each.counts()) {
+    json.key("why").text(each.why);
+  } else if (each.problem.empty()) {
+    json.key("committed").text(each.committed).key("checkpointables").number(each.checkpointables);
+    json.key("bytes").number(each.bytes);
+  } else {
+    json.key("problem").text(each.problem);
+  }
+  json.end();
+}
+
 void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
                        const std::vector<Listed>& checkpoints) {
-  json.begin_object().key("path").text(path.string()).key("checkpoints").begin_list();
-  for (const Listed& each : checkpoints) {
-    json.begin_object(JsonWriter::Layout::line).key("name").text(each.name);
-    if (each.problem.empty()) {
-      json.key("committed").text(each.committed).key("checkpointables").number(each.checkpointables);
-      json.key("bytes").number(each.bytes);
-    } else {
-      json.key("problem").text(each.problem);
+  json.begin_object().key("path").text(path.string());
+  for (const bool counts : {true, false}) {
+    json.key(counts ? "checkpoints" : "others").begin_list();
+    for (const Listed& each : checkpoints) {
+      if (each.counts() == counts) {
+        write_listed(json, each);
+      }
     }
     json.end();
   }
-  json.end().end();
+  json.end();
+}
+
+std::string state_of(const Listed& listed) {
+  const bool is_broken = listed.kind == io::EntryClass::committed && !listed.problem.empty();
+  return listed.is_hidden ? "older generation" : is_broken ? "damaged" : std::string(name(listed.kind));
 }
 
 void print_checkpoints(Output& out, const std::filesystem::path& path,
                        const std::vector<Listed>& checkpoints) {
   std::uint64_t bytes = 0;
+  std::uint64_t count = 0;
   for (const Listed& each : checkpoints) {
     bytes += each.bytes;
+    count += each.counts() ? 1 : 0;
   }
   out.print("{}\n\n", printable(path.string()));
   const std::array<Column, 4> columns{
       {{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}}};
   print_table(out, "", columns, [&](const RowVisitor& row) {
     for (const Listed& each : checkpoints) {
-      if (each.problem.empty()) {
+      if (each.counts() && each.problem.empty()) {
         row({printable(each.name), printable(each.committed), count_text(each.checkpointables),
              size_text(each.bytes)});
       } else {
-        row({printable(each.name), "damaged", "-", "-"});
+        row({printable(each.name), state_of(each), "-", "-"});
       }
     }
-    row({"total", count_text(checkpoints.size(), "checkpoint"), "", size_text(bytes)});
+    row({"total", count_text(count, "checkpoint"), "", size_text(bytes)});
   });
 }
 
@@ -131,7 +150,7 @@ int ls(const Arguments& arguments, Output& out) {
       throw;
     }
     const std::vector<Listed> checkpoints = find_checkpoints(arguments.path);
-    if (checkpoints.empty()) {
+    if (checkpoints.empty() && !may_be_root(arguments.path)) {
       throw;
     }
     if (arguments.is_json) {
@@ -143,7 +162,7 @@ int ls(const Arguments& arguments, Output& out) {
   }
   if (arguments.is_json) {
     write_items(JsonWriter(out), metadata, arguments.lists_arrays);
-    return 0;
+    return judge(metadata, out);
   }
   print_origin(out, metadata);
   out.write("\n");
@@ -151,7 +170,7 @@ int ls(const Arguments& arguments, Output& out) {
   if (arguments.lists_arrays) {
     print_all_arrays(out, metadata);
   }
-  return 0;
+  return judge(metadata, out);
 }
 
 }  // namespace cairn::cli

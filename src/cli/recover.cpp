@@ -150,13 +150,16 @@ std::string deed(const Line& line, bool is_dry) {
   if (line.entry.has_failed) {
     return "failed";
   }
-  return action == RecoveryAction::remove ? "removed" : "unmarked";
+  return action == RecoveryAction::remove    ? "removed"
+         : action == RecoveryAction::restore ? "put back"
+                                             : "unmarked";
 }
 
 void print_answer(Output& out, const fs::path& path, const Answer& answer) {
   out.print("{}\n\n", printable(path.string()));
   const auto is_shown = [](const Line& line) {
-    return line.entry.kind != EntryClass::committed || line.entry.action != RecoveryAction::keep;
+    return line.entry.kind != EntryClass::committed || line.entry.action != RecoveryAction::keep ||
+           line.entry.is_hidden;
   };
   if (answer.count(is_shown) != 0) {
     const std::array<Column, 6> columns{
@@ -209,7 +212,10 @@ void write_answer(JsonWriter json, const fs::path& path, const Answer& answer) {
 /// Tells of the first thing that needs somebody's attention on standard error: the exit status.
 int judge(const fs::path& path, const Answer& answer, Output& out) {
   const auto is_bad = [](const Line& line) {
-    return line.entry.has_failed || line.entry.kind == EntryClass::damaged;
+    const RecoveryEntry& entry = line.entry;
+    const bool is_lost = entry.kind == EntryClass::displaced && entry.action == RecoveryAction::keep;
+    const bool is_unseen = entry.kind == EntryClass::unreadable && !entry.name.starts_with('.');
+    return entry.has_failed || entry.kind == EntryClass::damaged || is_lost || is_unseen;
   };
   const auto bad = std::find_if(answer.lines.begin(), answer.lines.end(), is_bad);
   if (bad == answer.lines.end()) {
@@ -218,7 +224,7 @@ int judge(const fs::path& path, const Answer& answer, Output& out) {
   out.flush();
   const std::uint64_t others = answer.count(is_bad) - 1;
   complain(fmt::format("{}: {}: {}{}", (path / bad->entry.name).string(),
-                       bad->entry.has_failed ? "not recovered" : "damaged", bad->entry.note,
+                       bad->entry.has_failed ? "not recovered" : name(bad->entry.kind), bad->entry.note,
                        others == 0 ? "" : fmt::format(" (and {})", count_text(others, "more problem"))));
   return 1;
 }

@@ -17,11 +17,6 @@ bool is_absence(const Error& error) {
 
 }  // namespace
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
-}
-
 bool is_checkpointable(const std::filesystem::path& path) {
   try {
     const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
@@ -46,7 +41,7 @@ Side::Side(std::filesystem::path path) : path_(std::move(path)), metadata_(descr
       throw;
     }
   }
-  const std::filesystem::path plain = without_trailing_slash(path_);
+  const std::filesystem::path plain = io::named_path(std::filesystem::absolute(path_));
   if (is_checkpointable(plain)) {
     checkpoint_.emplace(io::CommittedDirectory::open(io::posix_syscalls(), plain.parent_path()));
   }

@@ -13,9 +13,6 @@
 
 namespace cairn::cli {
 
-/// `path` as an absolute one without a slash at its end.
-[[nodiscard]] std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
-
 /// Whether `path` is the directory of a checkpointable of the checkpoint above it.
 ///
 /// Errors: what keeps the checkpoint above from being opened, unless there is none.

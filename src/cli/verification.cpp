@@ -12,6 +12,8 @@
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cairn/base/error.hpp"
 #include "cairn/io/committed_directory.hpp"
 
@@ -47,10 +49,16 @@ std::vector<Subject> subjects_below(const fs::path& path) {
   std::vector<Subject> subjects;
   for (const Listed& listed : find_checkpoints(path)) {
     Subject subject;
-    subject.path = path / listed.name;
+    // A damaged one is looked at where it is, whatever generation stands in its place.
+    const bool is_whole = listed.kind == io::EntryClass::committed && listed.counts();
+    subject.path = path / (is_whole ? listed.name : listed.directory);
     subject.is_listed = true;
     subject.bytes = listed.bytes;
-    subject.problem = listed.problem;
+    if (!listed.counts()) {
+      subject.aside = fmt::format("{}: {}", name(listed.kind), listed.why);
+    } else if (!listed.is_open) {
+      subject.problem = listed.problem;
+    }
     subjects.push_back(std::move(subject));
   }
   return subjects;
@@ -118,7 +126,7 @@ class Crowd {
   void verify(Verdict& verdict, std::atomic<std::uint64_t>& done_bytes) const noexcept {
     Subject& subject = verdict.subject;
     try {
-      if (subject.problem.empty() && !subject.is_foreign) {
+      if (subject.problem.empty() && subject.aside.empty() && !subject.is_foreign) {
         io::VerifyOptions options;
         options.threads = threads_each_;
         options.directory = subject.directory;
@@ -165,7 +173,7 @@ std::vector<Subject> subjects_of(const fs::path& path) {
       throw;
     }
   }
-  const fs::path plain = without_trailing_slash(path);
+  const fs::path plain = io::named_path(fs::absolute(path));
   if (is_checkpointable(plain)) {
     return {checkpoint_at(plain.parent_path(), plain.filename())};
   }
@@ -177,7 +185,7 @@ std::vector<Subject> subjects_of(const fs::path& path) {
       throw;
     }
     std::vector<Subject> subjects = subjects_below(path);
-    if (subjects.empty()) {
+    if (subjects.empty() && !may_be_root(path)) {
       throw;
     }
     return subjects;

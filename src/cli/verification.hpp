@@ -22,6 +22,8 @@ struct Subject {
   bool is_listed = false;   ///< One of those that a directory holds.
   std::uint64_t bytes = 0;  ///< Of its files.
   std::string problem;      ///< Why it cannot be verified at all; empty when it can.
+  /// What a save has left or is writing, or an older generation: the class and the reason. It does not count.
+  std::string aside;
 };
 
 /// What became of it.
@@ -32,7 +34,8 @@ struct Verdict {
   [[nodiscard]] bool is_sound() const { return subject.problem.empty() && (!report || report->is_sound()); }
 };
 
-/// What `path` stands for: itself or, where it is a directory of checkpoints, each of them.
+/// What `path` stands for: itself or, where it is a directory of checkpoints, all in it that is or was Cairn's; there
+/// may be none.
 ///
 /// Errors: whatever keeps it from being opened, unless it is one checkpoint of several.
 [[nodiscard]] std::vector<Subject> subjects_of(const std::filesystem::path& path);

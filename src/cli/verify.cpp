@@ -48,6 +48,10 @@ void write_verdict(JsonWriter& json, const Verdict& verdict) {
     }
     json.key("text").text(problem.text).end();
   }
+  json.end().key("foreign").begin_list();
+  for (const std::string& file : report.foreign) {
+    json.text(file);
+  }
   json.end().end();
 }
 
@@ -57,6 +61,12 @@ void print_report(Output& out, const io::VerifyReport& report) {
   }
   if (report.problem_count > report.problems.size()) {
     out.print("… and {} more\n", count_text(report.problem_count - report.problems.size()));
+  }
+  for (const std::string& file : report.foreign) {
+    out.print("{:<10}  {}: not the checkpoint's\n", "foreign", printable((report.path / file).string()));
+  }
+  if (report.foreign_count > report.foreign.size()) {
+    out.print("… and {} more foreign\n", count_text(report.foreign_count - report.foreign.size()));
   }
   out.print("{}: {} and {} checked, {}\n", printable(report.path.string()), count_text(report.files, "file"),
             size_text(report.bytes),
@@ -71,7 +81,9 @@ void print_foreign(Output& out, const Subject& subject) {
 }
 
 void print_verdict(Output& out, const Verdict& verdict) {
-  if (verdict.report) {
+  if (!verdict.subject.aside.empty()) {
+    out.print("{}: {}\n", printable(verdict.subject.path.string()), printable(verdict.subject.aside));
+  } else if (verdict.report) {
     print_report(out, *verdict.report);
   } else if (verdict.subject.problem.empty()) {
     print_foreign(out, verdict.subject);
@@ -116,7 +128,16 @@ void write_list(JsonWriter json, std::span<const Verdict> verdicts) {
                                     [](const Verdict& verdict) { return verdict.is_sound(); });
   json.begin_object().key("is_sound").boolean(is_sound).key("checkpoints").begin_list();
   for (const Verdict& verdict : verdicts) {
-    write_verdict(json, verdict);
+    if (verdict.subject.aside.empty()) {
+      write_verdict(json, verdict);
+    }
+  }
+  json.end().key("others").begin_list();
+  for (const Verdict& verdict : verdicts) {
+    if (!verdict.subject.aside.empty()) {
+      json.begin_object(JsonWriter::Layout::line).key("path").text(verdict.subject.path.string());
+      json.key("why").text(verdict.subject.aside).end();
+    }
   }
   json.end().end();
 }
@@ -127,10 +148,15 @@ void print_list(Output& out, std::span<const Verdict> verdicts) {
     print_verdict(out, verdict);
     bytes += verdict.report ? verdict.report->bytes : 0;
   }
-  const auto sound = std::count_if(verdicts.begin(), verdicts.end(),
-                                   [](const Verdict& verdict) { return verdict.is_sound(); });
-  out.print("{}, {} checked: {} sound, {} not\n", count_text(verdicts.size(), "checkpoint"), size_text(bytes),
-            sound, static_cast<std::ptrdiff_t>(verdicts.size()) - sound);
+  std::uint64_t count = 0;
+  std::uint64_t sound = 0;
+  for (const Verdict& verdict : verdicts) {
+    const bool counts = verdict.subject.aside.empty();
+    count += counts ? 1 : 0;
+    sound += counts && verdict.is_sound() ? 1 : 0;
+  }
+  out.print("{}, {} checked: {} sound, {} not\n", count_text(count, "checkpoint"), size_text(bytes), sound,
+            count - sound);
 }
 
 /// Tells of the first problem on standard error: the exit status.
@@ -156,7 +182,7 @@ int judge(std::span<const Verdict> verdicts, Output& out) {
 int verify(const Arguments& arguments, Output& out) {
   const std::vector<Subject> subjects = all_subjects(arguments.paths);
   const std::vector<Verdict> verdicts = verify_with_bar(subjects, arguments);
-  const bool is_list = arguments.paths.size() > 1 || subjects.front().is_listed;
+  const bool is_list = arguments.paths.size() > 1 || subjects.empty() || subjects.front().is_listed;
   if (is_list && arguments.is_json) {
     write_list(JsonWriter(out), verdicts);
   } else if (is_list) {

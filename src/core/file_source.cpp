@@ -20,9 +20,13 @@ bool is_private_name(const std::filesystem::path& name) {
   return text.starts_with(".tmp-") || text.starts_with(".trash-");
 }
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  const std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal : normal.parent_path();
+/// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
+bool is_checkpoint(const io::Directory& parent, const std::string& name) {
+  try {
+    return parent.open_directory(name).status(io::kCommitName).has_value();
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
@@ -34,7 +38,7 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path) 
 
 std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
                                                    const std::filesystem::path& given) {
-  const std::filesystem::path path = without_trailing_slash(given);
+  const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
   std::shared_ptr<FileSource> source(new FileSource);
   try {
     source->committed_.emplace(io::CommittedDirectory::open(syscalls, path));
@@ -102,6 +106,10 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
     }
   } else {
     for (const io::DirectoryEntry& entry : source->foreign_->list()) {
+      if (entry.kind == io::FileKind::directory && is_checkpoint(*source->foreign_, entry.name)) {
+        throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
+                                                     path.string(), entry.name));
+      }
       add(entry.name);
     }
   }

@@ -33,6 +33,11 @@ class FileSource {
   static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// What the names of files are relative to: the checkpoint also when `path` is one of its checkpointables, the folder
+  /// also when it is a foreign file.
+  [[nodiscard]] const std::filesystem::path& root() const noexcept {
+    return committed_ ? committed_->path() : foreign_->path();
+  }
   /// Null for foreign files.
   [[nodiscard]] const io::Manifest* manifest() const noexcept {
     return committed_ ? &committed_->manifest() : nullptr;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/load_job.hpp"
 #include "core/response.hpp"
@@ -152,9 +151,11 @@ void LoadResponse::cancel() const {
 }
 
 void ItemMetadata::throw_mismatch(std::type_index wanted) const {
+  if (problem_code) {
+    throw Error(problem_code, problem);
+  }
   if (!abstract.has_value()) {
-    throw Error(Errc::type_mismatch,
-                problem.empty() ? fmt::format("handler '{}' describes nothing", handler_id) : problem);
+    throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes nothing", handler_id));
   }
   throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes its values by {}, not by {}",
                                                handler_id, type_name(abstract.type()), type_name(wanted)));
@@ -170,7 +171,7 @@ const ItemMetadata& CheckpointMetadata::at(std::string_view name) const {
     names.push_back(each);
   }
   throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}", path.string(), name,
-                                           fmt::join(names, ", ")));
+                                           core::listed(names)));
 }
 
 namespace core {

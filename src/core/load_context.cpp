@@ -29,7 +29,7 @@ std::string relative_to(const std::string& directory, std::string_view file) {
 Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string relative) {
   const auto bytes = job->source().file_bytes(relative);
   if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", job->source().path().string(), relative));
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", job->source().root().string(), relative));
   }
   if (*bytes > kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
@@ -60,7 +60,7 @@ LoadContext::LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, s
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
 
 std::filesystem::path LoadContext::directory() const {
-  return directory_.empty() ? job_->source().path() : job_->source().path() / directory_;
+  return directory_.empty() ? job_->source().root() : job_->source().root() / directory_;
 }
 
 Coordinator& LoadContext::coordinator() const noexcept {
@@ -98,9 +98,9 @@ std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view fil
   const std::string relative = relative_to(directory_, file);
   const auto bytes = source.file_bytes(relative);
   if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.path().string(), relative));
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
   }
-  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), *bytes, source.path() / relative);
+  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), *bytes, source.root() / relative);
 }
 
 Background<> LoadContext::run(std::function<void()> work) const {

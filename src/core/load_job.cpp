@@ -1,19 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/load_job.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <set>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/io/committed_directory.hpp"
 
 namespace cairn::core {
+namespace {
+
+/// Whether a failure says something of what was read, and not of the program that reads it.
+bool is_about_item(const std::exception_ptr& failure) {
+  if (!failure || async::is_cancelled(failure)) {
+    return false;
+  }
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::system_error& error) {
+    return error.code() != std::errc::too_many_files_open &&
+           error.code() != std::errc::too_many_files_open_in_system &&
+           error.code() != std::errc::not_enough_memory;
+  } catch (...) {
+    return true;  // A handler of the user's.
+  }
+}
+
+}  // namespace
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory)
@@ -52,9 +76,8 @@ void LoadJob::choose_parts() {
       for (const SourceItem& each : items) {
         available.push_back(each.name);
       }
-      throw Error(Errc::not_found,
-                  fmt::format("{} has no checkpointable '{}'; it has: {}", source_->path().string(),
-                              request.name(), fmt::join(available, ", ")));
+      throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
+                                               source_->path().string(), request.name(), listed(available)));
     }
     parts_.push_back({*item, request.wanted(), {}});
   }
@@ -222,18 +245,29 @@ Awaitable<> LoadJob::describe_parts(std::shared_ptr<LoadJob> self) {
       self->metadata_.custom_metadata = manifest->custom_metadata;
     }
   }
+  std::exception_ptr missing;
   std::vector<Awaitable<>> questions;
   for (std::size_t i = 0; i < self->parts_.size(); ++i) {
-    questions.push_back(describe_part(self, i));
+    questions.push_back(describe_part(self, i, &missing));
   }
   const std::vector<std::exception_ptr> failures =
       co_await async::settle_all_on(self->blocking_lane(), std::move(questions));
   if (auto failure = combine(failures)) {
     std::rethrow_exception(failure);
   }
+  if (missing) {
+    bool is_current = true;
+    std::function<void()> look = [&] { is_current = self->is_current(); };
+    co_await self->run(std::move(look));
+    if (!is_current) {
+      std::rethrow_exception(missing);  // It is not the item that lacks a file.
+    }
+  }
 }
 
-Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t index) {
+// outlives: `missing` is the caller's, who awaits this
+Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t index,
+                                   std::exception_ptr* missing) {
   Part& part = self->parts_[index];
   ItemMetadata answer;
   answer.handler_id = part.item.handler_id;
@@ -247,24 +281,41 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     answer.handler_id =
         part.item.handler_id.empty() ? std::string(part.registration->handler->id()) : part.item.handler_id;
     answer.abstract = co_await part.registration->handler->metadata(self->context(part));
-  } catch (const Error& error) {
-    // A checkpointable of a handler that this program lacks must not hide the others.
-    if (error.code() == Errc::unknown_handler_id) {
-      answer.problem = error.detail();
-    } else {
-      failure = std::current_exception();
-    }
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure) {
-    if (self->source_->manifest() == nullptr) {
-      std::rethrow_exception(failure);
-    }
+  if (failure && self->source_->manifest() == nullptr) {
+    std::rethrow_exception(failure);
+  }
+  if (failure && !is_about_item(failure)) {
     rethrow_of(failure, self->who(part));
+  }
+  if (failure) {
+    self->note_problem(part, failure, answer);
+    *missing = code_of(failure) == make_error_code(Errc::not_found) ? failure : *missing;
   }
   const std::lock_guard lock(self->mutex_);
   self->metadata_.items.insert_or_assign(part.item.name, std::move(answer));
+}
+
+void LoadJob::note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer) const {
+  // An id that nobody knows is told of with all that was tried.
+  const bool is_unknown = code_of(failure) == make_error_code(Errc::unknown_handler_id);
+  try {
+    std::rethrow_exception(is_unknown ? failure : with_context(failure, who(part)));
+  } catch (const Error& error) {
+    answer.problem = error.detail();
+    answer.problem_code = error.code();
+  }
+}
+
+bool LoadJob::is_current() const {
+  try {
+    const auto now = FileSource::open(services().engine->syscalls(), path_);
+    return now->manifest() != nullptr && now->manifest()->uuid == source_->manifest()->uuid;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void LoadJob::count_file(const std::string& relative) {

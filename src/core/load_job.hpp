@@ -61,7 +61,13 @@ class LoadJob final : public Operation {
                                 std::vector<std::optional<Background<AnyValue>>>* backgrounds);
   static Awaitable<> finish_part(std::shared_ptr<LoadJob> self, std::size_t index,
                                  Background<AnyValue> background);
-  static Awaitable<> describe_part(std::shared_ptr<LoadJob> self, std::size_t index);
+  /// Sets `missing` to a failure that says that something is not there.
+  static Awaitable<> describe_part(std::shared_ptr<LoadJob> self, std::size_t index,
+                                   std::exception_ptr* missing);
+  /// Enters what keeps a checkpointable from being described.
+  void note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer) const;
+  /// Whether the checkpoint that is being described is still the one at the path.
+  [[nodiscard]] bool is_current() const;
 
   void choose_parts();
   /// Whether another checkpoint is at the path than the one that was read.

@@ -332,42 +332,4 @@ Awaitable<> Operation::stop_helpers() const {
   co_await async::TaskGroup::settle(helpers_);
 }
 
-void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
-  std::rethrow_exception(async::is_cancelled(failure) ? failure : with_context(failure, who));
-}
-
-std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {
-  if (problem.empty() || async::is_cancelled(failure)) {
-    return failure;
-  }
-  return combine({failure, std::make_exception_ptr(Error(Errc::io_failure, problem))});
-}
-
-std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
-  std::exception_ptr first;
-  std::string others;
-  for (const std::exception_ptr& failure : failures) {
-    if (async::is_cancelled(failure))
-      continue;
-    if (!first) {
-      first = failure;
-    } else {
-      others += fmt::format("; and {}", describe(failure));
-    }
-  }
-  if (!first) {
-    return failures.empty() ? nullptr : failures.front();
-  }
-  if (others.empty()) {
-    return first;
-  }
-  try {
-    std::rethrow_exception(first);
-  } catch (const Error& error) {
-    return std::make_exception_ptr(Error(error.code(), error.detail() + others));
-  } catch (...) {
-    return first;
-  }
-}
-
 }  // namespace cairn::core

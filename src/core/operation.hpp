@@ -10,7 +10,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
@@ -21,6 +20,7 @@
 #include "cairn/async/timers.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/failures.hpp"
 #include "core/metered_engine.hpp"
 #include "core/services.hpp"
 
@@ -202,14 +202,5 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
 /// Errors: Errc::invalid_argument when `is_busy_here`; `what` is what was tried: "a load".
 void refuse_here(const Services& services, std::string_view what);
-
-/// Throws a failure with `who` before its text; a cancellation as it is, because it is nobody's fault.
-[[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who);
-
-/// The failure with `problem` in its text; as it is when there is no problem, or it is a cancellation.
-std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem);
-
-/// One failure from several: the first that is no cancellation, with the others listed in its text.
-std::exception_ptr combine(const std::vector<std::exception_ptr>& failures);
 
 }  // namespace cairn::core

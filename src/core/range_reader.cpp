@@ -2,6 +2,7 @@
 #include "core/range_reader.hpp"
 
 #include <fcntl.h>
+#include <system_error>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,31 +13,46 @@
 
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/aligned_memory.hpp"
-#include "cairn/io/durable_file.hpp"
+#include "cairn/io/direct.hpp"
 #include "cairn/io/page_cache.hpp"
 #include "cairn/io/transfer.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 
 namespace cairn::core {
 namespace {
 
-using staging::Buffer;
 using staging::kBufferBytes;
 
 /// Below this, opening a file a second time costs more than passing the page cache by saves.
 constexpr std::uint64_t kMinDirectBytes = std::uint64_t{8} << 20;
 
+/// Nor is it worth an open when less than this is read.
+constexpr std::uint64_t kMinDirectRead = std::uint64_t{1} << 20;
+
+/// A run of more than this takes a staging buffer; one of less would waste most of it, and the first touch of a buffer
+/// makes a huge page.
+constexpr std::size_t kMostScratchBytes = std::size_t{256} << 10;
+
+/// Making the pages of less than this takes no longer than going to another thread for it.
+constexpr std::size_t kMinTouchBytes = std::size_t{64} << 10;
+
 }  // namespace
 
 RangeReader::RangeReader(std::shared_ptr<LoadJob> job, std::string relative,
                          std::vector<DestinationPiece> pieces)
-    : job_(std::move(job)), relative_(std::move(relative)), pieces_(std::move(pieces)) {}
+    : job_(std::move(job)), relative_(std::move(relative)), pieces_(std::move(pieces)) {
+  for (const DestinationPiece& piece : pieces_) {
+    asked_bytes_ += piece.size_bytes;
+    has_devices_ = has_devices_ || (piece.sink != nullptr && piece.sink->on_device().copier != nullptr);
+  }
+}
 
 std::filesystem::path RangeReader::path() const {
-  return job_->source().path() / relative_;
+  return job_->source().root() / relative_;
 }
 
 Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
+  const std::uint64_t bytes = self->job_->source().file_bytes(self->relative_).value_or(0);
+  self->place_ = co_await self->job_->services().files.acquire(self->wants_direct(bytes) ? 2 : 1);
   std::function<void()> prepare = [&self] {
     const WorkSpan span(self->job_->meter(), Work::open, self->relative_, 0, 0);
     self->open();
@@ -50,13 +66,20 @@ Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
     lanes.push_back(lane(self));
   }
   co_await async::when_all(std::move(lanes));
+  self->close();
+}
+
+void RangeReader::close() {
+  buffered_ = io::FileHandle();
+  direct_ = io::FileHandle();
+  place_.release();
 }
 
 void RangeReader::open() {
   const FileSource& source = job_->source();
   const auto bytes = source.file_bytes(relative_);
   if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.path().string(), relative_));
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative_));
   }
   file_bytes_ = *bytes;
   arrange(pieces_, file_bytes_);
@@ -66,22 +89,41 @@ void RangeReader::open() {
   }
   job_->count_file(relative_);
   is_cached_ = io::seems_cached(buffered_.fd(), file_bytes_);
-  if (!is_cached_ && file_bytes_ >= kMinDirectBytes) {
-    try {
-      direct_ = source.open_file(relative_, O_DIRECT);
-    } catch (const Error& error) {
-      if (error.code() != std::errc::invalid_argument)
-        throw;  // EINVAL: the file system has no O_DIRECT.
-      job_->meter().add_fallback("the file system refuses O_DIRECT; read through the page cache", relative_);
-    }
+  if (!is_cached_ && wants_direct(file_bytes_)) {
+    open_direct();
   }
 }
 
+void RangeReader::open_direct() {
+  std::string why = io::why_not_direct(buffered_);
+  if (why.empty()) {
+    try {
+      direct_ = job_->source().open_file(relative_, O_DIRECT);
+    } catch (const Error& error) {
+      if (error.code().category() != std::system_category()) {
+        throw;  // Another file than the one that was opened before.
+      }
+      why = io::why_not_direct(error.code());
+    }
+  }
+  is_direct_ = direct_.is_open();
+  if (!is_direct_) {
+    refuse_direct(why);
+  }
+}
+
+void RangeReader::refuse_direct(const std::string& why) {
+  is_direct_ = false;
+  job_->meter().add_fallback(why + "; read through the page cache", relative_);
+}
+
 void RangeReader::plan() {
+  const std::uint64_t unit = digest_ ? io::kChunkBytes : is_direct_ ? io::kDirectBytes : 1;
   for (const DestinationPiece& piece : pieces_) {
-    std::uint64_t begin = piece.offset_bytes / io::kChunkBytes * io::kChunkBytes;
+    std::uint64_t begin = piece.offset_bytes / unit * unit;
+    // Without overflow: the piece lies within the file.
     const std::uint64_t last = piece.offset_bytes + piece.size_bytes;
-    const std::uint64_t end = std::min(file_bytes_, io::chunk_count(last) * io::kChunkBytes);
+    const std::uint64_t end = std::min(file_bytes_, last / unit * unit + (last % unit != 0 ? unit : 0));
     while (begin < end) {
       const std::uint64_t window_end = (begin / kBufferBytes + 1) * kBufferBytes;
       const std::uint64_t run_end = std::min(end, window_end);
@@ -106,7 +148,7 @@ Awaitable<> RangeReader::lane(std::shared_ptr<RangeReader> self) {
     std::byte* place = contiguous(self->pieces_, run.offset_bytes, run.bytes);
     if (self->is_cached_) {
       co_await read_through_cache(self, run);
-    } else if (place != nullptr && self->can_read_direct(place, run)) {
+    } else if (place != nullptr && (self->can_read_direct(place, run) || !self->is_aligned(run))) {
       co_await read_into_place(self, run, place);
     } else {
       co_await read_through_buffer(self, run);
@@ -116,11 +158,11 @@ Awaitable<> RangeReader::lane(std::shared_ptr<RangeReader> self) {
 
 Awaitable<> RangeReader::read_through_cache(std::shared_ptr<RangeReader> self, Run run) {
   std::byte* place = contiguous(self->pieces_, run.offset_bytes, run.bytes);
-  Buffer buffer;
+  Scratch scratch;
   if (place == nullptr) {
-    buffer = co_await Operation::acquire_buffer(*self->job_);
+    scratch = co_await acquire_scratch(self, run.bytes);
   }
-  const std::span<std::byte> data(place != nullptr ? place : buffer.bytes().data(), run.bytes);
+  const std::span<std::byte> data = place != nullptr ? std::span(place, run.bytes) : scratch.bytes;
   std::function<void()> copy = [&] {
     {
       const WorkSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
@@ -138,20 +180,15 @@ Awaitable<> RangeReader::read_through_cache(std::shared_ptr<RangeReader> self, R
 
 Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run run, std::byte* place) {
   const std::span<std::byte> data(place, run.bytes);
-  // Fresh pages are made here, by several threads, and not in the kernel's one path to the disk.
-  std::function<void()> prepare = [&] {
-    const WorkSpan span(self->job_->meter(), Work::prepare, self->relative_, run.offset_bytes, run.bytes);
-    touch(data.data(), data.size());
-  };
-  co_await self->job_->run(std::move(prepare));
-  {
-    const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
-    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
-    co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
-                            io::kDirectBytes);
-    self->job_->meter().add_direct_bytes(run.bytes);
+  if (run.bytes >= kMinTouchBytes) {
+    // Fresh pages are made here, by several threads, and not in the kernel's one path to the disk.
+    std::function<void()> prepare = [&] {
+      const WorkSpan span(self->job_->meter(), Work::prepare, self->relative_, run.offset_bytes, run.bytes);
+      touch(data.data(), data.size());
+    };
+    co_await self->job_->run(std::move(prepare));
   }
-  self->job_->read_bytes += run.bytes;
+  co_await read_run(self, run, data);
   if (self->digest_) {
     std::function<void()> check = [&] { self->verify(run, data); };
     co_await self->job_->run(std::move(check));
@@ -159,17 +196,9 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
 }
 
 Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, Run run) {
-  const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
-  const std::span<std::byte> data = buffer.bytes().first(run.bytes);
-  {
-    const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
-    const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
-    const bool is_direct = self->can_read_direct(data.data(), run);
-    co_await io::read_exact(self->job_->engine(), is_direct ? self->direct_.fd() : self->buffered_.fd(), data,
-                            run.offset_bytes, self->path(), is_direct ? io::kDirectBytes : 1);
-    self->job_->meter().add_direct_bytes(is_direct ? run.bytes : 0);
-  }
-  self->job_->read_bytes += run.bytes;
+  const Scratch scratch = co_await acquire_scratch(self, run.bytes);
+  const std::span<std::byte> data = scratch.bytes;
+  co_await read_run(self, run, data);
   std::function<void()> deliver = [&] {
     self->verify(run, data);
     self->deliver(run, data);
@@ -177,9 +206,56 @@ Awaitable<> RangeReader::read_through_buffer(std::shared_ptr<RangeReader> self, 
   co_await self->job_->run(std::move(deliver));
 }
 
+Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(std::shared_ptr<RangeReader> self,
+                                                             std::size_t bytes) {
+  Scratch scratch;
+  if (bytes > kMostScratchBytes || self->has_devices_) {  // Staging memory is pinned for devices.
+    scratch.buffer = co_await Operation::acquire_buffer(*self->job_);
+    scratch.bytes = scratch.buffer.bytes().first(bytes);
+  } else {
+    scratch.lease = co_await self->job_->services().scratch.acquire(bytes);
+    scratch.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    scratch.bytes = std::span(scratch.memory.get(), bytes);
+  }
+  co_return scratch;
+}
+
+// outlives: `data` is the caller's, who awaits this
+Awaitable<> RangeReader::read_run(std::shared_ptr<RangeReader> self, Run run, std::span<std::byte> data) {
+  const async::Permit turn = co_await self->job_->services().transfers.acquire();
+  const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+  bool is_read = false;
+  if (self->can_read_direct(data.data(), run)) {
+    try {
+      co_await io::read_exact(self->job_->engine(), self->direct_.fd(), data, run.offset_bytes, self->path(),
+                              io::kDirectBytes);
+      self->job_->meter().add_direct_bytes(run.bytes);
+      is_read = true;
+    } catch (const Error& error) {
+      if (!io::is_direct_refusal(error.code())) {
+        throw;
+      }
+      if (self->is_direct_) {  // Else another lane has met it before.
+        self->refuse_direct(io::why_not_direct(error.code()));
+      }
+    }
+  }
+  if (!is_read) {
+    co_await io::read_exact(self->job_->engine(), self->buffered_.fd(), data, run.offset_bytes, self->path());
+  }
+  self->job_->read_bytes += run.bytes;
+}
+
+bool RangeReader::wants_direct(std::uint64_t file_bytes) const {
+  return file_bytes >= kMinDirectBytes && asked_bytes_ >= kMinDirectRead;
+}
+
+bool RangeReader::is_aligned(Run run) const {
+  return is_direct_ && run.bytes % io::kDirectBytes == 0 && run.offset_bytes % io::kDirectBytes == 0;
+}
+
 bool RangeReader::can_read_direct(const void* data, Run run) const {
-  return direct_.is_open() && reinterpret_cast<std::uintptr_t>(data) % io::kDirectBytes == 0 &&
-         run.bytes % io::kDirectBytes == 0 && run.offset_bytes % io::kDirectBytes == 0;
+  return is_aligned(run) && reinterpret_cast<std::uintptr_t>(data) % io::kDirectBytes == 0;
 }
 
 void RangeReader::deliver(Run run, std::span<const std::byte> data) const {

@@ -45,6 +45,7 @@ template <class Content>
 Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
   const std::span<const std::byte> bytes = bytes_of(content);
   co_await job->created().wait();
+  const async::Permit place = co_await job->services().files.acquire(1);
   std::optional<io::DurableFile> file;
   io::FileDigest digest;
   std::function<void()> prepare = [&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/save_job.hpp"
 
-#include <cerrno>
+#include <algorithm>
 #include <ctime>
 #include <functional>
 #include <new>
@@ -14,6 +14,8 @@
 #include "cairn/async/when_all.hpp"
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
+
+#include "core/other_files.hpp"
 
 namespace cairn::core {
 namespace {
@@ -214,11 +216,14 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
 }
 
 Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background) {
+  const bool has_background = background.valid();
   std::exception_ptr failure;
   try {
-    if (background.valid()) {
+    if (has_background) {
       co_await std::move(background);
     }
+    self->require_written(self->items_[index].directory + "/",
+                          has_background ? "" : "; the handler returned an empty background");
   } catch (...) {
     failure = std::current_exception();
   }
@@ -240,39 +245,35 @@ void SaveJob::add(io::FileDigest digest) {
   digests_.emplace(std::move(path), std::move(digest));
 }
 
-void SaveJob::digest_other_files(const io::Directory& directory, const std::string& prefix) {
-  for (const io::DirectoryEntry& entry : directory.list()) {
-    const std::string relative = prefix + entry.name;
-    if (entry.kind == io::FileKind::directory) {
-      digest_other_files(directory.open_directory(entry.name), relative + "/");
-      continue;
+void SaveJob::require_written(const std::string& prefix, std::string_view remark) const {
+  const std::lock_guard lock(mutex_);
+  for (auto file = claimed_.lower_bound(prefix); file != claimed_.end() && file->starts_with(prefix);
+       ++file) {
+    if (!digests_.contains(*file)) {
+      throw Error(
+          Errc::handler_failed,
+          fmt::format("the file '{}' was begun, but its background part was never awaited{}", *file, remark));
     }
-    if (prefix.empty() || digests_.contains(relative)) {
-      continue;  // Above the checkpointables' directories there is only what the commit itself keeps.
-    }
-    if (entry.kind != io::FileKind::regular) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("'{}' was written by a handler and is no regular file", relative));
-    }
-    io::FileHandle file = directory.open_file(entry.name);
-    io::ChunkHasher hasher;
-    std::vector<std::byte> bytes(io::kChunkBytes);
-    for (std::uint64_t offset = 0;;) {
-      const std::int64_t got = file.syscalls().read_at(file.fd(), bytes.data(), bytes.size(), offset);
-      if (got == -EINTR)
-        continue;
-      if (got < 0)
-        throw_errno(static_cast<int>(-got), "read", directory.path() / entry.name, offset);
-      if (got == 0)
-        break;
-      hasher.update(std::span(bytes).first(static_cast<std::size_t>(got)));
-      offset += static_cast<std::uint64_t>(got);
-    }
-    if (const int synced = file.syscalls().sync(file.fd()); synced < 0) {
-      throw_errno(-synced, "fsync", directory.path() / entry.name);
-    }
-    digests_.emplace(relative, hasher.finish(relative));
   }
+}
+
+std::vector<io::FileDigest> SaveJob::digest_files() {
+  require_written(
+      "", " before the save was published");  // Begun after the end of the handler's background phase.
+  std::map<std::string, io::FileDigest> written;
+  {
+    const std::lock_guard lock(mutex_);
+    written.swap(digests_);
+  }
+  // Not under the lock: it may read for long.
+  std::vector<io::FileDigest> digests = digest_other_files(staged_->directory(), written);
+  digests.reserve(digests.size() + written.size());
+  for (auto& [path, digest] : written) {
+    digests.push_back(std::move(digest));
+  }
+  const auto by_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path < b.path; };
+  std::sort(digests.begin(), digests.end(), by_path);
+  return digests;
 }
 
 void SaveJob::publish() {
@@ -281,15 +282,7 @@ void SaveJob::publish() {
     throw Error(Errc::cancelled, title());
   }
   io::Manifest manifest;
-  std::vector<io::FileDigest> digests;
-  {
-    const std::lock_guard lock(mutex_);
-    digest_other_files(staged_->directory(), "");
-    for (auto& [path, digest] : digests_) {
-      result_.bytes += digest.size_bytes;
-      digests.push_back(std::move(digest));
-    }
-  }
+  const std::vector<io::FileDigest> digests = digest_files();
   meter().end_step(Step::read_back);
   manifest.started = started_at_;
   manifest.committed = utc(services().clock.now());
@@ -302,7 +295,7 @@ void SaveJob::publish() {
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
   }
-  prepare_result(digests.size());
+  prepare_result(digests);
   staged_->publish(std::move(manifest), digests);
   meter().end_step(Step::retire);
 
@@ -320,11 +313,14 @@ void SaveJob::measure_result() {
   }
 }
 
-void SaveJob::prepare_result(std::size_t files) {
+void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   const std::lock_guard lock(mutex_);
   fill_words(result_);
   result_.path = path_;
-  result_.files = files;
+  result_.files = digests.size();
+  for (const io::FileDigest& digest : digests) {
+    result_.bytes += digest.size_bytes;
+  }
   spare_result_ = result_;
 }
 

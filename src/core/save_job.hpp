@@ -8,7 +8,9 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/core/checkpointable.hpp"
@@ -92,15 +94,18 @@ class SaveJob final : public Operation {
                                 std::vector<std::optional<Background<>>>* backgrounds);
   static Awaitable<> work(std::shared_ptr<SaveJob> self, async::Event turn);
 
-  void digest_other_files(const io::Directory& directory, const std::string& prefix);
   void make_directory();
+  /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
+  void require_written(const std::string& prefix, std::string_view remark) const;
+  /// The digests of all files, also of those that handlers wrote without their context.
+  [[nodiscard]] std::vector<io::FileDigest> digest_files();
   void publish();
   /// Removes what was made, once nobody works in it any more. May be called again.
   void abandon() noexcept;
   void end_publish_step(io::PublishStep step);
   void measure_result();
   /// Takes the memory of the result, before the checkpoint becomes visible.
-  void prepare_result(std::size_t files);
+  void prepare_result(std::span<const io::FileDigest> digests);
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;

@@ -13,6 +13,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/limits.hpp"
 #include "core/operation.hpp"
 
 namespace cairn::core {
@@ -32,12 +33,10 @@ constexpr std::chrono::seconds kTelling{1};
 /// A longer grace is none at all.
 constexpr std::chrono::hours kMostGrace{24 * 365};
 
-constexpr std::chrono::milliseconds kThreadRetry{10};
+/// For small runs of loads, beside the staging memory.
+constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
 
-std::size_t half_of_memory() {
-  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) / 2;
-}
+constexpr std::chrono::milliseconds kThreadRetry{10};
 
 std::size_t worker_threads(const ContextOptions& options) {
   return options.worker_threads != 0 ? options.worker_threads
@@ -114,10 +113,13 @@ Services::Services(ContextOptions options_in)
       coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       has_unpinned(std::make_shared<std::atomic<bool>>(false)),
-      buffers(options.staging_bytes != 0 ? options.staging_bytes : half_of_memory(),
+      buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes(),
               pin_for(checked(options.copiers), has_unpinned)),
+      scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)),
       transfers(std::max<std::size_t>(options.queue_depth, 1)),
+      gathers(transfers.capacity()),
+      files(options.open_files != 0 ? options.open_files : default_open_files()),
       saves(options.saves_in_flight),
       engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),

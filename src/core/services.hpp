@@ -11,6 +11,7 @@
 
 #include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
+#include "cairn/async/semaphore.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/async/timers.hpp"
 #include "cairn/base/kept_memory.hpp"
@@ -18,6 +19,7 @@
 #include "cairn/io/engine.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 
+#include "core/file_budget.hpp"
 #include "core/metrics.hpp"
 #include "core/save_queue.hpp"
 
@@ -52,7 +54,7 @@ class Services {
 
   /// How many coroutines share the requests of one file: two for each that may be in flight. Disks answer many requests at
   /// once, and the next ones must be there while those are verified or hashed.
-  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity_bytes(); }
+  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity(); }
 
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
@@ -71,8 +73,11 @@ class Services {
   std::shared_ptr<std::atomic<bool>>
       has_unpinned;  ///< Staging memory that a copier could not pin; pools outlive us.
   staging::BufferPool buffers;
+  async::ByteBudget scratch;          ///< Of loads: for small runs, which would waste most of a buffer.
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
-  async::ByteBudget transfers;        ///< Counts requests, not bytes: one for each in flight.
+  async::Semaphore transfers;         ///< One permit for each request in flight.
+  async::Semaphore gathers;           ///< One permit for each borrowed run that is in a staging buffer.
+  FileBudget files;
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
   // Pools that grow do so while all of their threads are blocked, so that nobody waits for a stranger's disk or handler.

@@ -49,6 +49,10 @@ StagedFile::StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::
   }
 }
 
+std::size_t StagedFile::descriptors() const {
+  return file_bytes_ >= io::DurableFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
+}
+
 std::size_t StagedFile::run_bytes(std::uint64_t run) const {
   return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
 }
@@ -87,8 +91,12 @@ void StagedFile::divide() {
 
 Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
   SaveJob& job = *self->job_;
-  job.helpers().spawn(open(self));
   follow_programs(std::span<const SourcePiece>(self->pieces_));
+  const bool is_copied = job.options().snapshot == Snapshot::copy;
+  if (is_copied) {
+    self->place_ = co_await job.services().files.acquire(self->descriptors());
+    job.helpers().spawn(open(self));
+  }
   co_await take_snapshots(self);
   self->divide();
   std::vector<Awaitable<>> lanes;
@@ -99,6 +107,10 @@ Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
   self->next_ = 0;
   self->callers_.clear();  // The caller's memory is the caller's again.
   self->may_hash_.set();
+  if (is_copied) {
+    job.helpers().spawn(finish_when_asked(self));
+    job.services().files.set_when_wanted(self->may_finish_);
+  }
 }
 
 Awaitable<> StagedFile::take_snapshots(std::shared_ptr<StagedFile> self) {
@@ -206,7 +218,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
 Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                   std::span<const std::byte> data) {
   co_await self->opened_.wait();
-  const async::ByteLease turn = co_await self->job_->services().transfers.acquire(1);
+  const async::Permit turn = co_await self->job_->services().transfers.acquire();
   const TransferSpan span(self->job_->meter(), Work::write, self->relative_, self->offset(run),
                           self->run_bytes(run));
   // Padding past the end of the file is for direct writes only.
@@ -242,6 +254,8 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
       inside.leave();
     } else {
       inside.leave();  // There may be no buffer for long.
+      // No more buffers than requests in flight, or the state would be in memory twice.
+      const async::Permit turn = co_await self->job_->services().gathers.acquire();
       const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
       const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
       std::function<void()> copy = [&] {
@@ -266,7 +280,34 @@ void StagedFile::end_run(std::exception_ptr failure) {
   }
 }
 
+Awaitable<> StagedFile::finish_when_asked(std::shared_ptr<StagedFile> self) {
+  std::exception_ptr failure;
+  try {
+    co_await self->may_finish_.wait();
+    co_await complete(self);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  self->finished_.complete(failure);
+}
+
 Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
+  if (self->job_->options().snapshot == Snapshot::copy) {
+    self->may_finish_.set();
+    co_await self->finished_.wait();
+  } else {
+    self->place_ = co_await self->job_->services().files.acquire(self->descriptors());
+    co_await open(self);
+    co_await complete(self);
+  }
+  io::FileDigest digest;
+  digest.path = self->relative_;
+  digest.size_bytes = self->file_bytes_;
+  digest.chunks = std::move(self->hashes_);
+  self->job_->add(std::move(digest));
+}
+
+Awaitable<> StagedFile::complete(std::shared_ptr<StagedFile> self) {
   co_await self->opened_.wait();
   if (!self->snapshots_.started.empty()) {
     std::function<void()> wait = [&self] { self->snapshots_.wait(); };
@@ -285,15 +326,10 @@ Background<> StagedFile::finish(std::shared_ptr<StagedFile> self) {
     co_await self->file_->finish(self->file_bytes_);
   }
   self->job_->meter().add_direct_bytes(self->file_->direct_bytes());
-  if (self->file_bytes_ >= io::DurableFileOptions().min_direct_bytes && !self->file_->is_direct()) {
-    self->job_->meter().add_fallback("the file system refuses O_DIRECT; written through the page cache",
-                                     self->relative_);
+  if (const std::string why = self->file_->why_not_direct(); !why.empty()) {
+    self->job_->meter().add_fallback(why + "; written through the page cache", self->relative_);
   }
-  io::FileDigest digest;
-  digest.path = self->relative_;
-  digest.size_bytes = self->file_bytes_;
-  digest.chunks = std::move(self->hashes_);
-  self->job_->add(std::move(digest));
+  self->place_.release();
 }
 
 }  // namespace cairn::core

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/async/event.hpp"
+#include "cairn/async/semaphore.hpp"
 #include "cairn/io/durable_file.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 #include "cairn/staging/device_pieces.hpp"
@@ -24,7 +25,9 @@ namespace cairn::core {
 /// there, then hashed, then given back. Hashing waits until the copying is over, since it would slow down the
 /// caller; when buffers run out it begins at once, since it then frees them. What is nobody's but the save's
 /// (headers, snapshots on devices) is not copied for the caller to go on: it is added before its run is written.
-/// Otherwise `finish` writes runs straight from the caller's memory where they are aligned, and through a buffer
+/// A file that is opened in the blocking phase is finished when `finish` is called, or before that when descriptors
+/// run out: they would else all be held by files whose handlers wait for the end of one that cannot be opened.
+/// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
 /// where not; also those runs that hold nothing of the caller's.
 /// Threads: coroutines on the job's strand; only copies and hashes run elsewhere.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
@@ -39,6 +42,9 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
 
  private:
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
+  static Awaitable<> finish_when_asked(std::shared_ptr<StagedFile> self);
+  /// Writes what is left, syncs and closes the file.
+  static Awaitable<> complete(std::shared_ptr<StagedFile> self);
   static Awaitable<> take_snapshots(std::shared_ptr<StagedFile> self);
   static Awaitable<> copy_lane(std::shared_ptr<StagedFile> self);
   static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run,
@@ -50,6 +56,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
                               std::span<const std::byte> data);
 
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * staging::kBufferBytes; }
+  [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
   [[nodiscard]] std::uint64_t bytes_of(std::span<const std::uint64_t> runs) const;
   /// Decides what is copied while the caller waits.
@@ -71,8 +78,11 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   std::size_t next_ = 0;              // Of one, then of the other.
   std::uint64_t ended_runs_ = 0;
   std::vector<std::uint64_t> hashes_;
+  async::Permit place_;  // Of the file's descriptors; goes after it.
   std::optional<io::DurableFile> file_;
   async::Event opened_;
+  async::Event may_finish_;  // The handler asks for it, or somebody needs the descriptors.
+  async::Event finished_;
   async::Event may_hash_;
   async::Event written_;  // All runs are written and hashed.
 };

@@ -18,6 +18,11 @@ inline int require(int result, std::string_view operation, const std::filesystem
   return result;
 }
 
+/// Whether a file system, or a kernel, has no such call or no such way of it.
+inline bool is_unsupported(int result) noexcept {
+  return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+}
+
 /// Repeats a call that a signal interrupts (a bounded number of times, so that no fault makes it hang).
 template <class Call>
 auto uninterrupted(Call call) noexcept {

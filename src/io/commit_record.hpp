@@ -12,6 +12,11 @@ namespace cairn::io {
 /// Errors: Errc::not_committed when it has none; those of `decode_commit`.
 [[nodiscard]] CommitRecord read_commit_record(const Directory& directory);
 
+/// The manifest of a checkpoint, checked against its COMMIT; of its data nothing is looked at.
+///
+/// Errors: those of `CommittedDirectory::open`.
+[[nodiscard]] Manifest read_manifest(const Directory& directory);
+
 /// As `check_commit` of a name, for a directory that is open.
 [[nodiscard]] CommitCheck check_commit(const Directory& directory, bool check_files);
 

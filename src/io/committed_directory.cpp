@@ -77,10 +77,6 @@ Directory open_checkpoint(Syscalls& syscalls, const std::filesystem::path& path)
   }
 }
 
-std::filesystem::path without_trailing_slash(const std::filesystem::path& path) {
-  return path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
-}
-
 /// The generations above the first of the checkpoint at `path`, the highest first.
 std::vector<std::uint32_t> later_generations(Syscalls& syscalls, const std::filesystem::path& path) {
   const std::filesystem::path parent = path.parent_path();
@@ -156,6 +152,22 @@ bool is_shortage(const Error& error) {
          error.code() == std::errc::not_enough_memory;
 }
 
+/// Tells what is wrong with a checkpoint from what keeps it from being read.
+///
+/// Errors: passes on what says nothing about the checkpoint.
+void explain(CommitCheck& check, const Error& error) {
+  if (is_shortage(error)) {
+    throw;
+  }
+  check.problem = error.what();
+  const bool is_gone = error.code() == std::errc::no_such_file_or_directory ||
+                       error.code() == std::errc::not_a_directory ||
+                       error.code() == std::errc::too_many_symbolic_link_levels;
+  if (error.code().category() == std::system_category() && !is_gone) {
+    check.unreadable = error.code();
+  }
+}
+
 }  // namespace
 
 CommitRecord read_commit_record(const Directory& directory) {
@@ -171,10 +183,11 @@ CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit,
     first_chunks_.push_back(first);
     first += chunk_count(manifest_.files[i].size_bytes);
   }
+  first_chunks_.push_back(first);  // The end of the last one: nobody has to walk all files for it again.
 }
 
 CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::filesystem::path& path) {
-  const std::filesystem::path plain = without_trailing_slash(path);
+  const std::filesystem::path plain = named_path(path);
   if (reserved_kind(plain.filename().string())) {
     throw_not_committed(plain, "this is the temporary directory of a save");
   }
@@ -219,7 +232,7 @@ FileDigest CommittedDirectory::digest(std::string_view relative) const {
   const FileHandle table = directory_.open_file(kChunksName);
   FileStatus status;
   require(table.syscalls().status(table.fd(), status), "stat", table_path);
-  const std::uint64_t expected = chunk_table_bytes(manifest_.files);
+  const std::uint64_t expected = first_chunks_.back() * sizeof(std::uint64_t);
   const std::uint64_t bytes = chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
   if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
     throw Error(Errc::malformed_metadata,
@@ -258,10 +271,15 @@ std::string CommittedDirectory::read_verified(std::string_view relative, std::si
   return text;
 }
 
+Manifest read_manifest(const Directory& directory) {
+  return read_commit(directory).manifest;
+}
+
 CommitCheck check_commit(const Directory& directory, bool check_files) {
   CommitCheck check;
   try {
     const Opened opened = read_commit(directory);
+    check.uuid = opened.commit.uuid;
     check.generation = opened.manifest.generation;
     if (check_files) {
       const auto require_size = [&directory](std::string_view path, std::uint64_t size_bytes) {
@@ -277,10 +295,7 @@ CommitCheck check_commit(const Directory& directory, bool check_files) {
     }
     check.is_committed = true;
   } catch (const Error& error) {
-    if (is_shortage(error)) {
-      throw;
-    }
-    check.problem = error.what();
+    explain(check, error);
   }
   return check;
 }
@@ -295,11 +310,8 @@ CommitCheck check_commit(const Directory& parent, std::string_view name, bool ch
       }
     }
   } catch (const Error& error) {
-    if (is_shortage(error)) {
-      throw;
-    }
     CommitCheck check;
-    check.problem = error.what();
+    explain(check, error);
     return check;
   }
 }

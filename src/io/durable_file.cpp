@@ -2,11 +2,13 @@
 #include "cairn/io/durable_file.hpp"
 
 #include <fcntl.h>
+#include <system_error>
 
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <exception>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,8 +27,10 @@ struct DurableFile::State {
   Engine& engine;
   std::filesystem::path path;
   FileHandle buffered;
-  FileHandle direct;  ///< A second descriptor with O_DIRECT, when the file system has it.
+  FileHandle direct;    ///< A second descriptor with O_DIRECT, when the file system has it.
+  std::string refusal;  ///< Why there is none; said when it was opened.
   std::atomic<bool> is_direct{false};
+  std::atomic<bool> refused_a_write{false};  ///< Although the open accepted O_DIRECT.
   std::atomic<bool> is_poisoned{false};
   std::atomic<bool> is_finished{false};
   std::atomic<std::uint64_t> direct_bytes{0};
@@ -41,7 +45,8 @@ std::uintptr_t address_of(const void* data) {
 void reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::path& path) {
   Syscalls& syscalls = file.syscalls();
   const int result = uninterrupted([&] { return syscalls.allocate(file.fd(), size); });
-  if (result == -EOPNOTSUPP || result == -ENOSYS) {
+  // EPERM: a sandbox that does not know the call. Where the file itself refuses, the next call does, too.
+  if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EPERM) {
     // Without blocks of its own, but with its final size: extending writes would be serialised.
     require(uninterrupted([&] { return syscalls.truncate(file.fd(), size); }), "ftruncate", path);
     return;
@@ -49,21 +54,24 @@ void reserve(const FileHandle& file, std::uint64_t size, const std::filesystem::
   require(result, "fallocate", path);
 }
 
-/// Opens the file a second time with O_DIRECT; the handle is empty where the file system has none.
-FileHandle open_direct(const Directory& directory, std::string_view relative, const FileHandle& buffered) {
-  FileStatus status;
-  Syscalls& syscalls = directory.syscalls();
-  const bool is_refused =
-      syscalls.status(buffered.fd(), status) == 0 && status.is_direct_alignment_known &&
-      (status.direct_alignment_bytes == 0 || status.direct_alignment_bytes > kDirectBytes);
-  if (is_refused) {
+/// Opens the file a second time with O_DIRECT, or says why not. What keeps it from that does no harm: the writes go
+/// through the cache.
+FileHandle open_direct(const Directory& directory, std::string_view relative, const FileHandle& buffered,
+                       std::string& refusal) {
+  refusal = why_not_direct(buffered);
+  if (!refusal.empty()) {
     return {};
   }
+  Syscalls& syscalls = directory.syscalls();
   const std::string name(relative);
   const int fd = uninterrupted([&] {
     return syscalls.open_beneath(directory.fd(), name.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW, 0);
   });
-  return fd < 0 ? FileHandle() : FileHandle(syscalls, fd);  // Buffered serves as well: EINVAL, EMFILE alike.
+  if (fd < 0) {
+    refusal = why_not_direct(std::error_code(-fd, std::system_category()));
+    return {};
+  }
+  return {syscalls, fd};
 }
 
 /// The part of a write that may go past the page cache: `[begin, end)` within its data.
@@ -92,7 +100,7 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
   const std::uint64_t expected = options.expected_bytes;
   const bool is_large = options.use_direct && expected >= options.min_direct_bytes;
   if (is_large) {
-    state->direct = open_direct(directory, relative, state->buffered);
+    state->direct = open_direct(directory, relative, state->buffered, state->refusal);
     state->is_direct = state->direct.is_open();
   }
   if (expected > static_cast<std::uint64_t>(INT64_MAX) - kDirectBytes) {
@@ -112,6 +120,11 @@ const std::filesystem::path& DurableFile::path() const noexcept {
 
 bool DurableFile::is_direct() const noexcept {
   return state_->is_direct;
+}
+
+std::string DurableFile::why_not_direct() const {
+  return state_->refused_a_write ? io::why_not_direct(std::error_code(EINVAL, std::system_category()))
+                                 : state_->refusal;
 }
 
 std::uint64_t DurableFile::direct_bytes() const noexcept {
@@ -145,12 +158,13 @@ Background<> DurableFile::run_write(std::shared_ptr<State> state, std::uint64_t 
       state->direct_bytes += part.end - part.begin;
     }
   } catch (const Error& error) {
-    if (error.code() != std::error_code(EINVAL, std::system_category())) {
+    if (!is_direct_refusal(error.code())) {
       failure = std::current_exception();
     }
-    // EINVAL: the open accepted O_DIRECT, but a write does not. No page of the cache holds this range, so
+    // Refused: the open accepted O_DIRECT, but a write does not. No page of the cache holds this range, so
     // writing it through the cache is as good; the pieces that did go out are written again.
     state->is_direct = false;
+    state->refused_a_write = true;
     part = {};
   }
   try {

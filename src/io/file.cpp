@@ -44,27 +44,48 @@ void remove_if_there(Remove remove) {
   }
 }
 
-void remove_below(const Directory& directory, std::span<const std::string_view> last, int depth) {
+/// What is called `path` below `top`, which itself is called "".
+template <class Use>
+void with_directory(const Directory& top, const std::string& path, Use use) {
+  if (path.empty()) {
+    use(top);
+  } else {
+    use(top.open_directory(path));
+  }
+}
+
+/// Removes all below `path`, a directory below `top`. Of the directories between the two none is held open: near the
+/// limit of descriptors two are enough, whatever the depth.
+void remove_below(const Directory& top, const std::string& path, std::span<const std::string_view> last,
+                  int depth) {
   if (depth > kMostDepth) {
     throw Error(std::error_code(ELOOP, std::system_category()),
-                fmt::format("remove {}", directory.path().string()));
+                fmt::format("remove {}", (top.path() / path).string()));
   }
-  std::vector<DirectoryEntry> entries = directory.list();
-  const auto place = [last](const DirectoryEntry& entry) {
-    const auto found = std::find(last.begin(), last.end(), entry.name);
-    return found == last.end() ? 0 : found - last.begin() + 1;
-  };
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const DirectoryEntry& a, const DirectoryEntry& b) { return place(a) < place(b); });
-  for (const DirectoryEntry& entry : entries) {
-    remove_if_there([&] {
+  std::vector<std::string> directories;
+  std::vector<std::string> last_files(last.size());
+  with_directory(top, path, [&](const Directory& directory) {
+    for (const DirectoryEntry& entry : directory.list()) {
+      const auto place = std::find(last.begin(), last.end(), entry.name);
       if (entry.kind == FileKind::directory) {
-        remove_below(directory.open_directory(entry.name), {}, depth + 1);
-        directory.remove_empty_directory(entry.name);
+        directories.push_back(entry.name);
+      } else if (place != last.end()) {
+        last_files[static_cast<std::size_t>(place - last.begin())] = entry.name;
       } else {
-        directory.remove_file(entry.name);
+        remove_if_there([&] { directory.remove_file(entry.name); });
       }
+    }
+  });
+  for (const std::string& name : directories) {
+    remove_if_there([&] {
+      remove_below(top, path.empty() ? name : path + "/" + name, {}, depth + 1);
+      with_directory(top, path, [&](const Directory& directory) { directory.remove_empty_directory(name); });
     });
+  }
+  for (const std::string& name : last_files) {
+    if (!name.empty()) {
+      remove_if_there([&] { top.remove_file(name); });
+    }
   }
 }
 
@@ -106,6 +127,19 @@ int FileHandle::close() noexcept {
   }
   const int result = syscalls_->close(std::exchange(fd_, -1));
   return result == -EINTR ? 0 : result;  // Linux has closed it; closing again could hit another file.
+}
+
+std::filesystem::path named_path(const std::filesystem::path& path) {
+  std::filesystem::path named = path;
+  while (!named.has_filename() && named.has_relative_path()) {
+    named = named.parent_path();
+  }
+  if (named.filename() != "." && named.filename() != "..") {
+    return named;
+  }
+  std::error_code failure;
+  std::filesystem::path resolved = std::filesystem::canonical(named, failure);
+  return failure ? named : resolved;  // Whoever opens it says better what is wrong.
 }
 
 bool is_plain_relative(std::string_view relative) noexcept {
@@ -247,7 +281,7 @@ void Directory::remove_tree(std::string_view name, std::span<const std::string_v
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
                       std::span<const std::string_view> last) {
   remove_if_there([&] {
-    remove_below(directory, last, 0);
+    remove_below(directory, "", last, 0);
     parent.remove_empty_directory(name);
   });
 }

@@ -31,17 +31,26 @@ std::string trash_name(std::string_view name, const Uuid& uuid) {
   return fmt::format("{}{}-{}", kTrashPrefix, name, to_string(uuid));
 }
 
-std::optional<ReservedKind> reserved_kind(std::string_view name) noexcept {
+std::optional<ReservedName> parse_reserved(std::string_view name) noexcept {
   const bool is_temporary = name.starts_with(kTemporaryPrefix);
   if (!is_temporary && !name.starts_with(kTrashPrefix)) {
     return std::nullopt;
   }
   const std::size_t prefix = is_temporary ? kTemporaryPrefix.size() : kTrashPrefix.size();
-  if (name.size() < prefix + 1 + 1 + kUuidChars || name[name.size() - kUuidChars - 1] != '-' ||
-      !parse_uuid(name.substr(name.size() - kUuidChars))) {
+  if (name.size() < prefix + 1 + 1 + kUuidChars || name[name.size() - kUuidChars - 1] != '-') {
     return std::nullopt;
   }
-  return is_temporary ? ReservedKind::temporary : ReservedKind::trash;
+  const std::optional<Uuid> uuid = parse_uuid(name.substr(name.size() - kUuidChars));
+  if (!uuid) {
+    return std::nullopt;
+  }
+  const std::string_view base = name.substr(prefix, name.size() - prefix - kUuidChars - 1);
+  return ReservedName{is_temporary ? ReservedKind::temporary : ReservedKind::trash, base, *uuid};
+}
+
+std::optional<ReservedKind> reserved_kind(std::string_view name) noexcept {
+  const std::optional<ReservedName> parsed = parse_reserved(name);
+  return parsed ? std::optional(parsed->kind) : std::nullopt;
 }
 
 std::string generation_name(std::string_view name, std::uint32_t generation) {
@@ -63,22 +72,29 @@ GenerationName parse_generation(std::string_view name) noexcept {
   return {name.substr(0, dot), generation};
 }
 
-std::vector<std::uint32_t> list_generations(const Directory& parent, std::string_view name) {
+std::optional<std::vector<DirectoryEntry>> list_if_allowed(const Directory& directory) {
   std::vector<DirectoryEntry> entries;
   const int result = uninterrupted([&] {
     entries.clear();
-    return parent.syscalls().list(parent.fd(), entries);
+    return directory.syscalls().list(directory.fd(), entries);
   });
   if (result == -EACCES) {
-    entries.clear();
+    return std::nullopt;
+  }
+  require(result, "list", directory.path());
+  return entries;
+}
+
+std::vector<std::uint32_t> list_generations(const Directory& parent, std::string_view name) {
+  std::optional<std::vector<DirectoryEntry>> entries = list_if_allowed(parent);
+  if (!entries) {
+    entries.emplace();
     if (const auto status = parent.status(name)) {
-      entries.push_back({std::string(name), status->kind});
+      entries->push_back({std::string(name), status->kind});
     }
-  } else if (result < 0) {
-    throw_errno(-result, "list", parent.path());
   }
   std::vector<std::uint32_t> generations;
-  for (const DirectoryEntry& entry : entries) {
+  for (const DirectoryEntry& entry : *entries) {
     if (entry.kind != FileKind::directory) {
       continue;
     }

@@ -21,12 +21,22 @@ inline constexpr std::string_view kPublishingName = ".publishing";
 /// Longest name of a checkpoint: leaves room for what is put around it in a name of 255 bytes.
 inline constexpr std::size_t kMostTargetBytes = 200;
 
-[[nodiscard]] std::string temporary_name(std::string_view name,
-                                         const Uuid& uuid);  ///< ".tmp-<name>-<uuid>"
-[[nodiscard]] std::string trash_name(std::string_view name,
-                                     const Uuid& uuid);  ///< ".trash-<name>-<uuid>"
+/// ".tmp-<name>-<uuid>": what is being written, or what an overwrite has replaced.
+[[nodiscard]] std::string temporary_name(std::string_view name, const Uuid& uuid);
+/// ".trash-<name>-<uuid>": what somebody has asked to be removed. It never comes back.
+[[nodiscard]] std::string trash_name(std::string_view name, const Uuid& uuid);
 
 enum class ReservedKind : std::uint8_t { temporary, trash };
+
+/// The parts of a name that Cairn keeps for itself.
+struct ReservedName {
+  ReservedKind kind = ReservedKind::temporary;
+  std::string_view base;  ///< Of the checkpoint.
+  Uuid uuid;              ///< Of the save, or of nobody.
+};
+
+/// Nothing for any other name.
+[[nodiscard]] std::optional<ReservedName> parse_reserved(std::string_view name) noexcept;
 
 /// Which of the two `name` is; nothing for any other name.
 [[nodiscard]] std::optional<ReservedKind> reserved_kind(std::string_view name) noexcept;
@@ -41,6 +51,9 @@ struct GenerationName {
 
 /// Splits what `generation_name` makes; any other name is the first generation of itself.
 [[nodiscard]] GenerationName parse_generation(std::string_view name) noexcept;
+
+/// What a directory holds, in no order; nothing when it may be entered, but not listed.
+[[nodiscard]] std::optional<std::vector<DirectoryEntry>> list_if_allowed(const Directory& directory);
 
 /// The directories of `parent` that are called as a generation of `name`, the highest first. When `parent` may
 /// not be listed, only the first generation is found.

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit: reliability rests on the order of the steps in this file.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/io/committed_directory.hpp"
 
 #include "io/check.hpp"
+#include "io/commit_record.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
+#include "io/remove_directory.hpp"
 #include "io/retire.hpp"
 #include "io/staged_state.hpp"
 
@@ -20,10 +25,6 @@ namespace cairn::io {
 namespace {
 
 using State = StagedDirectory::State;
-
-bool is_unsupported(int result) {
-  return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
-}
 
 void tell(const State& state, PublishStep step) {
   if (state.options.on_step) {
@@ -58,16 +59,6 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
   tell(state, PublishStep::sync_directories);
 }
 
-/// Whether the directory called `name` is the one of this save.
-bool is_ours(const State& state, const std::string& name) {
-  try {
-    const auto owner = parse_owner(read_small_file(state.parent.open_directory(name), kOwnerName, 4096));
-    return owner && owner->uuid == state.uuid;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 /// The last moment at which a save can be stopped: what comes next may make the checkpoint visible.
 ///
 /// Errors: Errc::cancelled.
@@ -78,13 +69,86 @@ void require_permission(const State& state) {
   }
 }
 
+/// Whether something is of this save. An error is not an answer: from `unknown` nothing may follow.
+enum class Whose : std::uint8_t { ours, not_ours, unknown };
+
+/// Nothing that a working file system says of a file that is there.
+bool says_nothing(const Error& error) {
+  return error.code() != Errc::not_found && error.code() != Errc::malformed_metadata;
+}
+
+/// Whose directory `name` is.
+Whose whose_directory(const State& state, const std::string& name) {
+  try {
+    const std::optional<FileStatus> found = state.parent.status(name);
+    if (!found || found->kind != FileKind::directory) {
+      return Whose::not_ours;
+    }
+    FileStatus staged;
+    if (state.parent.syscalls().status(state.staged.fd(), staged) >= 0 && staged.id == found->id) {
+      return Whose::ours;  // The common case needs no descriptor: there may be none left.
+    }
+    // Some network file systems number a directory anew: what it says of itself counts.
+    const auto owner = parse_owner(read_small_file(state.parent.open_directory(name), kOwnerName, 4096));
+    return owner && owner->uuid == state.uuid ? Whose::ours : Whose::not_ours;
+  } catch (const Error& error) {
+    return says_nothing(error) ? Whose::unknown : Whose::not_ours;
+  }
+}
+
+/// Whose COMMIT a directory that has its final name holds (marker mode).
+Whose whose_commit(const State& state, const Directory& published) {
+  try {
+    return read_commit_record(published).uuid == state.uuid ? Whose::ours : Whose::not_ours;
+  } catch (const Error& error) {
+    return error.code() == Errc::not_committed ? Whose::not_ours : Whose::unknown;
+  }
+}
+
+/// The checkpoint may be visible. So nothing of this save is removed any more, and nothing that it may have replaced.
+[[noreturn]] void give_up_unknown(State& state, std::string_view operation, int result) {
+  state.is_settled = true;
+  throw Error(Errc::commit_unknown,
+              fmt::format("{}: {} failed ({}), and whether it was done all the same cannot be seen",
+                          state.target.string(), operation, std::system_category().message(-result)));
+}
+
 /// Renames the staged directory; returns 0 or -errno.
-int rename_staged(const State& state, const std::string& name, RenameMode mode) {
+///
+/// Errors: Errc::commit_unknown when nobody can tell whether it was renamed.
+int rename_staged(State& state, const std::string& name, RenameMode mode) {
   require_permission(state);
   const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
                                                        state.parent.fd(), name.c_str(), mode);
+  if (result >= 0 || is_unsupported(result) || result == -EXDEV) {  // Nothing was done, by any server.
+    return result;
+  }
   // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
-  return result < 0 && is_ours(state, name) ? 0 : result;
+  const Whose whose = whose_directory(state, name);
+  if (whose == Whose::unknown) {
+    give_up_unknown(state, "rename", result);
+  }
+  return whose == Whose::ours ? 0 : result;
+}
+
+/// Links COMMIT into the directory that has its final name.
+///
+/// Errors: as `rename_staged`; OS errors pass through: then it is not there.
+void link_commit(State& state, const Directory& published) {
+  require_permission(state);
+  const std::string commit(kCommitName);
+  const int result =
+      state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
+  if (result >= 0) {
+    return;
+  }
+  const Whose whose = whose_commit(state, published);  // Its answer may be lost, too.
+  if (whose == Whose::unknown) {
+    give_up_unknown(state, "link of COMMIT", result);
+  }
+  if (whose == Whose::not_ours) {
+    throw_errno(-result, "link", published.path() / commit);
+  }
 }
 
 [[noreturn]] void throw_unknown(const State& state, const std::filesystem::path& path, int result) {
@@ -121,34 +185,43 @@ void settle(State& state, const Directory& published) {
   tell(state, PublishStep::sync_parent);
 }
 
-/// Removes what the new checkpoint has made superfluous. Never fails the save, which is done.
-void remove_replaced(State& state, const std::string& name, const Directory& directory) noexcept {
+void add_problem(State& state, const std::string& problem) {
+  if (!problem.empty()) {
+    state.retirement_problem += (state.retirement_problem.empty() ? "" : "; ") + problem;
+  }
+}
+
+/// Does what is left to do once the checkpoint is durable, and keeps the problem when it fails: the save is done.
+/// Returns whether recovery has nothing left to do.
+template <class Work>
+bool tidy(State& state, Work work) noexcept {
+  try {
+    add_problem(state, work());
+    return true;
+  } catch (...) {
+    try {
+      add_problem(state, describe(std::current_exception()));
+    } catch (...) {  // No memory for a sentence.
+    }
+  }
+  return false;
+}
+
+/// Errors: Errc::cancelled when what was replaced is not for this save to remove.
+void require_retirement(const State& state, const std::string& name) {
   if (state.options.may_retire && !state.options.may_retire()) {
-    const std::string path = state.parent.path() / name;
-    state.retirement_problem = fmt::format("{}: what was replaced is left to recovery", path);
-    return;
-  }
-  try {
-    retire(state.parent, name, directory, state.options.random);
-  } catch (...) {
-    state.retirement_problem = describe(std::current_exception());
+    throw Error(Errc::cancelled, fmt::format("{}: what was replaced is left to recovery",
+                                             (state.parent.path() / name).string()));
   }
 }
 
-/// In marker mode the temporary directory is still there, with the marks of this save and nothing else of it.
-void remove_emptied(State& state) noexcept {
-  try {
-    retire(state.parent, state.staged_name, state.staged, state.options.random);
-  } catch (...) {
-    state.retirement_problem = describe(std::current_exception());
-  }
-}
-
-void drop_mark(const Directory& published, std::string_view mark, FileHandle& lock) noexcept {
+/// The last step: what this save has made is a checkpoint like any other, and what it has replaced is gone.
+void drop_mark(State& state) noexcept {
   // A left-over is harmless: readers ignore it and recovery removes it.
-  const std::string name(mark);
+  const Directory& published = state.marked ? *state.marked : state.staged;
+  const std::string name(state.marked ? kUncommittedName : kOwnerName);
   published.syscalls().unlink_at(published.fd(), name.c_str(), false);
-  [[maybe_unused]] const int ignored = lock.close();
+  [[maybe_unused]] const int ignored = (state.marked ? state.marker : state.owner).close();
 }
 
 [[noreturn]] void throw_not_renamed(const State& state, const std::string& name, int result) {
@@ -171,8 +244,8 @@ const Directory& make_marked_directory(State& state, const std::string& name) {
   const std::string publishing(kPublishingName);
   const int result = state.parent.syscalls().rename_at(state.staged.fd(), publishing.c_str(),
                                                        state.parent.fd(), name.c_str(), RenameMode::replace);
-  if (result < 0) {
-    throw_not_renamed(state, name, result);
+  if (result < 0 && !is_called(state.parent, name, marked)) {
+    throw_not_renamed(state, name, result);  // Without COMMIT it is not a checkpoint, wherever it is.
   }
   return state.marked.emplace(std::move(marked));
 }
@@ -187,26 +260,23 @@ void publish_by_marker(State& state, const std::string& name) {
     }
   }
   final_directory.sync();
-  const std::string commit(kCommitName);
-  require_permission(state);
-  const int result = state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), final_directory.fd(),
-                                                     commit.c_str());
-  if (result < 0) {
-    throw_errno(-result, "link", state.parent.path() / name / commit);
-  }
+  link_commit(state, final_directory);
   settle(state, final_directory);
-  drop_mark(final_directory, kUncommittedName, state.marker);
-  remove_emptied(state);
+  // The temporary directory is still there, with COMMIT and the mark of this save and nothing else.
+  tidy(state, [&state] {
+    constexpr std::array<std::string_view, 2> kLast = {kCommitName, kOwnerName};
+    remove_directory(state.parent, state.staged_name, state.staged, kLast);
+    return std::string();
+  });
   [[maybe_unused]] const int ignored = state.owner.close();
 }
 
-/// Publishes under a name that is free.
+/// Publishes under a name that is free. The mark of this save stays, for `drop_mark`.
 void publish_as(State& state, const std::string& name) {
   if (state.options.commit_mode == CommitMode::automatic) {
     const int result = rename_staged(state, name, RenameMode::no_replace);
     if (result >= 0) {
       settle(state, state.staged);
-      drop_mark(state.staged, kOwnerName, state.owner);
       return;
     }
     if (!is_unsupported(result)) {
@@ -224,15 +294,19 @@ bool publish_by_exchange(State& state) {
     throw_not_renamed(state, state.name, -EEXIST);
   }
   const int result = rename_staged(state, state.name, RenameMode::exchange);
-  if (is_unsupported(result)) {
+  // EXDEV: the old one lies in the lower layer of an overlay file system, whose directories keep their names.
+  if (is_unsupported(result) || result == -EXDEV) {
     return false;
   }
   if (result < 0) {
     throw_not_renamed(state, state.name, result);
   }
   settle(state, state.staged);  // The old checkpoint, now under the temporary name, stays when this throws.
-  drop_mark(state.staged, kOwnerName, state.owner);
-  remove_replaced(state, state.staged_name, old);
+  drop_mark(state);
+  tidy(state, [&] {
+    require_retirement(state, state.staged_name);
+    return remove_retired(state.parent, state.staged_name, old);
+  });
   return true;
 }
 
@@ -241,23 +315,47 @@ std::uint32_t next_generation(const State& state) {
   return std::max(generations.empty() ? 1 : generations.front(), 1u) + 1;
 }
 
-void remove_older(State& state, const Current& current, std::uint32_t generation) noexcept {
+/// Whether `name` is an older generation of the target, and not somebody else's directory that is called so.
+bool is_older_generation(const State& state, const std::string& name, std::uint32_t generation,
+                         const Current& current) {
+  if (generation == 1 || name == current.name) {
+    return is_checkpoint(state.parent.open_directory(name));
+  }
+  const CommitCheck check = check_commit(state.parent, name, false);
+  return check.is_committed && check.generation == generation;
+}
+
+/// Returns what was kept, for people.
+std::string retire_generation(const State& state, const std::string& name) {
   try {
+    return retire(state.parent, name, state.name, state.parent.open_directory(name), Retirement::replaced,
+                  state.options.random);
+  } catch (const Error& error) {
+    if (error.code() == std::error_code(EXDEV, std::system_category())) {
+      return error.what();  // Recovery could do no more.
+    }
+    throw;
+  }
+}
+
+/// Returns whether none is left for recovery.
+bool remove_older(State& state, const Current& current, std::uint32_t generation) noexcept {
+  bool is_done = true;
+  const bool is_listed = tidy(state, [&] {
     for (const std::uint32_t older : list_generations(state.parent, state.name)) {
       const std::string name = generation_name(state.name, older);
-      if (older >= generation || (older != 1 && name != current.name)) {
+      if (older >= generation || !is_older_generation(state, name, older, current)) {
         continue;
       }
-      const Directory directory = state.parent.open_directory(name);
-      // A directory of somebody else's may have the target's name, beside the later generation that was
-      // overwritten.
-      if (is_checkpoint(directory)) {
-        remove_replaced(state, name, directory);
-      }
+      const bool is_retired = tidy(state, [&] {
+        require_retirement(state, name);
+        return retire_generation(state, name);
+      });
+      is_done = is_done && is_retired;
     }
-  } catch (...) {
-    state.retirement_problem = describe(std::current_exception());
-  }
+    return std::string();
+  });
+  return is_done && is_listed;
 }
 
 void replace(State& state, Manifest& manifest, const Current& current) {
@@ -270,7 +368,11 @@ void replace(State& state, Manifest& manifest, const Current& current) {
   const std::uint32_t generation = next_generation(state);
   seal(state, manifest, generation);
   publish_as(state, generation_name(state.name, generation));
-  remove_older(state, current, generation);
+  // While the mark is there, an older generation beside this one is known as replaced. Without it, it is a copy that
+  // somebody has put there.
+  if (remove_older(state, current, generation)) {
+    drop_mark(state);
+  }
 }
 
 }  // namespace
@@ -290,6 +392,7 @@ void publish_staged(State& state, Manifest manifest, std::span<const FileDigest>
   if (!current) {
     seal(state, manifest, 1);
     publish_as(state, state.name);
+    drop_mark(state);
     return;
   }
   require_replaceable(state.parent, *current, state.options.overwrite);

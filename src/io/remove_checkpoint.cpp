@@ -2,6 +2,7 @@
 #include "cairn/io/remove_checkpoint.hpp"
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,8 +15,10 @@
 #include "cairn/io/file.hpp"
 
 #include "io/commit_record.hpp"
+#include "io/contents.hpp"
 #include "io/names.hpp"
 #include "io/retire.hpp"
+#include "io/survey.hpp"
 #include "io/target.hpp"
 
 namespace cairn::io {
@@ -49,12 +52,9 @@ struct Generation {
   Directory directory;
 };
 
-}  // namespace
-
-void remove_checkpoint(Syscalls& syscalls, const std::filesystem::path& path, const RandomSource& random) {
-  const Target target = parse_target(path);
-  const Directory parent = open_parent(syscalls, target);
-  std::vector<Generation> later;  // The highest first.
+/// All generations, the highest first.
+std::vector<Generation> find_generations(const Directory& parent, const Target& target) {
+  std::vector<Generation> found;
   for (const std::uint32_t generation : list_generations(parent, target.name)) {
     if (generation == 1) {
       continue;
@@ -62,19 +62,94 @@ void remove_checkpoint(Syscalls& syscalls, const std::filesystem::path& path, co
     const std::string name = generation_name(target.name, generation);
     Directory directory = parent.open_directory(name);
     if (is_generation(directory, generation)) {
-      later.push_back({name, std::move(directory)});
+      found.push_back({name, std::move(directory)});
     }
   }
   const std::optional<FileStatus> first = parent.status(target.name);
-  if (!first && later.empty()) {
+  if (!first && found.empty()) {
     throw Error(Errc::not_found, target.path.string());
   }
-  if (first) {
-    later.push_back({target.name, open_first(parent, target.name, *first)});
+  try {
+    if (first) {
+      found.push_back({target.name, open_first(parent, target.name, *first)});
+    }
+  } catch (const Error& error) {
+    // Beside a later generation the name may be somebody else's: what was kept of an earlier one, say.
+    if (error.code() != Errc::not_committed || found.empty()) {
+      throw;
+    }
   }
-  for (auto oldest = later.rbegin(); oldest != later.rend(); ++oldest) {
-    retire(parent, oldest->name, oldest->directory, random);
+  return found;
+}
+
+/// Refuses a checkpoint whose files cannot be told from others.
+///
+/// Errors: Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version.
+void require_known_files(const Directory& directory) {
+  try {
+    static_cast<void>(read_manifest(directory));
+  } catch (const Error&) {
+    if (!holds_only_own_files(directory)) {
+      const std::string context =
+          fmt::format("{}: which files are the checkpoint's cannot be told", directory.path().string());
+      std::rethrow_exception(with_context(std::current_exception(), context));
+    }
   }
+}
+
+/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable.
+std::vector<Generation> set_leftovers_aside(const Directory& parent, const std::string& name,
+                                            const RandomSource& random) {
+  RecoveryOptions options;
+  options.dry_run = true;
+  const Survey survey(parent, options);
+  std::vector<Generation> found;
+  for (const DirectoryEntry& entry : list_if_allowed(parent).value_or(std::vector<DirectoryEntry>())) {
+    const std::optional<ReservedName> reserved = parse_reserved(entry.name);
+    const bool is_leftover = entry.kind == FileKind::directory && reserved &&
+                             reserved->kind == ReservedKind::temporary && reserved->base == name;
+    if (!is_leftover) {
+      continue;
+    }
+    Directory directory = parent.open_directory(entry.name);
+    const Verdict verdict = survey.judge(directory, entry.name);
+    const bool is_dead = verdict.kind == EntryClass::retired || verdict.kind == EntryClass::displaced ||
+                         verdict.kind == EntryClass::abandoned;
+    if (verdict.has_commit && is_dead) {
+      std::string trash = set_aside(parent, entry.name, name, directory, Retirement::removed, random);
+      found.push_back({std::move(trash), std::move(directory)});
+    }
+  }
+  if (!found.empty()) {
+    parent.sync();
+  }
+  return found;
+}
+
+}  // namespace
+
+RemovalReport remove_checkpoint(Syscalls& syscalls, const std::filesystem::path& path,
+                                const RandomSource& random) {
+  const Target target = parse_target(path);
+  const Directory parent = open_parent(syscalls, target);
+  const std::vector<Generation> generations = find_generations(parent, target);
+  for (const Generation& each : generations) {
+    require_known_files(each.directory);
+  }
+  RemovalReport report;
+  const auto keep = [&report](std::string kept) {
+    if (!kept.empty()) {
+      report.kept.push_back(std::move(kept));
+    }
+  };
+  // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
+  for (const Generation& each : set_leftovers_aside(parent, target.name, random)) {
+    keep(remove_retired(parent, each.name, each.directory));
+  }
+  for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
+    keep(retire(parent, oldest->name, target.name, oldest->directory, Retirement::removed, random));
+  }
+  return report;
 }
 
 }  // namespace cairn::io

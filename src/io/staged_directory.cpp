@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <system_error>
 
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <utility>
@@ -17,25 +16,38 @@
 #include "io/check.hpp"
 #include "io/names.hpp"
 #include "io/owner.hpp"
-#include "io/remove_directory.hpp"
+#include "io/retire.hpp"
 #include "io/staged_state.hpp"
 #include "io/target.hpp"
 
 namespace cairn::io {
 namespace {
 
+constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
 constexpr int kMostAttempts =
     5;  // A recovery that runs right now may take a directory that has no owner yet.
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.
-void discard(const Directory& parent, const std::string& name, const Directory& directory) noexcept {
-  // The marks of ownership go last: what an interrupted removal leaves is still known as ours.
-  constexpr std::array<std::string_view, 2> kLast = {kOwnerName, kUncommittedName};
+void discard(const Directory& parent, const std::string& name, const Directory& directory,
+             std::string* problem = nullptr) noexcept {
   try {
-    remove_directory(parent, name, directory, kLast);
-  } catch (...) {
+    try {
+      remove_unfinished(parent, name, directory);
+    } catch (const Error& error) {
+      if (problem != nullptr) {
+        *problem = fmt::format("{} is left to recovery: {}", (parent.path() / name).string(), error.what());
+      }
+    }
+  } catch (...) {  // No memory for a sentence.
   }
+}
+
+/// To list a directory takes a descriptor, and to open it another: the mark of ownership is the second.
+FileHandle open_reserve(const Directory& parent) {
+  Syscalls& syscalls = parent.syscalls();
+  const int fd = syscalls.open_at(parent.fd(), ".", O_PATH | O_DIRECTORY, 0);
+  return fd < 0 ? FileHandle() : FileHandle(syscalls, fd);
 }
 
 /// Nothing when a recovery took the empty directory before it could be opened; the last attempt's error says so.
@@ -49,6 +61,56 @@ std::optional<Directory> make_staged(const Directory& parent, const std::string&
     }
     return std::nullopt;
   }
+}
+
+/// What `name` is, seen from a directory; nothing when there is no such thing, or when nobody may look.
+std::optional<FileStatus> look_up(const Directory& directory, const std::string& name) {
+  FileStatus status;
+  const int result = directory.syscalls().status_at(directory.fd(), name.c_str(), status);
+  if (result == -ENOENT || result == -ENOTDIR || result == -EACCES) {
+    return std::nullopt;
+  }
+  require(result, "stat", directory.path() / name);
+  return status;
+}
+
+/// A path for people: without "..", where the system can tell.
+std::string readable(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, failed);
+  return failed ? path.string() : resolved.string();
+}
+
+/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
+/// Directories are climbed by "..", not by the text of the path, which may lead through links.
+///
+/// Errors: Errc::invalid_argument.
+void require_outside_checkpoints(const Directory& parent, const std::filesystem::path& target) {
+  std::optional<FileStatus> here = look_up(parent, ".");
+  std::string up;
+  for (int level = 0; here && level < kMostLevels; ++level) {
+    const auto is_file = [&](std::string_view name) {
+      const std::optional<FileStatus> found = look_up(parent, up + std::string(name));
+      return found && found->kind == FileKind::regular;
+    };
+    if (is_file(kCommitName) && is_file(kManifestName)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("'{}' lies in the checkpoint {}, which holds only its own files",
+                              target.string(), readable(parent.path() / up)));
+    }
+    up += "../";
+    std::optional<FileStatus> above = look_up(parent, up);
+    if (above && above->id == here->id) {
+      return;  // The root is its own parent.
+    }
+    here = above;
+  }
+}
+
+bool has_commit(const Directory& parent, const std::string& name) {
+  const std::optional<FileStatus> directory = parent.status(name);
+  return directory && directory->kind == FileKind::directory &&
+         parent.open_directory(name).status(kCommitName).has_value();
 }
 
 }  // namespace
@@ -84,7 +146,11 @@ std::optional<Current> find_current(const Directory& parent, const std::string& 
       return Current{std::move(found), 1};
     }
     const CommitCheck check = check_commit(parent, found, false);
-    if (check.is_committed && check.generation == generation) {
+    if (check.unreadable) {
+      throw Error(check.unreadable, check.problem);
+    }
+    // A damaged one is what readers find, too: they take nothing below it for the checkpoint.
+    if (check.is_committed ? check.generation == generation : has_commit(parent, found)) {
       return Current{std::move(found), generation};
     }
   }
@@ -142,6 +208,7 @@ StagedDirectory StagedDirectory::create(Engine& engine, SaveTarget parsed, Stage
   if (const auto current = find_current(parent, parsed.name)) {
     require_replaceable(parent, *current, options.overwrite);
   }
+  require_outside_checkpoints(parent, parsed.path);
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
     const std::string name = temporary_name(parsed.name, uuid);
@@ -167,6 +234,7 @@ StagedDirectory StagedDirectory::create(Engine& engine, SaveTarget parsed, Stage
     state->staged_name = name;
     state->uuid = uuid;
     state->owner = std::move(owner);
+    state->reserve = open_reserve(state->parent);
     return StagedDirectory(std::move(state));
   }
   throw Error(Errc::io_failure,
@@ -187,6 +255,10 @@ const Uuid& StagedDirectory::uuid() const noexcept {
 
 const Directory& StagedDirectory::directory() const noexcept {
   return state_->staged;
+}
+
+const std::string& StagedDirectory::abandonment_problem() const noexcept {
+  return state_->abandonment_problem;
 }
 
 const std::string& StagedDirectory::retirement_problem() const noexcept {
@@ -212,12 +284,14 @@ void StagedDirectory::abandon() noexcept {
   if (!state_ || std::exchange(state_->is_settled, true)) {
     return;
   }
-  [[maybe_unused]] const int unlocked = state_->marker.close();
-  if (state_->marked) {
-    discard(state_->parent, state_->marker_name, *state_->marked);
+  // Who sees the directory without its lock now may remove it as well: it is to go.
+  for (FileHandle* handle : {&state_->marker, &state_->owner, &state_->reserve}) {
+    [[maybe_unused]] const int ignored = handle->close();
   }
-  discard(state_->parent, state_->staged_name, state_->staged);
-  [[maybe_unused]] const int ignored = state_->owner.close();
+  if (state_->marked) {
+    discard(state_->parent, state_->marker_name, *state_->marked, &state_->abandonment_problem);
+  }
+  discard(state_->parent, state_->staged_name, state_->staged, &state_->abandonment_problem);
 }
 
 }  // namespace cairn::io

@@ -14,10 +14,11 @@ namespace cairn::io {
 
 /// What stands at the target of a save.
 struct Current {
-  std::string name;  ///< The highest generation that is committed, or whatever has the target's name.
+  std::string name;  ///< The highest generation that has a COMMIT, or whatever has the target's name.
   std::uint32_t generation = 1;
 };
 
+/// Errors: OS errors, also those of a later generation that cannot be read: a save below it would not be seen.
 [[nodiscard]] std::optional<Current> find_current(const Directory& parent, const std::string& name);
 
 /// Whether a directory has the files that every checkpoint has, sound or not.
@@ -40,6 +41,8 @@ struct StagedDirectory::State {
   std::string name;         ///< Of the target.
   std::string staged_name;  ///< Of the temporary directory.
   Uuid uuid;
+  FileHandle reserve;               ///< A descriptor to give up when there is none left to clean up with.
+  std::string abandonment_problem;  ///< What kept `abandon` from removing all.
   FileHandle owner;                 ///< Holds the lock on `.owner`.
   FileHandle marker;                ///< Likewise on `.uncommitted`, in marker mode.
   std::string marker_name;          ///< Of the final directory that marker mode has made.

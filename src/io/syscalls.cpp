@@ -40,12 +40,36 @@ FileKind kind_of_mode(std::uint32_t mode) noexcept {
   }
 }
 
+/// For kernels and sandboxes without statx: nothing is known of O_DIRECT.
+int old_stat_at(int directory, const char* name, int flags, FileStatus& status) noexcept {
+  struct stat found {};
+
+  if (::fstatat(directory, name, &found, flags) < 0) {
+    return -errno;
+  }
+  status.kind = kind_of_mode(found.st_mode);
+  status.id = {found.st_dev, found.st_ino};
+  status.size_bytes = static_cast<std::uint64_t>(found.st_size);
+  status.is_direct_alignment_known = false;
+  status.direct_alignment_bytes = 0;
+  return 0;
+}
+
+/// Old container sandboxes answer EPERM to calls that they do not know. Flags that contradict each other are refused
+/// by the kernel before it looks at anything else.
+bool is_renameat2_filtered() noexcept {
+  return ::renameat2(-1, "", -1, "", RENAME_NOREPLACE | RENAME_EXCHANGE) < 0 && errno == EPERM;
+}
+
 int stat_at(int directory, const char* name, int flags, FileStatus& status) noexcept {
   constexpr unsigned kWanted = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_DIOALIGN;
 
   struct statx found {};
 
   const int result = ::statx(directory, name, flags, kWanted, &found);
+  if (result < 0 && (errno == EPERM || errno == ENOSYS)) {  // statx itself never answers EPERM.
+    return old_stat_at(directory, name, flags, status);
+  }
   if (result < 0) {
     return -errno;
   }
@@ -180,7 +204,11 @@ class PosixSyscalls final : public Syscalls {
         flags = RENAME_EXCHANGE;
         break;
     }
-    return result_of(::renameat2(old_directory, old_name, new_directory, new_name, flags));
+    const int result = result_of(::renameat2(old_directory, old_name, new_directory, new_name, flags));
+    if (result != -EPERM || !is_renameat2_filtered()) {
+      return result;
+    }
+    return flags != 0 ? -ENOSYS : result_of(::renameat(old_directory, old_name, new_directory, new_name));
   }
 
   int link_at(int old_directory, const char* old_name, int new_directory,

@@ -23,7 +23,7 @@
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/committed_directory.hpp"
 
-#include "io/names.hpp"
+#include "io/contents.hpp"
 
 namespace cairn::io {
 namespace {
@@ -75,7 +75,7 @@ class Check {
   [[nodiscard]] bool is_wanted(std::string_view path) const;
   void count_files();
   void check_table();
-  void find_unexpected();
+  void find_foreign();
   void look_at(const std::string& relative, const DirectoryEntry& entry,
                const std::set<std::string>& directories, std::vector<std::string>& pending);
 
@@ -96,6 +96,7 @@ class Check {
   const VerifyOptions& options_;
   const std::string directory_;
   std::uint64_t total_bytes_ = 0;
+  std::uint64_t table_bytes_ = 0;
   bool is_table_usable_ = true;
   std::atomic<std::uint64_t> checked_bytes_{0};  // Also those that could not be read: for progress.
   std::atomic<std::uint64_t> compared_bytes_{0};
@@ -122,12 +123,13 @@ VerifyReport Check::run() {
   count_files();
   check_table();
   run_threads();
-  find_unexpected();
+  find_foreign();
   report_.path = checkpoint_.path();
   report_.bytes = compared_bytes_;
   std::sort(report_.problems.begin(), report_.problems.end(), [](const auto& a, const auto& b) {
     return std::tie(a.file, a.begin_bytes) < std::tie(b.file, b.begin_bytes);
   });
+  std::sort(report_.foreign.begin(), report_.foreign.end());
   return std::move(report_);
 }
 
@@ -153,8 +155,8 @@ void Check::count_files() {
 
 /// Every byte of the table is compared with some root, except those of a table of another size.
 void Check::check_table() {
-  const std::uint64_t bytes = chunk_table_bytes(checkpoint_.manifest().files);
-  is_table_usable_ = has_expected_form(std::string(kChunksName), bytes);
+  table_bytes_ = chunk_table_bytes(checkpoint_.manifest().files);
+  is_table_usable_ = has_expected_form(std::string(kChunksName), table_bytes_);
 }
 
 void Check::run_threads() {
@@ -311,7 +313,7 @@ std::optional<FileDigest> Check::digest(const FileEntry& entry) {
     return checkpoint_.digest(entry.path);
   } catch (const Error& error) {
     const Damage damage = error.code() == Errc::checksum_mismatch ? Damage::altered : Damage::unreadable;
-    report(damage, std::string(kChunksName), chunk_table_bytes(checkpoint_.manifest().files), error.what());
+    report(damage, std::string(kChunksName), table_bytes_, error.what());
     return std::nullopt;
   }
 }
@@ -355,7 +357,7 @@ void Check::compare_root(const OpenFile& file) {
   }
 }
 
-void Check::find_unexpected() {
+void Check::find_foreign() {
   std::set<std::string> directories;
   for (const CheckpointableEntry& entry : checkpoint_.manifest().checkpointables) {
     directories.insert(entry.directory);
@@ -389,10 +391,7 @@ void Check::find_unexpected() {
 
 void Check::look_at(const std::string& relative, const DirectoryEntry& entry,
                     const std::set<std::string>& directories, std::vector<std::string>& pending) {
-  // The last two may outlive a commit; see StagedDirectory::publish.
-  const bool is_own = relative == kCommitName || relative == kManifestName || relative == kChunksName ||
-                      relative == kOwnerName || relative == kUncommittedName;
-  if (is_own || checkpoint_.find(relative) != nullptr) {
+  if (is_own_file(relative) || checkpoint_.find(relative) != nullptr) {
     return;
   }
   if (directories.contains(relative)) {
@@ -404,8 +403,10 @@ void Check::look_at(const std::string& relative, const DirectoryEntry& entry,
     }
     return;
   }
-  report(Damage::unexpected, relative, 0,
-         fmt::format("{} that does not belong to the checkpoint", kind_name(entry.kind)));
+  const std::lock_guard lock(mutex_);
+  if (report_.foreign_count++ < options_.max_problems) {
+    report_.foreign.push_back(relative);
+  }
 }
 
 void Check::report(Damage damage, std::string file, std::uint64_t size_bytes, std::string_view why) {
@@ -454,8 +455,6 @@ std::string_view name(Damage damage) noexcept {
       return "altered";
     case Damage::unreadable:
       return "unreadable";
-    case Damage::unexpected:
-      return "unexpected";
   }
   return "damaged";
 }

@@ -216,7 +216,7 @@ TEST_F(ByteBudgetClose, RefusesThoseWhoWait) {
 
   budget_.close();
 
-  EXPECT_THAT([&] { sync_wait(strand_, scope_.join()); }, Fails(Errc::closed, HasSubstr("byte budget")));
+  EXPECT_THAT([&] { sync_wait(strand_, scope_.join()); }, Fails(Errc::closed, HasSubstr("semaphore")));
   EXPECT_EQ(budget_.waiting(), 0U);
 }
 

@@ -77,6 +77,27 @@ TEST_F(Cli, LsOfADirectoryShowsItsCheckpointsInTheOrderOfTheirNumbers) {
   EXPECT_LT(out.find("\n7  "), out.find("\n10  "));
 }
 
+TEST_F(Cli, ShowsTheOthersWhenACheckpointableIsDamagedAndFails) {
+  fs::remove(path_ / "model" / "index.fb");
+
+  for (const char* command : {"ls", "inspect"}) {
+    const CliResult result = run_cli({command, path_});
+
+    EXPECT_EQ(result.status, 1) << command;
+    EXPECT_THAT(result.out, AllOf(HasSubstr("config"), HasSubstr("strange"), HasSubstr("model"))) << command;
+    EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("'model'"), HasSubstr("not found"))) << command;
+  }
+}
+
+TEST_F(Cli, LsOfADirectoryWithAStraySafetensorsFileListsItsCheckpoints) {
+  fs::copy_file(kData / "tiny.safetensors", directory_ / "stray.safetensors");
+
+  const CliResult result = run_cli({"ls", directory_.path()});
+
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("1 checkpoint"), HasSubstr("7")));
+}
+
 TEST_F(Cli, LsOfADirectoryNamesADamagedCheckpointAndFails) {
   flip(path_ / "checkpoint.json", 40);
 
@@ -87,9 +108,10 @@ TEST_F(Cli, LsOfADirectoryNamesADamagedCheckpointAndFails) {
   EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr((path_ / "checkpoint.json").string())));
 }
 
-TEST_F(Cli, LsOfADirectoryLeavesOutWhatACrashLeft) {
-  fs::create_directory(directory_ / ".tmp-8-0123");
-  testing::write_text(directory_ / ".tmp-8-0123/COMMIT", "");
+TEST_F(Cli, LsOfADirectoryLeavesOutWhatIsOnlyCalledLikeOneOfOurs) {
+  const std::string name = ".tmp-8-01234567-89ab-4cde-8f01-23456789abcd";
+  fs::create_directory(directory_ / name);
+  testing::write_text(directory_ / name / "COMMIT", "");
 
   EXPECT_THAT(run_cli({"ls", directory_.path()}).out, Not(HasSubstr(".tmp")));
 }

@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "cairn/io/staged_directory.hpp"
+#include "cairn/io/uuid.hpp"
+
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
@@ -19,7 +22,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using testing::CliResult;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::run_cli;
 using testing::TempDir;
@@ -128,14 +130,91 @@ TEST_F(CliVerifyMany, TakesADirectoryOfOneCheckpointForADirectory) {
   EXPECT_THAT(run_cli({"verify", root_.path()}).out, HasSubstr("1 checkpoint, "));
 }
 
-TEST_F(CliVerifyMany, RefusesADirectoryWithoutCheckpoints) {
+TEST_F(CliVerifyMany, CountsNoCheckpointInADirectoryWithoutAny) {
   fs::create_directory(root_ / "empty");
 
   const CliResult result = run_cli({"verify", root_ / "empty"});
 
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("0 checkpoints, 0 B checked: 0 sound, 0 not\n"));
+  EXPECT_THAT(run_cli({"ls", root_ / "empty"}).out, HasSubstr("0 checkpoints"));
+  EXPECT_EQ(json::parse(run_cli({"verify", "--json", root_ / "empty"}).out)["checkpoints"].size(), 0u);
+}
+
+TEST_F(CliVerifyMany, NamesACheckpointThatHasLostItsCommit) {
+  fs::remove(root_ / "2/COMMIT");
+
+  const CliResult result = run_cli({"verify", root_.path()});
+
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.out, IsEmpty());
-  EXPECT_THAT(result.err, HasSubstr((root_ / "empty").string()));
+  EXPECT_THAT(result.out, HasSubstr("3 checkpoints, 4.0 MiB checked: 2 sound, 1 not\n"));
+  EXPECT_THAT(result.err, AllOf(HasSubstr((root_ / "2").string()), HasSubstr("2 has no COMMIT")));
+  EXPECT_EQ(run_cli({"verify", root_ / "2"}).status, 1);
+}
+
+TEST_F(CliVerifyMany, LsNamesACheckpointThatHasLostItsCommit) {
+  fs::remove(root_ / "2/COMMIT");
+
+  const CliResult result = run_cli({"ls", root_.path()});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, AllOf(HasSubstr("2           damaged"), HasSubstr("total       3 checkpoints")));
+  EXPECT_THAT(result.err, HasSubstr("2 has no COMMIT"));
+}
+
+TEST_F(CliVerifyMany, NamesACheckpointThatHasLostAFile) {
+  fs::remove(root_ / "2/config/data.json");
+
+  const CliResult result = run_cli({"verify", root_.path()});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("missing     " + (root_ / "2/config/data.json").string()));
+  EXPECT_EQ(run_cli({"ls", root_.path()}).status, 1);
+}
+
+TEST_F(CliVerifyMany, ListsWhatASaveHasLeftAndDoesNotCountIt) {
+  const std::string left = io::temporary_path(root_ / "3", io::make_uuid(io::system_random)).filename();
+  fs::create_directory(root_ / left);
+
+  const CliResult result = run_cli({"verify", root_.path()});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr(left + ": abandoned: "), HasSubstr("3 checkpoints, ")));
+  EXPECT_THAT(run_cli({"ls", root_.path()}).out, HasSubstr(left + "  abandoned"));
+  EXPECT_EQ(json::parse(run_cli({"verify", "--json", root_.path()}).out)["others"].size(), 1u);
+  EXPECT_EQ(json::parse(run_cli({"ls", "--json", root_.path()}).out)["others"][0]["class"], "abandoned");
+}
+
+TEST_F(CliVerifyMany, NamesACheckpointThatHasLostItsName) {
+  const std::string left = io::temporary_path(root_ / "2", io::make_uuid(io::system_random)).filename();
+  fs::rename(root_ / "2", root_ / left);
+
+  const CliResult result = run_cli({"verify", root_.path()});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr(left), HasSubstr("belongs to 2")));
+  EXPECT_THAT(run_cli({"recover", root_.path()}).out, HasSubstr("restore  " + left + "  displaced"));
+  EXPECT_THAT(run_cli({"recover", "--remove", root_.path()}).out, HasSubstr("put back  " + left));
+  EXPECT_EQ(run_cli({"verify", root_.path()}).status, 0);
+}
+
+TEST_F(CliVerifyMany, NamesForeignFilesAndIsContent) {
+  testing::write_text(root_ / "2/notes.txt", "mine");
+
+  const CliResult result = run_cli({"verify", root_ / "2"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("foreign     " + (root_ / "2/notes.txt").string()),
+                                HasSubstr("every byte is as it was written")));
+  EXPECT_EQ(json::parse(run_cli({"verify", "--json", root_ / "2"}).out)["foreign"][0], "notes.txt");
+}
+
+TEST_F(CliVerifyMany, RecoverSaysThatACheckpointIsOne) {
+  const CliResult result = run_cli({"recover", root_ / "2"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              HasSubstr((root_ / "2").string() + " is a checkpoint, not a directory of checkpoints"));
 }
 
 }  // namespace

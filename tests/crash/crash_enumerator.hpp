@@ -39,7 +39,8 @@ struct EnumerationReport {
 /// were killed at every operation, in as many ways as asked for; recovers each disk and compares every byte.
 ///
 /// For each state:
-/// - a reader finds what the promise of that moment allows, before the recovery and after it, and the same;
+/// - a reader finds what the promise of that moment allows, before the recovery and after it, and the same; but where
+///   nothing was, a checkpoint may be put back that is allowed;
 /// - a recovery that is itself cut anywhere, and repeated, changes nothing of that (for some of the states);
 /// - nothing else is left, when the disk keeps names in the order of their changes, as a journal does;
 /// - a second recovery has nothing to do, and a new save works (for some of the states).
@@ -54,7 +55,6 @@ class Enumerator {
   struct Cut {
     SimulatedDisk disk;
     std::size_t promise = 0;
-    bool is_claiming = false;
     std::size_t exhaustive_names = 0;  ///< With no more pending changes of names, every set of them is tried.
     std::string story;
   };
@@ -62,7 +62,7 @@ class Enumerator {
   void play_scene();
   void play_recovery_after_kill(const Moment& moment, const std::string& story);
   void play_save_after_kill(const Moment& moment, const std::string& story);
-  void add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names, bool is_claiming);
+  void add_cut(const Moment& moment, std::string story, std::size_t exhaustive_names);
   void sweep_ends(const Cut& cut);
   void sweep_neighbours(const Cut& cut);
   void sweep_sets(const Cut& cut);
@@ -74,7 +74,7 @@ class Enumerator {
   /// Returns whether the state is a new one.
   bool check(const Cut& cut, const std::vector<bool>& kept, Fate& fate);
   [[nodiscard]] std::string judge(const SimulatedDisk& disk, const Cut& cut, bool is_ordered);
-  [[nodiscard]] std::string judge_cut_recovery(const SimulatedDisk& disk, const Promise& found);
+  [[nodiscard]] std::string judge_cut_recovery(const SimulatedDisk& disk, const Promise& allowed);
   void fail(std::string text);
   [[nodiscard]] bool is_done() const;
 

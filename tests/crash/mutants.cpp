@@ -93,6 +93,11 @@ bool is_retirement(const Operation& operation) {
   return operation.change == Change::rename && is_in_run(operation.new_path, ".trash-");
 }
 
+/// Of an older generation, to a temporary name.
+bool is_replacement(const Operation& operation) {
+  return operation.change == Change::rename && is_in_run(operation.new_path, ".tmp-");
+}
+
 bool is_commit_unlink(const Operation& operation) {
   return operation.change == Change::unlink && operation.path.ends_with("/COMMIT");
 }
@@ -154,10 +159,9 @@ void add_first_save(std::vector<Mutant>& mutants) {
                      delay(nth(2, change(Change::write, "model/weights")), sync_data("model/weights"))});
   mutants.push_back({"the padding is cut off after the sync", scene,
                      delay(nth(2, change(Change::resize, "model/weights")), sync_data("model/weights"))});
-  mutants.push_back(
-      {".owner goes before the sync of the parent", scene,
-       delay(is_root_sync, change(Change::unlink, ".owner")), false,
-       "a directory with a temporary name and a sound COMMIT is removed like one with an owner"});
+  mutants.push_back({".owner goes before the sync of the parent", scene,
+                     delay(is_root_sync, change(Change::unlink, ".owner")), false,
+                     "a sound checkpoint under a temporary name is put back, and this one may be there"});
 }
 
 void add_overwrite_by_exchange(std::vector<Mutant>& mutants) {
@@ -175,8 +179,10 @@ void add_overwrite_by_generation(std::vector<Mutant>& mutants) {
   mutants.push_back({"the staged directory is not synced", scene, drop(is_staged_sync)});
   mutants.push_back(
       {"the parent is not synced before the old one is retired", scene, drop(nth(1, is_root_sync))});
-  mutants.push_back({"the old one is retired first", scene, delay(is_publication, is_retirement)});
+  mutants.push_back({"the old one is retired first", scene, delay(is_publication, is_replacement)});
   mutants.push_back({"the parent is never synced", scene, drop(is_root_sync)});
+  mutants.push_back({"the mark goes before the old one", scene,
+                     delay(either(is_replacement, nth(2, is_root_sync)), change(Change::unlink, ".owner"))});
 }
 
 void add_marker_mode(std::vector<Mutant>& mutants) {
@@ -209,6 +215,24 @@ void add_removal(std::vector<Mutant>& mutants) {
                      delay(either(nth(1, is_retirement), nth(1, is_root_sync)), nth(2, is_retirement))});
 }
 
+void add_restoration(std::vector<Mutant>& mutants) {
+  const Match is_restoration = [](const Operation& operation) {
+    return operation.change == Change::rename && operation.new_path == path_of("step");
+  };
+  mutants.push_back(
+      {"COMMIT of a save that was given up does not go for good", "give up", drop(nth(2, is_staged_sync))});
+  mutants.push_back({"COMMIT of a save that was given up goes last", "give up",
+                     delay(is_commit_unlink, change(Change::unlink, ".owner"))});
+  mutants.push_back({"what was replaced outlives the removal", "remove what was half overwritten",
+                     delay(nth(1, is_retirement), removal(".trash-"))});
+  mutants.push_back({"that what was replaced is trash is not synced", "remove what was half overwritten",
+                     drop(nth(1, is_root_sync))});
+  for (const char* scene : {"restore", "restore without rename modes"}) {
+    mutants.push_back({"a checkpoint is not put back", scene, drop(is_restoration)});
+    mutants.push_back({"a checkpoint that was put back is not synced", scene, drop(nth(3, is_root_sync))});
+  }
+}
+
 void add_recovery(std::vector<Mutant>& mutants) {
   const char* scene = "overwrite by exchange";
   mutants.push_back({"recovery does not sync", scene, drop(is_root_sync), true});
@@ -232,6 +256,7 @@ std::vector<Mutant> make_mutants() {
   add_overwrite_by_generation(mutants);
   add_marker_mode(mutants);
   add_removal(mutants);
+  add_restoration(mutants);
   add_recovery(mutants);
   return mutants;
 }

@@ -42,6 +42,13 @@ Content make_content(std::uint64_t seed) {
           {"state/data", noise(seed + 2, 90)}};
 }
 
+io::StagedOptions options_of(const SimulatedProcess& process, bool overwrite) {
+  io::StagedOptions options;
+  options.overwrite = overwrite;
+  options.random = process.machine().random();
+  return options;
+}
+
 /// Runs a task of the library to its end.
 void finish(Background<> task) {
   // One for each program: one that waits for its turn must not keep another from running.
@@ -62,11 +69,8 @@ void write_file(io::StagedDirectory& staged, const std::string& path, const std:
 }
 
 io::StagedDirectory stage(SimulatedEngine& engine, const std::string& target, const Content& content,
-                          bool overwrite, const io::RandomSource& random) {
-  io::StagedOptions options;
-  options.overwrite = overwrite;
-  options.random = random;
-  io::StagedDirectory staged = io::StagedDirectory::create(engine, path_of(target), options);
+                          io::StagedOptions options) {
+  io::StagedDirectory staged = io::StagedDirectory::create(engine, path_of(target), std::move(options));
   std::set<std::string> directories;
   for (const auto& [path, text] : content) {
     const std::string directory = path.substr(0, path.find('/'));
@@ -143,7 +147,49 @@ void remove_and_promise(SimulatedMachine& machine) {
 void abandon(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
   SimulatedEngine engine(process);
-  stage(engine, kTarget, new_content(), true, machine.random());  // Dropped at once.
+  stage(engine, kTarget, new_content(), options_of(process, true));  // Dropped at once.
+}
+
+/// The save is stopped when all of it is on the disk.
+void give_up(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  io::StagedOptions options = options_of(process, false);
+  options.may_publish = [] { return false; };
+  try {
+    save_with(process, kTarget, new_content(), options);
+    throw std::runtime_error("a save that was stopped has committed");
+  } catch (const Error& error) {
+    if (error.code() != Errc::cancelled) {
+      throw;
+    }
+  }
+  machine.promise(kTarget, {nullptr});
+}
+
+/// The old checkpoint under a temporary name, and nothing in its place.
+void prepare_displaced(SimulatedMachine& machine) {
+  save_old(machine);
+  SimulatedDisk& disk = machine.disk();
+  disk.rename(*disk.find(kRootInode, "run"), kTarget, *disk.find(kRootInode, "run"),
+              std::string(".tmp-step-01234567-89ab-4cde-8f01-23456789abcd"));
+}
+
+void recover_and_promise(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  io::recover(process, kRunPath);
+  machine.promise(kTarget, {&old_content()});
+}
+
+/// The new checkpoint, and the old one under the temporary name that the swap has given it.
+void prepare_half_overwritten(SimulatedMachine& machine) {
+  save_old(machine);
+  machine.record();
+  save_here(machine, new_content(), true);
+  const auto is_unmarked = [](const Moment& moment) {
+    return moment.operation.starts_with("unlink") && moment.operation.ends_with("/.owner");
+  };
+  const auto found = std::find_if(machine.moments().begin(), machine.moments().end(), is_unmarked);
+  machine.disk() = SimulatedDisk(found->disk);
 }
 
 /// The new checkpoint as a later generation beside the old one, as after a crash just before that is removed.
@@ -263,7 +309,7 @@ int calls_to_exchange(const SimulatedMachine& machine) {
 
 /// The save swaps names when the recovery has synced the directory, and goes on when the recovery has ended.
 void save_within_recovery(SimulatedMachine& machine) {
-  constexpr int kCallsToFirstSync = 3;  // open, statfs, fsync.
+  constexpr int kCallsToFirstSync = 4;  // open, statx of COMMIT, statfs, fsync.
   Turns turns(1, {kCallsToFirstSync, calls_to_exchange(machine), 1000});
   save_beside_recovery(machine, turns);
 }
@@ -301,6 +347,11 @@ std::vector<Scene> make_scenes() {
       {"overwrite by marker", false, false, save_old, old_or_new, overwrite},
       {"abandon", true, true, save_old, only_old, abandon},
       {"remove", true, true, save_old, none_or_old, remove_and_promise},
+      {"give up", true, true, nothing, none_or_new, give_up},
+      {"restore", true, true, prepare_displaced, none_or_old, recover_and_promise},
+      {"restore without rename modes", false, false, prepare_displaced, none_or_old, recover_and_promise},
+      {"remove what was half overwritten", true, true, prepare_half_overwritten, none_or_new,
+       remove_and_promise},
       {"remove two generations", true, true, prepare_two_generations, none_or_new, remove_and_promise},
       {"overwrite a generation by marker", false, false, prepare_second_generation, old_or_new, overwrite},
       {"overwrite within recovery", true, true, save_old, old_or_new, save_within_recovery},
@@ -345,8 +396,13 @@ std::string path_of(const std::string& target) {
 }
 
 void save(SimulatedProcess& process, const std::string& target, const Content& content, bool overwrite) {
+  save_with(process, target, content, options_of(process, overwrite));
+}
+
+void save_with(SimulatedProcess& process, const std::string& target, const Content& content,
+               const io::StagedOptions& options) {
   SimulatedEngine engine(process);
-  io::StagedDirectory staged = stage(engine, target, content, overwrite, process.machine().random());
+  io::StagedDirectory staged = stage(engine, target, content, options);
   std::vector<io::FileDigest> digests;
   io::Manifest manifest;
   manifest.started = "2026-01-31T12:00:00Z";

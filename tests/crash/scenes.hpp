@@ -37,6 +37,10 @@ struct Scene {
 void save(SimulatedProcess& process, const std::string& target, const Content& content,
           bool overwrite = false);
 
+/// Likewise, in the way that `options` say.
+void save_with(SimulatedProcess& process, const std::string& target, const Content& content,
+               const io::StagedOptions& options);
+
 /// The path of a checkpoint.
 [[nodiscard]] std::string path_of(const std::string& target);
 

@@ -13,18 +13,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/manifest.hpp"
-
 namespace cairn::crash {
 namespace {
 
 using io::FileKind;
-
-constexpr std::string_view kUncommitted = ".uncommitted";  // Of marker mode.
-
-bool is_mark(const std::string& path) {
-  return path.ends_with(io::kOwnerName) || path.ends_with(kUncommitted);
-}
 
 std::string_view name_of(Change change) {
   constexpr std::string_view kNames[] = {"create", "resize", "write", "fdatasync", "fsync",
@@ -44,7 +36,7 @@ std::string describe(const Operation& operation) {
 
 void SimulatedMachine::record() {
   is_recording_ = true;
-  moments_ = {{disk_, promise_, false, "start"}};
+  moments_ = {{disk_, promise_, "start"}};
 }
 
 void SimulatedMachine::promise(const std::string& target, std::vector<const Content*> allowed) {
@@ -54,7 +46,7 @@ void SimulatedMachine::promise(const std::string& target, std::vector<const Cont
   }
   promise_[target] = std::move(allowed);
   if (is_recording_) {
-    moments_.push_back({disk_, promise_, claims_ > 0, "promise " + target});
+    moments_.push_back({disk_, promise_, "promise " + target});
   }
 }
 
@@ -71,10 +63,7 @@ io::RandomSource SimulatedMachine::random() {
 }
 
 void SimulatedMachine::keep(const Operation& operation) {
-  if (is_mark(operation.path)) {
-    claims_ += operation.change == Change::create ? 1 : operation.change == Change::sync_data ? -1 : 0;
-  }
-  moments_.push_back({disk_, promise_, claims_ > 0, describe(operation)});
+  moments_.push_back({disk_, promise_, describe(operation)});
 }
 
 void Turns::begin(int process) {

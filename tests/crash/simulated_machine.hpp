@@ -72,8 +72,6 @@ using Promise = std::map<std::string, std::vector<const Content*>>;
 struct Moment {
   SimulatedDisk disk;
   Promise promise;
-  /// A mark of ownership is being written: recovery cannot know its directory as ours yet, and may leave it.
-  bool is_claiming = false;
   std::string operation;  ///< The last one.
 };
 
@@ -118,7 +116,6 @@ class SimulatedMachine {
   std::uint64_t seed_ = 0;
   std::map<Inode, Lock> locks_;
   bool is_recording_ = false;
-  int claims_ = 0;  // Marks of ownership that were made and not synced yet.
   Promise promise_;
   std::vector<Moment> moments_;
 };

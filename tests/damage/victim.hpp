@@ -78,8 +78,12 @@ class Victim {
     options.threads = 1;
     try {
       std::string text;
-      for (const io::VerifyProblem& problem : io::verify(io::posix_syscalls(), path_, options).problems) {
+      const io::VerifyReport report = io::verify(io::posix_syscalls(), path_, options);
+      for (const io::VerifyProblem& problem : report.problems) {
         text += problem.text + "\n";
+      }
+      for (const std::string& foreign : report.foreign) {
+        text += foreign + "\n";
       }
       return text;
     } catch (const Error& error) {

@@ -96,6 +96,18 @@ TEST(FromTree, ListsMissingAndUnknownKeysWithTheirPaths) {
                     HasSubstr("'layers/0/range'; keys that are no members: 'layers/0/colour'")));
 }
 
+TEST(FromTree, ListsTheFirstOfManyUnknownKeys) {
+  Tree tree = to_tree(make_model());
+  for (int i = 0; i < 10'000; ++i) {
+    tree["layers"][0][std::to_string(i)] = i;
+  }
+  Model restored;
+
+  EXPECT_THAT([&] { from_tree(tree, restored); },
+              Fails(Errc::structure_mismatch,
+                    ::testing::AllOf(HasSubstr(" and 9980 more"), ::testing::SizeIs(::testing::Lt(2000u)))));
+}
+
 TEST(FromTree, NamesTheMemberOfAnotherKind) {
   const Model model = make_model();
   Tree tree = to_tree(model);

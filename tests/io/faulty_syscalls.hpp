@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,9 @@ class FaultySyscalls final : public Syscalls {
   /// How many calls the fault has hit.
   [[nodiscard]] int hits() const { return hits_; }
 
+  /// How many calls there were in all.
+  [[nodiscard]] int calls() const { return calls_; }
+
   int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     return run(Call::open, [&] { return real_.open_at(directory, path, flags, mode); });
   }
@@ -112,12 +116,26 @@ class FaultySyscalls final : public Syscalls {
     if (mode != RenameMode::replace && lacks_rename_modes) {
       return -EINVAL;  // As NFS answers.
     }
-    return run(Call::rename,
-               [&] { return real_.rename_at(old_directory, old_name, new_directory, new_name, mode); });
+    const bool is_lower = old_name == lower_name || (mode == RenameMode::exchange && new_name == lower_name);
+    if (is_lower) {
+      return -EXDEV;  // As overlayfs answers.
+    }
+    const int renamed = run(Call::rename, [&] {
+      return real_.rename_at(old_directory, old_name, new_directory, new_name, mode);
+    });
+    if (const auto hook = std::exchange(after_rename, nullptr)) {
+      hook();
+    }
+    return renamed;
   }
   int link_at(int old_directory, const char* old_name, int new_directory,
               const char* new_name) noexcept override {
-    return run(Call::link, [&] { return real_.link_at(old_directory, old_name, new_directory, new_name); });
+    const int linked =
+        run(Call::link, [&] { return real_.link_at(old_directory, old_name, new_directory, new_name); });
+    if (const auto hook = std::exchange(after_link, nullptr)) {
+      hook();
+    }
+    return linked;
   }
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
     return run(Call::unlink, [&] { return real_.unlink_at(directory, name, is_directory); });
@@ -133,13 +151,17 @@ class FaultySyscalls final : public Syscalls {
   }
 
   bool lacks_rename_modes = false;
+  std::string lower_name;  ///< A directory that cannot be renamed; empty: none.
   std::optional<int> is_network;
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.
+  std::function<void()> after_rename;          ///< What happens just after the next rename.
+  std::function<void()> after_link;            ///< Likewise after the next link.
   std::function<void()> after_make_directory;  ///< What somebody does just after the next directory was made.
 
  private:
   template <class Real>
   auto run(Call call, Real real) noexcept -> decltype(real()) {
+    ++calls_;
     if (!fault_ || fault_->call != call) {
       return real();
     }
@@ -159,6 +181,7 @@ class FaultySyscalls final : public Syscalls {
   std::optional<Fault> fault_;
   std::atomic<int> seen_{0};
   std::atomic<int> hits_{0};
+  std::atomic<int> calls_{0};
 };
 
 }  // namespace cairn::io

@@ -161,14 +161,16 @@ TEST_F(RecoveryTest, TakesAnOwnerBehindALinkForForeign) {
 }
 
 TEST_F(RecoveryTest, RemovesWhatWasReplaced) {
-  save_sample(*engine_, temp_ / "step", "x");
+  save_sample(*engine_, temp_ / "step", "old");
   const std::string name = temporary_name("step", make_uuid(system_random));
   std::filesystem::rename(temp_ / "step", temp_ / name);
+  save_sample(*engine_, temp_ / "step", "new");
 
   const RecoveryEntry entry = entry_of(name);
 
   EXPECT_EQ(entry.kind, EntryClass::retired);
   EXPECT_FALSE(exists(name));
+  EXPECT_EQ(load_sample(temp_ / "step"), "new");
 }
 
 TEST_F(RecoveryTest, RemovesEmptyTemporaries) {
@@ -186,6 +188,23 @@ TEST_F(RecoveryTest, RemovesWhatDiedBeforeItSaidWhoItWas) {
   EXPECT_TRUE(entry_of(name).is_removed);
 }
 
+TEST_F(RecoveryTest, RemovesWhatHoldsNothingButASpoiltMark) {
+  const std::string spoilt = temporary_name("step", make_uuid(system_random));
+  std::filesystem::create_directory(temp_ / spoilt);
+  write_text(temp_ / spoilt / ".owner", std::string(100, '\0'));  // As a power cut leaves it.
+
+  EXPECT_TRUE(entry_of(spoilt).is_removed);
+}
+
+TEST_F(RecoveryTest, KeepsASpoiltMarkOfAnotherHost) {
+  const std::string spoilt = temporary_name("step", make_uuid(system_random));
+  std::filesystem::create_directory(temp_ / spoilt);
+  write_text(temp_ / spoilt / ".owner", "cairn-ow");
+  syscalls_.is_network = 1;
+
+  EXPECT_EQ(entry_of(spoilt).kind, EntryClass::live);
+}
+
 TEST_F(RecoveryTest, RetiresAGenerationThatHasASuccessor) {
   StagedOptions options = overwriting();
   options.commit_mode = CommitMode::marker;
@@ -193,10 +212,12 @@ TEST_F(RecoveryTest, RetiresAGenerationThatHasASuccessor) {
   std::filesystem::copy(temp_ / "step", temp_ / "saved", std::filesystem::copy_options::recursive);
   save_sample(*engine_, temp_ / "step", "two", options);
   std::filesystem::rename(temp_ / "saved", temp_ / "step");  // As a crash before the retirement leaves it.
+  mark_as_unfinished(temp_ / "step.g2");
 
   EXPECT_EQ(entry_of("step").kind, EntryClass::retired);
   EXPECT_FALSE(exists("step"));
   EXPECT_EQ(load_sample(temp_ / "step"), "two");
+  EXPECT_FALSE(exists("step.g2/.owner")) << "the mark goes when what it stands for is done";
 }
 
 TEST_F(RecoveryTest, KeepsTheOldGenerationWhenTheNewOneIsDamaged) {
@@ -320,8 +341,10 @@ TEST_F(RecoveryTest, MayItselfBeInterruptedAnywhere) {
   for (int first = 1; first < 50; ++first) {
     const std::string abandoned = make_abandoned(new_owner());
     save_sample(*engine_, temp_ / "step", "x");
-    const std::string replaced = temporary_name("step", make_uuid(system_random));
-    std::filesystem::rename(temp_ / "step", temp_ / replaced);
+    std::filesystem::rename(temp_ / "step", temp_ / temporary_name("step", make_uuid(system_random)));
+    save_sample(*engine_, temp_ / "step", "y");
+    save_sample(*engine_, temp_ / "gone", "x");
+    std::filesystem::rename(temp_ / "gone", temp_ / trash_name("gone", make_uuid(system_random)));
     syscalls_.plan({Call::unlink, first, kForEver, -EIO});
     run_recovery();
     const bool is_hit = syscalls_.hits() > 0;
@@ -329,6 +352,8 @@ TEST_F(RecoveryTest, MayItselfBeInterruptedAnywhere) {
 
     run_recovery();
 
+    EXPECT_EQ(load_sample(temp_ / "step"), "y");
+    std::filesystem::remove_all(temp_ / "step");
     EXPECT_TRUE(list_tree(temp_.path()).empty()) << "interrupted at unlink " << first;
     if (!is_hit) {
       return;

@@ -23,6 +23,7 @@
 namespace cairn::io {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::Fails;
 using testing::FailsWithErrno;
 using ::testing::HasSubstr;
@@ -40,6 +41,7 @@ void save_generations(Engine& engine, const std::filesystem::path& target) {
   std::filesystem::copy(target, aside, std::filesystem::copy_options::recursive);
   save_sample(engine, target, "newest", options);
   std::filesystem::rename(aside, target);
+  mark_as_unfinished(target.parent_path() / (target.filename().string() + ".g2"));
 }
 
 class RemoveCheckpointTest : public ::testing::Test {
@@ -107,23 +109,33 @@ TEST_F(RemoveCheckpointTest, KeepsASaveInProgress) {
 TEST_F(RemoveCheckpointTest, RemovesACheckpointWithDamagedData) {
   save_sample(*engine_, target_, "x");
   std::filesystem::remove(target_ / "state/data");
-  write_text(target_ / "checkpoint.json", "{");
+  write_text(target_ / "chunks.xxh3", "");
 
   remove();
 
   EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
 }
 
-TEST_F(RemoveCheckpointTest, RemovesLinksInsteadOfFollowingThem) {
-  const TempDir outside;
-  write_text(outside / "diary", "mine");
+TEST_F(RemoveCheckpointTest, RefusesADamagedManifestWithoutWhichNoFileIsKnown) {
   save_sample(*engine_, target_, "x");
-  std::filesystem::create_directory_symlink(outside.path(), target_ / "link");
+  write_text(target_ / "checkpoint.json", "{");
+
+  EXPECT_THAT([&] { remove(); },
+              Fails(Errc::checksum_mismatch, HasSubstr("which files are the checkpoint's cannot be told")));
+  EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
+}
+
+TEST_F(RemoveCheckpointTest, FollowsNoLink) {
+  const TempDir outside;
+  write_text(outside / "data", "mine");
+  save_sample(*engine_, target_, "x");
+  std::filesystem::remove_all(target_ / "state");
+  std::filesystem::create_directory_symlink(outside.path(), target_ / "state");
 
   remove();
 
-  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
-  EXPECT_TRUE(std::filesystem::exists(outside / "diary"));
+  EXPECT_THAT(list_tree(temp_.path()), ElementsAre("step", "step/state"));
+  EXPECT_TRUE(std::filesystem::exists(outside / "data"));
 }
 
 TEST_F(RemoveCheckpointTest, RefusesWhatIsNotThere) {

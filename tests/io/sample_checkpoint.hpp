@@ -9,7 +9,9 @@
 #include "cairn/io/committed_directory.hpp"
 #include "cairn/io/staged_directory.hpp"
 
+#include "io/owner.hpp"
 #include "support/run.hpp"
+#include "support/temp_dir.hpp"
 
 namespace cairn::io {
 
@@ -44,6 +46,11 @@ inline void save_sample(Engine& engine, const std::filesystem::path& target, con
   write_sample_file(staged, "state/data", text);
   const FileDigest digest = digest_of("state/data", text);
   staged.publish(sample_manifest(), std::span(&digest, 1));
+}
+
+/// Leaves a mark in a checkpoint as a save does that dies after its commit, before it has removed what it replaced.
+inline void mark_as_unfinished(const std::filesystem::path& checkpoint) {
+  testing::write_text(checkpoint / ".owner", encode_owner(this_process(make_uuid(system_random))));
 }
 
 inline std::string load_sample(const std::filesystem::path& target) {

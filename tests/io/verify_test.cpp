@@ -162,7 +162,34 @@ TEST_F(Verify, NamesFilesAndDirectoriesThatDoNotBelongToTheCheckpoint) {
   write_text(path_ / "state/note.txt", "mine");
   fs::create_directories(path_ / "stray/inner");
 
-  EXPECT_THAT(summary(check()), ElementsAre("state/note.txt: unexpected", "stray: unexpected"));
+  const VerifyReport report = check();
+
+  EXPECT_TRUE(report.is_sound());
+  EXPECT_THAT(report.foreign, ElementsAre("state/note.txt", "stray"));
+  EXPECT_EQ(report.foreign_count, 2u);
+}
+
+/// The system calls that verifying a checkpoint of so many files takes.
+int calls_to_verify(Engine& engine, const fs::path& path, int files) {
+  StagedDirectory staged = StagedDirectory::create(engine, path);
+  staged.make_directory("state");
+  std::vector<FileDigest> digests;
+  for (int i = 0; i < files; ++i) {
+    const std::string file = "state/" + std::to_string(i);
+    write_text(staged.path() / file, file);
+    digests.push_back(digest_of(file, file));
+  }
+  staged.publish(sample_manifest(), digests);
+  FaultySyscalls syscalls;
+  EXPECT_TRUE(verify(syscalls, path).is_sound());
+  return syscalls.calls();
+}
+
+TEST_F(Verify, TakesTenTimesTheCallsForTenTimesTheFiles) {
+  const int few = calls_to_verify(*engine_, directory_ / "few", 20);
+  const int many = calls_to_verify(*engine_, directory_ / "many", 200);
+
+  EXPECT_LE(many, 10 * few);
 }
 
 TEST_F(Verify, AcceptsTheOwnerFileThatACommitMayLeave) {

@@ -8,25 +8,9 @@
 #include "cairn/io/recovery.hpp"
 
 #include "kill/state.hpp"
-#include "support/temp_dir.hpp"
 
 namespace cairn::kill {
 namespace fs = std::filesystem;
-
-namespace {
-
-/// Whether `directory` is what recovery may leave: power went while `.owner` was being written, so that nobody can
-/// tell whose directory it is.
-bool is_nobodys(const fs::path& directory) {
-  const std::vector<std::string> names = cairn::testing::list_tree(directory);
-  if (names != std::vector<std::string>{".owner"}) {
-    return false;
-  }
-  const std::string owner = cairn::testing::read_text(directory / ".owner");
-  return owner.find_first_not_of('\0') == std::string::npos;
-}
-
-}  // namespace
 
 Ledger::Ledger() {
   for (const char* name : {"step_0", "step_1", "step_2"}) {
@@ -64,7 +48,7 @@ std::string Ledger::complaint(const fs::path& root, const Context& context) {
   io::recover(io::posix_syscalls(), root);
   std::string text;
   for (const fs::directory_entry& entry : fs::directory_iterator(root)) {
-    if (may_hold_.count(entry.path().filename().string()) == 0 && !is_nobodys(entry.path())) {
+    if (may_hold_.count(entry.path().filename().string()) == 0) {
       text += fmt::format("{} is left\n", entry.path().string());
     }
   }

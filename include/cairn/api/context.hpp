@@ -6,7 +6,8 @@
 
 namespace cairn {
 
-/// The context of programs that make none of their own: automatic engine, half of the memory as byte budget.
+/// The context of programs that make none of their own: automatic engine, a quarter of the memory that it may have
+/// as byte budget.
 /// Made at its first use, and never destroyed: at the end of the program it is closed, which waits for saves in flight; calls
 /// that come later fail with Errc::closed.
 const Context& default_context();

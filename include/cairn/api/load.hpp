@@ -17,7 +17,7 @@ namespace cairn {
 ///
 /// Whatever is read is verified against the checkpoint's hashes.
 /// `path` may also be the directory of one checkpointable, a safetensors file or a folder of them; those are
-/// one checkpointable called `state`.
+/// one checkpointable called `state`. As for saves, the kernel alone says what `..` in it means.
 /// Ownership: objects and memory that a request loads into must live until the call returns.
 /// Threads:   safe; not from one of the context's own threads.
 /// Errors:    see docs/errors.md; objects loaded into may hold anything then.

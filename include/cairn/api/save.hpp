@@ -15,7 +15,7 @@ namespace cairn {
 /// Ownership: the values must live until the call returns.
 /// Threads:   safe; not from one of the context's own threads.
 /// Errors:    see docs/errors.md; nothing is left behind, and what was at `path` before is still there.
-///            Errc::commit_unknown alone says that the checkpoint is there, but may not survive a power cut.
+///            Errc::commit_unknown alone says that the new one may be there or not; the old one is not removed then.
 /// Example:   save_checkpointables("run/7", {{"model", tree}, {"config", json}});
 SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpointables& items,
                                 const SaveOptions& options = {}, const Context& context = default_context());

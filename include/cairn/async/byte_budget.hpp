@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <utility>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/semaphore.hpp"
 
 namespace cairn::async {
 
@@ -37,13 +38,9 @@ class ByteBudget {
   [[nodiscard]] std::size_t waiting() const;
 
  private:
-  friend class ByteLease;
-  struct State;
-  struct Place;
+  static Awaitable<ByteLease> acquire(Semaphore semaphore, std::size_t bytes);
 
-  static Awaitable<ByteLease> acquire(std::shared_ptr<State> state, std::size_t bytes);
-
-  std::shared_ptr<State> state_;
+  Semaphore semaphore_;
 };
 
 /// Bytes granted by a ByteBudget, given back when it goes away.
@@ -51,23 +48,17 @@ class ByteLease {
  public:
   ByteLease() = default;
 
-  ~ByteLease() { release(); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return permit_.count(); }
 
-  ByteLease(ByteLease&& other) noexcept;
-  ByteLease& operator=(ByteLease&& other) noexcept;
+  explicit operator bool() const noexcept { return static_cast<bool>(permit_); }
 
-  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
-
-  explicit operator bool() const noexcept { return state_ != nullptr; }
-
-  void release() noexcept;
+  void release() noexcept { permit_.release(); }
 
  private:
   friend class ByteBudget;
-  ByteLease(std::shared_ptr<ByteBudget::State> state, std::size_t bytes) noexcept;
+  explicit ByteLease(Permit permit) noexcept : permit_(std::move(permit)) {}
 
-  std::shared_ptr<ByteBudget::State> state_;
-  std::size_t bytes_ = 0;
+  Permit permit_;
 };
 
 }  // namespace cairn::async

@@ -34,8 +34,8 @@ enum class Errc : int {
   incomplete_shards,     ///< The stored slices do not cover the array.
   overlapping_shards,    ///< Stored slices of one array overlap.
   not_committed,         ///< The directory is no committed checkpoint.
-  commit_unknown,        ///< The commit may or may not survive a power cut; see docs/reliability.md.
-  handler_failed,        ///< A handler threw something that is no `cairn::Error`.
+  commit_unknown,        ///< The checkpoint may be there or not, whole in any case; see docs/reliability.md.
+  handler_failed,        ///< A handler threw something that is not a `cairn::Error`, or forgot a file.
   peer_failed,           ///< Another rank failed.
   timed_out,             ///< A deadline passed.
   cancelled,             ///< `cancel()` was called.

@@ -41,10 +41,16 @@ struct ContextOptions {
   /// commit.
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
-  /// memory, but blocks callers longer: a save larger than it streams. 0: half of the machine's memory.
+  /// memory, but blocks callers longer: a save larger than it streams. 0: a quarter of what the
+  /// process may have when the context is made: of the machine's memory, or of the smallest limit of a control group
+  /// (container), of RLIMIT_AS or of RLIMIT_DATA.
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
+  /// Most descriptors of files that saves and loads hold open at once, together. A smaller one leaves more to the program,
+  /// but a save of more files than that writes and syncs some of them while its caller waits. 0: half of what the limit of
+  /// the process (RLIMIT_NOFILE) leaves when the context is made.
+  std::size_t open_files = 0;
   /// Who moves arrays between devices and the host: one for each device whose arrays are saved or loaded.
   /// Staging memory is pinned for all of them.
   std::vector<std::shared_ptr<DeviceCopier>> copiers;

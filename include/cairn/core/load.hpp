@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <system_error>
+
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -124,11 +126,14 @@ class LoadResponse {
 struct ItemMetadata {
   std::string handler_id;   ///< As recorded; of a foreign folder, of the handler that recognised it.
   std::uint64_t bytes = 0;  ///< In its files.
-  /// The handler's abstract value; empty when no handler could describe it, and `problem` says why.
+  /// The handler's abstract value; empty when no handler could describe it, and `problem` says why: its files are
+  /// damaged or missing, its handler is not registered or has failed. The other checkpointables are described all the same.
   AnyValue abstract;
   std::string problem;
+  std::error_code problem_code;
 
-  /// Errors: Errc::type_mismatch when the abstract value is of another type.
+  /// Errors: `problem_code` with `problem` when there is one; Errc::type_mismatch when the abstract value is of another
+  ///         type.
   template <class Abstract>
   [[nodiscard]] const Abstract& as() const {
     if (const Abstract* value = abstract.as<Abstract>())

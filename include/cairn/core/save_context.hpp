@@ -40,7 +40,9 @@ class SaveContext {
 
   /// The checkpointable's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Where its files go. It may not exist before `directory_created` has finished.
+  /// Where its files go. It may not exist before `directory_created` has finished. A handler may write regular files
+  /// there itself, also in sub-directories; when its background phase ends, they must be complete. They are read once
+  /// more, hashed and synced before the commit; one whose size changes then fails the save.
   [[nodiscard]] std::filesystem::path directory() const;
   [[nodiscard]] Background<> directory_created() const;
 
@@ -57,7 +59,8 @@ class SaveContext {
 
   /// Writes a whole file, checksummed on the way. `file` is a name in directory().
   ///
-  /// Phase:  call it in either; the returned part belongs to the background.
+  /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
+  ///         handler forgets one fails with Errc::handler_failed.
   /// Errors: Errc::already_exists when the file was written before; OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
@@ -69,7 +72,7 @@ class SaveContext {
   /// writes. Bytes that no piece covers are zero.
   ///
   /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
-  ///            when it is done. It returns the background part.
+  ///            when it is done. It returns the background part, to be awaited as that of write_file.
   /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
   ///            `committed` (borrow, share).
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.

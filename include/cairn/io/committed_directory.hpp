@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <system_error>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -14,6 +16,7 @@
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/file.hpp"
 #include "cairn/io/manifest.hpp"
+#include "cairn/io/uuid.hpp"
 
 namespace cairn::io {
 
@@ -74,7 +77,7 @@ class CommittedDirectory {
   Directory directory_;
   CommitRecord commit_;
   Manifest manifest_;
-  std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3.
+  std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3; then how many there are.
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
@@ -82,7 +85,10 @@ class CommittedDirectory {
 struct CommitCheck {
   bool is_committed = false;
   std::uint32_t generation = 0;  ///< As the manifest says; 0 when it cannot be read.
+  Uuid uuid;                     ///< Likewise; zeros.
   std::string problem;           ///< Why it is not committed; empty when it is.
+  /// What the operating system said when it could not be read: then it may be committed or not.
+  std::error_code unreadable;
 };
 
 /// Checks the checkpoint called `name` without throwing for damage: what recovery and listings need.

@@ -10,13 +10,11 @@
 #include <string_view>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/io/direct.hpp"
 #include "cairn/io/engine.hpp"
 #include "cairn/io/file.hpp"
 
 namespace cairn::io {
-
-/// Whole pages, so that direct and buffered writes never meet on one page of the cache.
-inline constexpr std::size_t kDirectBytes = 4096;
 
 struct DurableFileOptions {
   DurableFileOptions() = default;
@@ -48,6 +46,8 @@ class DurableFile {
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
   /// Whether aligned pieces go past the page cache.
   [[nodiscard]] bool is_direct() const noexcept;
+  /// Why they do not, though it was asked for; empty when they do, or it was not.
+  [[nodiscard]] std::string why_not_direct() const;
   /// Whether all of this piece would: pointer, size and offset are multiples of `kDirectBytes`.
   [[nodiscard]] bool can_write_direct(const void* data, std::size_t size,
                                       std::uint64_t offset) const noexcept;

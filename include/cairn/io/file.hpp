@@ -101,6 +101,10 @@ class Directory {
   std::filesystem::path path_;
 };
 
+/// `path` with a last component that is a name: without slashes at the end, and resolved by the kernel where it ends
+/// in "." or "..". Nothing else is changed: what ".." behind a symbolic link means only the kernel knows.
+[[nodiscard]] std::filesystem::path named_path(const std::filesystem::path& path);
+
 /// Refuses what is not a plain relative path of components below a directory.
 ///
 /// Errors: Errc::invalid_argument.

@@ -73,7 +73,8 @@ class StagedDirectory {
   /// lives.
   ///
   /// The parent of `target` must exist: a mistyped path shall not make directories.
-  /// Errors: Errc::invalid_argument (no usable last component), Errc::not_found (no parent),
+  /// Errors: Errc::invalid_argument (no usable last component, or a target in the directory of a checkpoint),
+  ///         Errc::not_found (no parent),
   ///         Errc::already_exists (target exists and is not to be, or may not be, replaced); OS
   ///         errors pass through (EACCES, EROFS, ENOSPC, ENOTDIR).
   static StagedDirectory create(Engine& engine, const std::filesystem::path& target,
@@ -98,13 +99,13 @@ class StagedDirectory {
   /// Makes the checkpoint durable and then visible. Returns only when both are sure.
   ///
   /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order). Steps:
-  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost
-  /// first;
-  /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the
-  /// save). Errors: Errc::cancelled when `may_publish` says no; Errc::commit_unknown when the sync after the rename fails: the checkpoint is
-  /// visible, but may not
-  ///         survive a power cut. After any other error nothing is visible and the old checkpoint
-  ///         stands: Errc::already_exists when another writer was first; OS errors pass through.
+  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost first;
+  /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the save).
+  /// Errors: Errc::commit_unknown when the sync after the rename fails, or when the rename fails and nobody can see
+  ///         whether it was done all the same: the checkpoint may be visible or not, and durable or not, and nothing
+  ///         is removed. After any other error nothing is visible and the old checkpoint stands:
+  ///         Errc::cancelled when `may_publish` says no; Errc::already_exists when another writer was first; OS
+  ///         errors pass through.
   void publish(Manifest manifest, std::span<const FileDigest> digests);
 
   /// What kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The rest is
@@ -114,6 +115,9 @@ class StagedDirectory {
   /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to
   /// `recover`.
   void abandon() noexcept;
+
+  /// What kept `abandon` from removing all; empty when nothing did.
+  [[nodiscard]] const std::string& abandonment_problem() const noexcept;
 
   struct State;
 

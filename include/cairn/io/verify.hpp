@@ -21,7 +21,6 @@ enum class Damage : std::uint8_t {
   wrong_size,  ///< The file is shorter or longer; its bytes were not compared.
   altered,     ///< Bytes differ from what was written.
   unreadable,  ///< The operating system could not read the bytes.
-  unexpected,  ///< The checkpoint does not list the file.
 };
 
 /// "missing", "wrong kind", …
@@ -50,6 +49,10 @@ struct VerifyReport {
   std::uint64_t bytes = 0;              ///< That were read and compared.
   std::uint64_t problem_count = 0;      ///< All of them, also those beyond VerifyOptions::max_problems.
   std::vector<VerifyProblem> problems;  ///< Sorted by file, then by position.
+  /// What lies in the checkpoint's directory and is not the checkpoint's, relative and sorted; of a whole tree its top.
+  /// Not a problem: nothing of it is read, and nothing of Cairn removes it.
+  std::vector<std::string> foreign;
+  std::uint64_t foreign_count = 0;  ///< All of it, also beyond VerifyOptions::max_problems.
 
   [[nodiscard]] bool is_sound() const noexcept { return problem_count == 0; }
 };
@@ -61,7 +64,7 @@ struct VerifyOptions {
   std::size_t threads = 0;
   /// Check only what lies below this directory of the checkpoint; empty: everything.
   std::string directory;
-  /// Problems that are kept; more are counted. Bounds memory when a large checkpoint is destroyed.
+  /// Problems that are kept, and foreign files; more are counted. Bounds memory when a large checkpoint is destroyed.
   std::size_t max_problems = 10'000;
   /// Called about ten times a second and once at the end, on the calling thread. What it throws ends the check.
   std::function<void(const VerifyProgress&)> progress;

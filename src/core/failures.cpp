@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/failures.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn::core {
+namespace {
+
+constexpr std::size_t kMostFailures = 5;  // In one text.
+constexpr std::size_t kMostNames = 20;
+
+/// Of each failure after the first: a handler may say as much as it likes.
+constexpr std::size_t kMostBytes = 1000;
+
+/// The beginning of a text, not cut within a character of UTF-8.
+std::string beginning(const std::string& text) {
+  if (text.size() <= kMostBytes) {
+    return text;
+  }
+  std::size_t end = kMostBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+    --end;
+  }
+  return text.substr(0, end) + "...";
+}
+
+}  // namespace
+
+void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
+  std::rethrow_exception(async::is_cancelled(failure) ? failure : with_context(failure, who));
+}
+
+std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {
+  if (problem.empty() || async::is_cancelled(failure)) {
+    return failure;
+  }
+  return combine({failure, std::make_exception_ptr(Error(Errc::io_failure, problem))});
+}
+
+std::exception_ptr combine(const std::vector<std::exception_ptr>& failures) {
+  std::exception_ptr first;
+  std::string others;
+  std::size_t count = 0;
+  for (const std::exception_ptr& failure : failures) {
+    if (async::is_cancelled(failure))
+      continue;
+    ++count;
+    if (count == 1) {
+      first = failure;
+    } else if (count <= kMostFailures) {
+      others += fmt::format("; and {}", beginning(describe(failure)));
+    }
+  }
+  if (!first) {
+    return failures.empty() ? nullptr : failures.front();
+  }
+  if (others.empty()) {
+    return first;
+  }
+  if (count > kMostFailures) {
+    others += fmt::format("; and {} more", count - kMostFailures);
+  }
+  try {
+    std::rethrow_exception(first);
+  } catch (const Error& error) {
+    return std::make_exception_ptr(Error(error.code(), error.detail() + others));
+  } catch (...) {
+    return first;
+  }
+}
+
+std::string listed(std::span<const std::string> names) {
+  std::string text;
+  for (const std::string& name : names.first(std::min(names.size(), kMostNames))) {
+    text += (text.empty() ? "" : ", ") + beginning(name);
+  }
+  return names.size() > kMostNames ? fmt::format("{} and {} more", text, names.size() - kMostNames) : text;
+}
+
+}  // namespace cairn::core

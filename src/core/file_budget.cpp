@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/file_budget.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace cairn::core {
+
+struct FileBudget::State {
+  explicit State(std::size_t descriptors) : semaphore(descriptors) {}
+
+  async::Semaphore semaphore;
+  std::mutex mutex;  // Protects all below.
+  std::size_t waiting = 0;
+  std::vector<async::Event> holders;  // Set when somebody waits.
+  std::size_t kept_holders = 0;       // When it was last cleared of those that have ended.
+};
+
+namespace {
+
+constexpr std::size_t kFewHolders = 64;
+
+}  // namespace
+
+FileBudget::FileBudget(std::size_t descriptors) : state_(std::make_shared<State>(descriptors)) {}
+
+Awaitable<async::Permit> FileBudget::acquire(std::size_t descriptors) const {
+  return acquire(state_, descriptors);
+}
+
+Awaitable<async::Permit> FileBudget::acquire(std::shared_ptr<State> state, std::size_t descriptors) {
+  async::Permit permit = state->semaphore.try_acquire(descriptors);
+  if (permit) {
+    co_return permit;
+  }
+  std::vector<async::Event> holders;
+  {
+    // First the count, then the events: who comes to hold a descriptor in between sees the count.
+    const std::lock_guard lock(state->mutex);
+    ++state->waiting;
+    holders.swap(state->holders);
+  }
+  const auto leave = [](State* waited) {
+    const std::lock_guard lock(waited->mutex);
+    --waited->waiting;
+  };
+  const std::unique_ptr<State, decltype(leave)> waits(state.get(), leave);
+  for (const async::Event& holder : holders) {
+    holder.set();
+  }
+  permit = co_await state->semaphore.acquire(descriptors);
+  co_return permit;
+}
+
+void FileBudget::set_when_wanted(const async::Event& event) const {
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->waiting == 0) {
+      std::vector<async::Event>& holders = state_->holders;
+      if (holders.size() >= 2 * state_->kept_holders + kFewHolders) {
+        std::erase_if(holders, [](const async::Event& holder) { return holder.has_happened(); });
+        state_->kept_holders = holders.size();
+      }
+      holders.push_back(event);
+      return;
+    }
+  }
+  event.set();
+}
+
+std::size_t FileBudget::capacity() const noexcept {
+  return state_->semaphore.capacity();
+}
+
+std::size_t FileBudget::taken() const {
+  return state_->semaphore.taken();
+}
+
+}  // namespace cairn::core

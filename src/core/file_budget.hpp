@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/event.hpp"
+#include "cairn/async/semaphore.hpp"
+
+namespace cairn::core {
+
+/// The descriptors that the files of all saves and loads of a context share.
+///
+/// Progress: a file takes all its descriptors at once, and before any staging memory: whoever holds memory can write
+///           or read. What is written and only waits for its handler to ask for its end is ended as soon as somebody
+///           waits for a descriptor.
+/// Threads:  every method may be called from any thread.
+class FileBudget {
+ public:
+  explicit FileBudget(std::size_t descriptors);
+
+  /// Waits until so many descriptors may be opened, in arrival order.
+  ///
+  /// Cancel: leaves the budget unchanged.
+  [[nodiscard]] Awaitable<async::Permit> acquire(std::size_t descriptors) const;
+
+  /// Sets `event` when somebody waits for a descriptor: at once, if somebody does.
+  void set_when_wanted(const async::Event& event) const;
+
+  [[nodiscard]] std::size_t capacity() const noexcept;
+  [[nodiscard]] std::size_t taken() const;
+
+ private:
+  struct State;
+
+  static Awaitable<async::Permit> acquire(std::shared_ptr<State> state, std::size_t descriptors);
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace cairn::core

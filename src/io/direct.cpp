@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/io/direct.hpp"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+
+namespace cairn::io {
+namespace {
+
+constexpr const char* kRefused = "the file system refuses O_DIRECT";
+
+}  // namespace
+
+std::string why_not_direct(const FileHandle& file) {
+  FileStatus status;
+  if (file.syscalls().status(file.fd(), status) != 0 || !status.is_direct_alignment_known) {
+    return {};
+  }
+  if (status.direct_alignment_bytes == 0) {
+    return kRefused;
+  }
+  if (status.direct_alignment_bytes > kDirectBytes) {
+    return fmt::format("the disk wants O_DIRECT in blocks of {} bytes", status.direct_alignment_bytes);
+  }
+  return {};
+}
+
+bool is_direct_refusal(std::error_code failure) noexcept {
+  return failure == std::error_code(EINVAL, std::system_category()) ||
+         failure == std::error_code(EOPNOTSUPP, std::system_category());
+}
+
+std::string why_not_direct(std::error_code failure) {
+  return is_direct_refusal(failure) ? kRefused : fmt::format("no open with O_DIRECT ({})", failure.message());
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a byte budget does not use of the semaphore that it is built on; the rest is in byte_budget_test.cpp.
+#include "cairn/async/semaphore.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/async/event.hpp"
+#include "cairn/async/task_scope.hpp"
+#include "cairn/async/thread_pool.hpp"
+#include "cairn/base/error.hpp"
+
+#include "async/parked.hpp"
+#include "support/fails.hpp"
+#include "support/run.hpp"
+
+namespace cairn::async {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::eventually;
+using testing::Fails;
+using testing::run;
+
+Awaitable<> hold(Semaphore semaphore, std::size_t count, int number, std::vector<int>* order, Event until) {
+  const Permit permit = co_await semaphore.acquire(count);
+  order->push_back(number);
+  co_await until.wait();
+}
+
+TEST(Semaphore, GivesOnePermitUnlessAskedForMore) {
+  Semaphore semaphore(3);
+
+  const Permit one = run(semaphore.acquire());
+  const Permit two = run(semaphore.acquire(2));
+
+  EXPECT_EQ(one.count(), 1u);
+  EXPECT_EQ(two.count(), 2u);
+  EXPECT_EQ(semaphore.taken(), 3u);
+  EXPECT_FALSE(semaphore.try_acquire());
+}
+
+TEST(Semaphore, NeverGivesAPartOfWhatIsAskedFor) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_strand(pool.executor());
+  Semaphore semaphore(2);
+  std::vector<int> order;
+  Permit first = semaphore.try_acquire();
+  TaskScope scope(strand);
+  scope.spawn(hold(semaphore, 2, 0, &order, Event::happened()));
+  ASSERT_TRUE(eventually([&] { return semaphore.waiting() == 1; }));
+  EXPECT_EQ(semaphore.taken(),
+            1u);  // Two readers that want two each would else wait for each other for ever.
+
+  first.release();
+  scope.wait();
+
+  EXPECT_THAT(order, ElementsAre(0));
+  EXPECT_EQ(semaphore.taken(), 0u);
+}
+
+TEST(Semaphore, RefusesWhoeverComesAfterItsEnd) {
+  Semaphore semaphore(1);
+
+  semaphore.close();
+
+  EXPECT_THAT([&] { run(semaphore.acquire()); }, Fails(Errc::closed));
+  EXPECT_FALSE(semaphore.try_acquire());
+}
+
+TEST(Permit, MovesAndIsGivenBackOnce) {
+  Semaphore semaphore(2);
+  Permit first = semaphore.try_acquire();
+  Permit second = semaphore.try_acquire();
+
+  second = std::move(first);
+  EXPECT_EQ(semaphore.taken(), 1u);
+  second.release();
+  second.release();
+
+  EXPECT_EQ(semaphore.taken(), 0u);
+  EXPECT_FALSE(second);
+}
+
+}  // namespace
+}  // namespace cairn::async

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a save makes of the files of its handlers: those that they forget, and those that they write themselves.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/core/handler.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/core/save.hpp"
+#include "cairn/io/committed_directory.hpp"
+
+#include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::TempDir;
+
+/// A value whose handler does what the test says.
+struct Custom {
+  Custom() = default;
+};
+
+using CustomSave = std::function<Awaitable<Background<>>(SaveContext)>;
+
+class CustomHandler final : public CheckpointableHandler<Custom> {
+ public:
+  explicit CustomHandler(CustomSave save) : save_(std::move(save)) {}
+
+  std::string_view id() const noexcept override { return "test.custom/1"; }
+
+  Awaitable<Background<>> save(SaveContext context, const Custom&) const override {
+    return save_(std::move(context));
+  }
+
+  Awaitable<Background<Custom>> load(LoadContext, std::optional<Custom>) const override {
+    co_return nothing();
+  }
+
+  Awaitable<Custom> metadata(LoadContext) const override { co_return Custom(); }
+
+ private:
+  static Background<Custom> nothing() { co_return Custom(); }
+
+  CustomSave save_;
+};
+
+Background<> do_nothing() {
+  co_return;
+}
+
+class HandlerFiles : public ::testing::Test {
+ protected:
+  SaveResult save(CustomSave how) {
+    HandlerRegistry registry;
+    registry.add(std::make_shared<const CustomHandler>(std::move(how)));
+    const Context context(options_);
+    return core::start_save(target(), {{"item", Custom()}}, registry.snapshot(), SaveOptions(), context)
+        .wait();
+  }
+
+  std::filesystem::path target() const { return directory_ / "step"; }
+
+  TempDir directory_;
+  ContextOptions options_;
+};
+
+Awaitable<Background<>> forget_a_file(SaveContext context) {
+  Background<> kept = context.write_file("kept.txt", "kept");
+  static_cast<void>(context.write_file("lost.txt", "lost"));
+  co_return kept;
+}
+
+Awaitable<Background<>> forget_pieces(SaveContext context) {
+  static const std::string text = "pieces";
+  std::vector<SourcePiece> pieces(1);
+  pieces[0].size_bytes = text.size();
+  pieces[0].data = reinterpret_cast<const std::byte*>(text.data());
+  static_cast<void>(co_await context.write_pieces("lost.bin", std::move(pieces), text.size()));
+  co_return do_nothing();
+}
+
+Awaitable<Background<>> return_nothing_of_a_file(SaveContext context) {
+  static_cast<void>(context.write_file("lost.txt", "lost"));
+  co_return Background<>();
+}
+
+Background<> begin_too_late(SaveContext context) {
+  static_cast<void>(context.write_file("lost.txt", "lost"));
+  co_return;
+}
+
+Awaitable<Background<>> forget_in_the_background(SaveContext context) {
+  co_return begin_too_late(std::move(context));
+}
+
+Awaitable<Background<>> write_no_file(SaveContext) {
+  co_return Background<>();
+}
+
+TEST_F(HandlerFiles, ThatAreForgottenFailTheSave) {
+  EXPECT_THAT([&] { save(forget_a_file); },
+              Fails(Errc::handler_failed,
+                    AllOf(HasSubstr("'item' (handler test.custom/1)"), HasSubstr("'item/lost.txt'"),
+                          HasSubstr("never awaited"), ::testing::Not(HasSubstr("kept.txt")))));
+  EXPECT_THAT(testing::list_tree(directory_.path()), ::testing::IsEmpty());
+}
+
+TEST_F(HandlerFiles, OfPiecesThatAreForgottenFailTheSave) {
+  EXPECT_THAT([&] { save(forget_pieces); },
+              Fails(Errc::handler_failed,
+                    AllOf(HasSubstr("'item' (handler test.custom/1)"), HasSubstr("'item/lost.bin'"))));
+  EXPECT_THAT(testing::list_tree(directory_.path()), ::testing::IsEmpty());
+}
+
+TEST_F(HandlerFiles, ThatTheBackgroundForgetsFailTheSave) {
+  EXPECT_THAT([&] { save(forget_in_the_background); },
+              Fails(Errc::handler_failed, HasSubstr("'item/lost.txt'")));
+}
+
+TEST_F(HandlerFiles, OfAnEmptyBackgroundFailTheSaveAndSayWhy) {
+  EXPECT_THAT([&] { save(return_nothing_of_a_file); },
+              Fails(Errc::handler_failed,
+                    AllOf(HasSubstr("'item/lost.txt'"), HasSubstr("returned an empty background"))));
+}
+
+TEST_F(HandlerFiles, MayBeNone) {
+  EXPECT_EQ(save(write_no_file).files, 0u);
+}
+
+/// Notes the directories that are synced.
+class SyncWatcher final : public testing::ForwardingSyscalls {
+ public:
+  int sync(int fd) noexcept override {
+    const std::lock_guard lock(mutex_);
+    struct ::stat found {};
+    if (::fstat(fd, &found) == 0) {
+      synced_.insert(found.st_ino);
+    }
+    return ForwardingSyscalls::sync(fd);
+  }
+
+  [[nodiscard]] bool has_synced(const std::filesystem::path& path) const {
+    const std::lock_guard lock(mutex_);
+    struct ::stat found {};
+    return ::stat(path.c_str(), &found) == 0 && synced_.contains(found.st_ino);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<ino_t> synced_;
+};
+
+Background<> write_past(SaveContext context) {
+  co_await context.directory_created();
+  std::filesystem::create_directories(context.directory() / "sub/deeper");
+  testing::write_text(context.directory() / "own.txt", "own");
+  testing::write_text(context.directory() / "sub/deeper/own.txt", "deeper");
+}
+
+Awaitable<Background<>> write_past_the_context(SaveContext context) {
+  co_return write_past(std::move(context));
+}
+
+TEST_F(HandlerFiles, WrittenPastTheContextAreSyncedWithTheirDirectories) {
+  const auto calls = std::make_shared<SyncWatcher>();
+  options_.engine = io::EngineKind::threads;
+  options_.syscalls = calls;
+
+  const SaveResult result = save(write_past_the_context);
+
+  EXPECT_EQ(result.files, 2u);
+  EXPECT_EQ(result.bytes, 9u);
+  for (const char* name :
+       {"item/own.txt", "item/sub/deeper/own.txt", "item", "item/sub", "item/sub/deeper"}) {
+    EXPECT_TRUE(calls->has_synced(target() / name)) << name;
+  }
+}
+
+TEST_F(HandlerFiles, WrittenPastTheContextBelongToTheCheckpoint) {
+  save(write_past_the_context);
+
+  const io::CommittedDirectory committed = io::CommittedDirectory::open(io::posix_syscalls(), target());
+  EXPECT_EQ(committed.read_verified("item/sub/deeper/own.txt", 100), "deeper");
+}
+
+}  // namespace
+}  // namespace cairn

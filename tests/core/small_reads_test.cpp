@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What small loads do not do: take staging buffers.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "core/blob_handler.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn {
+namespace {
+
+using testing::AbstractBlob;
+using testing::Blob;
+using testing::BlobHandler;
+using testing::make_blob;
+
+constexpr std::size_t kSomeSize = (std::size_t{5} << 20) + 17;
+
+/// Loads blobs into two places each.
+class HalvesHandler final : public BlobHandler {
+ public:
+  Awaitable<Background<Blob>> load(LoadContext context, std::optional<AbstractBlob>) const override {
+    co_return read_halves(std::move(context));
+  }
+
+ private:
+  static Background<Blob> read_halves(LoadContext context) {
+    const std::size_t size = context.file_bytes("blob.bin").value_or(0);
+    std::vector<std::byte> front(size / 2);
+    std::vector<std::byte> back(size - front.size());
+    std::vector<DestinationPiece> pieces(2);
+    pieces[0].data = front.data();
+    pieces[0].size_bytes = front.size();
+    pieces[1].data = back.data();
+    pieces[1].offset_bytes = front.size();
+    pieces[1].size_bytes = back.size();
+    co_await context.read_pieces("blob.bin", std::move(pieces));
+    front.insert(front.end(), back.begin(), back.end());
+    co_return Blob(std::move(front));
+  }
+};
+
+void put_out_of_cache(const std::filesystem::path& root) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root)) {
+    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    ::close(fd);
+  }
+}
+
+/// Whether the files that are loaded are in the page cache, where they can be put out of it.
+class SmallReads : public ::testing::TestWithParam<bool> {
+ protected:
+  void save(std::size_t count, std::size_t bytes) {
+    Checkpointables items;
+    for (std::size_t i = 0; i < count; ++i) {
+      blobs_.push_back(make_blob(bytes, i));
+      items.push_back({fmt::format("item{}", i), blobs_.back()});
+    }
+    const Context context;
+    core::start_save(directory_ / "step", items, testing::blob_registry(), SaveOptions(), context).wait();
+    if (!GetParam()) {
+      put_out_of_cache(directory_ / "step");
+    }
+  }
+
+  /// Loads with a fresh context; returns what it took of staging memory.
+  std::uint64_t load(const RegistrySnapshot& registry) {
+    const Context context;
+    Loaded loaded = core::start_load(directory_ / "step", {}, registry, LoadOptions(), context).wait();
+    for (std::size_t i = 0; i < blobs_.size(); ++i) {
+      EXPECT_EQ(loaded.take<Blob>(fmt::format("item{}", i)), blobs_[i]) << i;
+    }
+    EXPECT_EQ(context.pool_bytes() == 0, loaded.result().pool.peak_bytes == 0);
+    return loaded.result().pool.peak_bytes;
+  }
+
+  static RegistrySnapshot halves() {
+    HandlerRegistry registry;
+    registry.add<HalvesHandler>();
+    return registry.snapshot();
+  }
+
+  testing::TempDir directory_;
+  std::deque<Blob> blobs_;
+};
+
+TEST_P(SmallReads, OfOnePlaceTakeNoStagingMemory) {
+  save(100, 10);
+
+  EXPECT_EQ(load(testing::blob_registry()), 0u);
+}
+
+TEST_P(SmallReads, OfOnePlaceAndSomeSizeTakeNoStagingMemory) {
+  save(3, kSomeSize);
+
+  EXPECT_EQ(load(testing::blob_registry()), 0u);
+}
+
+TEST_P(SmallReads, OfSeveralPlacesTakeNoStagingMemory) {
+  save(40, 1001);
+
+  EXPECT_EQ(load(halves()), 0u);
+}
+
+TEST_P(SmallReads, OfSeveralPlacesAndSomeSizeDo) {
+  save(1, kSomeSize);
+
+  EXPECT_GT(load(halves()), 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, SmallReads, ::testing::Bool(),
+                         [](const auto& each) { return each.param ? "Cached" : "Cold"; });
+
+}  // namespace
+}  // namespace cairn
