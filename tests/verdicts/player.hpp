@@ -94,7 +94,7 @@ class Player {
   void wait_for_event();
   /// Perhaps lets all that is under way come as far as it can.
   void let_it_work();
-  /// How long a save that was stopped may still have the memory: not at all when it copies.
+  /// How long a save that was stopped may still have the memory. One that copies is given up after the grace.
   [[nodiscard]] Duration last_access(const OpenSave& open) const;
   /// Compares what goes on at once with what may.
   void check_budgets();

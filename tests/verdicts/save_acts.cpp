@@ -252,7 +252,7 @@ void Player::let_it_work() {
 }
 
 Duration Player::last_access(const OpenSave& open) const {
-  return open.uses_memory ? longest(program_) * kCallsWithMemory : Duration::zero();
+  return open.uses_memory ? longest(program_) * kCallsWithMemory : program_.grace;
 }
 
 void Player::wait_for_event() {
