@@ -101,6 +101,7 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   engine = dice.one_in(4) ? io::EngineKind::automatic : io::EngineKind::threads;
   is_large = dice.one_in(6);
   saves_in_flight = dice.pick(kLimits);
+  grace = dice.one_in(2) ? longest(*this) * 2 / 3 : longest(*this) / 10;
   worker_threads = 1 + dice.below(2);
   staging_bytes = (dice.one_in(4) ? std::size_t{8} : std::size_t{256}) << 20;
   close_timeout = dice.one_in(2) ? Duration::zero() : Duration(std::chrono::seconds(1 + dice.below(5)));

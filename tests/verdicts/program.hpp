@@ -85,7 +85,7 @@ struct Program {
   std::size_t worker_threads = 2;
   std::size_t staging_bytes = 0;
   Duration close_timeout{0};
-  Duration grace = std::chrono::seconds(2);
+  Duration grace{0};
   Disturbances disturbances;
   std::vector<Act> acts;
 };

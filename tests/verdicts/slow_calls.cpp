@@ -56,7 +56,9 @@ std::size_t SlowCalls::slowness(CallKind kind) const {
     case Focus::transfers:
       return is_transfer ? (disturbances_.slow + kMoreOften - 1) / kMoreOften : 0;
     case Focus::commit:
-      return is_commit ? (disturbances_.slow + kMoreOften - 1) / kMoreOften : 0;
+      return is_commit                  ? (disturbances_.slow + kMoreOften - 1) / kMoreOften
+             : kind == CallKind::unlink ? disturbances_.slow
+                                        : 0;
   }
   return 0;
 }
