@@ -127,6 +127,10 @@ void Player::check_duration(const std::string& what, Moment begin, Duration most
 
 void Player::play() {
   journal_->note(program_.describe());
+  if (program_.theme != Theme::mixed) {
+    save_favourite();  // Or there would be nothing to load, and nothing to replace.
+  }
+  system_->stir_up();
   for (const Act next : program_.acts) {
     ++played_;
     dice_ = Dice(program_.seed, 100 + played_);
@@ -140,6 +144,21 @@ void Player::play() {
     check_budgets();
   }
   settle();
+}
+
+void Player::save_favourite() {
+  Asked asked;
+  asked.target = program_.favourite();
+  const std::uint64_t number = oracle_.begin_save(asked);
+  Loan loan(count_of(asked.target), fmt::format("save {}", number));
+  fill(loan, number, asked.target);
+  const Moment begin = now();
+  const auto failure = attempt(fmt::format("save {} to t{}, in peace", number, asked.target), [&] {
+    save(oracle_.path(asked.target), loan.tree(number, count_of(asked.target)), options_of(asked, number),
+         *context_);
+  });
+  loan.give_back();
+  oracle_.end_save(number, failure, begin);
 }
 
 void Player::act(Act act) {

@@ -76,6 +76,7 @@ class Player {
   void act(Act act);
   void make_context();
   void settle();
+  void save_favourite();
 
   // Saves: save_acts.cpp.
   void save_and_wait();

@@ -45,8 +45,9 @@ bool is_renaming(CallKind kind) {
 
 }  // namespace
 
-std::size_t SlowCalls::slowness(CallKind kind) const {
-  const bool is_transfer = kind == CallKind::read || kind == CallKind::write || kind == CallKind::sync_data;
+std::size_t SlowCalls::slowness(CallKind kind, std::size_t bytes) const {
+  constexpr std::size_t kLarge = 100'000;
+  const bool is_transfer = (kind == CallKind::read || kind == CallKind::write) && bytes >= kLarge;
   const bool is_commit = is_renaming(kind) || kind == CallKind::sync;
   // Where others are quick, these may be slow more often.
   constexpr std::size_t kMoreOften = 5;
@@ -63,7 +64,7 @@ std::size_t SlowCalls::slowness(CallKind kind) const {
   return 0;
 }
 
-SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
+SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd, std::size_t bytes) {
   Fate fate;
   if (is_calm_ || is_calm(fd)) {
     return fate;
@@ -82,7 +83,7 @@ SlowCalls::Fate SlowCalls::decide(CallKind kind, int fd) {
     fate.trouble = Trouble::oddity;
   }
   fate.error = error_of(kind, dice);
-  if (happens(slowness(kind))) {
+  if (happens(slowness(kind, bytes))) {
     (dice.one_in(2) ? fate.before : fate.after) = dice.up_to(disturbances_.longest);
   }
   return fate;
@@ -107,8 +108,8 @@ void SlowCalls::dawdle(CallKind kind, Duration duration) {
 }
 
 template <class Real>
-auto SlowCalls::run(CallKind kind, int fd, Real real) noexcept -> decltype(real()) {
-  const Fate fate = decide(kind, fd);
+auto SlowCalls::run(CallKind kind, int fd, Real real, std::size_t bytes) noexcept -> decltype(real()) {
+  const Fate fate = decide(kind, fd, bytes);
   dawdle(kind, fate.before);
   decltype(real()) result = -fate.error;
   switch (fate.trouble) {
@@ -187,7 +188,8 @@ int SlowCalls::truncate(int fd, std::uint64_t size) noexcept {
 
 std::int64_t SlowCalls::read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept {
   GuardedMemory::the().check_transfer(data, size);
-  const std::int64_t got = run(CallKind::read, fd, [&] { return real_.read_at(fd, data, size, offset); });
+  const std::int64_t got = run(
+      CallKind::read, fd, [&] { return real_.read_at(fd, data, size, offset); }, size);
   GuardedMemory::the().check_transfer(data, size);
   return got;
 }
@@ -195,7 +197,8 @@ std::int64_t SlowCalls::read_at(int fd, std::byte* data, std::size_t size, std::
 std::int64_t SlowCalls::write_at(int fd, const std::byte* data, std::size_t size,
                                  std::uint64_t offset) noexcept {
   GuardedMemory::the().check_transfer(data, size);
-  const std::int64_t put = run(CallKind::write, fd, [&] { return real_.write_at(fd, data, size, offset); });
+  const std::int64_t put = run(
+      CallKind::write, fd, [&] { return real_.write_at(fd, data, size, offset); }, size);
   GuardedMemory::the().check_transfer(data, size);
   return put;
 }

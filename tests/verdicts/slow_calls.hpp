@@ -39,7 +39,7 @@ inline constexpr std::size_t kCallKinds = 15;
 /// Which calls are slow.
 enum class Focus : std::uint8_t {
   all,
-  transfers,  ///< Those that have the caller's memory, perhaps.
+  transfers,  ///< Large ones, which have the caller's memory, perhaps.
   commit,     ///< Those around the rename.
 };
 
@@ -66,7 +66,8 @@ class SlowCalls final : public io::Syscalls {
             Disturbances disturbances)
       : clock_(std::move(clock)), journal_(std::move(journal)), seed_(seed), disturbances_(disturbances) {}
 
-  /// From now on every call is quick and succeeds.
+  /// At first, and after `calm_down`, every call is quick and succeeds.
+  void stir_up() { is_calm_ = false; }
   void calm_down() { is_calm_ = true; }
   /// How many calls have failed that the system would have let succeed.
   [[nodiscard]] std::uint64_t failures() const { return failures_; }
@@ -111,22 +112,22 @@ class SlowCalls final : public io::Syscalls {
   static constexpr int kMostSlow = 2;
 
   /// One in how many calls of this kind is slow; 0: none.
-  [[nodiscard]] std::size_t slowness(CallKind kind) const;
-  [[nodiscard]] Fate decide(CallKind kind, int fd);
+  [[nodiscard]] std::size_t slowness(CallKind kind, std::size_t bytes) const;
+  [[nodiscard]] Fate decide(CallKind kind, int fd, std::size_t bytes = 0);
   void dawdle(CallKind kind, Duration duration);
   void tell(CallKind kind, const std::string& what);
   void mark(int fd, bool is_calm);
   [[nodiscard]] bool is_calm(int fd) const;
 
   template <class Real>
-  auto run(CallKind kind, int fd, Real real) noexcept -> decltype(real());
+  auto run(CallKind kind, int fd, Real real, std::size_t bytes = 0) noexcept -> decltype(real());
 
   io::Syscalls& real_ = io::posix_syscalls();
   const std::shared_ptr<const HarnessClock> clock_;  // A context may outlive its program.
   const std::shared_ptr<Journal> journal_;
   const std::uint64_t seed_;
   const Disturbances disturbances_;
-  std::atomic<bool> is_calm_{false};
+  std::atomic<bool> is_calm_{true};
   std::atomic<int> slow_now_{0};
   std::atomic<std::uint64_t> failures_{0};
   std::atomic<std::uint64_t> lost_answers_{0};
