@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cairn/base/clock.hpp"
+
+#include "verdicts/dice.hpp"
+
+namespace cairn::verdicts {
+
+/// The clock by which a program, the library and the slow calls of the system live.
+///
+/// A manual one stands still until `advance_to`: what takes 3 s takes no time at all. A real one is the machine's.
+/// Threads: every method may be called from any thread.
+class HarnessClock final : public Clock {
+ public:
+  explicit HarnessClock(bool is_manual) : is_manual_(is_manual) {}
+
+  [[nodiscard]] bool is_manual() const noexcept { return is_manual_; }
+
+  [[nodiscard]] std::chrono::system_clock::time_point now() const override;
+  [[nodiscard]] Moment steady_now() const override;
+  bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition, Moment when,
+                  const std::function<bool()>& ready) const override;
+
+  /// Blocks the calling thread; says what it waits for, for the watchdog.
+  void sleep_for(Duration duration, const std::string& what) const;
+
+  /// Has `alarm` called at that moment, on the timekeeper's thread. It must not block.
+  std::uint64_t at(Moment when, std::function<void()> alarm);
+  /// Forgets that alarm, and waits until it has rung when it does just now.
+  void forget(std::uint64_t alarm);
+
+  /// When the next sleeper is to be woken or the next alarm rings; nothing when all wait for something else.
+  [[nodiscard]] std::optional<Moment> next_event() const;
+
+  /// Sets a manual clock, wakes who waited for that and rings the alarms, in their order.
+  void advance_to(Moment when);
+  /// Rings the alarms whose moment has come; for a real clock.
+  void ring_alarms();
+
+  /// Who sleeps until when, in words.
+  [[nodiscard]] std::string describe() const;
+
+ private:
+  struct Sleeper {
+    std::mutex* mutex;
+    std::condition_variable* condition;
+    Moment when;
+    const std::string* what;
+    bool is_told = false;
+  };
+
+  bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& condition, Moment when,
+             const std::function<bool()>& ready, const std::string* what) const;
+  void wake_sleepers();
+
+  const bool is_manual_;
+  // Taken after the mutex of a sleeper, never before it: whoever wakes sleepers only tries theirs.
+  mutable std::mutex mutex_;
+  mutable std::list<Sleeper> sleepers_;
+  std::map<std::pair<Moment, std::uint64_t>, std::function<void()>> alarms_;
+  std::uint64_t last_alarm_ = 0;
+  std::uint64_t ringing_ = 0;  // Or 0.
+  std::condition_variable rung_;
+  Moment now_{std::chrono::hours(1)};
+};
+
+}  // namespace cairn::verdicts

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "verdicts/dice.hpp"
+#include "verdicts/journal.hpp"
+#include "verdicts/observer.hpp"
+#include "verdicts/program.hpp"
+#include "verdicts/slow_calls.hpp"
+
+namespace cairn::verdicts {
+
+/// What a program asks of one operation; what may be said of it follows.
+struct Asked {
+  Asked() = default;
+
+  std::size_t target = 0;
+  bool overwrite = false;
+  bool coalesce = false;
+  Duration deadline{0};          ///< Zero: none.
+  bool uses_memory = false;      ///< The answer may wait for the last access to the caller's memory.
+  bool fails_by_itself = false;  ///< Its handler throws.
+  bool must_be_refused = false;  ///< Its context is closed.
+};
+
+/// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
+///
+/// The calls of one target have an order. Of those, the *floor* is the last that is known to have taken effect; an open
+/// call above it may yet take effect, one below it may not, and one that has failed never may.
+/// Threads: every method may be called from any thread; calls of one target by one thread.
+class Oracle {
+ public:
+  Oracle(Journal& journal, const HarnessClock& clock, const SlowCalls& calls, Observer& observer,
+         const std::vector<std::filesystem::path>& targets, const Program& program);
+
+  /// Enters a call; returns its number, which is also the value that it saves.
+  std::uint64_t begin_save(const Asked& asked);
+  std::uint64_t begin_load(const Asked& asked);
+  std::uint64_t begin_removal(std::size_t target);
+
+  /// The program has asked for its end: it may be cancelled from now on, and must be in time.
+  void ask_stop(std::uint64_t number);
+  /// It may have been stopped, or not.
+  void allow_stop(std::uint64_t number);
+  /// The context of all open operations is closed; they have until then.
+  void ask_close(Moment limit);
+
+  /// Whether a save of that target is unknown, and was seen where another one had been: that one must still be there.
+  [[nodiscard]] bool must_have_left_old(const std::string& target) const;
+  /// The result of a save names problems.
+  void tell_problems(std::uint64_t number);
+  /// What a save was told: nothing when it is committed. `waited_since` is when its caller began to wait.
+  void end_save(std::uint64_t number, const std::exception_ptr& failure, Moment waited_since);
+  void end_removal(std::uint64_t number, const std::exception_ptr& failure, Moment waited_since);
+  /// What a load was told; `value` is the number of the save that it gave.
+  void end_load(std::uint64_t number, std::optional<std::uint64_t> value, const std::exception_ptr& failure,
+                Moment waited_since);
+
+  /// Compares what the target holds with what it may hold; `thoroughly`: with every byte.
+  void look_at(std::size_t target, bool thoroughly);
+  /// Nothing runs any more: compares all targets, and what lies beside them.
+  void look_at_all();
+
+  /// Whether the target holds a checkpoint, for all that is known.
+  [[nodiscard]] bool may_exist(std::size_t target) const;
+  /// Whether a save of the target has not been answered.
+  [[nodiscard]] bool is_busy(std::size_t target) const;
+  [[nodiscard]] const std::filesystem::path& path(std::size_t target) const { return targets_[target].path; }
+  /// Whether what a save of that target has replaced, or a removal has taken, may still lie there: because nobody was told,
+  /// or can know, how it has ended, or because its result said so.
+  [[nodiscard]] bool may_have_left_old(const std::string& target) const;
+  [[nodiscard]] std::size_t target_count() const { return targets_.size(); }
+
+ private:
+  enum class State : std::uint8_t { open, done, failed, unknown };
+
+  struct Call {
+    Asked asked;
+    bool is_removal = false;
+    bool is_load = false;
+    State state = State::open;
+    bool was_seen = false;
+    bool may_stop = false;
+    bool has_problems = false;
+    std::optional<Moment> stop_limit;   ///< When a stop must have had its effect.
+    std::optional<Moment> close_limit;  ///< The same for a close.
+    Moment called;
+    std::uint64_t floor = 0;  ///< Of the target, when it was called.
+    std::uint64_t failures = 0;
+  };
+
+  struct Target {
+    std::filesystem::path path;
+    std::size_t element_count = 0;
+    std::vector<std::uint64_t> calls;  ///< Saves and removals.
+    std::uint64_t floor = 0;           ///< 0: nothing was there at first.
+  };
+
+  std::uint64_t begin(const Asked& asked, bool is_removal, bool is_load);
+  [[nodiscard]] bool holds_nothing(std::uint64_t number) const;
+  [[nodiscard]] std::string title(std::uint64_t number) const;
+  /// Why that failure may not be; empty when it may.
+  [[nodiscard]] std::string objection(std::uint64_t number, const std::exception_ptr& failure) const;
+  [[nodiscard]] bool may_have_existed(const Call& call, std::uint64_t number) const;
+  [[nodiscard]] bool has_later_in_series(const Call& call, std::uint64_t number) const;
+  void check_time(std::uint64_t number, Moment waited_since);
+  void check_holder(std::size_t target, std::optional<std::uint64_t> holder, const std::string& who);
+  [[nodiscard]] bool may_be_absent(const Target& target, std::uint64_t floor) const;
+
+  Journal& journal_;
+  const HarnessClock& clock_;
+  const SlowCalls& system_;
+  Observer& observer_;
+  const Duration grace_;
+  mutable std::recursive_mutex mutex_;  // Protects all below.
+  std::vector<Target> targets_;
+  std::map<std::uint64_t, Call> calls_;
+  std::uint64_t last_ = 0;
+};
+
+}  // namespace cairn::verdicts
