@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/load_job.hpp"
-#include "core/response.hpp"
 #include "core/paths.hpp"
+#include "core/response.hpp"
 
 namespace cairn {
 namespace {

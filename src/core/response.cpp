@@ -30,6 +30,7 @@ void wait_for_answer(const Operation& operation, std::chrono::nanoseconds timeou
   }
 }
 
+// outlives: who awaits keeps the operation.
 Awaitable<> wait_or_stop(Operation& operation, async::Event event) {
   async::Start start = [event](const async::Resume& resume) {
     event.on_complete([resume](const std::exception_ptr& failure) { resume(failure); });

@@ -101,7 +101,7 @@ class Crew {
   Syscalls& syscalls_;
   const std::size_t most_;
   std::atomic<std::size_t> pending_{0};  // Queued, or being performed.
-  std::mutex mutex_;  // Guards all below.
+  std::mutex mutex_;                     // Guards all below.
   std::condition_variable changed_;
   RequestQueue queue_;
   bool is_stopping_ = false;

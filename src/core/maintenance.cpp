@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/core/maintenance.hpp"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "core/blocking_call.hpp"
+#include "core/services.hpp"
+
+namespace cairn {
+
+io::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
+                           const Context& context) {
+  const auto report = std::make_shared<io::RecoveryReport>();
+  std::function<void()> work = [report, root, how = options.recovery, services = context.services()] {
+    *report = io::recover(services->engine->syscalls(), root, how);
+  };
+  core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
+  return std::move(*report);
+}
+
+io::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,
+                        const Context& context) {
+  const auto report = std::make_shared<io::VerifyReport>();
+  const auto is_over = std::make_shared<std::atomic<bool>>(false);
+  io::VerifyOptions how = options.verification;
+  how.progress = [is_over, path, tell = options.verification.progress](const io::VerifyProgress& progress) {
+    if (*is_over) {
+      throw Error(Errc::timed_out, path.string());
+    }
+    if (tell) {
+      tell(progress);
+    }
+  };
+  std::function<void()> work = [report, path, how = std::move(how), services = context.services()] {
+    *report = io::verify(services->engine->syscalls(), path, how);
+  };
+  try {
+    core::run_within(context, fmt::format("check of {}", path.string()), options.deadline, std::move(work));
+  } catch (...) {
+    *is_over = true;
+    throw;
+  }
+  return std::move(*report);
+}
+
+}  // namespace cairn
