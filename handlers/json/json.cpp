@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/json.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -43,10 +47,51 @@ Awaitable<nlohmann::json> read(LoadContext context, AbstractJson wanted) {
   co_return value;
 }
 
+/// How much of a document is read to tell what its root is: white space may come first.
+constexpr std::uint64_t kBeginBytes = 4096;
+
+/// What the first byte of a document announces; nothing when it announces none.
+std::optional<JsonKind> kind_announced_by(char first) noexcept {
+  switch (first) {
+    case '{':
+      return JsonKind::object;
+    case '[':
+      return JsonKind::array;
+    case '"':
+      return JsonKind::string;
+    case 't':
+    case 'f':
+      return JsonKind::boolean;
+    case 'n':
+      return JsonKind::null;
+    default:
+      return first == '-' || (first >= '0' && first <= '9') ? std::optional(JsonKind::number) : std::nullopt;
+  }
+}
+
+/// Describes a document by its beginning, however large it is; whether the rest is one is for loads to say.
 Awaitable<AbstractJson> describe_json(LoadContext context) {
-  const AbstractJson anything;
-  const nlohmann::json value = co_await read(std::move(context), anything);
-  co_return AbstractJson(kind_of(value));
+  const std::string path = (context.directory() / kFile).string();
+  const std::uint64_t size =
+      context.file_bytes(kFile).value_or(kBeginBytes);  // The read says that it is missing.
+  std::string begin(static_cast<std::size_t>(std::min(size, kBeginBytes)), '\0');
+  DestinationPiece piece;
+  piece.size_bytes = begin.size();
+  piece.data = reinterpret_cast<std::byte*>(begin.data());
+  std::vector<DestinationPiece> pieces;
+  pieces.push_back(std::move(piece));
+  co_await context.read_pieces(kFile, std::move(pieces));
+  const std::size_t skipped =
+      begin.starts_with("\xef\xbb\xbf") ? 3 : 0;  // A byte order mark, as the parser allows.
+  const std::size_t first = begin.find_first_not_of(" \t\n\r", skipped);
+  if (first == std::string::npos && size > kBeginBytes) {
+    co_return AbstractJson();
+  }
+  const auto kind = first == std::string::npos ? std::nullopt : kind_announced_by(begin[first]);
+  if (!kind) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is no JSON document", path));
+  }
+  co_return AbstractJson(*kind);
 }
 
 }  // namespace

@@ -151,6 +151,7 @@ std::shared_ptr<Message> AbstractProto::make() const {
 Awaitable<Background<>> ProtoHandler::save(SaveContext context, const ProtoMessage& value) const {
   const Message& message = value.get();
   std::string bytes = serialise(message, context.name());
+  detail::check_nesting(bytes, message, context.name());
   std::vector<Background<>> writes;
   writes.push_back(context.write_file(kTypeFile, message.GetTypeName() + '\n'));
   if (bytes.size() <= kMostBytesAsText) {

@@ -2,6 +2,7 @@
 #include "cairn/handlers/describe.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include <fmt/format.h>
 
@@ -41,6 +42,16 @@ const Array& array_of_rank_1(const Tree& leaf, std::string_view path) {
 }
 
 }  // namespace
+
+bool boolean_of(const Tree& leaf, std::string_view path) {
+  const auto number = leaf.as<std::int64_t>(path);
+  if (number != 0 && number != 1) {
+    throw Error(
+        Errc::type_mismatch,
+        fmt::format("{} is {}, which is neither 0 nor 1: no value of an enum of bool", shown(path), number));
+  }
+  return number == 1;
+}
 
 void check_keys(const Tree& map, std::span<const std::string_view> keys, std::string_view path) {
   const Tree::Map& children = map_of(map, path);

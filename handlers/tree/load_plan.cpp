@@ -11,6 +11,8 @@
 
 #include "cairn/array/abstract_array.hpp"
 #include "cairn/array/box.hpp"
+#include "cairn/array/format.hpp"
+#include "cairn/array/overlap.hpp"
 #include "cairn/base/aligned_memory.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/box_cover.hpp"
@@ -105,6 +107,7 @@ class Planner {
         add_array(one);
       }
     }
+    check_destinations();
     check_regions();
     if (options_.map) {
       map();
@@ -155,12 +158,38 @@ class Planner {
       check_cast(loaded.stored.name, loaded.stored.dtype, loaded.dtype, loaded.narrowing);
       if (loaded.wanted->destination) {
         const ArrayView& view = loaded.wanted->destination->view();
+        check_form(*loaded.wanted, loaded.stored.name);
         loaded.copier =
             copier_for(loaded.stored.name, view, loaded.stored.dtype, surroundings_.copier_of(view.device()));
       }
     }
     add_slices(loaded);
     arrays_.push_back(std::move(loaded));
+  }
+
+  /// Refuses memory that does not fit what is asked for: both can be changed after place_into has compared them.
+  static void check_form(const AbstractArray& wanted, std::string_view name) {
+    const Array& array = *wanted.destination;
+    if (array.shape() != wanted.shape) {
+      throw Error(Errc::shape_mismatch, fmt::format("{}: wanted with shape {}, but its memory has shape {}",
+                                                    shown(name), wanted.shape, array.shape()));
+    }
+    if (array.dtype() != wanted.dtype) {
+      throw Error(Errc::dtype_mismatch, fmt::format("{}: wanted as {}, but its memory is of {}", shown(name),
+                                                    wanted.dtype, array.dtype()));
+    }
+    static_cast<void>(array.mutable_view());
+  }
+
+  /// Refuses leaves that would be loaded over each other.
+  void check_destinations() const {
+    std::vector<Destination> destinations;
+    for (const LoadedArray& loaded : arrays_) {
+      if (loaded.wanted && loaded.wanted->destination) {
+        destinations.emplace_back(shown(loaded.stored.name), loaded.wanted->destination->view());
+      }
+    }
+    check_disjoint(destinations);
   }
 
   void add_slices(LoadedArray& loaded) {

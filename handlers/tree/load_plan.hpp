@@ -48,7 +48,8 @@ struct LoadPlan {
 /// Errors: as select; Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
 ///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they
-///         shall go to an array on a device and cannot.
+///         shall go to an array on a device and cannot, or when two leaves shall go to the same memory;
+///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.
 [[nodiscard]] LoadPlan plan_load(const formats::Index& index, const AbstractTree* wanted,
                                  const TreeLoadOptions& options, const LoadSurroundings& surroundings);
 

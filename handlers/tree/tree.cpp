@@ -229,6 +229,11 @@ void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view pat
                                                is_signed ? "signed" : "unsigned", bytes));
 }
 
+void Tree::throw_floating(double value, std::string_view path) {
+  throw Error(Errc::type_mismatch, fmt::format("{} is {}, which exceeds the range of float",
+                                               path.empty() ? "the node" : shown(path), value));
+}
+
 void visit_leaves(const Tree& tree,
                   const std::function<void(std::string_view path, const Tree& leaf)>& visitor) {
   std::string path;

@@ -1,14 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/load.hpp"
 
+#include <map>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "cairn/api/metadata.hpp"
+#include "cairn/array/overlap.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/core/stateful.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
 
 #include "api/state_name.hpp"
 
 namespace cairn {
 namespace {
+
+/// Adds the memory that one request names.
+void add_destinations(const Request& request, std::vector<Destination>& destinations) {
+  const auto add = [&](std::string_view path, const AbstractArray& array) {
+    if (array.destination) {
+      const std::string name = path.empty() ? request.name() : fmt::format("{}/{}", request.name(), path);
+      destinations.emplace_back(fmt::format("'{}'", name), array.destination->view());
+    }
+  };
+  if (const auto* array = request.wanted().as<AbstractArray>()) {
+    add("", *array);
+  } else if (const auto* tree = request.wanted().as<AbstractTree>(); tree != nullptr && !tree->is_view()) {
+    visit_leaves(*tree, [&](std::string_view path, const AbstractTree& leaf) {
+      if (leaf.kind() == TreeKind::array) {
+        add(path, leaf.as_array());
+      }
+    });
+  }
+}
+
+/// Refuses checkpointables that would be loaded over each other; each one's own leaves are compared when it is planned.
+void check_destinations(const Requests& requests) {
+  if (requests.size() < 2) {
+    return;
+  }
+  std::vector<Destination> destinations;
+  std::map<const void*, std::string_view> objects;
+  for (const Request& request : requests) {
+    add_destinations(request, destinations);
+    const auto* reference = request.wanted().as<StatefulReference>();
+    if (reference == nullptr || reference->object() == nullptr) {
+      continue;
+    }
+    const auto [other, is_first] = objects.try_emplace(reference->object(), request.name());
+    if (!is_first) {
+      throw Error(Errc::invalid_argument, fmt::format("'{}' and '{}' are to be loaded into one object",
+                                                      other->second, request.name()));
+    }
+  }
+  check_disjoint(destinations);
+}
 
 Awaitable<Tree> take_state(Awaitable<Loaded> all) {
   Loaded loaded = co_await std::move(all);
@@ -29,11 +80,13 @@ Requests state_request(std::optional<AbstractTree> wanted) {
 
 LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
                                         const LoadOptions& options, const Context& context) {
+  check_destinations(requests);
   return core::start_load(path, requests, handlers_of(context), options, context);
 }
 
 Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
                             const LoadOptions& options, const Context& context) {
+  check_destinations(requests);
   return core::start_load(path, requests, handlers_of(context), options, context, core::Waiting::for_the_end)
       .wait();
 }

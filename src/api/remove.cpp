@@ -3,12 +3,12 @@
 
 namespace cairn {
 
-void remove_checkpoint(const std::filesystem::path& path, const Context& context) {
-  remove_checkpoint(path, RemoveOptions(), context);
+io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const Context& context) {
+  return remove_checkpoint(path, RemoveOptions(), context);
 }
 
-void remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
-  remove_checkpoint(path, options, default_context());
+io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
+  return remove_checkpoint(path, options, default_context());
 }
 
 }  // namespace cairn

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cairn/base/printable.hpp"
+
 namespace cairn {
 namespace {
 
@@ -101,6 +103,8 @@ const std::error_category& cairn_category() noexcept {
 std::error_code make_error_code(Errc code) noexcept {
   return {static_cast<int>(code), cairn_category()};
 }
+
+Error::Error(std::error_code code, std::string detail) : Error(code, Escaped{printable(detail)}) {}
 
 void throw_errno(int error, std::string_view operation, const std::filesystem::path& path,
                  std::optional<std::uint64_t> offset_bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/base/utf8.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -79,6 +80,36 @@ bool is_valid_utf8(std::string_view text) noexcept {
     at += lead.length;
   }
   return true;
+}
+
+std::optional<char32_t> take_code_point(std::string_view& text) noexcept {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const std::size_t size = lead < 0x80   ? 1
+                           : lead < 0xC0 ? 0
+                           : lead < 0xE0 ? 2
+                           : lead < 0xF0 ? 3
+                           : lead < 0xF8 ? 4
+                                         : 0;
+  if (size == 0 || text.size() < size) {
+    text.remove_prefix(1);
+    return std::nullopt;
+  }
+  char32_t code = size == 1 ? lead : lead & (0x7Fu >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0u) != 0x80) {
+      text.remove_prefix(1);
+      return std::nullopt;
+    }
+    code = code << 6 | (next & 0x3Fu);
+  }
+  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kSmallest[size] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+    text.remove_prefix(1);
+    return std::nullopt;
+  }
+  text.remove_prefix(size);
+  return code;
 }
 
 }  // namespace cairn

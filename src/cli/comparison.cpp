@@ -2,7 +2,6 @@
 #include "cli/comparison.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <span>
 #include <sstream>
@@ -103,16 +102,29 @@ std::string description(const Leaf& leaf) {
   return value.empty() ? std::string(name(leaf.kind)) : value;
 }
 
-std::optional<double> number(const Tree& value) {
-  switch (value.kind()) {
-    case TreeKind::integer:
-      return value.large_integer() ? static_cast<double>(*value.large_integer())
-                                   : static_cast<double>(value.as<std::int64_t>());
-    case TreeKind::floating:
-      return value.as<double>();
-    default:
-      return std::nullopt;
-  }
+bool is_same_file(const io::FileEntry& a, const io::FileEntry& b) {
+  return a.size_bytes == b.size_bytes && a.root == b.root;
+}
+
+/// How far two integers lie apart; exact, though neither need fit in a double.
+double gap(const Tree& a, const Tree& b) {
+  // Below zero counts as the two's complement: the difference of the larger and the smaller is right all the same.
+  const auto bits = [](const Tree& value) {
+    return value.large_integer() ? *value.large_integer()
+                                 : static_cast<std::uint64_t>(value.as<std::int64_t>());
+  };
+  const auto is_negative = [](const Tree& value) {
+    return !value.large_integer() && value.as<std::int64_t>() < 0;
+  };
+  const std::uint64_t left = bits(a);
+  const std::uint64_t right = bits(b);
+  const bool is_left_larger = is_negative(a) == is_negative(b) ? left > right : is_negative(b);
+  return static_cast<double>(is_left_larger ? left - right : right - left);
+}
+
+/// How far two numbers of one kind lie apart.
+double apart(const Tree& a, const Tree& b) {
+  return a.kind() == TreeKind::integer ? gap(a, b) : distance(a.as<double>(), b.as<double>());
 }
 
 /// Calls `both`, `left` or `right` for each key of two sorted maps.
@@ -232,12 +244,11 @@ void Comparer::compare_item(const ItemPair& item) {
   }
   const std::optional<Files> files_a = a_.files(item.name_a);
   const std::optional<Files> files_b = b_.files(item.name_b);
-  const auto is_same_file = [](const auto& left, const auto& right) {
-    return left.first == right.first && left.second.size_bytes == right.second.size_bytes &&
-           left.second.root == right.second.root;
+  const auto is_same_entry = [](const auto& left, const auto& right) {
+    return left.first == right.first && is_same_file(left.second, right.second);
   };
   if (files_a && files_b &&
-      std::equal(files_a->begin(), files_a->end(), files_b->begin(), files_b->end(), is_same_file)) {
+      std::equal(files_a->begin(), files_a->end(), files_b->begin(), files_b->end(), is_same_entry)) {
     result_.arrays += arrays(a).size();
     result_.same_files_bytes += a.bytes;
     return;
@@ -303,13 +314,12 @@ void Comparer::compare_pair(Batches& batches, const std::string& title, const Le
 }
 
 void Comparer::compare_scalars(const std::string& title, const Tree& a, const Tree& b) {
-  const std::optional<double> left = number(a);
-  const std::optional<double> right = number(b);
-  const bool is_floating = a.kind() == TreeKind::floating;
-  const bool is_same =
-      is_floating ? std::bit_cast<std::uint64_t>(*left) == std::bit_cast<std::uint64_t>(*right) : a == b;
-  const bool is_near = options_.tolerance && left && right && distance(*left, *right) <= *options_.tolerance;
-  if (!is_same && !is_near) {
+  if (a == b) {
+    return;
+  }
+  const bool is_number = a.kind() == TreeKind::integer || a.kind() == TreeKind::floating;
+  const bool is_near = is_number && options_.tolerance && apart(a, b) <= *options_.tolerance;
+  if (!is_near) {
     add(Aspect::value, title, value_text(a), value_text(b));
   }
 }
@@ -320,9 +330,7 @@ void Comparer::compare_files(const ItemPair& item, const Files& a, const Files& 
   walk(
       a, b,
       [&](const auto& left, const auto& right) {
-        const bool is_same_size = left.second.size_bytes == right.second.size_bytes;
-        const bool is_same = is_same_size && left.second.root == right.second.root;
-        if (!is_same && options_.compares_values) {
+        if (!is_same_file(left.second, right.second) && options_.compares_values) {
           add(Aspect::file, title_of(item.name_a, left.first), size_text(left.second.size_bytes),
               size_text(right.second.size_bytes));
         }
@@ -335,23 +343,37 @@ void Comparer::compare_files(const ItemPair& item, const Files& a, const Files& 
       });
 }
 
-/// Compares the text forms that protobuf messages are saved with; false when there are none.
+/// Compares what protobuf messages are loaded from, their type and their binary form; false when one has neither. The
+/// text form is for people: it says where a difference is, not whether there is one.
 bool Comparer::compare_proto(const ItemPair& item, const Files& a, const Files& b) {
   if (a_.metadata().at(item.name_a).handler_id != "cairn.proto/1") {
     return false;
   }
-  for (const std::string& file : {std::string("type.txt"), std::string("message.txtpb")}) {
-    const auto left = a.find(file);
-    const auto right = b.find(file);
-    if (left == a.end() || right == b.end() ||
-        std::max(left->second.size_bytes, right->second.size_bytes) > kMostProtoBytes) {
-      return false;
-    }
-    const bool is_type = file == "type.txt";
-    if (is_type || options_.compares_values) {
-      compare_lines(item.name_a, is_type ? Aspect::kind : Aspect::value,
-                    a_.read(left->second, kMostProtoBytes), b_.read(right->second, kMostProtoBytes));
-    }
+  const auto type_a = a.find("type.txt");
+  const auto type_b = b.find("type.txt");
+  const auto binary_a = a.find("message.binpb");
+  const auto binary_b = b.find("message.binpb");
+  if (type_a == a.end() || type_b == b.end() || binary_a == a.end() || binary_b == b.end()) {
+    return false;
+  }
+  const std::size_t before = result_.differences.size();
+  if (!is_same_file(type_a->second, type_b->second)) {
+    compare_lines(item.name_a, Aspect::kind, a_.read(type_a->second, kMostProtoBytes),
+                  b_.read(type_b->second, kMostProtoBytes));
+  }
+  if (is_same_file(binary_a->second, binary_b->second) || !options_.compares_values) {
+    return true;
+  }
+  const auto text_a = a.find("message.txtpb");
+  const auto text_b = b.find("message.txtpb");
+  if (text_a != a.end() && text_b != b.end() &&
+      std::max(text_a->second.size_bytes, text_b->second.size_bytes) <= kMostProtoBytes) {
+    compare_lines(item.name_a, Aspect::value, a_.read(text_a->second, kMostProtoBytes),
+                  b_.read(text_b->second, kMostProtoBytes));
+  }
+  if (result_.differences.size() == before) {
+    add(Aspect::file, title_of(item.name_a, binary_a->first), size_text(binary_a->second.size_bytes),
+        size_text(binary_b->second.size_bytes));
   }
   return true;
 }

@@ -7,45 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "cairn/base/utf8.hpp"
+
 namespace cairn::cli {
 namespace {
-
-/// Takes one code point off `text`, or one byte and nothing when it begins with no UTF-8.
-std::optional<char32_t> take_code_point(std::string_view& text) noexcept {
-  const auto lead = static_cast<unsigned char>(text.front());
-  const std::size_t size = lead < 0x80   ? 1
-                           : lead < 0xC0 ? 0
-                           : lead < 0xE0 ? 2
-                           : lead < 0xF0 ? 3
-                           : lead < 0xF8 ? 4
-                                         : 0;
-  if (size == 0 || text.size() < size) {
-    text.remove_prefix(1);
-    return std::nullopt;
-  }
-  char32_t code = size == 1 ? lead : lead & (0x7Fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    const auto next = static_cast<unsigned char>(text[i]);
-    if ((next & 0xC0u) != 0x80) {
-      text.remove_prefix(1);
-      return std::nullopt;
-    }
-    code = code << 6 | (next & 0x3Fu);
-  }
-  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
-  if (code < kSmallest[size] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
-    text.remove_prefix(1);
-    return std::nullopt;
-  }
-  text.remove_prefix(size);
-  return code;
-}
-
-/// Control characters of ASCII and Latin-1, line separators, and what turns the direction of writing.
-bool is_harmful(char32_t code) noexcept {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x061C || code == 0x200E || code == 0x200F ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069) || code == 0xFEFF;
-}
 
 bool is_digit(char c) noexcept {
   return c >= '0' && c <= '9';
@@ -62,29 +27,6 @@ std::string_view take_number(std::string_view& text) noexcept {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const std::string_view before = text;
-    const std::optional<char32_t> code = take_code_point(text);
-    const std::string_view taken = before.substr(0, before.size() - text.size());
-    if (!code) {
-      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(taken.front()));
-    } else if (!is_harmful(*code)) {
-      result += taken;
-    } else if (*code == '\n') {
-      result += "\\n";
-    } else if (*code == '\t') {
-      result += "\\t";
-    } else {
-      const auto number = static_cast<std::uint32_t>(*code);
-      result += number < 0x100 ? fmt::format("\\x{:02x}", number) : fmt::format("\\u{:04x}", number);
-    }
-  }
-  return result;
-}
-
 std::string json_string(std::string_view text) {
   std::string result = "\"";
   while (!text.empty()) {
@@ -95,7 +37,7 @@ std::string json_string(std::string_view text) {
     } else if (*code == '"' || *code == '\\') {
       result += '\\';
       result += before.front();
-    } else if (is_harmful(*code)) {
+    } else if (!is_printable(*code)) {
       result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
     } else {
       result += before.substr(0, before.size() - text.size());

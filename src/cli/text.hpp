@@ -7,11 +7,9 @@
 #include <string>
 #include <string_view>
 
-namespace cairn::cli {
+#include "cairn/base/printable.hpp"
 
-/// `text` as a terminal may show it: control characters and marks that turn the direction of writing become
-/// "\n", "\u202e" and the like, bytes that are no UTF-8 "\xff". All else stays.
-[[nodiscard]] std::string printable(std::string_view text);
+namespace cairn::cli {
 
 /// `text` as a JSON string, quotes included; bytes that are no UTF-8 become U+FFFD.
 [[nodiscard]] std::string json_string(std::string_view text);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/check_options.hpp"
 #include "core/services.hpp"
 
 namespace cairn {
@@ -15,7 +16,10 @@ constexpr std::chrono::milliseconds kLetGo{100};
 
 }  // namespace
 
-Context::Context(ContextOptions options) : services_(core::Services::create(std::move(options))) {}
+Context::Context(ContextOptions options) {
+  core::check_options(options);
+  services_ = core::Services::create(std::move(options));
+}
 
 Context::Context(Context&&) noexcept = default;
 

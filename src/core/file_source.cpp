@@ -97,10 +97,15 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
     const auto status = source->foreign_->status(name);
     if (status && status->kind == io::FileKind::regular) {
       source->foreign_files_.emplace(name, status->size_bytes);
+    } else if (status && status->kind == io::FileKind::symlink) {
+      source->add_link(name);
     }
   };
   if (!is_directory) {
     add(path.filename());
+    if (const auto broken = source->broken_links_.begin(); broken != source->broken_links_.end()) {
+      throw Error(Errc::not_found, broken->second);
+    }
     if (source->foreign_files_.empty()) {
       throw Error(Errc::not_found, fmt::format("{} is no regular file", path.string()));
     }
@@ -117,6 +122,21 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
   return source;
 }
 
+void FileSource::add_link(const std::string& name) {
+  try {
+    const io::FileHandle file = foreign_->open_linked_file(name);
+    io::FileStatus status;
+    if (const int result = file.syscalls().status(file.fd(), status); result < 0) {
+      throw_errno(-result, "stat", path_ / name);
+    }
+    foreign_files_.emplace(name, status.size_bytes);
+    links_.insert(name);
+  } catch (const Error& error) {
+    broken_links_.emplace(
+        name, error.detail());  // Told to whoever asks for it; most folders have links that nobody reads.
+  }
+}
+
 std::vector<std::string> FileSource::files(std::string_view directory) const {
   std::vector<std::string> names;
   if (!committed_) {
@@ -125,13 +145,7 @@ std::vector<std::string> FileSource::files(std::string_view directory) const {
     }
     return names;
   }
-  const std::string prefix = std::string(directory) + "/";
-  for (const io::FileEntry& entry : committed_->manifest().files) {
-    if (entry.path.starts_with(prefix)) {
-      names.push_back(entry.path.substr(prefix.size()));
-    }
-  }
-  return names;
+  return committed_->files_below(directory);
 }
 
 std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) const {
@@ -139,12 +153,19 @@ std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) c
     const io::FileEntry* entry = committed_->find(relative);
     return entry == nullptr ? std::nullopt : std::optional(entry->size_bytes);
   }
+  if (const auto broken = broken_links_.find(relative); broken != broken_links_.end()) {
+    throw Error(Errc::not_found, broken->second);
+  }
   const auto found = foreign_files_.find(relative);
   return found == foreign_files_.end() ? std::nullopt : std::optional(found->second);
 }
 
 io::FileHandle FileSource::open_file(std::string_view relative, int flags) const {
-  return committed_ ? committed_->open_file(relative, flags) : foreign_->open_file(relative, flags);
+  if (committed_) {
+    return committed_->open_file(relative, flags);
+  }
+  return links_.contains(relative) ? foreign_->open_linked_file(relative, flags)
+                                   : foreign_->open_file(relative, flags);
 }
 
 std::optional<io::FileDigest> FileSource::digest(std::string_view relative) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,7 +28,8 @@ struct SourceItem {
 /// Every call blocks. Threads: const methods may run concurrently.
 class FileSource {
  public:
-  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file.
+  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders
+  /// symbolic links are followed to regular files, in checkpoints they are not.
   ///
   /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
   static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path);
@@ -46,6 +48,7 @@ class FileSource {
 
   /// Names of the files below `directory`, relative to it, sorted.
   [[nodiscard]] std::vector<std::string> files(std::string_view directory) const;
+  /// Errors: Errc::not_found for a symbolic link of a foreign folder that leads to no regular file.
   [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const;
 
   [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags) const;
@@ -60,10 +63,15 @@ class FileSource {
   static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls,
                                                         const std::filesystem::path& path);
 
+  /// Enters a symbolic link of a foreign folder, as the cache of Hugging Face is made of them.
+  void add_link(const std::string& name);
+
   std::filesystem::path path_;
   std::optional<io::CommittedDirectory> committed_;
   std::optional<io::Directory> foreign_;
   std::map<std::string, std::uint64_t, std::less<>> foreign_files_;
+  std::set<std::string, std::less<>> links_;  // Those of the files that are behind symbolic links.
+  std::map<std::string, std::string, std::less<>> broken_links_;  // With what is wrong with them.
   std::vector<SourceItem> items_;
 };
 

@@ -2,7 +2,6 @@
 #include "core/limits.hpp"
 
 #include <sys/resource.h>
-#include <system_error>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 #include <limits>
 #include <string>
 #include <string_view>
+
+#include <dirent.h>
 
 namespace cairn::core {
 namespace {
@@ -32,13 +33,17 @@ std::uint64_t limit_of(int resource) {
 }
 
 std::size_t open_descriptors(const fs::path& proc) {
-  std::error_code failure;
-  std::size_t count = 0;
-  for (fs::directory_iterator each(proc / "self/fd", failure), end; !failure && each != end;
-       each.increment(failure)) {
-    ++count;
+  // Not std::filesystem::directory_iterator: that of libstdc++ 12 ends the program when it gets no memory.
+  DIR* stream = ::opendir((proc / "self/fd").c_str());
+  if (stream == nullptr) {
+    return kGuessedDescriptors;
   }
-  return failure ? kGuessedDescriptors : count;
+  std::size_t count = 0;
+  while (const dirent* entry = ::readdir(stream)) {
+    count += entry->d_name[0] == '.' ? 0 : 1;
+  }
+  ::closedir(stream);
+  return count;
 }
 
 /// The number that a file of the kernel begins with; nothing for "max", and when there is no such file.

@@ -8,6 +8,7 @@
 
 #include "core/load_job.hpp"
 #include "core/response.hpp"
+#include "core/paths.hpp"
 
 namespace cairn {
 namespace {
@@ -44,7 +45,7 @@ std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests re
   const auto begin = services->clock.steady_now();
   core::refuse_here(*services, "a load");
   const core::CallersMemory memory = memory_of(requests, waiting);
-  return std::make_shared<LoadJob>(services, std::filesystem::absolute(path), std::move(requests), registry,
+  return std::make_shared<LoadJob>(services, core::absolute_path(path), std::move(requests), registry,
                                    options, begin, memory);
 }
 

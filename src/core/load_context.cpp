@@ -12,15 +12,13 @@
 
 #include "core/load_job.hpp"
 #include "core/range_reader.hpp"
+#include "core/text_limit.hpp"
 
 namespace cairn {
 namespace {
 
 using core::LoadJob;
 using core::RangeReader;
-
-/// Texts are read whole into memory; what is larger is read in pieces.
-constexpr std::uint64_t kMaxTextBytes = std::uint64_t{4} << 30;
 
 std::string relative_to(const std::string& directory, std::string_view file) {
   return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
@@ -31,7 +29,7 @@ Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string rel
   if (!bytes) {
     throw Error(Errc::not_found, fmt::format("{} has no file '{}'", job->source().root().string(), relative));
   }
-  if (*bytes > kMaxTextBytes) {
+  if (*bytes > core::kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("'{}' has {} bytes: too many to be read as one text", relative, *bytes));
   }

@@ -3,8 +3,9 @@
 
 #include <system_error>
 
-#include <algorithm>
+#include <cerrno>
 #include <functional>
+#include <map>
 #include <new>
 #include <set>
 #include <utility>
@@ -39,6 +40,18 @@ bool is_about_item(const std::exception_ptr& failure) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a failure is what a load meets whose checkpoint has been replaced: its files are gone, or, on NFS, no longer
+/// those that were opened. A handler that did not write them may take that for another type.
+bool says_gone(const std::exception_ptr& failure) {
+  const auto code = code_of(failure);
+  return code == make_error_code(Errc::not_found) || code == make_error_code(Errc::type_mismatch) ||
+         code == std::error_code(ESTALE, std::system_category());
+}
+
+}  // namespace
+
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory)
     : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace,
@@ -64,14 +77,17 @@ void LoadJob::choose_parts() {
     }
     return;
   }
+  std::map<std::string_view, const SourceItem*> by_name;
+  for (const SourceItem& item : items) {
+    by_name.emplace(item.name, &item);
+  }
   std::set<std::string_view> names;
   for (const Request& request : requests_) {
     if (!names.insert(request.name()).second) {
       throw Error(Errc::invalid_argument, fmt::format("'{}' is asked for twice", request.name()));
     }
-    const auto item = std::find_if(items.begin(), items.end(),
-                                   [&](const SourceItem& each) { return each.name == request.name(); });
-    if (item == items.end()) {
+    const auto item = by_name.find(request.name());
+    if (item == by_name.end()) {
       std::vector<std::string> available;
       for (const SourceItem& each : items) {
         available.push_back(each.name);
@@ -79,7 +95,7 @@ void LoadJob::choose_parts() {
       throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
                                                source_->path().string(), request.name(), listed(available)));
     }
-    parts_.push_back({*item, request.wanted(), {}});
+    parts_.push_back({*item->second, request.wanted(), {}});
   }
 }
 
@@ -94,9 +110,30 @@ LoadContext LoadJob::context(const Part& part) {
   return {std::static_pointer_cast<LoadJob>(shared_from_this()), part.item.name, part.item.directory};
 }
 
-std::string LoadJob::who(const Part& part) const {
-  return fmt::format("{}: '{}' (handler {})", source_->path().string(), part.item.name,
-                     part.registration ? part.registration->handler->id() : part.item.handler_id);
+std::string LoadJob::explain(const Part& part) const {
+  if (source_->manifest() == nullptr || !part.registration) {
+    return {};
+  }
+  return explain_choice(registry_, part.item.handler_id, part.wanted, *part.registration);
+}
+
+void LoadJob::rethrow(const std::exception_ptr& failure, const Part& part) const {
+  std::string handler = explain(part);
+  const bool is_other = !handler.empty();
+  if (!is_other) {
+    handler = fmt::format("handler {}",
+                          part.registration ? part.registration->handler->id() : part.item.handler_id);
+  }
+  const std::string who = fmt::format("{}: '{}' ({})", source_->root().string(), part.item.name, handler);
+  if (is_other && code_of(failure) == make_error_code(Errc::not_found)) {
+    // Another handler's files are not missing: they are of another type.
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      throw Error(Errc::type_mismatch, fmt::format("{}: {}", who, error.detail()));
+    }
+  }
+  rethrow_of(failure, who);
 }
 
 bool LoadJob::was_replaced() const {
@@ -135,7 +172,7 @@ Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
       co_return;
     }
     bool is_overtaken = false;
-    if (restarts < io::kMostRestarts && code_of(failure) == make_error_code(Errc::not_found)) {
+    if (restarts < io::kMostRestarts && says_gone(failure)) {
       std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
       co_await self->run_call(std::move(look));
     }
@@ -172,6 +209,9 @@ Awaitable<> LoadJob::load_parts(std::shared_ptr<LoadJob> self) {
   co_await open_source(self);
   for (Part& part : self->parts_) {
     part.registration = self->resolve(part);
+    if (const std::string other = self->explain(part); !other.empty()) {
+      self->meter().add_fallback(other, part.item.name);
+    }
   }
   self->meter().end_step(Step::find);
   std::vector<std::optional<Background<AnyValue>>> backgrounds(self->parts_.size());
@@ -208,7 +248,7 @@ Awaitable<> LoadJob::begin_part(std::shared_ptr<LoadJob> self, std::size_t index
     failure = std::current_exception();
   }
   if (failure) {
-    rethrow_of(failure, self->who(part));
+    self->rethrow(failure, part);
   }
 }
 
@@ -224,7 +264,7 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
     failure = std::current_exception();
   }
   if (failure) {
-    rethrow_of(failure, self->who(part));
+    self->rethrow(failure, part);
   }
 }
 
@@ -288,7 +328,7 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     std::rethrow_exception(failure);
   }
   if (failure && !is_about_item(failure)) {
-    rethrow_of(failure, self->who(part));
+    self->rethrow(failure, part);
   }
   if (failure) {
     self->note_problem(part, failure, answer);
@@ -302,7 +342,10 @@ void LoadJob::note_problem(const Part& part, const std::exception_ptr& failure, 
   // An id that nobody knows is told of with all that was tried.
   const bool is_unknown = code_of(failure) == make_error_code(Errc::unknown_handler_id);
   try {
-    std::rethrow_exception(is_unknown ? failure : with_context(failure, who(part)));
+    if (is_unknown) {
+      std::rethrow_exception(failure);
+    }
+    rethrow(failure, part);
   } catch (const Error& error) {
     answer.problem = error.detail();
     answer.problem_code = error.code();

@@ -78,7 +78,10 @@ class LoadJob final : public Operation {
   void count_end(const std::exception_ptr& failure) override;
   [[nodiscard]] const Registration& resolve(const Part& part) const;
   [[nodiscard]] LoadContext context(const Part& part);
-  [[nodiscard]] std::string who(const Part& part) const;
+  /// Says so when another handler loads a part than the one that saved it.
+  [[nodiscard]] std::string explain(const Part& part) const;
+  /// Names the part before what failed.
+  [[noreturn]] void rethrow(const std::exception_ptr& failure, const Part& part) const;
 
   std::filesystem::path path_;
   Requests requests_;

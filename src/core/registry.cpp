@@ -59,6 +59,17 @@ std::string list(const RegistrySnapshot& registry, WhyNot why_not) {
   return text;
 }
 
+/// What somebody can do whose type no handler takes.
+std::string remedy_for_save(std::string_view shown_type, std::string_view near_miss) {
+  if (!near_miss.empty()) {
+    return fmt::format(". It nearly saves itself: {}", near_miss);
+  }
+  return fmt::format(
+      ". Register a handler whose Value is {}, or give it the members 'Awaitable<Background<>> "
+      "save(SaveContext) const' and 'Awaitable<Background<>> load(LoadContext)'",
+      shown_type);
+}
+
 }  // namespace
 
 bool Registration::reads(std::string_view id) const {
@@ -128,7 +139,8 @@ RegistrySnapshot layer(std::vector<RegistrySnapshot> layers) {
 namespace core {
 
 const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
-                                     std::type_index type, const void* value, std::string_view shown_type) {
+                                     std::type_index type, const void* value, std::string_view shown_type,
+                                     std::string_view near_miss) {
   const auto can_save = [&](const Registration& registration) {
     return registration.handler->value_type == type && registration.handler->is_handleable(value);
   };
@@ -152,7 +164,7 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
                   return "saves " + type_name(passed.handler->value_type);
                 }
                 return std::string("refuses this value");
-              }));
+              }) + remedy_for_save(shown_type, near_miss));
 }
 
 const Registration& resolve_for_load(const RegistrySnapshot& registry, std::string_view name,
@@ -186,16 +198,43 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
                                     [&](const Registration& r) { return r.reads(recorded_id); });
   const std::string asked =
       wanted.has_value() ? fmt::format(", wanted as {}", type_name(wanted.type())) : std::string();
-  throw Error(is_known ? Errc::no_handler : Errc::unknown_handler_id,
-              fmt::format("'{}' was saved by handler '{}'{}", name, recorded_id, asked) +
-                  list(registry, [&](const Registration& passed) {
-                    if (is_bound(passed) && !is_bound_to(passed, name)) {
-                      return std::string("serves another name");
-                    }
-                    if (!can_serve(passed))
-                      return "loads " + type_name(passed.handler->abstract_type);
-                    return std::string("has another id");
-                  }));
+  throw Error(
+      is_known ? Errc::no_handler : Errc::unknown_handler_id,
+      fmt::format("'{}' was saved by handler '{}'{}", name, recorded_id, asked) +
+          list(registry,
+               [&](const Registration& passed) {
+                 if (is_bound(passed) && !is_bound_to(passed, name)) {
+                   return std::string("serves another name");
+                 }
+                 if (!can_serve(passed))
+                   return "loads " + type_name(passed.handler->abstract_type);
+                 return std::string("has another id");
+               }) +
+          (is_known
+               ? ". Ask for what its handler loads, or for nothing, or register a handler that loads what "
+                 "is wanted"
+               : fmt::format(". Register that handler, or another one with '{}' among its aliases",
+                             recorded_id)));
+}
+
+std::string explain_choice(const RegistrySnapshot& registry, std::string_view recorded_id,
+                           const AnyValue& wanted, const Registration& chosen) {
+  if (chosen.reads(recorded_id)) {
+    return {};
+  }
+  const auto recorded = std::find_if(registry.rbegin(), registry.rend(),
+                                     [&](const Registration& each) { return each.reads(recorded_id); });
+  std::string text = fmt::format("saved by handler {}", recorded_id);
+  text += recorded == registry.rend()
+              ? ", which is not registered"
+              : fmt::format(", which loads {}", type_name(recorded->handler->abstract_type));
+  if (wanted.has_value()) {
+    text += fmt::format("; asked for as {}, which handler {} loads", type_name(wanted.type()),
+                        chosen.handler->id());
+  } else {
+    text += fmt::format("; handler {} is bound to the name", chosen.handler->id());
+  }
+  return text;
 }
 
 const Registration& resolve_foreign(const RegistrySnapshot& registry, const std::vector<std::string>& files,

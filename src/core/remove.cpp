@@ -18,8 +18,8 @@
 
 namespace cairn {
 
-void remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
-                       const Context& context) {
+io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
+                                    const Context& context) {
   const std::shared_ptr<core::Services>& services = context.services();
   services->require_own_process();
   io::Syscalls& syscalls = services->engine->syscalls();
@@ -30,13 +30,15 @@ void remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& o
   if (!place->turn().has_happened()) {
     core::refuse_here(*services, "a removal");
   }
-  std::function<void()> remove = [&syscalls, path = target.path, random = services->options.random,
+  const auto report = std::make_shared<io::RemovalReport>();
+  std::function<void()> remove = [report, &syscalls, path = target.path, random = services->options.random,
                                   place = std::move(place)] {
     place->turn().get();
-    io::remove_checkpoint(syscalls, path, random);
+    *report = io::remove_checkpoint(syscalls, path, random);
   };
   core::run_within(context, fmt::format("removal of {}", target.path.string()), options.deadline,
                    std::move(remove));
+  return std::move(*report);
 }
 
 }  // namespace cairn

@@ -14,6 +14,8 @@
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
 
+#include "core/check_options.hpp"
+#include "core/paths.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
 
@@ -67,7 +69,7 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
               item.name(), type_name(item.shown_type())));
     }
     const Registration& found = core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                                       type_name(item.shown_type()));
+                                                       type_name(item.shown_type()), item.near_miss());
     resolved.emplace_back(std::move(item), found);
   }
   return resolved;
@@ -95,6 +97,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
+    core::check_options(options);
     SaveOptions checked = options;
     checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
     std::vector<core::SaveItem> resolved = resolve(std::move(items), registry, options, call);
@@ -102,7 +105,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
         memory_of(resolved, options, call),
         call.is_accepted ? core::BlockingPhase::by_context : core::BlockingPhase::by_caller);
     io::SaveTarget target =
-        io::look_at_target(services->engine->syscalls(), std::filesystem::absolute(path), options.overwrite);
+        io::look_at_target(services->engine->syscalls(), core::absolute_path(path), options.overwrite);
     SaveJob::Plan plan(std::move(target), std::move(resolved), std::move(checked), kind);
     plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
     return std::make_shared<SaveJob>(services, std::move(plan), begin);

@@ -12,6 +12,7 @@
 
 #include "core/save_job.hpp"
 #include "core/staged_file.hpp"
+#include "core/text_limit.hpp"
 
 namespace cairn {
 namespace {
@@ -141,6 +142,11 @@ Background<> SaveContext::write_file(std::string_view file, std::span<const std:
 
 std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
   require_component(file);
+  if (bytes > core::kMaxTextBytes) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("'{}' has {} bytes: too many to be read as one text; write it in pieces", file, bytes));
+  }
   std::string relative = directory_ + "/" + std::string(file);
   job_->claim(relative);
   job_->total_bytes += bytes;

@@ -91,6 +91,9 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
     co_await self->stop_helpers();
     std::function<void()> abandon = [&self, &failure] {
       self->abandon();
+      if (self->staged_) {
+        failure = with_problem(failure, self->staged_->abandonment_problem());
+      }
       if (self->meter().trace() != nullptr) {
         self->meter().end_step(Step::retire);
         failure = with_problem(failure, self->deliver_trace());

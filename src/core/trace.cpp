@@ -6,10 +6,12 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
+#include "cairn/io/file.hpp"
 
 namespace cairn {
 
 TraceSink trace_to_file(std::filesystem::path path) {
+  io::require_path(path);
   return [path = std::move(path)](std::string_view json) {
     errno = 0;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 
 #include "cairn/base/error.hpp"
 
@@ -33,12 +36,28 @@ auto uninterrupted(Call call) noexcept {
   return result;
 }
 
+/// How often a transfer is asked for without progress.
+inline constexpr int kMostTransferAttempts = 100;
+
+/// How long to wait before a transfer that was put off (EAGAIN) is asked for once more: not at all at first, then ever
+/// longer. All pauses together take about a second: whoever is short of something for longer says so.
+inline std::chrono::microseconds pause_before(int attempt) noexcept {
+  constexpr int kAtOnce = 10;
+  constexpr int kDoublings = 7;
+  constexpr std::chrono::microseconds kShortest{80};
+  if (attempt < kAtOnce) {
+    return std::chrono::microseconds(0);
+  }
+  return kShortest * (1 << std::min(attempt - kAtOnce, kDoublings));
+}
+
 /// As `uninterrupted`, for transfers: those may also be put off (EAGAIN).
 template <class Call>
 auto moved_at_last(Call call) noexcept {
-  auto result = call();
-  for (int attempt = 0; (result == -EINTR || result == -EAGAIN) && attempt < 1000; ++attempt) {
-    result = call();
+  auto result = uninterrupted(call);
+  for (int attempt = 1; result == -EAGAIN && attempt < kMostTransferAttempts; ++attempt) {
+    std::this_thread::sleep_for(pause_before(attempt));
+    result = uninterrupted(call);
   }
   return result;
 }

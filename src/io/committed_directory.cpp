@@ -15,6 +15,7 @@
 
 #include "io/check.hpp"
 #include "io/commit_record.hpp"
+#include "io/file_index.hpp"
 #include "io/little_endian.hpp"
 #include "io/names.hpp"
 
@@ -176,15 +177,10 @@ CommitRecord read_commit_record(const Directory& directory) {
 }
 
 CommittedDirectory::CommittedDirectory(Directory directory, CommitRecord commit, Manifest manifest)
-    : directory_(std::move(directory)), commit_(commit), manifest_(std::move(manifest)) {
-  std::uint64_t first = 0;
-  for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
-    index_.emplace(manifest_.files[i].path, i);
-    first_chunks_.push_back(first);
-    first += chunk_count(manifest_.files[i].size_bytes);
-  }
-  first_chunks_.push_back(first);  // The end of the last one: nobody has to walk all files for it again.
-}
+    : directory_(std::move(directory)),
+      commit_(commit),
+      manifest_(std::move(manifest)),
+      index_(std::make_shared<const FileIndex<>>(manifest_.files)) {}
 
 CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::filesystem::path& path) {
   const std::filesystem::path plain = named_path(path);
@@ -201,8 +197,12 @@ CommittedDirectory CommittedDirectory::open(Syscalls& syscalls, const std::files
 }
 
 const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
-  const auto found = index_.find(relative);
-  return found == index_.end() ? nullptr : &manifest_.files[found->second];
+  const auto* found = index_->find(relative);
+  return found == nullptr ? nullptr : &manifest_.files[found->position];
+}
+
+std::vector<std::string> CommittedDirectory::files_below(std::string_view directory) const {
+  return index_->below(directory);
 }
 
 FileHandle CommittedDirectory::open_file(std::string_view relative, int flags) const {
@@ -222,25 +222,25 @@ FileHandle CommittedDirectory::open_file(std::string_view relative, int flags) c
 }
 
 FileDigest CommittedDirectory::digest(std::string_view relative) const {
-  const auto found = index_.find(relative);
-  if (found == index_.end()) {
+  const auto* found = index_->find(relative);
+  if (found == nullptr) {
     throw Error(Errc::not_found,
                 fmt::format("{} does not belong to the checkpoint", (path() / relative).string()));
   }
-  const FileEntry& entry = manifest_.files[found->second];
+  const FileEntry& entry = manifest_.files[found->position];
   const std::string table_path = path() / kChunksName;
   const FileHandle table = directory_.open_file(kChunksName);
   FileStatus status;
   require(table.syscalls().status(table.fd(), status), "stat", table_path);
-  const std::uint64_t expected = first_chunks_.back() * sizeof(std::uint64_t);
+  const std::uint64_t expected = index_->table_bytes();
   const std::uint64_t bytes = chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
   if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: {} bytes instead of {}", table_path, status.size_bytes, expected));
   }
   std::string text(static_cast<std::size_t>(bytes), '\0');
-  read_all(table, std::as_writable_bytes(std::span(text)),
-           first_chunks_[found->second] * sizeof(std::uint64_t), table_path);
+  read_all(table, std::as_writable_bytes(std::span(text)), found->first_chunk * sizeof(std::uint64_t),
+           table_path);
   FileDigest digest{entry.path, entry.size_bytes, {}};
   digest.chunks.reserve(text.size() / sizeof(std::uint64_t));
   for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {

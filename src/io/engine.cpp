@@ -17,6 +17,7 @@ namespace cairn::io {
 
 EngineChoice make_engine(EngineKind kind, EngineOptions options) {
   Syscalls& syscalls = options.syscalls != nullptr ? *options.syscalls : posix_syscalls();
+  options.threads = std::clamp(options.threads, 1u, 1024u);
   EngineChoice choice;
   if (kind == EngineKind::threads) {
     choice.engine = make_thread_engine(options.threads, syscalls);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -108,6 +109,15 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
 
 }  // namespace
 
+void require_path(const std::filesystem::path& path) {
+  if (path.empty()) {
+    throw Error(Errc::invalid_argument, "the path is empty");
+  }
+  if (path.native().find('\0') != std::string::npos) {
+    throw Error(Errc::invalid_argument, fmt::format("the path '{}' holds a NUL", path.string()));
+  }
+}
+
 FileHandle::~FileHandle() {
   [[maybe_unused]] const int ignored = close();  // Who needs the result has called close() before.
 }
@@ -165,6 +175,7 @@ Directory::Directory(FileHandle handle, std::filesystem::path path)
     : handle_(std::move(handle)), path_(std::move(path)) {}
 
 Directory Directory::open(Syscalls& syscalls, const std::filesystem::path& path) {
+  require_path(path);
   const int fd = require(
       uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY, 0); }),
       "open", path);
@@ -219,6 +230,27 @@ FileHandle Directory::open_file(std::string_view relative, int flags) const {
   require(syscalls().status(fd, status), "stat", path_ / relative);
   if (status.kind != FileKind::regular) {
     throw_open_failure(ENXIO, path_ / relative);
+  }
+  return file;
+}
+
+FileHandle Directory::open_linked_file(std::string_view name, int flags) const {
+  require_component(name);
+  const std::string link(name);
+  const auto refuse = [&] {
+    throw Error(Errc::not_found, fmt::format("{} is a symbolic link, and no regular file is behind it",
+                                             (path_ / name).string()));
+  };
+  const int all = flags | O_RDONLY | O_NONBLOCK | O_NOCTTY;
+  const int fd = uninterrupted([&] { return syscalls().open_at(this->fd(), link.c_str(), all, 0); });
+  if (fd == -ENOENT || fd == -ELOOP || fd == -ENOTDIR || fd == -ENXIO || fd == -EISDIR) {
+    refuse();
+  }
+  FileHandle file(syscalls(), require(fd, "open", path_ / name));
+  FileStatus status;
+  require(syscalls().status(fd, status), "stat", path_ / name);
+  if (status.kind != FileKind::regular) {
+    refuse();
   }
   return file;
 }

@@ -12,6 +12,7 @@
 namespace cairn::io {
 
 Target parse_target(const std::filesystem::path& path) {
+  require_path(path);
   const std::filesystem::path plain =
       path.has_filename() || !path.has_parent_path() ? path : path.parent_path();
   Target parsed{plain, plain.parent_path().empty() ? "." : plain.parent_path(), plain.filename()};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -16,14 +17,16 @@
 #include <fmt/format.h>
 
 #include "cairn/async/suspend.hpp"
+#include "cairn/async/sync_wait.hpp"
 #include "cairn/base/error.hpp"
+
+#include "io/check.hpp"
 
 namespace cairn::io {
 namespace {
 
 constexpr std::size_t kWindow =
     16;  // Pieces in flight per transfer: enough for the bandwidth of an NVMe drive.
-constexpr int kMostAttemptsOfAPiece = 100;  // Without progress.
 constexpr int kMostEmptyWrites = 3;
 
 std::string_view name_of(Operation operation) {
@@ -48,7 +51,8 @@ struct Span {
   std::size_t alignment_bytes;
 };
 
-/// One transfer as a state machine on the engine's threads: no coroutine is resumed before the last piece is in.
+/// One transfer as a state machine on the engine's threads: no coroutine is resumed before the last piece is in, or put
+/// off by the kernel.
 ///
 /// Keeps itself alive while a request is in flight, even when the coroutine that waits for it is destroyed.
 class Transfer : public std::enable_shared_from_this<Transfer> {
@@ -76,11 +80,43 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     }
   }
 
+  /// How long to wait before `go_on`; nothing when the transfer is over. No request is in flight meanwhile.
+  [[nodiscard]] std::optional<std::chrono::microseconds> pause() const {
+    std::optional<std::chrono::microseconds> longest;
+    for (const Piece& piece : pieces_) {
+      if (piece.is_put_off) {
+        longest = std::max(longest.value_or(pause_before(0)), pause_before(piece.attempts));
+      }
+    }
+    return longest;
+  }
+
+  /// Asks once more for the pieces that were put off.
+  void go_on(async::Resume resume) {
+    resume_.emplace(std::move(resume));
+    self_ = shared_from_this();
+    const auto keep = self_;
+    active_ = static_cast<std::size_t>(
+        std::count_if(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return piece.is_put_off; }));
+    std::size_t left = active_;
+    for (Piece& piece : pieces_) {
+      if (piece.is_put_off) {
+        piece.is_put_off = false;
+        const bool is_last = --left == 0;
+        engine_.submit(piece);
+        if (is_last) {
+          return;  // They may all be in, and the next `go_on` at work.
+        }
+      }
+    }
+  }
+
  private:
   struct Piece : Request {
     Transfer* transfer = nullptr;
     int attempts = 0;      // Since the last progress.
     int empty_writes = 0;  // Likewise.
+    bool is_put_off = false;
   };
 
   static std::size_t pieces_of(const Span& span) noexcept {
@@ -101,8 +137,13 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     }
     if (result < 0) {
       const bool is_passing = result == -EINTR || result == -EAGAIN;
-      if (is_passing && ++piece.attempts < kMostAttemptsOfAPiece) {
-        engine_.submit(piece);
+      if (is_passing && ++piece.attempts < kMostTransferAttempts) {
+        if (result == -EAGAIN && pause_before(piece.attempts).count() != 0) {
+          piece.is_put_off = true;
+          finish_piece(piece, 0);
+        } else {
+          engine_.submit(piece);
+        }
       } else {
         finish_piece(piece, static_cast<int>(-result));
       }
@@ -213,6 +254,11 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
 Background<> run(std::shared_ptr<Transfer> transfer) {
   async::Start start = [transfer](async::Resume resume) { transfer->start(std::move(resume)); };
   co_await async::suspend(std::move(start));
+  while (const auto pause = transfer->pause()) {
+    co_await async::sleep_for(*pause);
+    async::Start go_on = [transfer](async::Resume resume) { transfer->go_on(std::move(resume)); };
+    co_await async::suspend(std::move(go_on));
+  }
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/fixture.hpp"
@@ -49,6 +54,44 @@ TEST_F(RefusedSave, RefusesTwoHandlersOfOneId) {
 
 TEST_F(RefusedSave, RefusesToSaveNothing) {
   EXPECT_THAT([&] { save_items({}); }, Fails(Errc::invalid_argument));
+}
+
+/// A value that its handler writes as one file.
+struct Text {
+  std::size_t bytes = 0;
+};
+
+class TextHandler final : public CheckpointableHandler<Text> {
+ public:
+  std::string_view id() const noexcept override { return "test.text/1"; }
+
+  // outlives: used before the first suspension.
+  Awaitable<Background<>> save(SaveContext context, const Text& text) const override {
+    void* memory = ::mmap(nullptr, text.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const std::shared_ptr<const void> owner(memory,
+                                            [bytes = text.bytes](void* mapped) { ::munmap(mapped, bytes); });
+    const std::span<const std::byte> content(static_cast<const std::byte*>(memory), text.bytes);
+    co_return context.write_file("text", content, owner);
+  }
+  Awaitable<Background<Text>> load(LoadContext, std::optional<Text>) const override { co_return nothing(); }
+  Awaitable<Text> metadata(LoadContext) const override { co_return Text(); }
+
+ private:
+  static Background<Text> nothing() { co_return Text(); }
+};
+
+TEST_F(RefusedSave, RefusesATextThatNoLoadWouldRead) {
+  ContextOptions options = small();
+  options.registry.add<TextHandler>();
+  const Context context(options);
+  const Text text{(std::size_t{4} << 30) + 1};
+
+  EXPECT_THAT(
+      [&] {
+        save_checkpointables(target(), {{"text", text}}, {}, context);
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'text' has 4294967297 bytes")));
+  EXPECT_THAT(left(), IsEmpty());
 }
 
 TEST_F(RefusedSave, RefusesCustomMetadataThatIsNoJson) {

@@ -20,6 +20,16 @@ TEST_F(RemoveCheckpoint, RemovesACheckpoint) {
   EXPECT_THAT(left(), IsEmpty());
 }
 
+TEST_F(RemoveCheckpoint, TellsWhatItKept) {
+  save_items({{"state", tree_}});
+  testing::write_text(target() / "notes.txt", "mine");
+
+  const io::RemovalReport report = remove_checkpoint(target(), *context_);
+
+  EXPECT_THAT(report.kept, ::testing::ElementsAre(HasSubstr("'notes.txt'")));
+  EXPECT_EQ(testing::read_text(target() / "notes.txt"), "mine");
+}
+
 TEST_F(RemoveCheckpoint, LeavesTheNamesFreeForTheNextSave) {
   save_items({{"state", tree_}});
   remove_checkpoint(target(), *context_);

@@ -20,6 +20,8 @@
 namespace cairn::usage {
 
 using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
 
 class Counter {
  public:
@@ -175,6 +177,37 @@ TEST_F(Usage, ALoadThatAsksForSomething) {
   EXPECT_EQ(state.at("params/b").as<Array>().dtype(), DType::bfloat16);
   EXPECT_FALSE(state.contains("optimizer/m"));
   EXPECT_EQ(state.get<int>("step"), 100);
+}
+
+/// Loads itself from nothing.
+struct Empty {
+  static Background<> nothing() { co_return; }
+  Awaitable<Background<>> save(SaveContext) const { co_return nothing(); }
+  Awaitable<Background<>> load(LoadContext) { co_return nothing(); }
+};
+
+TEST_F(Usage, CheckpointablesThatWouldBeLoadedOverEachOtherAreRefused) {
+  std::vector<float> memory(7);
+  AbstractTree tree;
+  tree["w"] = AbstractArray({4}, DType::float32);
+  tree["w"].place_into(MutableArrayView(memory.data(), {4}, DType::float32));
+  AbstractArray array({4}, DType::float32);
+  array.place_into(MutableArrayView(memory.data() + 3, {4}, DType::float32));
+  Empty object;
+
+  const auto load_all = [&](const Requests& requests) {
+    static_cast<void>(load_checkpointables("nowhere", requests, {}, *context_));
+  };
+  EXPECT_THAT(
+      [&] {
+        load_all({{"model", tree}, {"ema", array}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'model/w' and 'ema'")));
+  EXPECT_THAT(
+      [&] {
+        load_all({{"one", into(object)}, {"two", into(object)}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'one' and 'two' are to be loaded into one object")));
 }
 
 TEST_F(Usage, ATool) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -154,6 +155,16 @@ TEST_F(CliDiff, NoToleranceCoversNan) {
   EXPECT_EQ(found[0]["has_nan"], true);
 }
 
+TEST_F(CliDiff, ToleranceDoesNotRoundLargeIntegers) {
+  constexpr std::int64_t kLarge = std::int64_t{1} << 53;
+  constexpr std::uint64_t kLargest = ~std::uint64_t{0};
+  save("a", Tree{{"signed", kLarge}, {"unsigned", kLargest}, {"below", std::int64_t{-1}}});
+  save("b", Tree{{"signed", kLarge + 1}, {"unsigned", kLargest - 1}, {"below", 0}});
+
+  EXPECT_EQ(differences({"--tolerance", "0.5"}).size(), 3u);
+  EXPECT_EQ(differences({"--tolerance", "1"}), json::array());
+}
+
 TEST_F(CliDiff, TellsValuesOfScalars) {
   save("a", Tree{{"step", 100}, {"note", "hi"}, {"done", false}});
   save("b", Tree{{"step", 101}, {"note", "ho"}, {"done", true}});
@@ -211,6 +222,22 @@ TEST_F(CliDiff, FindsThePlaceInsideJson) {
                                             {"aspect": "value", "name": "config/net/width", "a": "512", "b": "256"},
                                             {"aspect": "only in A", "name": "config/old", "a": "true"},
                                             {"aspect": "only in B", "name": "config/new", "b": "null"}])"));
+}
+
+TEST_F(CliDiff, TellsJsonNumbersApartThatAreEqualAndLoadAsOthers) {
+  save_json("a", {{"list", {1, 2}}, {"zero", 0.0}});
+  save_json("b", {{"list", {1, 2.0}}, {"zero", -0.0}});
+
+  EXPECT_EQ(differences(), json::parse(R"([{"aspect": "value", "name": "config/list/1", "a": "2", "b": "2.0"},
+                            {"aspect": "value", "name": "config/zero", "a": "0.0", "b": "-0.0"}])"));
+}
+
+TEST_F(CliDiff, TellsArraysOfJsonApartByTheirLength) {
+  save_json("a", {{"list", json::array()}, {"same", {{"x", json::object()}}}});
+  save_json("b", {{"list", {1}}, {"same", {{"x", json::object()}}}});
+
+  EXPECT_EQ(differences(),
+            json::parse(R"([{"aspect": "value", "name": "config/list", "a": "[]", "b": "[1]"}])"));
 }
 
 TEST_F(CliDiff, ComparesCustomMetadata) {

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/proto.hpp"
 
+#include <cmath>
+#include <cstddef>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <google/protobuf/wrappers.pb.h>
 #include <nlohmann/json.hpp>
@@ -26,6 +30,11 @@ class CliProto : public ::testing::Test {
   static void save(const std::filesystem::path& path, const std::string& value) {
     google::protobuf::StringValue settings;
     settings.set_value(value);
+    save_message(path, settings);
+  }
+
+  template <class Message>
+  static void save_message(const std::filesystem::path& path, const Message& settings) {
     ContextOptions options;
     options.engine = io::EngineKind::threads;
     options.registry.add<ProtoHandler>();
@@ -62,6 +71,41 @@ TEST_F(CliProto, DiffShowsTheLinesOfTheMessageThatDiffer) {
 
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("settings, line 2  value: \"fast\" | value: \"slow\"\n"));
+}
+
+TEST_F(CliProto, DiffFindsWhatTheTextFormDoesNotShow) {
+  google::protobuf::DoubleValue value;
+  value.set_value(std::nan("1"));
+  save_message(directory_ / "8", value);
+  value.set_value(std::nan("2"));  // The text form says "nan" of both.
+  save_message(directory_ / "9", value);
+
+  const testing::CliResult result = run_cli({"diff", directory_ / "8", directory_ / "9"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("file    settings/message.binpb  9 B | 9 B\n"));
+}
+
+TEST_F(CliProto, DiffComparesMessagesThatAreTooLongForATextForm) {
+  const std::size_t size = std::size_t{2} << 20;
+  save(directory_ / "8", std::string(size, 'x'));
+  save(directory_ / "9", std::string(size - 1, 'x') + "y");
+
+  const testing::CliResult result = run_cli({"diff", directory_ / "8", directory_ / "9"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("settings/message.binpb"));
+}
+
+TEST_F(CliProto, DiffTellsTypesApartThatHaveTheSameBytes) {
+  google::protobuf::BytesValue other;
+  other.set_value("fast");
+  save_message(directory_ / "8", other);
+
+  const testing::CliResult result = run_cli({"diff", path(), directory_ / "8", "--metadata"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.out, HasSubstr("google.protobuf.StringValue | google.protobuf.BytesValue\n"));
 }
 
 }  // namespace

@@ -16,32 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST(Printable, LeavesOrdinaryTextAlone) {
-  EXPECT_EQ(printable("wéights/重み 😀 \\"), "wéights/重み 😀 \\");
-}
-
-TEST(Printable, EscapesWhatATerminalWouldObey) {
-  EXPECT_EQ(printable(std::string("\x1b[31m\r\n\t\0\x7f", 10)), "\\x1b[31m\\x0d\\n\\t\\x00\\x7f");
-}
-
-TEST(Printable, EscapesLatinControlCharacters) {
-  EXPECT_EQ(printable("\xC2\x9B"
-                      "1m"),
-            "\\x9b1m");
-}
-
-TEST(Printable, EscapesMarksThatTurnTheDirectionOfWriting) {
-  EXPECT_EQ(printable("a\u202Eb"), "a\\u202eb");
-}
-
-TEST(Printable, ShowsBytesThatAreNoUtf8) {
-  EXPECT_EQ(printable("a\xFF\xC3"), "a\\xff\\xc3");
-}
-
-TEST(Printable, ShowsOverlongFormsAndSurrogatesAsBytes) {
-  EXPECT_EQ(printable("\xC0\xAF\xED\xA0\x80"), "\\xc0\\xaf\\xed\\xa0\\x80");
-}
-
 TEST(JsonString, EscapesQuotesBackslashesAndControlCharacters) {
   EXPECT_EQ(json_string("a\"b\\c\n\x1b"), "\"a\\\"b\\\\c\\u000a\\u001b\"");
 }

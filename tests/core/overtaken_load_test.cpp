@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves that replace a checkpoint while a load of it is under way.
+#include <cerrno>
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ using testing::AbstractBlob;
 using testing::Blob;
 using testing::BlobHandler;
 using testing::Fails;
+using testing::FailsWithErrno;
 using ::testing::HasSubstr;
 using testing::make_blob;
 
@@ -82,6 +84,25 @@ TEST_F(OvertakenLoad, GivesTheNewCheckpoint) {
                   }).wait();
 
   EXPECT_EQ(loaded.take<Blob>("blob"), make_blob(5));
+}
+
+TEST_F(OvertakenLoad, TakesAStaleFileForOneOfAReplacedCheckpoint) {
+  bool is_first = true;
+  const auto interrupt = [&] {
+    if (std::exchange(is_first, false)) {
+      save(5);
+      throw_errno(ESTALE, "read", target());
+    }
+  };
+
+  EXPECT_EQ(start_load(interrupt).wait().take<Blob>("blob"), make_blob(5));
+}
+
+TEST_F(OvertakenLoad, ReportsAStaleFileOfACheckpointThatStands) {
+  const auto interrupt = [&] { throw_errno(ESTALE, "read", target()); };
+
+  EXPECT_THAT([&] { static_cast<void>(start_load(interrupt).wait()); },
+              FailsWithErrno(ESTALE, HasSubstr("read ")));
 }
 
 TEST_F(OvertakenLoad, SaysThatItBeganAgain) {

@@ -118,8 +118,10 @@ TEST(ResolveForLoad, RefusesAnIdThatNobodyKnowsUnlessTheCallerSaysWhatHeWants) {
   HandlerRegistry registry;
   add(registry, "known/1");
 
-  EXPECT_THAT([&] { loader(registry.snapshot(), "lost/1"); },
-              Fails(Errc::unknown_handler_id, AllOf(HasSubstr("'lost/1'"), HasSubstr("known/1"))));
+  EXPECT_THAT(
+      [&] { loader(registry.snapshot(), "lost/1"); },
+      Fails(Errc::unknown_handler_id, AllOf(HasSubstr("'lost/1'"), HasSubstr("known/1"),
+                                            HasSubstr("another one with 'lost/1' among its aliases"))));
   EXPECT_EQ(loader(registry.snapshot(), "lost/1", AnyValue::of(AbstractBlob(1))), "known/1");
 }
 
@@ -128,7 +130,8 @@ TEST(ResolveForLoad, SaysThatTheRecordedHandlerDoesNotLoadTheWantedType) {
   add(registry, "known/1");
 
   EXPECT_THAT([&] { loader(registry.snapshot(), "known/1", AnyValue::of(std::string("x"))); },
-              Fails(Errc::no_handler, AllOf(HasSubstr("'known/1'"), HasSubstr("std::"))));
+              Fails(Errc::no_handler, AllOf(HasSubstr("'known/1'"), HasSubstr("std::"),
+                                            HasSubstr("Ask for what its handler loads"))));
 }
 
 TEST(HandlerRegistry, RefusesTwoHandlersOfOneIdOrOneName) {

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "core/blob_handler.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn {
@@ -115,6 +118,58 @@ TEST_P(SmallReads, OfSeveralPlacesAndSomeSizeDo) {
   save(1, kSomeSize);
 
   EXPECT_GT(load(halves()), 0u);
+}
+
+/// Counts the system calls of a file system.
+class CountedCalls final : public testing::ForwardingSyscalls {
+ public:
+  int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    ++calls;
+    return ForwardingSyscalls::open_beneath(directory, path, flags, mode);
+  }
+  std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
+    ++calls;
+    return ForwardingSyscalls::read_at(fd, data, size, offset);
+  }
+  int status(int fd, io::FileStatus& status) noexcept override {
+    ++calls;
+    return ForwardingSyscalls::status(fd, status);
+  }
+  int status_at(int directory, const char* name, io::FileStatus& status) noexcept override {
+    ++calls;
+    return ForwardingSyscalls::status_at(directory, name, status);
+  }
+  int list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept override {
+    ++calls;
+    return ForwardingSyscalls::list(directory, entries);
+  }
+
+  std::atomic<std::uint64_t> calls{0};
+};
+
+TEST(LoadsOfManyFiles, TakeTenTimesAsManySystemCallsForTenTimesAsMany) {
+  std::vector<std::uint64_t> counted;
+  for (const std::size_t count : {20, 200}) {
+    const testing::TempDir directory;
+    const Blob blob = make_blob(10);
+    Checkpointables items;
+    for (std::size_t i = 0; i < count; ++i) {
+      items.push_back({fmt::format("item{}", i), blob});
+    }
+    const auto calls = std::make_shared<CountedCalls>();
+    ContextOptions options;
+    options.engine = io::EngineKind::threads;
+    options.syscalls = calls;
+    const Context context(options);
+    core::start_save(directory / "step", items, testing::blob_registry(), SaveOptions(), context).wait();
+    calls->calls = 0;
+
+    static_cast<void>(
+        core::start_load(directory / "step", {}, testing::blob_registry(), LoadOptions(), context).wait());
+
+    counted.push_back(calls->calls);
+  }
+  EXPECT_LE(counted[1], counted[0] * 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, SmallReads, ::testing::Bool(),

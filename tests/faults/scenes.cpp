@@ -192,7 +192,12 @@ class Metadata final : public Reading {
     if (metadata.items.size() < 4 || metadata.at("tree").bytes == 0) {
       throw std::logic_error("other metadata was read");
     }
-    return context.engine_reason() + metadata.at("tree").problem;
+    for (const auto& [name, item] : metadata) {
+      if (item.problem_code) {
+        throw Error(item.problem_code, item.problem);  // Told, and not hidden: as good as a failed call.
+      }
+    }
+    return context.engine_reason();
   }
 };
 

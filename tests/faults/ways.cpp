@@ -40,7 +40,9 @@ void add_bytes(std::vector<Way>& ways) {
     add(ways, op, {0}, Effect::cut, Expect::retried);
   }
   for (const Op op : {Op::read, Op::ring_read}) {
-    add(ways, op, {EIO, ESTALE, ECANCELED}, Effect::once, Expect::told);
+    add(ways, op, {EIO, ECANCELED}, Effect::once, Expect::told);
+    add(ways, op, {ESTALE}, Effect::once,
+        Expect::borne);  // As of a checkpoint that was replaced: read again.
     add(ways, op, {EINTR, EAGAIN}, Effect::once, Expect::retried);
     add(ways, op, {0}, Effect::cut, Expect::retried);
   }

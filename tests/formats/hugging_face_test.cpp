@@ -274,6 +274,15 @@ TEST(GatherTensors, TakesATensorFromTheFileThatTheIndexNames) {
   EXPECT_EQ(tensors.front().dtype, DType::int8);
 }
 
+/// "0,0,0" and so on.
+std::string many(const std::string& element, int count) {
+  std::string text = element;
+  for (int i = 1; i < count; ++i) {
+    text += "," + element;
+  }
+  return text;
+}
+
 struct BadInfo {
   const char* name;
   std::string info;
@@ -299,6 +308,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInfo{"HasATensorTwice", R"({"w":{"saved_offsets":[0]},"w":{"saved_offsets":[0]}})",
                 "is given twice"},
         BadInfo{"HasTooManyOffsets", R"({"w":{"saved_offsets":[0,0]}})", "saved offsets [0, 0]"},
+        BadInfo{"HasMoreOffsetsThanAnyTensor", R"({"w":{"saved_offsets":[)" + many("0", 65) + "]}}",
+                "more than 64 saved offsets"},
         BadInfo{"HasANegativeOffset", R"({"w":{"saved_offsets":[-1]}})", "expected an unsigned integer"},
         BadInfo{"HasAnOffsetThatWraps", R"({"w":{"saved_offsets":[18446744073709551615]}})",
                 "exceed 64 bits"},

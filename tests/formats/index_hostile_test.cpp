@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"DtypeZero", [](Columns& c) { c.dtypes = {0}; }, "unknown dtype 0"},
         Damage{"DtypeThatIsTooNew", [](Columns& c) { c.dtypes = {200}; }, "unknown dtype 200"},
         Damage{"TooManyDimensions", [](Columns& c) { c.dims.assign(65, 1), c.dims_ends = {65}; },
-               "65 dimensions"},
+               "65 dimensions, more than 64"},
         Damage{"ShapeThatOverflows",
                [](Columns& c) {
                  c.dims = {1ull << 40, 1ull << 40};
@@ -165,6 +165,11 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"BoxBeyondTheArray",
                [](Columns& c) {
                  c.boxes = {1, 0, 2, 3};
+               },
+               "beyond dimension 0"},
+        Damage{"BoxThatBeginsBeyondTheArray",
+               [](Columns& c) {
+                 c.boxes = {3, 0, 0, 3};
                },
                "beyond dimension 0"},
         Damage{"BoxThatWraps",

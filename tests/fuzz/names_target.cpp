@@ -73,6 +73,11 @@ void check_checkpoint_name(std::string_view name) {
   require(name.empty() || cairn::io::reserved_kind(cairn::io::temporary_name(name, uuid)) ==
                               cairn::io::ReservedKind::temporary,
           "a temporary name is known as one");
+  const std::string trash = cairn::io::trash_name(name, uuid);
+  const auto parts = cairn::io::parse_reserved(trash);
+  require(name.empty() || (parts && parts->base == name && parts->uuid == uuid &&
+                           parts->kind == cairn::io::ReservedKind::trash),
+          "the parts of a name of trash come back");
   require(!cairn::io::reserved_kind(name) || name.starts_with('.'), "names of checkpoints are not reserved");
 }
 

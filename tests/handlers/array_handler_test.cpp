@@ -48,6 +48,15 @@ TEST_F(ArrayHandlerTest, CastsIntoMemoryOfTheCaller) {
   EXPECT_THAT(memory, ElementsAre(1, 2));
 }
 
+TEST_F(ArrayHandlerTest, RefusesMemoryWhoseElementsHaveOnePlace) {
+  save(std::vector<float>{1, 2});
+  std::vector<float> memory(2);
+  AbstractArray wanted({2}, DType::float32);
+  wanted.place_into(MutableArrayView(memory.data(), {2}, DType::float32, {0}));
+
+  EXPECT_THAT([&] { load<Array>({"item", wanted}); }, Fails(Errc::invalid_argument, HasSubstr("the root")));
+}
+
 TEST_F(ArrayHandlerTest, DescribesShapeAndDtype) {
   save(Array::zeros({2, 3}, DType::bfloat16));
   EXPECT_EQ(metadata<AbstractArray>(), AbstractArray({2, 3}, DType::bfloat16));

@@ -116,6 +116,46 @@ struct PointTraits {
   static Request wrong(std::string name) { return {std::move(name), AbstractPoint(true)}; }
 };
 
+/// The mistake that the suite exists for: the background phase reads the caller's value.
+class PointKeeper final : public CheckpointableHandler<Point, AbstractPoint> {
+ public:
+  std::string_view id() const noexcept override { return "example.point/1"; }
+
+  // outlives: it does not, which is the mistake.
+  Awaitable<Background<>> save(SaveContext context, const Point& point) const override {
+    co_return write(std::move(context), &point);
+  }
+
+  Awaitable<Background<Point>> load(LoadContext context, std::optional<AbstractPoint> wanted) const override {
+    return sound_.load(std::move(context), wanted);
+  }
+
+  Awaitable<AbstractPoint> metadata(LoadContext context) const override {
+    return sound_.metadata(std::move(context));
+  }
+
+ private:
+  static Background<> write(SaveContext context, const Point* point) {
+    const nlohmann::json late = {{"x", point->x}, {"y", point->y}};
+    co_await context.write_file("point.json", late.dump());
+  }
+
+  PointHandler sound_;
+};
+
+struct PointKeeperTraits : PointTraits {
+  using Handler = PointKeeper;
+};
+
+using HandlerConformanceOfAKeeper = HandlerConformance<PointKeeperTraits>;
+
+TEST_F(HandlerConformanceOfAKeeper, IsFailedInEveryRun) {
+  for (int run = 0; run < 20; ++run) {
+    EXPECT_FALSE(keeps_the_value_of_the_blocking_phase());
+    std::filesystem::remove_all(path());
+  }
+}
+
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, HandlerConformance, TreeTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Array, HandlerConformance, ArrayTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Json, HandlerConformance, JsonTraits);

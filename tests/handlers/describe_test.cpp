@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/describe.hpp"
 
+#include <string_view>
+#include <utility>
+
 #include <boost/describe/class.hpp>
 #include <gmock/gmock.h>
 
@@ -14,6 +17,19 @@ using testing::Fails;
 using ::testing::HasSubstr;
 
 enum class Phase : std::uint8_t { warm_up, steady };
+
+enum class Switch : bool { off, on };
+enum class Letter : char { a = 'a', high = '\xff' };
+enum class Wide : wchar_t { last = L'\U0010ffff' };
+
+struct Oddities {
+  Switch mode = Switch::off;
+  Letter letter = Letter::a;
+  Wide wide{};
+  float rate = 0;
+  friend bool operator==(const Oddities&, const Oddities&) = default;
+};
+BOOST_DESCRIBE_STRUCT(Oddities, (), (mode, letter, wide, rate))
 
 struct Layer {
   std::vector<float> weights;
@@ -82,6 +98,33 @@ TEST(FromTree, RestoresWhatToTreeMade) {
   from_tree(to_tree(model), restored);
 
   EXPECT_EQ(restored, model);
+}
+
+TEST(FromTree, RestoresEnumsOfBooleansAndCharacters) {
+  const Oddities saved{Switch::on, Letter::high, Wide::last, 0.1F};
+  Oddities restored;
+
+  from_tree(to_tree(saved), restored);
+
+  EXPECT_EQ(restored, saved);
+}
+
+TEST(FromTree, RefusesNumbersThatAMemberCannotHold) {
+  Oddities restored;
+  const auto with = [](std::string_view key, Tree value) {
+    Tree tree = to_tree(Oddities());
+    tree[key] = std::move(value);
+    return tree;
+  };
+
+  EXPECT_THAT([&] { from_tree(with("mode", 2), restored); },
+              Fails(Errc::type_mismatch, HasSubstr("'mode' is 2")));
+  EXPECT_THAT([&] { from_tree(with("mode", true), restored); },
+              Fails(Errc::type_mismatch, HasSubstr("'mode' is of kind boolean")));
+  EXPECT_THAT([&] { from_tree(with("letter", 128), restored); },
+              Fails(Errc::type_mismatch, HasSubstr("'letter' is 128")));
+  EXPECT_THAT([&] { from_tree(with("rate", 1e300), restored); },
+              Fails(Errc::type_mismatch, HasSubstr("'rate' is 1e+300, which exceeds the range of float")));
 }
 
 TEST(FromTree, ListsMissingAndUnknownKeysWithTheirPaths) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that others wrote: tests/data/safetensors and tests/data/dcp_hf; their READMEs say by whom.
+#include <cstdint>
 #include <fstream>
 #include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "cairn/array/copy.hpp"
 #include "cairn/handlers/tree_handler.hpp"
@@ -126,6 +130,74 @@ TEST_F(ForeignFolder, NamesTheFileThatTheIndexWants) {
   std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
 
   EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors")));
+}
+
+/// Lays out a folder as the cache of Hugging Face does: the revision is made of links to blobs.
+std::filesystem::path make_cache(const std::filesystem::path& cache) {
+  std::filesystem::create_directories(cache / "blobs");
+  std::filesystem::create_directories(cache / "snapshots/main");
+  int number = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kData / "safetensors/hf_sharded")) {
+    const std::string blob = "blobs/" + std::to_string(number++);
+    std::filesystem::copy(file, cache / blob);
+    std::filesystem::create_symlink(std::filesystem::path("../..") / blob,
+                                    cache / "snapshots/main" / file.path().filename());
+  }
+  return cache / "snapshots/main";
+}
+
+/// A file whose float32 tensor does not lie where a float may.
+std::filesystem::path write_misaligned(const std::filesystem::path& path) {
+  std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                       R"("w":{"dtype":"F32","shape":[50000],"data_offsets":[1,200001]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = header.size();
+  std::string text(reinterpret_cast<const char*>(&size), sizeof size);
+  text += header;
+  text += '\x07';
+  const std::vector<float> values(50'000, 1.5F);
+  text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  testing::write_text(path, text);
+  return path;
+}
+
+TEST_F(ForeignFile, GivesElementsAlignedMemoryWhereverTheyLieInTheFile) {
+  const auto path = write_misaligned(folder_ / "odd.safetensors");
+  for (const bool maps : {false, true}) {
+    TreeLoadOptions options;
+    options.map = maps;
+
+    const Tree tree = load_from<Tree>(path, "state", options);
+
+    EXPECT_THAT(tree["w"].as<std::span<const float>>(), ::testing::Each(1.5F)) << maps;
+  }
+}
+
+TEST_F(ForeignFolder, LoadsWhatLiesBehindLinks) {
+  const auto folder = make_cache(folder_ / "cache");
+  std::filesystem::create_symlink("nowhere", folder / "README.md");
+
+  EXPECT_EQ(contents(open(folder)), contents(open(kData / "safetensors/hf_sharded")));
+  EXPECT_EQ(contents(open(folder / "model-00001-of-00003.safetensors")),
+            contents(open(kData / "safetensors/hf_sharded/model-00001-of-00003.safetensors")));
+}
+
+TEST_F(ForeignFolder, SaysThatALinkLeadsToNoFile) {
+  const auto folder = make_cache(folder_ / "cache");
+  const auto shard = folder / "model-00002-of-00003.safetensors";
+  const auto becomes = [&](const std::filesystem::path& target) {
+    std::filesystem::remove(shard);
+    std::filesystem::create_symlink(target, shard);
+  };
+  for (const char* target : {"nowhere", "model-00002-of-00003.safetensors", "..", "/dev/null"}) {
+    becomes(target);
+
+    EXPECT_THAT([&] { open(folder); },
+                Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors is a symbolic link")))
+        << target;
+  }
+  becomes("/dev/null");
+  EXPECT_THAT([&] { open(shard); }, Fails(Errc::not_found, HasSubstr("is a symbolic link")));
 }
 
 TEST_F(TorchFolder, PutsSlicesOfRanksTogether) {

@@ -142,6 +142,51 @@ TEST_F(HostileIndex, RefusesSlicesThatOverlap) {
   EXPECT_THAT([&] { load_built(); }, Fails(Errc::overlapping_shards, HasSubstr("a")));
 }
 
+TEST_F(HostileIndex, RefusesListsThatTogetherHaveMoreElementsThanThereAreEntries) {
+  builder_.add_list("a", 3);
+  builder_.add_integer("a/0", 1);
+  builder_.add_list("b", 3);
+  builder_.add_integer("b/0", 1);
+
+  EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata,
+                                           HasSubstr("'b': more elements of lists than there are entries")));
+}
+
+TEST_F(HostileIndex, RefusesASecondRoot) {
+  builder_.add_integer("a", 1);
+  builder_.add_integer("b", 2);
+  std::string text = built();
+  const std::string name_ends("\x02\0\0\0\x01\0\0\0\x02\0\0\0", 12);
+  const std::size_t found = text.find(name_ends);
+  ASSERT_NE(found, std::string::npos);
+  ASSERT_EQ(text.find(name_ends, found + 1), std::string::npos);
+  text[found + 4] = text[found + 8] = '\0';  // Both names are empty now.
+
+  EXPECT_THAT([&] { load_index(text); },
+              Fails(Errc::malformed_metadata, HasSubstr("the tree has a second root")));
+}
+
+/// "a/a/…", so many keys.
+std::string chain(std::size_t keys) {
+  std::string path = "a";
+  for (std::size_t i = 1; i < keys; ++i) {
+    path += "/a";
+  }
+  return path;
+}
+
+TEST_F(HostileIndex, LoadsTheDeepestTreeThatIsSaved) {
+  builder_.add_integer(chain(kMaxTreeDepth), 7);
+
+  EXPECT_EQ(load_built().get<int>(chain(kMaxTreeDepth)), 7);
+}
+
+TEST_F(HostileIndex, RefusesATreeThatIsDeeper) {
+  builder_.add_integer(chain(kMaxTreeDepth + 1), 7);
+
+  EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata, HasSubstr("deeper than 1000 levels")));
+}
+
 TEST_F(HostileIndex, RefusesAnArrayWithoutSlices) {
   add_array("a", {4});
   builder_.add_integer("b", 1);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -30,11 +33,22 @@ class RawText final : public CheckpointableHandler<std::string> {
 
 class JsonHandlerTest : public testing::StoreTest {
  protected:
-  json parse(const std::string& text) {
+  void save_text(const std::string& text) {
+    SaveOptions options;
+    options.overwrite = true;
     core::start_save(path(), Checkpointables{{"item", text}}, HandlerRegistry().add<RawText>().snapshot(),
-                     SaveOptions(), context_)
+                     options, context_)
         .wait();
+  }
+
+  json parse(const std::string& text) {
+    save_text(text);
     return load<json>();
+  }
+
+  std::optional<JsonKind> described(const std::string& text) {
+    save_text(text);
+    return metadata<AbstractJson>().kind;
   }
 };
 
@@ -136,6 +150,45 @@ TEST_F(JsonHandlerLoad, RefusesAnotherRootThanWanted) {
 TEST_F(JsonHandlerLoad, DescribesTheRoot) {
   save(json::array({1}));
   EXPECT_EQ(metadata<AbstractJson>(), AbstractJson(JsonKind::array));
+}
+
+TEST_F(JsonHandlerLoad, DescribesEveryKindOfRoot) {
+  EXPECT_EQ(described(" \t\r\n{}"), JsonKind::object);
+  EXPECT_EQ(described("\"text\""), JsonKind::string);
+  EXPECT_EQ(described("true"), JsonKind::boolean);
+  EXPECT_EQ(described("false"), JsonKind::boolean);
+  EXPECT_EQ(described("null"), JsonKind::null);
+  EXPECT_EQ(described("-1"), JsonKind::number);
+  EXPECT_EQ(described("0.5"), JsonKind::number);
+  EXPECT_EQ(described("9"), JsonKind::number);
+  EXPECT_EQ(described("\xef\xbb\xbf[]"), JsonKind::array);
+  EXPECT_EQ(described(std::string(4095, ' ') + "1"), JsonKind::number);
+  EXPECT_EQ(described(std::string(4096, ' ') + "1"), std::nullopt);
+}
+
+TEST_F(JsonHandlerLoad, DescribesNoTextThatBeginsAsNoDocument) {
+  for (const char* text : {"", "  ", "x", "+1", "\xef\xbb\xbf"}) {
+    EXPECT_THAT([&] { described(text); },
+                Fails(Errc::malformed_metadata, HasSubstr("data.json: the text is no JSON")))
+        << text;
+  }
+}
+
+TEST_F(JsonHandlerLoad, ReadsTheBeginningOnlyToDescribeALargeDocument) {
+  save_text("[" + std::string(3 << 20, ' ') + "1]");
+  std::string text = testing::read_text(item("data.json"));
+  text[2 << 20] = 'x';
+  testing::write_text(item("data.json"), text);
+
+  EXPECT_EQ(metadata<AbstractJson>().kind, JsonKind::array);
+  EXPECT_THAT([&] { load<json>(); }, Fails(Errc::checksum_mismatch));
+}
+
+TEST_F(JsonHandlerLoad, NamesTheFileThatIsMissingWhenItDescribes) {
+  save(json::array({1}));
+  std::filesystem::remove(item("data.json"));
+
+  EXPECT_THAT([&] { metadata<AbstractJson>(); }, Fails(Errc::not_found, HasSubstr("data.json")));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/util/message_differencer.h>
 
 #include "cairn/handlers/proto.hpp"
@@ -63,6 +65,12 @@ class RawMessage final : public CheckpointableHandler<std::pair<std::string, std
 class ProtoHandlerTest : public testing::StoreTest {
  protected:
   ProtoHandlerTest() { handlers_ = proto_handlers(); }
+
+  static SaveOptions overwriting() {
+    SaveOptions options;
+    options.overwrite = true;
+    return options;
+  }
 
   Settings load_raw(std::string type, std::string binary) {
     const RawMessage::Files files(std::move(type), std::move(binary));
@@ -149,6 +157,68 @@ TEST_F(ProtoHandlerTest, RefusesADepthOfTenThousand) {
     nested += "\x23";  // The start of a group: nests without a length.
   }
   EXPECT_THAT([&] { load_raw("cairn.test.Settings\n", nested); }, Fails(Errc::malformed_metadata));
+}
+
+/// A message that holds another, that holds another, …
+Settings chain(int levels) {
+  Settings settings;
+  Settings* last = &settings;
+  last->set_name("0");
+  for (int i = 0; i < levels; ++i) {
+    last = last->add_children();
+    last->set_name("x");
+  }
+  return settings;
+}
+
+TEST_F(ProtoHandlerTest, LoadsTheDeepestMessageThatItSaves) {
+  const Settings settings = chain(1000);
+
+  save(settings);
+
+  EXPECT_EQ(load<Settings>().SerializeAsString(), settings.SerializeAsString());
+}
+
+TEST_F(ProtoHandlerTest, RefusesToSaveAMessageThatIsTooDeepToLoad) {
+  EXPECT_THAT([&] { save(chain(1001)); },
+              Fails(Errc::invalid_argument, HasSubstr("'item': the message is deeper than 1000 levels")));
+}
+
+TEST_F(ProtoHandlerTest, CountsTheLevelsOfMapsAsItsReaderDoes) {
+  for (int values = 330; values < 337; ++values) {
+    google::protobuf::Value value;
+    google::protobuf::Value* last = &value;
+    for (int i = 0; i < values; ++i) {  // Three levels each: the Struct, the entry, its value.
+      last = &(*last->mutable_struct_value()->mutable_fields())["x"];
+    }
+    last->set_bool_value(true);
+    if (3 * values <= 1000) {
+      save(value, overwriting());
+      EXPECT_EQ(load<google::protobuf::Value>().SerializeAsString(), value.SerializeAsString()) << values;
+    } else {
+      EXPECT_THAT([&] { save(value, overwriting()); }, Fails(Errc::invalid_argument)) << values;
+    }
+  }
+}
+
+TEST_F(ProtoHandlerTest, CountsTheLevelsOfUnknownGroupsAsItsReaderDoes) {
+  for (int levels = 997; levels < 1004; ++levels) {
+    Settings settings = chain(1);
+    auto* unknown = settings.GetReflection()->MutableUnknownFields(&settings);
+    for (int i = 0; i < levels; ++i) {
+      unknown = unknown->AddGroup(9);
+    }
+    unknown->AddFixed32(9, 1);
+    unknown->AddFixed64(9, 1);
+    unknown->AddVarint(9, 1);
+    unknown->AddLengthDelimited(9, "x");
+    if (levels <= 1000) {
+      save(settings, overwriting());
+      EXPECT_EQ(load<Settings>().SerializeAsString(), settings.SerializeAsString()) << levels;
+    } else {
+      EXPECT_THAT([&] { save(settings, overwriting()); }, Fails(Errc::invalid_argument)) << levels;
+    }
+  }
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/tree_handler.hpp"
 
+#include <initializer_list>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <span>
 
 #include "cairn/array/copy.hpp"
 
@@ -12,6 +15,7 @@ namespace cairn {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
@@ -236,6 +240,12 @@ TEST_F(TreeHandlerLoad, SkipsPlaceholders) {
   EXPECT_EQ(load_tree(wanted), Tree({{"params", {{"w", counting(4)}}}, {"l", {nullptr, 2}}}));
 }
 
+TEST_F(TreeHandlerLoad, LeavesEverythingWhenAPlaceholderIsTheRoot) {
+  save(Tree({{"a", 1}, {"w", counting(4)}}));
+
+  EXPECT_EQ(load_tree(AbstractTree(placeholder)).size(), 0U);
+}
+
 TEST_F(TreeHandlerLoad, MissesPlaceholdersThatStandForNothing) {
   save(Tree({{"a", 1}}));
   AbstractTree wanted = metadata<AbstractTree>();
@@ -266,6 +276,89 @@ TEST_F(TreeHandlerLoad, PlacesElementsIntoStridedMemory) {
   load_tree(wanted);
 
   EXPECT_THAT(memory, ElementsAre(0, 3, 1, 4, 2, 5));
+}
+
+TEST_F(TreeHandlerLoad, RefusesLeavesThatWouldBeLoadedOverEachOther) {
+  save(Tree({{"a", counting(4)}, {"b", counting(4)}, {"c", counting(4)}}));
+  std::filesystem::remove(item("data-r00000-000.safetensors"));  // It is refused before anything is read.
+  std::vector<float> memory(7, -1);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["a"].place_into(MutableArrayView(memory.data(), {4}, DType::float32));
+  wanted["c"].place_into(MutableArrayView(memory.data() + 3, {4}, DType::float32));
+
+  EXPECT_THAT(
+      [&] { load_tree(wanted); },
+      Fails(Errc::invalid_argument, HasSubstr("'a' and 'c' are to be loaded into memory that overlaps")));
+  EXPECT_THAT(memory, Each(-1));
+}
+
+TEST_F(TreeHandlerLoad, LoadsIntoPartsOfOneArrayThatInterleave) {
+  save(Tree({{"even", counting(4)}, {"odd", counting(4)}}));
+  std::vector<float> memory(8);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["even"].place_into(MutableArrayView(memory.data(), {4}, DType::float32, {8}));
+  wanted["odd"].place_into(MutableArrayView(memory.data() + 1, {4}, DType::float32, {8}));
+
+  load_tree(wanted);
+
+  EXPECT_THAT(memory, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+}
+
+TEST_F(TreeHandlerLoad, RefusesMemoryWhoseElementsHaveOnePlace) {
+  save(Tree({{"w", counting(4)}}));
+  std::vector<float> memory(4);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].place_into(MutableArrayView(memory.data(), {4}, DType::float32, {0}));
+
+  EXPECT_THAT([&] { load_tree(wanted); },
+              Fails(Errc::invalid_argument, HasSubstr("'w' is to be loaded into memory where several")));
+}
+
+TEST_F(TreeHandlerLoad, RefusesMemoryThatNoLongerFits) {
+  save(Tree({{"w", counting(4)}}));
+  std::vector<float> memory(3);
+  AbstractTree longer = metadata<AbstractTree>();
+  longer["w"].as_array().shape = {3};
+  longer["w"].place_into(memory);
+  longer["w"].as_array().shape = {4};
+  AbstractTree wider = metadata<AbstractTree>();
+  memory.resize(4);
+  wider["w"].place_into(memory);
+  wider.set_dtype(DType::float64);
+
+  EXPECT_THAT(
+      [&] { load_tree(longer); },
+      Fails(Errc::shape_mismatch, HasSubstr("'w': wanted with shape [4], but its memory has shape [3]")));
+  EXPECT_THAT([&] { load_tree(wider); },
+              Fails(Errc::dtype_mismatch, HasSubstr("'w': wanted as F64, but its memory is of F32")));
+}
+
+TEST_F(TreeHandlerLoad, GivesOneMemoryOnlyToSmallArraysThatLieSideBySide) {
+  constexpr std::size_t kSmall = 12'000;  // Floats: 48 KB.
+  Tree tree = {{"large", counting(300'000)}};
+  for (const char* name : {"a", "b", "c", "d"}) {
+    tree[name] = counting(kSmall);
+  }
+  save(tree);
+  const auto owners = [&](std::initializer_list<const char*> names) {
+    AbstractTree wanted;
+    for (const char* name : names) {
+      wanted[name] = AbstractArray({kSmall}, DType::float32);
+    }
+    TreeLoadOptions options;
+    options.partial = true;
+    const Tree loaded = load_tree(wanted, options);
+    std::set<const void*> found;
+    for (const char* name : names) {
+      EXPECT_EQ(loaded.get<std::vector<float>>(name), counting(kSmall));
+      found.insert(loaded.at(name).as<Array>().owner().get());
+    }
+    return found.size();
+  };
+
+  EXPECT_EQ(owners({"a", "b", "c", "d"}), 1U);
+  EXPECT_EQ(owners({"a", "b"}), 2U);       // Too short a run to be worth memory of its own.
+  EXPECT_EQ(owners({"a", "c", "d"}), 3U);  // "a" lies apart, and what is left is short.
 }
 
 TEST_F(TreeHandlerLoad, RefusesAnotherShape) {

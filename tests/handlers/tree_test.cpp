@@ -2,6 +2,7 @@
 #include "cairn/handlers/tree.hpp"
 
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -29,6 +30,18 @@ std::vector<std::string> paths(const Tree& tree) {
   std::vector<std::string> found;
   visit_leaves(tree, [&](std::string_view path, const Tree&) { found.emplace_back(path); });
   return found;
+}
+
+TEST(TreeAs, RoundsNumbersToFloatAndRefusesThoseBeyondItsRange) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  EXPECT_EQ(Tree(0.1).as<float>(), 0.1F);
+  EXPECT_EQ(Tree(1e-300).as<float>(), 0.0F);
+  EXPECT_EQ(Tree(-kInfinity).as<float>(), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(Tree(std::nan("")).as<float>()));
+  EXPECT_THAT([] { static_cast<void>(Tree(-1e300).as<float>()); },
+              Fails(Errc::type_mismatch, HasSubstr("the node is -1e+300")));
+  EXPECT_EQ(Tree(1e300).as<double>(), 1e300);
 }
 
 TEST(TreeBraces, PairsThatBeginWithStringsAreAMap) {

@@ -6,12 +6,15 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
+#include "io/check.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -199,6 +202,24 @@ TEST_F(DirectoryTest, ReadsAgainWhatWasPutOff) {
   syscalls.plan({Call::read, 1, 3, -EAGAIN});
 
   EXPECT_EQ(read_small_file(Directory::open(syscalls, temp_.path()), "file", 5), "hello");
+}
+
+TEST(MovedAtLast, WaitsForWhatIsPutOffForAWhile) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto call = [begin]() -> std::int64_t {
+    return std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(20) ? -EAGAIN : 7;
+  };
+
+  EXPECT_EQ(moved_at_last(call), 7);
+}
+
+TEST_F(DirectoryTest, GivesUpOnWhatIsPutOffForEver) {
+  FaultySyscalls syscalls;
+  write_text(temp_ / "file", "hello");
+  syscalls.plan({Call::read, 1, kForEver, -EAGAIN});
+
+  EXPECT_THAT([&] { read_small_file(Directory::open(syscalls, temp_.path()), "file", 5); },
+              FailsWithErrno(EAGAIN, HasSubstr("read ")));
 }
 
 TEST(DirectoryOpen, NamesWhatItCannotOpen) {

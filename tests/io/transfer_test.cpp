@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -106,6 +107,23 @@ TEST(WriteExact, GivesUpWhenInterruptedForEver) {
 
   EXPECT_THAT([&] { run(write_exact(engine, 3, data, 0, "f")); },
               FailsWithErrno(EAGAIN, HasSubstr("write f at 0")));
+}
+
+TEST(WriteExact, WaitsForWhatIsPutOffForAWhile) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t written = 0;
+  FaultyEngine engine([&](const Request& request) -> std::int64_t {
+    if (request.offset > 0 && std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(20)) {
+      return -EAGAIN;
+    }
+    written += request.size;
+    return static_cast<std::int64_t>(request.size);
+  });
+  const std::vector<std::byte> data(3 * kPieceBytes);
+
+  run(write_exact(engine, 3, data, 0, "f"));
+
+  EXPECT_EQ(written, data.size());
 }
 
 TEST(WriteExact, RefusesAWriteOfNothing) {

@@ -22,7 +22,8 @@ struct AbstractArray {
 
   /// Asks for the elements in memory of the caller's, converted to the type of that memory.
   ///
-  /// Ownership: the memory must stay valid until the load has finished; as an Array with an owner it does.
+  /// Ownership: the memory must stay valid until the load has finished; as an Array with an owner it does. A load
+  ///            refuses memory that two of its arrays share (Errc::invalid_argument).
   /// Errors:    Errc::shape_mismatch when the shapes differ; Errc::invalid_argument when the array is
   ///            read-only.
   AbstractArray& place_into(Array array);

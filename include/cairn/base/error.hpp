@@ -52,18 +52,25 @@ std::error_code make_error_code(Errc code) noexcept;
 
 /// Every failure that Cairn reports: a code for programs and a sentence for people.
 ///
-/// `what()` is "<detail>: <meaning of the code>"; the detail names the culprit (file, array, handler).
+/// `what()` is "<detail>: <meaning of the code>"; the detail names the culprit (file, array, handler), escaped (see
+/// `printable`) so that no name can drive a terminal.
 /// Threads: a value; copies share the text.
 class Error : public std::system_error {
  public:
   Error(Errc code, std::string detail) : Error(make_error_code(code), std::move(detail)) {}
-  Error(std::error_code code, std::string detail)
-      : std::system_error(code, detail), detail_(std::move(detail)) {}
+  Error(std::error_code code, std::string detail);
 
   /// The sentence without the meaning of the code.
   [[nodiscard]] const std::string& detail() const noexcept { return detail_; }
 
  private:
+  struct Escaped {
+    std::string text;
+  };
+
+  Error(std::error_code code, Escaped detail)
+      : std::system_error(code, detail.text), detail_(std::move(detail.text)) {}
+
   std::string detail_;
 };
 

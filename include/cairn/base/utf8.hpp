@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace cairn {
@@ -9,5 +10,8 @@ namespace cairn {
 ///
 /// Source: Unicode 15, table 3-7.
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
+
+/// Takes one code point off the front of `text`, which is not empty; one byte and nothing when no UTF-8 is there.
+[[nodiscard]] std::optional<char32_t> take_code_point(std::string_view& text) noexcept;
 
 }  // namespace cairn

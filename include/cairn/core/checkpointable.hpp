@@ -29,6 +29,7 @@ class Checkpointable {
       Checkpointable(std::string name, T&& value)  // NOLINT: implicit, so that {"name", value} is one.
       : name_(std::move(name)), shown_type_(typeid(T)) {
     using Plain = std::remove_cvref_t<T>;
+    near_miss_ = save_near_miss<Plain>();
     if constexpr (!std::is_lvalue_reference_v<T> && std::constructible_from<Plain, T>) {
       const auto held = std::make_shared<const Plain>(std::forward<T>(value));
       refer(*held);
@@ -53,6 +54,8 @@ class Checkpointable {
   [[nodiscard]] const void* value() const noexcept { return value_; }
   /// The type that the caller wrote, for messages.
   [[nodiscard]] std::type_index shown_type() const noexcept { return shown_type_; }
+  /// See save_near_miss.
+  [[nodiscard]] std::string_view near_miss() const noexcept { return near_miss_; }
 
   /// Whether it is a temporary that cannot be moved: it ends with the expression that made it.
   [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
@@ -100,6 +103,7 @@ class Checkpointable {
 
   std::string name_;
   std::type_index shown_type_;
+  std::string_view near_miss_;
   bool is_temporary_ = false;
   std::type_index type_ = typeid(void);
   const void* value_ = nullptr;

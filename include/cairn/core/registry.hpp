@@ -91,9 +91,11 @@ namespace core {
 ///
 /// 1. A handler bound to the name, if it can handle the value. 2. The last registered that can.
 /// (Stateful objects come as `StatefulReference`, which only their own handler takes: they come first.)
-/// Errors: Errc::no_handler, listing every registration and why it was passed over.
+/// `near_miss` is what save_near_miss says of the type.
+/// Errors: Errc::no_handler, listing every registration and why it was passed over, and what to do.
 const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
-                                     std::type_index type, const void* value, std::string_view shown_type);
+                                     std::type_index type, const void* value, std::string_view shown_type,
+                                     std::string_view near_miss = {});
 
 /// The handler that loads a checkpointable whose files `recorded_id` wrote.
 ///
@@ -103,6 +105,11 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
 ///         the one recorded cannot serve `wanted`, nor anybody else.
 const Registration& resolve_for_load(const RegistrySnapshot& registry, std::string_view name,
                                      std::string_view recorded_id, const AnyValue& wanted);
+
+/// Says why another handler than the recorded one loads: who saved, what that handler loads, what was asked for. Empty
+/// when `chosen` reads what `recorded_id` wrote.
+[[nodiscard]] std::string explain_choice(const RegistrySnapshot& registry, std::string_view recorded_id,
+                                         const AnyValue& wanted, const Registration& chosen);
 
 /// The handler that recognises a foreign folder with these files.
 ///

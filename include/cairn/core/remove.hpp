@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "cairn/core/context.hpp"
+#include "cairn/io/remove_checkpoint.hpp"
 
 namespace cairn {
 
@@ -21,11 +22,12 @@ struct RemoveOptions {
 /// Saves to `path` that were called before end first; those that are called later are published afterwards.
 /// After a crash at any moment the checkpoint is there, whole, or it is not and `io::recover` removes the rest; never
 /// remove one with other means. Save the next one first: this asks nobody whether it is the last.
+/// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
-///          Errc::malformed_metadata, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
+///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
 ///          Errc::timed_out. OS errors pass through; see io/remove_checkpoint.hpp for what is left then.
-void remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
-                       const Context& context);
+io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
+                                    const Context& context);
 
 }  // namespace cairn

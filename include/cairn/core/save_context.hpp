@@ -61,7 +61,8 @@ class SaveContext {
   ///
   /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
   ///         handler forgets one fails with Errc::handler_failed.
-  /// Errors: Errc::already_exists when the file was written before; OS errors.
+  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument above 4 GiB, which
+  ///         LoadContext::read_file does not read (write_pieces has no such limit); OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
   /// The same for bytes that `owner` keeps alive.

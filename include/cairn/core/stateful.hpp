@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <string_view>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/core/load_context.hpp"
@@ -24,6 +25,22 @@ concept StatefulLoadable = requires(T& object, LoadContext context) {
 /// An object that does both, found by its members: no base class, no registration.
 template <class T>
 concept StatefulCheckpointable = StatefulSavable<T> && StatefulLoadable<T>;
+
+/// Says what keeps a type with a member `save` from saving itself; empty when it has none that can be seen.
+template <class T>
+constexpr std::string_view save_near_miss() noexcept {
+  if constexpr (StatefulSavable<T>) {
+    return {};
+  } else if constexpr (requires(const T& object, SaveContext context) { object.save(context); }) {
+    return "its member 'save(SaveContext) const' returns another type than Awaitable<Background<>>";
+  } else if constexpr (requires(T & object, SaveContext context) { object.save(context); }) {
+    return "its member 'save(SaveContext)' is not const";
+  } else if constexpr (requires { &T::save; }) {
+    return "its member 'save' takes something else than one SaveContext";
+  } else {
+    return {};
+  }
+}
 
 /// A reference to some object that saves or loads itself; what the handler of such objects works on.
 ///
@@ -54,6 +71,8 @@ class StatefulReference {
 
   [[nodiscard]] bool can_save() const noexcept { return save_ != nullptr; }
   [[nodiscard]] bool can_load() const noexcept { return load_ != nullptr; }
+  /// Where the object lies.
+  [[nodiscard]] const void* object() const noexcept { return object_; }
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context) const {
     return save_(object_, std::move(context));
   }

@@ -19,7 +19,7 @@ using TraceSink = std::function<void(std::string_view json)>;
 
 /// Writes the trace into a file, replacing what was there.
 ///
-/// Errors: of the sink: OS errors.
+/// Errors: Errc::invalid_argument when the path is empty or holds a NUL; of the sink: OS errors.
 [[nodiscard]] TraceSink trace_to_file(std::filesystem::path path);
 
 }  // namespace cairn

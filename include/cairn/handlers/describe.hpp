@@ -71,6 +71,9 @@ void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std:
 /// Errors: Errc::type_mismatch when the node is no list; Errc::shape_mismatch when its length is another.
 void check_list(const Tree& list, std::size_t size, std::string_view path);
 
+/// The integer 0 or 1 as what it was saved from. Errors: Errc::type_mismatch when the node is anything else.
+[[nodiscard]] bool boolean_of(const Tree& leaf, std::string_view path);
+
 /// Appends a key to a path while it lives.
 class PathKey {
  public:
@@ -120,6 +123,19 @@ Tree describe_value(const T& value) {
 template <class T>
 void read_value(const Tree& tree, T& value, std::string& path);
 
+/// Characters and booleans are no integers of a tree, but enums of them are.
+template <class T>
+void read_enum(const Tree& tree, T& value, std::string_view path) {
+  using Underlying = std::underlying_type_t<T>;
+  if constexpr (std::is_same_v<Underlying, bool>) {
+    value = static_cast<T>(boolean_of(tree, path));
+  } else {
+    using Number = std::conditional_t<std::is_signed_v<Underlying>, std::make_signed_t<Underlying>,
+                                      std::make_unsigned_t<Underlying>>;
+    value = static_cast<T>(tree.as<Number>(path));
+  }
+}
+
 template <class T>
 void read_list(const Tree& tree, T& value, std::string& path) {
   if constexpr (kIsVector<T>) {
@@ -156,7 +172,7 @@ void read_value(const Tree& tree, T& value, std::string& path) {
   if constexpr (std::same_as<T, Tree>) {
     value = tree;
   } else if constexpr (std::is_enum_v<T>) {
-    value = static_cast<T>(tree.as<std::underlying_type_t<T>>(path));
+    read_enum(tree, value, path);
   } else if constexpr (kIsOptional<T>) {
     value.reset();
     if (!tree.is_null()) {

@@ -25,7 +25,7 @@ struct AbstractJson {
 
   explicit AbstractJson(JsonKind root) : kind(root) {}
 
-  /// The root; nothing asks for any.
+  /// The root; nothing asks for any. Metadata has nothing where the text begins with 4 KiB of white space.
   std::optional<JsonKind> kind;
 
   bool operator==(const AbstractJson&) const = default;
@@ -49,6 +49,9 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
   [[nodiscard]] Awaitable<Background<nlohmann::json>> load(LoadContext context,
                                                            std::optional<AbstractJson> wanted) const override;
 
+  /// Reads the beginning of the document only: depth, size and UTF-8 are for loads to check.
+  ///
+  /// Errors: Errc::malformed_metadata when no JSON document begins so.
   [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
 };
 

@@ -89,7 +89,8 @@ class ProtoHandler final : public CheckpointableHandler<ProtoMessage, AbstractPr
  public:
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.proto/1"; }
 
-  /// Errors: Errc::invalid_argument when required fields are missing, or the message has 2 GiB or more.
+  /// Errors: Errc::invalid_argument when required fields are missing, the message has 2 GiB or more, or messages lie
+  ///         within each other more than 1000 levels deep (no load would read them).
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const ProtoMessage& value) const override;
 
   /// Errors: Errc::type_mismatch when another type is recorded; Errc::not_found when no type is asked for

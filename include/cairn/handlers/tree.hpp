@@ -159,7 +159,8 @@ class Tree {
   /// std::span and std::vector of an array's elements. Integers and floats are not turned into each other.
   ///
   /// Ownership: string_view and span are valid as long as this node.
-  /// Errors:    Errc::type_mismatch when the leaf is of another kind, or an integer does not fit;
+  /// Errors:    Errc::type_mismatch when the leaf is of another kind, an integer does not fit, or a number exceeds the
+  ///            range of float (one within it is rounded);
   ///            Errc::dtype_mismatch when an array has other elements. `path` is used in errors only.
   template <class T>
   [[nodiscard]] T as(std::string_view path = {}) const;
@@ -215,6 +216,7 @@ class Tree {
   [[nodiscard]] const Array& array(std::string_view path, DType dtype) const;
   [[noreturn]] void throw_kind(TreeKind wanted, std::string_view path) const;
   [[noreturn]] void throw_integer(std::size_t bytes, bool is_signed, std::string_view path) const;
+  [[noreturn]] static void throw_floating(double value, std::string_view path);
 
   Value value_;
 };

@@ -3,6 +3,7 @@
 
 // The templates of Tree that turn C++ values into leaves and back.
 
+#include <cmath>
 #include <concepts>
 #include <span>
 #include <string>
@@ -69,7 +70,12 @@ T Tree::as(std::string_view path) const {
   } else if constexpr (detail::TreeInteger<T>) {
     return integer<T>(path);
   } else if constexpr (std::floating_point<T>) {
-    return static_cast<T>(require<double>(TreeKind::floating, path));
+    const double value = require<double>(TreeKind::floating, path);
+    const T converted = static_cast<T>(value);
+    if (std::isinf(converted) && !std::isinf(value)) {
+      throw_floating(value, path);
+    }
+    return converted;
   } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
     return require<std::string>(TreeKind::string, path);
   } else if constexpr (std::same_as<T, Bytes>) {

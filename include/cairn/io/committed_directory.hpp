@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +23,9 @@ namespace cairn::io {
 /// How often a reader begins again because its checkpoint was replaced: whoever replaces checkpoints faster than they
 /// can be read must be told.
 inline constexpr int kMostRestarts = 10;
+
+template <class Less>
+class FileIndex;
 
 /// A committed checkpoint, open for reading.
 ///
@@ -52,6 +55,9 @@ class CommittedDirectory {
   /// The entry of a file, or null when the checkpoint has none of that path.
   [[nodiscard]] const FileEntry* find(std::string_view relative) const noexcept;
 
+  /// The names of the files below `directory`, relative to it, sorted. Takes no longer than there are such files.
+  [[nodiscard]] std::vector<std::string> files_below(std::string_view directory) const;
+
   /// Opens a file of the checkpoint.
   ///
   /// Errors: Errc::not_found when the checkpoint does not list it or it is gone;
@@ -77,8 +83,7 @@ class CommittedDirectory {
   Directory directory_;
   CommitRecord commit_;
   Manifest manifest_;
-  std::vector<std::uint64_t> first_chunks_;  ///< Of each file, in chunks.xxh3; then how many there are.
-  std::map<std::string, std::size_t, std::less<>> index_;
+  std::shared_ptr<const FileIndex<std::less<>>> index_;
 };
 
 /// What `check_commit` found.

@@ -73,6 +73,11 @@ class Directory {
   /// Errors: Errc::not_found; Errc::malformed_metadata when it is no regular file or lies behind a
   /// link.
   [[nodiscard]] FileHandle open_file(std::string_view relative, int flags = 0) const;
+  /// Opens for reading what lies behind a symbolic link of this very directory, wherever that is: only for directories of
+  /// other programs, where nothing is ever written or removed.
+  ///
+  /// Errors: Errc::invalid_argument; Errc::not_found when no regular file is behind it; OS errors pass through.
+  [[nodiscard]] FileHandle open_linked_file(std::string_view name, int flags = 0) const;
 
   /// The kind of what `relative` names, a symbolic link being one itself; nothing when it does not
   /// exist.
@@ -104,6 +109,11 @@ class Directory {
 /// `path` with a last component that is a name: without slashes at the end, and resolved by the kernel where it ends
 /// in "." or "..". Nothing else is changed: what ".." behind a symbolic link means only the kernel knows.
 [[nodiscard]] std::filesystem::path named_path(const std::filesystem::path& path);
+
+/// Refuses a path that is empty, or that the kernel would take for another one: what follows a NUL it does not see.
+///
+/// Errors: Errc::invalid_argument.
+void require_path(const std::filesystem::path& path);
 
 /// Refuses what is not a plain relative path of components below a directory.
 ///

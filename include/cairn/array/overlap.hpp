@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "cairn/array/array_view.hpp"
+
+namespace cairn {
+
+/// Memory that one load fills, and under which name errors speak of it.
+struct Destination {
+  Destination(std::string name_in, ArrayView view_in) : name(std::move(name_in)), view(std::move(view_in)) {}
+
+  std::string name;
+  ArrayView view;
+};
+
+/// Refuses destinations that share a byte: what such a load left there would be chance.
+///
+/// Exact for parts of one array, however they interleave. Takes time in n log n, and memory for each row of
+/// the parts that do interleave.
+/// Errors: Errc::invalid_argument, naming both, or the one whose strides put two of its own elements in one
+///         place (a stride of zero does); also where rows interleave too finely to be compared.
+void check_disjoint(std::span<const Destination> destinations);
+
+}  // namespace cairn

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which handler serves, and what is said when it is another one than somebody may have expected.
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/handlers/json.hpp"
+
+#include "handlers/counter.hpp"
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using testing::Counter;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class HandlerChoice : public testing::StoreTest {
+ protected:
+  Loaded load_all(const Request& request) {
+    return core::start_load(path(), {request}, handlers_, LoadOptions(), context_).wait();
+  }
+};
+
+TEST_F(HandlerChoice, IsToldWhenAnotherHandlerLoadsThanTheOneThatSaved) {
+  save(std::vector<float>{1, 2});
+
+  const Loaded loaded = load_all({"item", AbstractTree(AbstractArray({2}, DType::float32))});
+
+  EXPECT_THAT(
+      loaded.result().fallbacks,
+      ElementsAre("'item': saved by handler cairn.array/1, which loads cairn::AbstractArray; asked for "
+                  "as cairn::AbstractTree, which handler cairn.tree/1 loads"));
+}
+
+TEST_F(HandlerChoice, IsNotWorthAWordWhenTheHandlerThatSavedLoads) {
+  save(std::vector<float>{1, 2});
+
+  EXPECT_THAT(load_all({"item", AbstractArray({2}, DType::float32)}).result().fallbacks, IsEmpty());
+  EXPECT_THAT(load_all("item").result().fallbacks, IsEmpty());
+}
+
+TEST_F(HandlerChoice, OfAnotherTypeIsATypeMismatchAndNoMissingFile) {
+  save(nlohmann::json({{"a", 1}}));
+  Counter counter;
+
+  EXPECT_THAT(
+      [&] {
+        load_all({"item", AbstractTree(TreeKind::map)});
+      },
+      Fails(Errc::type_mismatch,
+            AllOf(HasSubstr("'item' (saved by handler cairn.json/1, which loads cairn::AbstractJson; "
+                            "asked for as cairn::AbstractTree, which handler cairn.tree/1 loads)"),
+                  Not(HasSubstr("not found")))));
+  EXPECT_THAT(
+      [&] {
+        load_all({"item", into(counter)});
+      },
+      Fails(Errc::type_mismatch, HasSubstr("which handler cairn.stateful/1 loads")));
+}
+
+TEST_F(HandlerChoice, NamesAHandlerThatIsNotRegistered) {
+  save(nlohmann::json({{"a", 1}}));
+  std::erase_if(handlers_, [](const Registration& each) { return each.handler->id() == "cairn.json/1"; });
+
+  EXPECT_THAT(
+      [&] {
+        load_all({"item", AbstractTree(TreeKind::map)});
+      },
+      Fails(Errc::type_mismatch, HasSubstr("saved by handler cairn.json/1, which is not registered")));
+}
+
+struct Silent {};
+
+struct Unconst {
+  Awaitable<Background<>> save(SaveContext);
+};
+
+struct Blocking {
+  void save(SaveContext) const;
+};
+
+struct ToAFile {
+  void save(const char* path) const;
+};
+
+TEST_F(HandlerChoice, EndsWithTheRemedyWhenNobodySavesAType) {
+  const Silent silent;
+
+  EXPECT_THAT([&] { save(silent); },
+              Fails(Errc::no_handler, AllOf(HasSubstr("Register a handler whose Value is "),
+                                            HasSubstr("Silent, or give it the members "
+                                                      "'Awaitable<Background<>> "
+                                                      "save(SaveContext) const'"))));
+}
+
+TEST_F(HandlerChoice, NamesWhatIsWrongWithAMemberThatNearlySaves) {
+  const Unconst unconst;
+  const Blocking blocking;
+  const ToAFile to_a_file;
+
+  EXPECT_THAT([&] { save(unconst); },
+              Fails(Errc::no_handler,
+                    HasSubstr("It nearly saves itself: its member 'save(SaveContext)' is not const")));
+  EXPECT_THAT([&] { save(blocking); },
+              Fails(Errc::no_handler, HasSubstr("returns another type than Awaitable<Background<>>")));
+  EXPECT_THAT([&] { save(to_a_file); },
+              Fails(Errc::no_handler, HasSubstr("'save' takes something else than one SaveContext")));
+}
+
+}  // namespace
+}  // namespace cairn
