@@ -17,6 +17,8 @@
 #include "cairn/async/when_all.hpp"
 #include "cairn/io/committed_directory.hpp"
 
+#include "core/drop_later.hpp"
+
 namespace cairn::core {
 namespace {
 
@@ -60,6 +62,12 @@ LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path,
       requests_(std::move(requests)),
       registry_(std::move(registry)),
       options_(std::move(options)) {}
+
+LoadJob::~LoadJob() {
+  if (source_) {
+    drop_later(services_owner(), std::move(source_));
+  }
+}
 
 Awaitable<> LoadJob::open_source(std::shared_ptr<LoadJob> self) {
   std::function<void()> open = [&self] {
@@ -141,7 +149,10 @@ bool LoadJob::was_replaced() const {
     const auto now = FileSource::open(services().engine->syscalls(), path_);
     const bool are_checkpoints = now->manifest() != nullptr && source_ && source_->manifest() != nullptr;
     return !source_ || (are_checkpoints && now->manifest()->uuid != source_->manifest()->uuid);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found && error.code() != Errc::not_committed) {
+      throw;  // Nobody can tell: that is what the load says, and not that something is missing.
+    }
     return false;  // It is gone, and the first failure says so.
   }
 }

@@ -25,6 +25,8 @@ class LoadJob final : public Operation {
   LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
           RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory);
 
+  ~LoadJob() override;
+
   /// Loads what was requested; everything when nothing was.
   static Awaitable<> load_all(std::shared_ptr<LoadJob> self);
   /// Describes what was requested; everything when nothing was.

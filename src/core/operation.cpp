@@ -196,6 +196,7 @@ void Operation::finish(std::exception_ptr failure) noexcept {
     count_end(failure);
   } catch (...) {  // No memory for the words or the counts: the failure goes on as it is.
   }
+  decided_.set();
   blocking_gate_.close();
   background_gate_.close();
   const bool is_callers_turn = kind_.blocking == BlockingPhase::by_caller && !prepared_.has_happened();

@@ -80,6 +80,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] const async::Event& answered() const noexcept { return answered_; }
   [[nodiscard]] const async::Event& released() const noexcept;
   [[nodiscard]] const async::Event& done() const noexcept { return done_; }
+  /// Happens when it is clear what the answer will be; it may have to wait for `released`.
+  [[nodiscard]] const async::Event& decided() const noexcept { return decided_; }
   /// Happens when all who listened have heard the answer.
   [[nodiscard]] const async::Event& told() const noexcept { return told_; }
   /// Whether it is done, or was answered by its end: then nothing of it is left but the telling.
@@ -186,6 +188,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const async::Event nothing_used_ = async::Event::happened();
   async::Event prepared_;
   async::Event answered_;
+  async::Event decided_;
   async::Event told_;
   async::Event done_;
   std::atomic<bool> is_finished_{false};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,6 +17,8 @@
 #include "cairn/io/direct.hpp"
 #include "cairn/io/page_cache.hpp"
 #include "cairn/io/transfer.hpp"
+
+#include "core/drop_later.hpp"
 
 namespace cairn::core {
 namespace {
@@ -43,6 +46,13 @@ RangeReader::RangeReader(std::shared_ptr<LoadJob> job, std::string relative,
   for (const DestinationPiece& piece : pieces_) {
     asked_bytes_ += piece.size_bytes;
     has_devices_ = has_devices_ || (piece.sink != nullptr && piece.sink->on_device().copier != nullptr);
+  }
+}
+
+RangeReader::~RangeReader() {
+  if (buffered_.is_open()) {  // It has not come to its end.
+    drop_later(job_->services_owner(),
+               std::tuple(std::move(place_), std::move(buffered_), std::move(direct_)));
   }
 }
 

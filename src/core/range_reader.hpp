@@ -31,6 +31,9 @@ namespace cairn::core {
 class RangeReader {
  public:
   RangeReader(std::shared_ptr<LoadJob> job, std::string relative, std::vector<DestinationPiece> pieces);
+  ~RangeReader();
+  RangeReader(const RangeReader&) = delete;
+  RangeReader& operator=(const RangeReader&) = delete;
 
   static Background<> read(std::shared_ptr<RangeReader> self);
 

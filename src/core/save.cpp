@@ -2,6 +2,8 @@
 #include "cairn/core/save.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 #include <new>
 #include <set>
 #include <string_view>
@@ -14,6 +16,7 @@
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
 
+#include "core/blocking_call.hpp"
 #include "core/check_options.hpp"
 #include "core/paths.hpp"
 #include "core/response.hpp"
@@ -91,9 +94,22 @@ core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const Sa
                                               : core::CallersMemory::until_staged;
 }
 
+/// The one look at the target that a call takes, within its deadline.
+io::SaveTarget look(const std::filesystem::path& path, const SaveOptions& options, const Context& context) {
+  const auto found = std::make_shared<std::optional<io::SaveTarget>>();
+  const std::filesystem::path absolute = core::absolute_path(path);
+  std::function<void()> work = [found, absolute, overwrite = options.overwrite,
+                                services = context.services()] {
+    found->emplace(io::look_at_target(services->engine->syscalls(), absolute, overwrite));
+  };
+  core::run_within(context, fmt::format("save of {}", absolute.string()), options.deadline, std::move(work));
+  return std::move(**found);
+}
+
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
-                                  const std::shared_ptr<core::Services>& services, const Call& call) {
+                                  const Context& context, const Call& call) {
+  const std::shared_ptr<core::Services>& services = context.services();
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
@@ -104,9 +120,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
     const core::Operation::Kind kind(
         memory_of(resolved, options, call),
         call.is_accepted ? core::BlockingPhase::by_context : core::BlockingPhase::by_caller);
-    io::SaveTarget target =
-        io::look_at_target(services->engine->syscalls(), core::absolute_path(path), options.overwrite);
-    SaveJob::Plan plan(std::move(target), std::move(resolved), std::move(checked), kind);
+    SaveJob::Plan plan(look(path, options, context), std::move(resolved), std::move(checked), kind);
     plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
     return std::make_shared<SaveJob>(services, std::move(plan), begin);
   } catch (...) {
@@ -259,7 +273,7 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   if (!call.is_accepted) {
     refuse_here(*services, "a save");
   }
-  auto job = make_job(path, std::move(items), registry, options, services, call);
+  auto job = make_job(path, std::move(items), registry, options, context, call);
   SaveJob::start(job);
   if (!call.is_accepted) {
     job->drive();

@@ -10,6 +10,7 @@
 
 #include "cairn/io/file.hpp"
 
+#include "core/drop_later.hpp"
 #include "core/save_job.hpp"
 #include "core/staged_file.hpp"
 #include "core/text_limit.hpp"
@@ -41,13 +42,30 @@ std::span<const std::byte> bytes_of(const Shared& shared) {
   return shared.bytes;
 }
 
+/// A file that is closed where that may take its time, when it does not come to its end.
+struct WholeFile {
+  WholeFile(std::shared_ptr<SaveJob> save, async::Permit permit)
+      : job(std::move(save)), place(std::move(permit)) {}
+  ~WholeFile() {
+    if (file) {
+      core::drop_later(job->services_owner(), std::pair(std::move(place), std::move(*file)));
+    }
+  }
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  std::shared_ptr<SaveJob> job;
+  async::Permit place;
+  std::optional<io::DurableFile> file;
+};
+
 /// Owns its content, or a share of it.
 template <class Content>
 Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
   const std::span<const std::byte> bytes = bytes_of(content);
   co_await job->created().wait();
-  const async::Permit place = co_await job->services().files.acquire(1);
-  std::optional<io::DurableFile> file;
+  WholeFile whole(job, co_await job->services().files.acquire(1));
+  std::optional<io::DurableFile>& file = whole.file;
   io::FileDigest digest;
   std::function<void()> prepare = [&] {
     io::DurableFileOptions options;
@@ -70,6 +88,7 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Con
   {
     const TransferSpan span(job->meter(), Work::sync, relative, 0, bytes.size());
     co_await file->finish(bytes.size());
+    file.reset();
   }
   job->written_bytes += bytes.size();
   job->add(std::move(digest));

@@ -15,6 +15,7 @@
 #include "cairn/core/names.hpp"
 #include "cairn/io/manifest.hpp"
 
+#include "core/drop_later.hpp"
 #include "core/other_files.hpp"
 
 namespace cairn::core {
@@ -53,6 +54,15 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint
   meter().end_step(Step::resolve);
 }
 
+SaveJob::~SaveJob() {
+  if (staged_) {
+    drop_later(services_owner(), std::move(*staged_));
+  }
+  if (target_) {
+    drop_later(services_owner(), std::move(*target_));
+  }
+}
+
 void SaveJob::start(const std::shared_ptr<SaveJob>& self) {
   self->place_ =
       PublicationOrder::enter(PublicationOrder::of_process(), self->target_->directory, self->target_->name);
@@ -81,6 +91,7 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
     std::function<void()> publish = [&self] {
       self->publish();
       self->add_problem(self->deliver_trace());
+      self->close_directory();
     };
     co_await self->run_call(std::move(publish));
   } catch (...) {
@@ -98,6 +109,7 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
         self->meter().end_step(Step::retire);
         failure = with_problem(failure, self->deliver_trace());
       }
+      self->close_directory();
     };
     self->directory_gate_.close();
     co_await self->directory_gate_.left().wait();
@@ -176,6 +188,15 @@ void SaveJob::abandon() noexcept {
   const std::lock_guard lock(abandon_mutex_);
   if (staged_) {
     staged_->abandon();
+  }
+}
+
+void SaveJob::close_directory() noexcept {
+  directory_gate_.close();
+  if (directory_gate_.left().has_happened()) {
+    const std::lock_guard lock(abandon_mutex_);
+    staged_.reset();
+    target_.reset();
   }
 }
 

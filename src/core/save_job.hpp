@@ -53,6 +53,8 @@ class SaveJob final : public Operation {
   /// `begin` is when the caller called.
   SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint begin);
 
+  ~SaveJob() override;
+
   /// Starts the whole save, steps 2 to 8 of docs/reliability.md, when it is its turn.
   static void start(const std::shared_ptr<SaveJob>& self);
 
@@ -102,6 +104,8 @@ class SaveJob final : public Operation {
   void publish();
   /// Removes what was made, once nobody works in it any more. May be called again.
   void abandon() noexcept;
+  /// Closes what is open, once nobody works in it any more: here, where that may take its time.
+  void close_directory() noexcept;
   void end_publish_step(io::PublishStep step);
   void measure_result();
   /// Takes the memory of the result, before the checkpoint becomes visible.

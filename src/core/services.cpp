@@ -27,11 +27,8 @@ constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 /// More threads than any program has operations that block at once.
 constexpr std::size_t kMostThreads = 1024;
 
-/// For the telling, beyond the grace.
+/// In real time, beyond the grace.
 constexpr std::chrono::seconds kTelling{1};
-
-/// A longer grace is none at all.
-constexpr std::chrono::hours kMostGrace{24 * 365};
 
 /// For small runs of loads, beside the staging memory.
 constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
@@ -211,22 +208,28 @@ std::exception_ptr Services::close() {
     running = std::exchange(closing_, {});
     running.insert(running.end(), operations_.begin(), operations_.end());
   }
-  const auto wait_for_all = [&](std::chrono::nanoseconds timeout) {
-    const auto deadline = later(clock.steady_now(), timeout);
+  const auto wait_for_all = [&running](std::chrono::nanoseconds timeout, const Clock& by) {
+    const auto deadline = later(by.steady_now(), timeout);
     return std::all_of(running.begin(), running.end(), [&](const auto& operation) {
-      const auto now = clock.steady_now();
+      const auto now = by.steady_now();
       const auto left = deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
       const bool is_endless = deadline == std::chrono::steady_clock::time_point::max();
-      return operation->told().wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock);
+      return operation->told().wait_for(is_endless ? std::chrono::nanoseconds::max() : left, by);
     });
   };
   std::string still_running;
-  if (!wait_for_all(options.close_timeout)) {
+  if (!wait_for_all(options.close_timeout, clock)) {
     for (const auto& operation : running) {
       operation->stop(Errc::closed, "the context was closed before this ended");
     }
-    static_cast<void>(
-        wait_for_all(std::min<std::chrono::nanoseconds>(options.stop_grace, kMostGrace) + kTelling));
+    static_cast<void>(wait_for_all(options.stop_grace, clock));
+    // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
+    for (const auto& operation : running) {
+      static_cast<void>(operation->decided().wait_for(kTelling));
+      if (operation->answered().has_happened()) {
+        static_cast<void>(operation->told().wait_for(kTelling));
+      }
+    }
   }
   for (const auto& operation : running) {
     if (!operation->is_done()) {

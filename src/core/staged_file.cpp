@@ -12,6 +12,8 @@
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/checked.hpp"
 
+#include "core/drop_later.hpp"
+
 namespace cairn::core {
 namespace {
 
@@ -46,6 +48,12 @@ StagedFile::StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::
   job_->total_bytes += file_bytes_;
   if (runs_ == 0) {
     written_.set();
+  }
+}
+
+StagedFile::~StagedFile() {
+  if (file_) {  // It has not come to its end.
+    drop_later(job_->services_owner(), std::pair(std::move(place_), std::move(*file_)));
   }
 }
 
@@ -329,6 +337,7 @@ Awaitable<> StagedFile::complete(std::shared_ptr<StagedFile> self) {
   if (const std::string why = self->file_->why_not_direct(); !why.empty()) {
     self->job_->meter().add_fallback(why + "; written through the page cache", self->relative_);
   }
+  self->file_.reset();
   self->place_.release();
 }
 

@@ -34,6 +34,9 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:
   StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::vector<SourcePiece> pieces,
              std::uint64_t file_bytes);
+  ~StagedFile();
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
 
   /// The blocking phase; afterwards nothing of the caller's is read any more (with Snapshot::copy).
   static Awaitable<> stage(std::shared_ptr<StagedFile> self);

@@ -173,13 +173,30 @@ void require_replaceable(const Directory& parent, const Current& current, bool o
   if (!overwrite) {
     throw Error(Errc::already_exists, path);
   }
-  const std::optional<FileStatus> status = parent.status(current.name);
-  if (!status) {
-    return;
+  for (int restarts = 0; restarts <= kMostRestarts; ++restarts) {
+    const std::optional<FileStatus> status = parent.status(current.name);
+    if (!status) {
+      return;
+    }
+    if (status->kind != FileKind::directory) {
+      break;
+    }
+    try {
+      const Directory directory = parent.open_directory(current.name);
+      if (is_checkpoint(directory)) {
+        return;
+      }
+      if (!directory.is_replaced()) {
+        break;
+      }
+      // What another save has just replaced loses its files one by one: the name leads to the new one.
+    } catch (const Error& error) {
+      if (error.code() != std::errc::no_such_file_or_directory) {
+        throw;
+      }
+    }
   }
-  if (status->kind != FileKind::directory || !is_checkpoint(parent.open_directory(current.name))) {
-    throw Error(Errc::already_exists, fmt::format("{} is no checkpoint, and is not overwritten", path));
-  }
+  throw Error(Errc::already_exists, fmt::format("{} is not a checkpoint, and is not overwritten", path));
 }
 
 StagedDirectory::StagedDirectory(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -27,7 +27,7 @@ LAYERS = {
 }
 APPLICATIONS = ("cli", "examples", "tests")  # May include every public header; nobody includes them.
 USER_CODE = ("examples/", "tests/consumer/")  # Includes <cairn/...> as users do.
-GENERATED = re.compile(r"(_generated\.h|\.pb\.h)$")
+GENERATED = re.compile(r"(_generated\.h|\.pb\.h|\.inc)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"(?P<own>[^"]+)"|<(?P<foreign>[^>]+)>)', re.MULTILINE)
 
 
