@@ -204,5 +204,52 @@ TEST_F(SaveQueueOfOne, LetsTheNextBeginWhenOneFails) {
   EXPECT_EQ(second.wait().path, directory_ / "step_2");
 }
 
+/// Two saves at a time; each has a gate of its own.
+class SaveQueueOfTwo : public SaveQueue {
+ protected:
+  SaveQueueOfTwo() : SaveQueue(2) {}
+
+  ~SaveQueueOfTwo() override {
+    for (const Gated& value : values_) {
+      value.gate.set();
+    }
+    context_.reset();
+  }
+
+  [[nodiscard]] AsyncResponse begin(std::size_t i) const {
+    return save_checkpointables_async(directory_ / ("step_" + std::to_string(i)), {{"gated", values_[i]}},
+                                      return_when_accepted, *context_);
+  }
+
+  const std::vector<Gated> values_ = std::vector<Gated>(4);
+};
+
+TEST_F(SaveQueueOfTwo, LetsTheOneBeginThatHasWaitedLongest) {
+  const AsyncResponse first = begin(0);
+  const AsyncResponse second = begin(1);
+  const AsyncResponse third = begin(2);
+  const AsyncResponse fourth = begin(3);
+
+  values_[1].gate.set();
+  second.wait();
+
+  EXPECT_TRUE(testing::eventually([&] { return third.is_staged(); }));
+  EXPECT_FALSE(fourth.is_staged());
+}
+
+TEST_F(SaveQueueOfTwo, LetsNobodyBeginWhenOneGoesThatWaits) {
+  const AsyncResponse first = begin(0);
+  const AsyncResponse second = begin(1);
+  const AsyncResponse third = begin(2);
+  const AsyncResponse fourth = begin(3);
+
+  third.cancel();
+  EXPECT_THAT([&] { third.wait(); }, Fails(Errc::cancelled));
+
+  EXPECT_FALSE(fourth.is_staged());
+  values_[0].gate.set();
+  EXPECT_TRUE(testing::eventually([&] { return fourth.is_staged(); }));
+}
+
 }  // namespace
 }  // namespace cairn
