@@ -388,8 +388,9 @@ TEST_F(OddArguments, AsNumbersInOptionsOfAContext) {
   for (const int niceness : {std::numeric_limits<int>::min(), -1, 0, 20, std::numeric_limits<int>::max()}) {
     try_context([&](ContextOptions& options) { options.background_niceness = niceness; });
   }
-  for (const std::chrono::seconds timeout : {std::chrono::seconds::min(), std::chrono::seconds(-1),
-                                             std::chrono::seconds(0), std::chrono::seconds::max()}) {
+  using std::chrono::nanoseconds;
+  for (const nanoseconds timeout :
+       {nanoseconds::min(), nanoseconds(-1), nanoseconds(0), nanoseconds::max()}) {
     try_context([&](ContextOptions& options) { options.close_timeout = timeout; });
   }
   try_context([](ContextOptions& options) { options.copiers.push_back(nullptr); });

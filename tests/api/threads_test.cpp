@@ -135,7 +135,7 @@ TEST_F(Threads, AnAcceptedSaveRunsNothingOnTheCallersThread) {
 
 TEST_F(Threads, HandlersThatBlockKeepNoDeadlineWaiting) {
   SaveOptions options;
-  options.deadline = 50ms;
+  options.deadline = 1s;
   std::vector<AsyncResponse> responses;
   for (int i = 0; i < 6; ++i) {
     responses.push_back(start(blocked_in_background(), options, "step" + std::to_string(i)));
@@ -165,7 +165,7 @@ TEST_F(Threads, ABlockingPhaseThatNeverEndsIsLeftAtTheDeadline) {
   acted.blocking = [&](const SaveContext&) { ++runs; };
   acted.blocking_await = [&] { return never.wait(); };
   SaveOptions options;
-  options.deadline = 50ms;
+  options.deadline = 1s;
 
   EXPECT_THAT([&] { static_cast<void>(start(acted, options)); }, Fails(Errc::timed_out));
   never.set();
@@ -183,7 +183,7 @@ TEST_F(Threads, TheVerdictDoesNotWaitForCodeOnTheCallersThread) {
     go_on_.get();
   };
   SaveOptions options;
-  options.deadline = 20ms;
+  options.deadline = 1s;
   std::jthread caller(
       [&] { EXPECT_THAT([&] { static_cast<void>(start(acted, options)); }, Fails(Errc::timed_out)); });
   entered.get();

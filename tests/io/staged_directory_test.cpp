@@ -92,7 +92,7 @@ TEST_F(StagedDirectoryCreate, RefusesAFileInTheTargetsPlace) {
 
   EXPECT_THAT([&] { create(temp_ / "step"); }, Fails(Errc::already_exists));
   EXPECT_THAT([&] { create(temp_ / "step", overwriting()); },
-              Fails(Errc::already_exists, HasSubstr("no checkpoint, and is not overwritten")));
+              Fails(Errc::already_exists, HasSubstr("is not a checkpoint, and is not overwritten")));
 }
 
 TEST_F(StagedDirectoryCreate, RefusesToOverwriteWhatIsNoCheckpoint) {
@@ -100,7 +100,7 @@ TEST_F(StagedDirectoryCreate, RefusesToOverwriteWhatIsNoCheckpoint) {
   write_text(temp_ / "home/diary", "mine");
 
   EXPECT_THAT([&] { create(temp_ / "home", overwriting()); },
-              Fails(Errc::already_exists, HasSubstr("home is no checkpoint")));
+              Fails(Errc::already_exists, HasSubstr("home is not a checkpoint")));
 }
 
 TEST_F(StagedDirectoryCreate, RefusesALinkInTheTargetsPlace) {
