@@ -38,9 +38,11 @@ endfunction()
 
 # Defines one test program from the files of one folder and registers each of its tests with ctest.
 #
-#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds>])
+#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds>] [BY_HAND])
+#
+# BY_HAND: it is built, but not one of the tests that ctest runs.
 function(cairn_test module)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "BY_HAND" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   set(target cairn_${module}_test)
   add_executable(${target} ${arg_SOURCES})
   # The library is optimised, its tests need not be: they take a third less time to compile.
@@ -48,6 +50,9 @@ function(cairn_test module)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(${target} PRIVATE CAIRN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} cairn_test_support GTest::gmock_main)
+  if(arg_BY_HAND)
+    return()  # Built, and run by tests/run --long only.
+  endif()
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
