@@ -12,6 +12,8 @@
 #include "cairn/async/event.hpp"
 #include "cairn/io/syscalls.hpp"
 
+#include "support/forwarding_syscalls.hpp"
+
 namespace cairn::testing {
 
 /// A kind of call that can be held.
@@ -19,7 +21,7 @@ enum class Held : std::uint8_t { open, read, write, sync_data, sync, make_direct
 
 /// The operating system, but calls of one kind are held, before they are done, until they are let go: a disk that answers when
 /// the test says so.
-class HeldSyscalls final : public io::Syscalls {
+class HeldSyscalls final : public ForwardingSyscalls {
  public:
   /// From here on, calls of `kind` wait; at most `most` of them, and of transfers those of `least_bytes` or more.
   void hold(Held kind, int most = 1 << 30, std::size_t least_bytes = 0) {
@@ -44,58 +46,42 @@ class HeldSyscalls final : public io::Syscalls {
 
   int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     pass(Held::open);
-    return real_.open_at(directory, path, flags, mode);
+    return ForwardingSyscalls::open_at(directory, path, flags, mode);
   }
   int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     pass(Held::open);
-    return real_.open_beneath(directory, path, flags, mode);
+    return ForwardingSyscalls::open_beneath(directory, path, flags, mode);
   }
-  int close(int fd) noexcept override { return real_.close(fd); }
-  int allocate(int fd, std::uint64_t size) noexcept override { return real_.allocate(fd, size); }
-  int truncate(int fd, std::uint64_t size) noexcept override { return real_.truncate(fd, size); }
   std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
     pass(Held::read, size);
-    return real_.read_at(fd, data, size, offset);
+    return ForwardingSyscalls::read_at(fd, data, size, offset);
   }
   std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
                         std::uint64_t offset) noexcept override {
     pass(Held::write, size);
-    return real_.write_at(fd, data, size, offset);
+    return ForwardingSyscalls::write_at(fd, data, size, offset);
   }
   int sync_data(int fd) noexcept override {
     pass(Held::sync_data);
-    return real_.sync_data(fd);
+    return ForwardingSyscalls::sync_data(fd);
   }
   int sync(int fd) noexcept override {
     pass(Held::sync);
-    return real_.sync(fd);
-  }
-  int status(int fd, io::FileStatus& status) noexcept override { return real_.status(fd, status); }
-  int status_at(int directory, const char* name, io::FileStatus& status) noexcept override {
-    return real_.status_at(directory, name, status);
-  }
-  int list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept override {
-    return real_.list(directory, entries);
+    return ForwardingSyscalls::sync(fd);
   }
   int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept override {
     pass(Held::make_directory);
-    return real_.make_directory_at(directory, name, mode);
+    return ForwardingSyscalls::make_directory_at(directory, name, mode);
   }
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 io::RenameMode mode) noexcept override {
     pass(Held::rename);
-    return real_.rename_at(old_directory, old_name, new_directory, new_name, mode);
-  }
-  int link_at(int old_directory, const char* old_name, int new_directory,
-              const char* new_name) noexcept override {
-    return real_.link_at(old_directory, old_name, new_directory, new_name);
+    return ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
   }
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
     pass(Held::unlink);
-    return real_.unlink_at(directory, name, is_directory);
+    return ForwardingSyscalls::unlink_at(directory, name, is_directory);
   }
-  int try_lock(int fd) noexcept override { return real_.try_lock(fd); }
-  int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
 
  private:
   void pass(Held kind, std::size_t bytes = 0) noexcept {
@@ -105,7 +91,6 @@ class HeldSyscalls final : public io::Syscalls {
     }
   }
 
-  io::Syscalls& real_ = io::posix_syscalls();
   std::atomic<Held> kind_{Held::open};
   std::atomic<bool> is_holding_{false};
   std::atomic<int> left_{0};
