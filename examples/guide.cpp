@@ -13,7 +13,7 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/io/recovery.hpp>
+#include <cairn/store/recovery.hpp>
 #include <nlohmann/json.hpp>
 
 namespace {
@@ -273,9 +273,9 @@ void keep_the_newest() {
 
 void clean() {
   // [recover]
-  const auto report = cairn::io::recover(cairn::io::posix_syscalls(), "run");
-  for (const cairn::io::RecoveryEntry& entry : report.entries) {
-    if (entry.kind == cairn::io::EntryClass::committed) {
+  const auto report = cairn::store::recover(cairn::io::posix_syscalls(), "run");
+  for (const cairn::store::RecoveryEntry& entry : report.entries) {
+    if (entry.kind == cairn::store::EntryClass::committed) {
       std::cout << entry.name << " can be loaded\n";
     } else if (entry.is_removed) {
       std::cout << entry.name << " was left by a killed program\n";

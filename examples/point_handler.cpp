@@ -86,7 +86,14 @@ int main() try {
   const auto metadata = cairn::checkpointables_metadata("run/7");
   const bool is_integer = metadata.at("point").as<AbstractPoint>().x == NumberType::integer;
   // [/use]
-  const bool is_right = converted == Point{1.0, std::int64_t{2}} && is_integer;
+  // [check]
+  cairn::ContextOptions options;
+  options.check_handlers = true;  // In tests, and when values in a checkpoint are not what they should be.
+  const cairn::Context checking(options);
+  const auto checked = cairn::save_checkpointables("run/checked", {{"point", point}}, checking);
+  const bool is_all_checked = checked.problems.empty();  // Otherwise they say what was not checked, and why.
+  // [/check]
+  const bool is_right = converted == Point{1.0, std::int64_t{2}} && is_integer && is_all_checked;
   std::cout << "point "
             << (is_right ? "saved, described, and cast while loading" : "is not what it should be") << '\n';
   return is_right ? 0 : 1;

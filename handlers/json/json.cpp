@@ -81,9 +81,7 @@ Awaitable<AbstractJson> describe_json(LoadContext context) {
   std::vector<DestinationPiece> pieces;
   pieces.push_back(std::move(piece));
   co_await context.read_pieces(kFile, std::move(pieces));
-  const std::size_t skipped =
-      begin.starts_with("\xef\xbb\xbf") ? 3 : 0;  // A byte order mark, as the parser allows.
-  const std::size_t first = begin.find_first_not_of(" \t\n\r", skipped);
+  const std::size_t first = begin.find_first_not_of(" \t\n\r");
   if (first == std::string::npos && size > kBeginBytes) {
     co_return AbstractJson();
   }

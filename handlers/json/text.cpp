@@ -3,13 +3,14 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_reader.hpp"
 #include "cairn/handlers/json.hpp"
 
 namespace cairn::detail {
@@ -17,34 +18,29 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Builds a document from the parser's events. The parser does not recurse, and neither does this.
-class Builder final : public nlohmann::json_sax<Json> {
+/// Builds a document. The reader does not recurse, and neither does this.
+class Builder final : public JsonEvents {
  public:
-  explicit Builder(std::string_view path) : path_(path) {}
+  explicit Builder(const JsonReader& reader) : reader_(&reader) {}
 
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t& /*value*/) override { return false; }  // Not in texts.
-  bool start_object(std::size_t /*size*/) override { return open(Json::object()); }
-  bool start_array(std::size_t /*size*/) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-
-  bool key(string_t& value) override {
-    const auto [member, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::move(value));
-    if (!is_new) {
-      refuse(fmt::format("the key '{}' is given twice", member->first));
-    }
-    member_ = &member->second;
-    return true;
+  void on_begin(char bracket) override {
+    Json& placed = place();
+    placed = bracket == '{' ? Json::object() : Json::array();
+    open_.push_back(&placed);  // Stays in place: its parent gets no other value before it is closed.
   }
 
-  bool parse_error(std::size_t byte, const std::string& /*token*/, const Json::exception& error) override {
-    refuse(fmt::format("byte {}: {}", byte, error.what()));
+  void on_end() override { open_.pop_back(); }
+
+  void on_key(std::string_view key) override {
+    const auto [member, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(std::string(key));
+    if (!is_new) {
+      reader_->fail(fmt::format("the key '{}' is given twice", key));
+    }
+    member_ = &member->second;
+  }
+
+  void on_scalar(const JsonScalar& value) override {
+    std::visit([this](auto each) { place() = each; }, value);
   }
 
   Json take() { return std::move(root_); }
@@ -58,32 +54,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     return open_.back()->is_array() ? open_.back()->emplace_back() : *member_;
   }
 
-  template <class T>
-  bool add(T&& value) {
-    place() = std::forward<T>(value);
-    return true;
-  }
-
-  bool open(Json container) {
-    if (open_.size() == kMaxJsonDepth) {
-      refuse(fmt::format("the document is deeper than {} levels", kMaxJsonDepth));
-    }
-    Json& placed = place();
-    placed = std::move(container);
-    open_.push_back(&placed);  // Stays in place: its parent gets no other value before it is closed.
-    return true;
-  }
-
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-
-  [[noreturn]] void refuse(std::string_view why) const {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path_, why));
-  }
-
-  std::string_view path_;
+  const JsonReader* reader_;
   Json root_;
   std::vector<Json*> open_;
   Json* member_ = nullptr;
@@ -125,10 +96,12 @@ std::string write_json(const Json& value, std::string_view name) {
 }
 
 Json parse_json(std::string_view text, std::string_view path) {
-  Builder builder(path);
-  if (!Json::sax_parse(text, &builder)) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is no JSON document", path));
-  }
+  JsonRules rules;
+  rules.max_depth = kMaxJsonDepth;
+  JsonReader reader(text, path, rules);
+  Builder builder(reader);
+  reader.read_value(builder);
+  reader.finish();
   return builder.take();
 }
 

@@ -170,6 +170,13 @@ Awaitable<AbstractProto> ProtoHandler::metadata(LoadContext context) const {
   return describe(std::move(context));
 }
 
+const ProtoMessage* WatchedCopy<ProtoMessage>::make(const ProtoMessage& value,
+                                                    const std::shared_ptr<WatchedMemory>& memory) {
+  std::shared_ptr<Message> copied(value.get().New());
+  copied->CopyFrom(value.get());
+  return &memory->make<ProtoMessage>(std::move(copied));
+}
+
 RegistrySnapshot proto_handlers() {
   return HandlerRegistry().add<ProtoHandler>().snapshot();
 }

@@ -2,9 +2,7 @@
 #include "cairn/handlers/abstract_tree.hpp"
 
 #include <algorithm>
-#include <concepts>
 #include <span>
-#include <type_traits>
 
 #include <fmt/format.h>
 
@@ -36,38 +34,17 @@ AbstractTree::AbstractTree(TreeKind kind) {
 }
 
 AbstractTree::AbstractTree(const Tree& tree) {
-  std::vector<std::pair<const Tree*, AbstractTree*>> pending = {{&tree, this}};
-  while (!pending.empty()) {
-    const auto [from, to] = pending.back();
-    pending.pop_back();
-    if (const Tree::Map* children = TreeAccess::map(*from)) {
-      Map& made = TreeAccess::make_map(*to);
-      for (const auto& [key, child] : *children) {
-        pending.emplace_back(&child, &made.try_emplace(made.end(), key)->second);
-      }
-    } else if (const Tree::List* elements = TreeAccess::list(*from)) {
-      List& made = TreeAccess::make_list(*to, elements->size());
-      for (std::size_t i = 0; i < elements->size(); ++i) {
-        pending.emplace_back(&(*elements)[i], &made[i]);
-      }
-    } else if (from->is_array()) {
-      to->value_ = AbstractArray(from->as<Array>().view());
+  TreeAccess::clone(tree, *this, [](const Tree& from, AbstractTree& to) {
+    if (const Array* array = from.array_if()) {
+      to.value_ = AbstractArray(array->view());
     } else {
-      to->value_ = Scalar{from->kind(), *from};
+      to.value_ = Scalar{from.kind(), from};
     }
-  }
+  });
 }
 
 AbstractTree::AbstractTree(const AbstractTree& other) {
-  TreeAccess::clone(other, *this, [](const AbstractTree& from, AbstractTree& to) {
-    std::visit(
-        [&to](const auto& leaf) {
-          if constexpr (std::copyable<std::remove_cvref_t<decltype(leaf)>>) {
-            to.value_ = leaf;
-          }
-        },
-        from.value_);
-  });
+  TreeAccess::clone(other, *this, TreeAccess::copy_leaf<AbstractTree>);
 }
 
 AbstractTree::~AbstractTree() {
@@ -157,12 +134,7 @@ AbstractTree& AbstractTree::operator[](std::string_view key) {
   if (const Scalar* scalar = std::get_if<Scalar>(&value_); scalar && scalar->kind == TreeKind::null) {
     TreeAccess::make_map(*this);
   }
-  Map& children = as_map();
-  const auto found = children.lower_bound(key);
-  if (found != children.end() && found->first == key) {
-    return found->second;
-  }
-  return children.try_emplace(found, std::string(key))->second;
+  return TreeAccess::child_or_new(as_map(), key);
 }
 
 AbstractTree& AbstractTree::operator[](std::size_t i) {

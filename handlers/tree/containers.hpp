@@ -4,10 +4,13 @@
 // What Tree and AbstractTree have in common: copying, comparing, destroying and visiting nested containers.
 // None of it recurses without a limit, because a tree may be deeper than the stack.
 
+#include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,26 +25,24 @@ namespace cairn::detail {
 
 /// The containers inside a node; null when the node is none of the kind.
 struct TreeAccess {
-  template <class Node>
-  static typename Node::Map* map(Node& node) noexcept {
-    auto* held = std::get_if<std::unique_ptr<typename Node::Map>>(&node.value_);
+  /// `Held` as const as `Node` is.
+  template <class Node, class Held>
+  using AsConstAs = std::conditional_t<std::is_const_v<Node>, const Held, Held>;
+
+  template <class Held, class Node>
+  static AsConstAs<Node, Held>* container(Node& node) noexcept {
+    auto* held = std::get_if<std::unique_ptr<Held>>(&node.value_);
     return held ? held->get() : nullptr;
   }
 
   template <class Node>
-  static typename Node::List* list(Node& node) noexcept {
-    auto* held = std::get_if<std::unique_ptr<typename Node::List>>(&node.value_);
-    return held ? held->get() : nullptr;
+  static auto* map(Node& node) noexcept {
+    return container<typename Node::Map>(node);
   }
 
   template <class Node>
-  static const typename Node::Map* map(const Node& node) noexcept {
-    return map(const_cast<Node&>(node));
-  }
-
-  template <class Node>
-  static const typename Node::List* list(const Node& node) noexcept {
-    return list(const_cast<Node&>(node));
+  static auto* list(Node& node) noexcept {
+    return container<typename Node::List>(node);
   }
 
   template <class Node>
@@ -64,18 +65,17 @@ struct TreeAccess {
   /// Moves the containers among the children of `node` to `pending`.
   template <class Node>
   static void take_containers(Node& node, typename Node::List& pending) {
+    const auto take = [&pending](Node& child) {
+      if (is_container(child)) {
+        pending.push_back(std::move(child));
+      }
+    };
     if (auto* children = map(node)) {
       for (auto& [key, child] : *children) {
-        if (is_container(child)) {
-          pending.push_back(std::move(child));
-        }
+        take(child);
       }
     } else if (auto* elements = list(node)) {
-      for (auto& child : *elements) {
-        if (is_container(child)) {
-          pending.push_back(std::move(child));
-        }
-      }
+      std::for_each(elements->begin(), elements->end(), take);
     }
   }
 
@@ -91,15 +91,15 @@ struct TreeAccess {
     }
   }
 
-  /// Copies the containers of `from` into `to`; `copy_leaf(leaf, to)` copies the rest.
-  template <class Node, class CopyLeaf>
-  static void clone(const Node& from, Node& to, CopyLeaf copy_leaf) {
-    std::vector<std::pair<const Node*, Node*>> pending;
-    const auto copy = [&](const Node& source, Node& target) {
+  /// Copies the containers of `from` into `to`; `copy_one(leaf, to)` copies the rest. The two may be of different kinds.
+  template <class From, class To, class CopyLeaf>
+  static void clone(const From& from, To& to, CopyLeaf copy_one) {
+    std::vector<std::pair<const From*, To*>> pending;
+    const auto copy = [&](const From& source, To& target) {
       if (is_container(source)) {
         pending.emplace_back(&source, &target);
       } else {
-        copy_leaf(source, target);
+        copy_one(source, target);
       }
     };
     copy(from, to);
@@ -119,6 +119,28 @@ struct TreeAccess {
         }
       }
     }
+  }
+
+  /// For clone, when both are of one kind.
+  template <class Node>
+  static void copy_leaf(const Node& from, Node& to) {
+    std::visit(
+        [&to](const auto& leaf) {
+          if constexpr (std::copyable<std::remove_cvref_t<decltype(leaf)>>) {
+            to.value_ = leaf;
+          }
+        },
+        from.value_);
+  }
+
+  /// The child of that key; a new one where there is none.
+  template <class Map>
+  static typename Map::mapped_type& child_or_new(Map& children, std::string_view key) {
+    const auto found = children.lower_bound(key);
+    if (found != children.end() && found->first == key) {
+      return found->second;
+    }
+    return children.try_emplace(found, std::string(key))->second;
   }
 
   template <class Node, class SameLeaf>
@@ -238,9 +260,6 @@ struct TreeAccess {
   }
 };
 
-/// How messages show a path: in quotes, the root in words.
-inline std::string shown(std::string_view path) {
-  return path.empty() ? "the root" : fmt::format("'{}'", path);
-}
+using formats::shown;
 
 }  // namespace cairn::detail

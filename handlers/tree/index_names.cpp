@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "index_names.hpp"
 
+#include <iterator>
 #include <string>
 
 namespace cairn::detail {
@@ -26,28 +27,12 @@ std::size_t lower_bound(const formats::Index& index, std::string_view name) {
 }  // namespace
 
 TreeKind kind_of(EntryKind kind) noexcept {
-  switch (kind) {
-    case EntryKind::array:
-      return TreeKind::array;
-    case EntryKind::integer:
-    case EntryKind::unsigned_integer:
-      return TreeKind::integer;
-    case EntryKind::floating:
-      return TreeKind::floating;
-    case EntryKind::boolean:
-      return TreeKind::boolean;
-    case EntryKind::string:
-      return TreeKind::string;
-    case EntryKind::bytes:
-      return TreeKind::bytes;
-    case EntryKind::null:
-      return TreeKind::null;
-    case EntryKind::empty_map:
-      return TreeKind::map;
-    case EntryKind::list:
-      return TreeKind::list;
-  }
-  return TreeKind::null;
+  static constexpr TreeKind kKinds[] = {
+      TreeKind::null,     TreeKind::array,   TreeKind::integer, TreeKind::integer,
+      TreeKind::floating, TreeKind::boolean, TreeKind::string,  TreeKind::bytes,
+      TreeKind::null,     TreeKind::map,     TreeKind::list};  // By the numbers of EntryKind, which are stored.
+  const auto number = static_cast<std::size_t>(kind);
+  return number < std::size(kKinds) ? kKinds[number] : TreeKind::null;
 }
 
 Tree scalar_of(const formats::Index& index, const formats::IndexEntry& entry) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -8,44 +9,91 @@
 
 #include "cairn/async/when_all.hpp"
 #include "cairn/formats/index.hpp"
+#include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
-#include "files.hpp"
-#include "load_plan.hpp"
+#include "assembler.hpp"
+#include "index_names.hpp"
+#include "selection.hpp"
 
 namespace cairn {
 namespace {
 
+using formats::EntryKind;
+
+std::vector<array_store::WantedArray> arrays_of(const detail::Selection& selection) {
+  std::vector<array_store::WantedArray> arrays;
+  arrays.reserve(selection.entries.size());
+  for (const detail::Selected& one : selection.entries) {
+    if (one.entry.kind == EntryKind::array) {
+      arrays.push_back({one.entry, one.wanted ? &one.wanted->as_array() : nullptr});
+    }
+  }
+  return arrays;
+}
+
+std::size_t list_size(const detail::Selected& list) {
+  if (!list.wanted) {
+    return list.entry.list_size();
+  }
+  const auto* elements = detail::TreeAccess::list(*list.wanted);
+  return elements ? elements->size() : 0;
+}
+
+/// Makes a tree of what was selected, and of its arrays.
+Tree assemble(const formats::Index& index, const detail::Selection& selection, std::vector<Array> arrays,
+              bool is_whole) {
+  // What the caller asked for may have more elements than the index has entries; a file may not.
+  detail::Assembler<Tree> assembler(index.path(),
+                                    is_whole ? index.size() : std::numeric_limits<std::size_t>::max());
+  auto array = arrays.begin();
+  for (const detail::Selected& one : selection.entries) {
+    const std::string_view path = one.entry.name;
+    switch (one.entry.kind) {
+      case EntryKind::array:
+        assembler.add(path, std::move(*array++));
+        break;
+      case EntryKind::list:
+        assembler.add_list(path, list_size(one));
+        break;
+      default:
+        assembler.add(path, detail::scalar_of(index, one.entry));
+        break;
+    }
+  }
+  return assembler.finish(!is_whole);
+}
+
 Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
-  const formats::Index index = co_await detail::open_index(context);
+  const auto files = stored_files(context);
+  const formats::Index index = co_await array_store::open_index(files);
   const TreeLoadOptions* given = context.option<TreeLoadOptions>();
-  const TreeLoadOptions options = given ? *given : TreeLoadOptions();
-  detail::LoadPlan plan;
-  detail::LoadSurroundings surroundings;
-  surroundings.file_bytes = [&context](std::string_view file) { return context.file_bytes(file); };
-  surroundings.copier_of = [&context](Device device) { return context.copier(device); };
-  surroundings.map_file = [&context](std::string_view file) { return context.map_file(file); };
+  const bool is_partial = given && given->partial;
+  detail::Selection selection;
+  array_store::ReadPlan plan;
   std::function<void()> make_plan = [&] {
     if (wanted) {
       wanted->materialise();
     }
-    plan = detail::plan_load(index, wanted ? &*wanted : nullptr, options, surroundings);
+    index.check_numbers();
+    selection = wanted ? detail::select(index, *wanted, is_partial) : detail::select_all(index);
+    plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
   };
   co_await context.run(std::move(make_plan));
   std::vector<Awaitable<>> tasks;
-  for (auto& [file, pieces] : plan.pieces) {
-    tasks.push_back(context.read_pieces(file, std::move(pieces)));
-  }
+  tasks.push_back(array_store::read(files, std::move(plan.pieces)));
   Tree tree;
-  std::function<void()> assemble = [&] { tree = std::exchange(plan.assemble, {})(); };
-  tasks.push_back(context.run(std::move(assemble)));  // While the disk works.
+  std::function<void()> make_tree = [&] {
+    tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}), !wanted);
+  };
+  tasks.push_back(context.run(std::move(make_tree)));  // While the disk works.
   co_await async::when_all(std::move(tasks));
   co_return std::move(tree);
 }
 
 Awaitable<AbstractTree> describe(LoadContext context) {
-  formats::Index index = co_await detail::open_index(std::move(context));
+  formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
   co_return AbstractTree(std::move(index));
 }
 
@@ -61,7 +109,7 @@ Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const {
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {
   return std::any_of(files.begin(), files.end(),
-                     [](const std::string& file) { return detail::is_safetensors(file); });
+                     [](const std::string& file) { return array_store::is_safetensors(file); });
 }
 
 }  // namespace cairn

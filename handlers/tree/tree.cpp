@@ -22,30 +22,17 @@ std::string_view leaf_at(std::string_view path) {
   return path.empty() ? "the node" : path;
 }
 
+std::string shown_node(std::string_view path) {
+  return path.empty() ? "the node" : shown(path);
+}
+
 }  // namespace
 
 std::string_view name(TreeKind kind) noexcept {
-  switch (kind) {
-    case TreeKind::null:
-      return "null";
-    case TreeKind::boolean:
-      return "boolean";
-    case TreeKind::integer:
-      return "integer";
-    case TreeKind::floating:
-      return "floating";
-    case TreeKind::string:
-      return "string";
-    case TreeKind::bytes:
-      return "bytes";
-    case TreeKind::array:
-      return "array";
-    case TreeKind::map:
-      return "map";
-    case TreeKind::list:
-      return "list";
-  }
-  return "?";
+  static constexpr std::string_view kNames[] = {"null",  "boolean", "integer", "floating", "string",
+                                                "bytes", "array",   "map",     "list"};
+  const auto number = static_cast<std::size_t>(kind);
+  return number < std::size(kNames) ? kNames[number] : "?";
 }
 
 TreeItem::TreeItem(std::initializer_list<TreeItem> items) : tree_(items) {
@@ -69,15 +56,7 @@ Tree::Tree(std::initializer_list<TreeItem> items) {
 }
 
 Tree::Tree(const Tree& other) {
-  TreeAccess::clone(other, *this, [](const Tree& from, Tree& to) {
-    std::visit(
-        [&to](const auto& leaf) {
-          if constexpr (std::copyable<std::remove_cvref_t<decltype(leaf)>>) {
-            to.value_ = leaf;
-          }
-        },
-        from.value_);
-  });
+  TreeAccess::clone(other, *this, TreeAccess::copy_leaf<Tree>);
 }
 
 // Not inline: g++ 12 warns of frees that cannot happen when it sees through the swap of two variants.
@@ -134,12 +113,7 @@ Tree& Tree::operator[](std::string_view key) {
   if (is_null()) {
     TreeAccess::make_map(*this);
   }
-  Map& children = as_map();
-  const auto found = children.lower_bound(key);
-  if (found != children.end() && found->first == key) {
-    return found->second;
-  }
-  return children.try_emplace(found, std::string(key))->second;
+  return TreeAccess::child_or_new(as_map(), key);
 }
 
 const Tree& Tree::operator[](std::string_view key) const {
@@ -213,8 +187,7 @@ const Array& Tree::array(std::string_view path, DType dtype) const {
 
 void Tree::throw_kind(TreeKind wanted, std::string_view path) const {
   throw Error(Errc::type_mismatch,
-              fmt::format("{} is of kind {}, not {}", path.empty() ? "the node" : shown(path), name(kind()),
-                          name(wanted)));
+              fmt::format("{} is of kind {}, not {}", shown_node(path), name(kind()), name(wanted)));
 }
 
 void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view path) const {
@@ -224,14 +197,14 @@ void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view pat
   const std::string value = std::holds_alternative<std::uint64_t>(value_)
                                 ? fmt::to_string(std::get<std::uint64_t>(value_))
                                 : fmt::to_string(std::get<std::int64_t>(value_));
-  throw Error(Errc::type_mismatch, fmt::format("{} is {}, which does not fit in a {} integer of {} bytes",
-                                               path.empty() ? "the node" : shown(path), value,
-                                               is_signed ? "signed" : "unsigned", bytes));
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is {}, which does not fit in a {} integer of {} bytes", shown_node(path), value,
+                          is_signed ? "signed" : "unsigned", bytes));
 }
 
 void Tree::throw_floating(double value, std::string_view path) {
-  throw Error(Errc::type_mismatch, fmt::format("{} is {}, which exceeds the range of float",
-                                               path.empty() ? "the node" : shown(path), value));
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is {}, which exceeds the range of float", shown_node(path), value));
 }
 
 void visit_leaves(const Tree& tree,

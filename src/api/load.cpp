@@ -95,7 +95,7 @@ Tree TreeResponse::wait() const {
   return response_.wait().take<Tree>(kStateName);
 }
 
-Tree TreeResponse::wait(std::chrono::nanoseconds timeout) const {
+Tree TreeResponse::wait(Timeout timeout) const {
   return response_.wait(timeout).take<Tree>(kStateName);
 }
 

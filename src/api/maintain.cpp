@@ -4,11 +4,11 @@
 
 namespace cairn {
 
-io::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options) {
+store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options) {
   return recover(root, options, default_context());
 }
 
-io::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options) {
+store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options) {
   return verify(path, options, default_context());
 }
 

@@ -3,11 +3,11 @@
 
 namespace cairn {
 
-io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const Context& context) {
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const Context& context) {
   return remove_checkpoint(path, RemoveOptions(), context);
 }
 
-io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
   return remove_checkpoint(path, options, default_context());
 }
 

@@ -1,79 +1,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/base/error.hpp"
 
+#include <algorithm>
+#include <array>
 #include <exception>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "cairn/base/limits_behind.hpp"
 #include "cairn/base/printable.hpp"
 
 namespace cairn {
 namespace {
 
-const char* meaning(Errc code) {
-  switch (code) {
-    case Errc::invalid_argument:
-      return "invalid argument";
-    case Errc::not_found:
-      return "not found";
-    case Errc::already_exists:
-      return "already exists";
-    case Errc::no_handler:
-      return "no handler";
-    case Errc::ambiguous_handler:
-      return "ambiguous handler";
-    case Errc::unknown_handler_id:
-      return "unknown handler id";
-    case Errc::type_mismatch:
-      return "type mismatch";
-    case Errc::malformed_metadata:
-      return "malformed metadata";
-    case Errc::unsupported_version:
-      return "unsupported version";
-    case Errc::checksum_mismatch:
-      return "checksum mismatch";
-    case Errc::shape_mismatch:
-      return "shape mismatch";
-    case Errc::dtype_mismatch:
-      return "dtype mismatch";
-    case Errc::unsafe_cast:
-      return "unsafe cast";
-    case Errc::structure_mismatch:
-      return "structure mismatch";
-    case Errc::incomplete_shards:
-      return "incomplete shards";
-    case Errc::overlapping_shards:
-      return "overlapping shards";
-    case Errc::not_committed:
-      return "not committed";
-    case Errc::commit_unknown:
-      return "commit unknown";
-    case Errc::handler_failed:
-      return "handler failed";
-    case Errc::peer_failed:
-      return "peer failed";
-    case Errc::timed_out:
-      return "timed out";
-    case Errc::cancelled:
-      return "cancelled";
-    case Errc::closed:
-      return "closed";
-    case Errc::device_failure:
-      return "device failure";
-    case Errc::io_failure:
-      return "i/o failure";
-    case Errc::superseded:
-      return "superseded";
-    case Errc::still_running:
-      return "still running";
-  }
-  return "unknown error";
+/// What an error code is called: in metrics and docs, and in messages.
+struct Words {
+  Errc code;
+  std::string_view name;
+  const char* text;
+};
+
+constexpr std::array kWords = {
+    Words{Errc::invalid_argument, "invalid_argument", "invalid argument"},
+    Words{Errc::not_found, "not_found", "not found"},
+    Words{Errc::already_exists, "already_exists", "already exists"},
+    Words{Errc::no_handler, "no_handler", "no handler"},
+    Words{Errc::ambiguous_handler, "ambiguous_handler", "ambiguous handler"},
+    Words{Errc::unknown_handler_id, "unknown_handler_id", "unknown handler id"},
+    Words{Errc::type_mismatch, "type_mismatch", "type mismatch"},
+    Words{Errc::malformed_metadata, "malformed_metadata", "malformed metadata"},
+    Words{Errc::unsupported_version, "unsupported_version", "unsupported version"},
+    Words{Errc::checksum_mismatch, "checksum_mismatch", "checksum mismatch"},
+    Words{Errc::shape_mismatch, "shape_mismatch", "shape mismatch"},
+    Words{Errc::dtype_mismatch, "dtype_mismatch", "dtype mismatch"},
+    Words{Errc::unsafe_cast, "unsafe_cast", "unsafe cast"},
+    Words{Errc::structure_mismatch, "structure_mismatch", "structure mismatch"},
+    Words{Errc::incomplete_shards, "incomplete_shards", "incomplete shards"},
+    Words{Errc::overlapping_shards, "overlapping_shards", "overlapping shards"},
+    Words{Errc::not_committed, "not_committed", "not committed"},
+    Words{Errc::commit_unknown, "commit_unknown", "commit unknown"},
+    Words{Errc::handler_failed, "handler_failed", "handler failed"},
+    Words{Errc::peer_failed, "peer_failed", "peer failed"},
+    Words{Errc::timed_out, "timed_out", "timed out"},
+    Words{Errc::cancelled, "cancelled", "cancelled"},
+    Words{Errc::closed, "closed", "closed"},
+    Words{Errc::device_failure, "device_failure", "device failure"},
+    Words{Errc::io_failure, "io_failure", "i/o failure"},
+    Words{Errc::superseded, "superseded", "superseded"},
+    Words{Errc::still_running, "still_running", "still running"},
+};
+
+const Words* find(Errc code) noexcept {
+  const auto* const found =
+      std::find_if(kWords.begin(), kWords.end(), [code](const Words& words) { return words.code == code; });
+  return found == kWords.end() ? nullptr : found;
 }
 
 class CairnCategory final : public std::error_category {
  public:
   const char* name() const noexcept override { return "cairn"; }
-  std::string message(int value) const override { return meaning(static_cast<Errc>(value)); }
+  std::string message(int value) const override {
+    const Words* const words = find(static_cast<Errc>(value));
+    return words != nullptr ? words->text : "unknown error";
+  }
 
   std::error_condition default_error_condition(int value) const noexcept override {
     switch (static_cast<Errc>(value)) {
@@ -95,6 +85,11 @@ class CairnCategory final : public std::error_category {
 
 }  // namespace
 
+std::string_view name(Errc code) noexcept {
+  const Words* const words = find(code);
+  return words != nullptr ? words->name : std::string_view();
+}
+
 const std::error_category& cairn_category() noexcept {
   static const CairnCategory category;
   return category;
@@ -111,6 +106,9 @@ void throw_errno(int error, std::string_view operation, const std::filesystem::p
   std::string detail = fmt::format("{} {}", operation, path.string());
   if (offset_bytes) {
     detail += fmt::format(" at {}", *offset_bytes);
+  }
+  if (const std::string limits = limits_behind(error); !limits.empty()) {
+    detail += fmt::format(" ({})", limits);
   }
   throw Error(std::error_code(error, std::system_category()), detail);
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/limits_behind.hpp"
 
 namespace cairn {
 
@@ -22,7 +23,7 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
     return std::thread(std::move(run));
   } catch (const std::system_error& error) {
     const std::error_code code(error.code().value(), std::system_category());
-    throw Error(code, fmt::format("start a thread '{}'", name));
+    throw Error(code, fmt::format("start a thread '{}' ({})", name, limits_of_threads()));
   }
 }
 

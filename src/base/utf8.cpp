@@ -9,25 +9,6 @@
 namespace cairn {
 namespace {
 
-struct Lead {
-  std::size_t length;     // Bytes of the sequence; 0 when no sequence starts so.
-  unsigned second_begin;  // Range of the second byte; it is what rules out overlong forms and surrogates.
-  unsigned second_end;
-};
-
-Lead lead_of(unsigned byte) noexcept {
-  if (byte >= 0xC2 && byte <= 0xDF) {
-    return {2, 0x80, 0xC0};
-  }
-  if (byte >= 0xE0 && byte <= 0xEF) {
-    return {3, byte == 0xE0 ? 0xA0u : 0x80u, byte == 0xED ? 0xA0u : 0xC0u};
-  }
-  if (byte >= 0xF0 && byte <= 0xF4) {
-    return {4, byte == 0xF0 ? 0x90u : 0x80u, byte == 0xF4 ? 0x90u : 0xC0u};
-  }
-  return {0, 0, 0};
-}
-
 constexpr std::uint64_t kHighBits = 0x8080808080808080u;
 
 std::uint64_t eight_at(const char* text) noexcept {
@@ -36,9 +17,10 @@ std::uint64_t eight_at(const char* text) noexcept {
   return eight;
 }
 
+constexpr std::size_t kEight = sizeof(std::uint64_t);
+
 /// Whether all of eight or more characters are ASCII; the last ones may be looked at twice.
 bool is_ascii(std::string_view text) noexcept {
-  constexpr std::size_t kEight = sizeof(std::uint64_t);
   std::uint64_t bits = eight_at(text.data() + text.size() - kEight);
   for (std::size_t at = 0; at + kEight < text.size(); at += kEight) {
     bits |= eight_at(text.data() + at);
@@ -48,38 +30,23 @@ bool is_ascii(std::string_view text) noexcept {
 
 }  // namespace
 
+std::size_t valid_utf8_bytes(std::string_view text) noexcept {
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string_view before = rest;
+    if (rest.size() >= kEight && (eight_at(rest.data()) & kHighBits) == 0) {
+      rest.remove_prefix(kEight);
+    } else if (!take_code_point(rest)) {
+      return text.size() - before.size();
+    }
+  }
+  return text.size();
+}
+
 bool is_valid_utf8(std::string_view text) noexcept {
   constexpr std::size_t kMostOfAName = 256;  // Longer texts are looked at once.
-  if (text.size() >= sizeof(std::uint64_t) && text.size() <= kMostOfAName && is_ascii(text)) {
-    return true;
-  }
-  std::size_t at = 0;
-  while (at < text.size()) {
-    if (text.size() - at >= sizeof(std::uint64_t) && (eight_at(text.data() + at) & kHighBits) == 0) {
-      at += sizeof(std::uint64_t);
-      continue;
-    }
-    const auto first = static_cast<unsigned char>(text[at]);
-    if (first < 0x80) {
-      ++at;
-      continue;
-    }
-    const Lead lead = lead_of(first);
-    if (lead.length == 0 || lead.length > text.size() - at) {
-      return false;
-    }
-    const auto second = static_cast<unsigned char>(text[at + 1]);
-    if (second < lead.second_begin || second >= lead.second_end) {
-      return false;
-    }
-    for (std::size_t i = 2; i < lead.length; ++i) {
-      if ((static_cast<unsigned char>(text[at + i]) & 0xC0u) != 0x80u) {
-        return false;
-      }
-    }
-    at += lead.length;
-  }
-  return true;
+  return (text.size() >= kEight && text.size() <= kMostOfAName && is_ascii(text)) ||
+         valid_utf8_bytes(text) == text.size();
 }
 
 std::optional<char32_t> take_code_point(std::string_view& text) noexcept {
@@ -110,6 +77,16 @@ std::optional<char32_t> take_code_point(std::string_view& text) noexcept {
   }
   text.remove_prefix(size);
   return code;
+}
+
+void append_code_point(std::string& out, char32_t code) {
+  const auto put = [&out](char32_t byte) { out.push_back(static_cast<char>(byte)); };
+  const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // Bytes after the first.
+  constexpr std::array<char32_t, 4> kLeads = {0, 0xC0, 0xE0, 0xF0};
+  put(kLeads[static_cast<std::size_t>(more)] | code >> 6 * more);
+  for (int shift = 6 * (more - 1); shift >= 0; shift -= 6) {
+    put(0x80 | (code >> shift & 0x3F));
+  }
 }
 
 }  // namespace cairn

@@ -27,7 +27,7 @@ constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;  // Of each side.
 constexpr std::size_t kMostProtoBytes = std::size_t{4}
                                         << 20;  // Of a text form; longer ones are for nobody to read.
 
-using Files = std::map<std::string, io::FileEntry>;
+using Files = std::map<std::string, store::FileEntry>;
 
 /// A leaf of a tree as metadata knows it.
 struct Leaf {
@@ -102,7 +102,7 @@ std::string description(const Leaf& leaf) {
   return value.empty() ? std::string(name(leaf.kind)) : value;
 }
 
-bool is_same_file(const io::FileEntry& a, const io::FileEntry& b) {
+bool is_same_file(const store::FileEntry& a, const store::FileEntry& b) {
   return a.size_bytes == b.size_bytes && a.root == b.root;
 }
 

@@ -9,8 +9,9 @@
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_string.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
@@ -87,28 +88,27 @@ std::string value_text(const Tree& value) {
 void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
   json.key("arrays").begin_list();
   for (const ArrayEntry& array : arrays) {
-    json.begin_object(JsonWriter::Layout::line)
-        .key("name")
-        .text(array.name)
-        .key("dtype")
-        .text(name(array.dtype));
+    json.begin_object(JsonLayout::line).key("name").value(array.name).key("dtype").value(name(array.dtype));
     json.key("shape").begin_list();
     for (const std::uint64_t extent : array.shape) {
-      json.number(extent);
+      json.value(extent);
     }
-    json.end().key("bytes").number(array.bytes).end();
+    json.end().key("bytes").value(array.bytes).end();
   }
   json.end();
 }
 
 void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
-  json.key("path").text(metadata.path.string());
+  json.key("path").value(metadata.path.string());
   if (metadata.uuid.empty()) {
     return;
   }
-  json.key("format_version").number(io::kFormatVersion).key("uuid").text(metadata.uuid);
-  json.key("started").text(metadata.started).key("committed").text(metadata.committed);
-  json.key("world_size").number(metadata.world_size).key("custom_metadata").raw(metadata.custom_metadata);
+  json.key("format_version").value(std::uint64_t{store::kFormatVersion}).key("uuid").value(metadata.uuid);
+  json.key("started").value(metadata.started).key("committed").value(metadata.committed);
+  json.key("world_size")
+      .value(std::uint64_t{metadata.world_size})
+      .key("custom_metadata")
+      .raw(metadata.custom_metadata);
 }
 
 void print_origin(Output& out, const CheckpointMetadata& metadata) {
@@ -119,7 +119,7 @@ void print_origin(Output& out, const CheckpointMetadata& metadata) {
   }
   out.print("  committed  {}  (begun {})\n", printable(metadata.committed), printable(metadata.started));
   out.print("  uuid       {}\n", metadata.uuid);
-  out.print("  format     {}, world size {}\n", io::kFormatVersion, metadata.world_size);
+  out.print("  format     {}, world size {}\n", store::kFormatVersion, metadata.world_size);
   if (metadata.custom_metadata != "null") {
     out.print("  custom     {}\n", printable(metadata.custom_metadata));
   }

@@ -7,11 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "cairn/array_store/array_entries.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/handlers/array_entries.hpp"
 #include "cairn/handlers/tree.hpp"
 
-#include "cli/json_writer.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {

@@ -8,7 +8,6 @@
 
 #include "cli/commands.hpp"
 #include "cli/comparison.hpp"
-#include "cli/json_writer.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
 
@@ -72,35 +71,35 @@ void print_comparison(Output& out, const Side& a, const Side& b, const Compariso
 }
 
 void write_difference(JsonWriter& json, const Difference& difference) {
-  json.begin_object(JsonWriter::Layout::line).key("aspect").text(name(difference.aspect));
-  json.key("name").text(difference.name);
+  json.begin_object(JsonLayout::line).key("aspect").value(name(difference.aspect));
+  json.key("name").value(difference.name);
   if (difference.array) {
     const ArrayDifference& array = *difference.array;
-    json.key("elements").number(array.elements).key("differing").number(array.differing);
+    json.key("elements").value(array.elements).key("differing").value(array.differing);
     json.key("largest");
     if (std::isfinite(array.largest)) {
       json.raw(fmt::to_string(array.largest));
     } else {
-      json.text("inf");  // JSON has no word for it.
+      json.value("inf");  // JSON has no word for it.
     }
-    json.key("has_nan").boolean(array.has_nan);
+    json.key("has_nan").value(array.has_nan);
   } else {
     if (difference.aspect != Aspect::only_in_b) {
-      json.key("a").text(difference.a);
+      json.key("a").value(difference.a);
     }
     if (difference.aspect != Aspect::only_in_a) {
-      json.key("b").text(difference.b);
+      json.key("b").value(difference.b);
     }
   }
   json.end();
 }
 
 void write_comparison(JsonWriter json, const Side& a, const Side& b, const Comparison& comparison) {
-  json.begin_object().key("a").text(a.path().string()).key("b").text(b.path().string());
-  json.key("is_equal").boolean(comparison.differences.empty());
-  json.key("checkpointables").number(comparison.checkpointables).key("arrays").number(comparison.arrays);
-  json.key("compared_bytes").number(comparison.compared_bytes);
-  json.key("same_files_bytes").number(comparison.same_files_bytes);
+  json.begin_object().key("a").value(a.path().string()).key("b").value(b.path().string());
+  json.key("is_equal").value(comparison.differences.empty());
+  json.key("checkpointables").value(comparison.checkpointables).key("arrays").value(comparison.arrays);
+  json.key("compared_bytes").value(comparison.compared_bytes);
+  json.key("same_files_bytes").value(comparison.same_files_bytes);
   json.key("differences").begin_list();
   for (const Difference& difference : comparison.differences) {
     write_difference(json, difference);
@@ -126,7 +125,7 @@ int diff(const Arguments& arguments, Output& out) {
   const Side b(arguments.other);
   const Comparison comparison = compare_with_bar(a, b, arguments);
   if (arguments.is_json) {
-    write_comparison(JsonWriter(out), a, b, comparison);
+    write_comparison(json_to(out), a, b, comparison);
   } else {
     print_comparison(out, a, b, comparison);
   }

@@ -10,13 +10,13 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_string.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/json.hpp"
 
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
-#include "cli/json_writer.hpp"
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
 
@@ -50,10 +50,10 @@ void write_value(JsonWriter& json, const Tree& value) {
                                                               : json_string(value_text(value)));
       break;
     case TreeKind::string:
-      json.key("value").text(value.as<std::string_view>());
+      json.key("value").value(value.as<std::string_view>());
       break;
     case TreeKind::bytes:
-      json.key("bytes").number(value.as<Bytes>().size());
+      json.key("bytes").value(value.as<Bytes>().size());
       break;
     default:
       break;
@@ -61,20 +61,20 @@ void write_value(JsonWriter& json, const Tree& value) {
 }
 
 void write_item(JsonWriter& json, const ItemMetadata& item) {
-  json.begin_object().key("handler").text(item.handler_id).key("bytes").number(item.bytes);
+  json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
   if (!item.problem.empty()) {
-    json.key("problem").text(item.problem);
+    json.key("problem").value(item.problem);
   }
   if (const auto type = message_type(item)) {
-    json.key("message_type").text(*type);
+    json.key("message_type").value(*type);
   }
   if (const auto* document = item.abstract.as<AbstractJson>(); document != nullptr && document->kind) {
-    json.key("json_kind").text(name(*document->kind));
+    json.key("json_kind").value(name(*document->kind));
   }
   write_arrays(json, arrays(item));
   json.key("values").begin_list();
   visit_values(item, [&json](std::string_view path, const AbstractTree& leaf) {
-    json.begin_object(JsonWriter::Layout::line).key("name").text(path).key("kind").text(name(leaf.kind()));
+    json.begin_object(JsonLayout::line).key("name").value(path).key("kind").value(name(leaf.kind()));
     write_value(json, leaf.stored_value());
     json.end();
   });
@@ -144,7 +144,7 @@ int inspect(const Arguments& arguments, Output& out) {
     }
     return judge(metadata, out);
   }
-  JsonWriter json(out);
+  JsonWriter json = json_to(out);
   json.begin_object();
   write_origin(json, metadata);
   json.key("checkpointables").begin_object();

@@ -10,20 +10,20 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/committed_directory.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
 
-using io::EntryClass;
+using store::EntryClass;
 
 void describe_checkpoint(Listed& listed, const std::filesystem::path& root) {
   try {
-    const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), root / listed.directory);
-    const io::Manifest& manifest = checkpoint.manifest();
+    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), root / listed.directory);
+    const store::Manifest& manifest = checkpoint.manifest();
     listed.is_open = true;
     listed.generation = manifest.generation;
     // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name.
@@ -33,7 +33,7 @@ void describe_checkpoint(Listed& listed, const std::filesystem::path& root) {
     }
     listed.committed = manifest.committed;
     listed.checkpointables = manifest.checkpointables.size();
-    for (const io::FileEntry& file : manifest.files) {
+    for (const store::FileEntry& file : manifest.files) {
       listed.bytes += file.size_bytes;
     }
   } catch (const Error& error) {
@@ -41,7 +41,7 @@ void describe_checkpoint(Listed& listed, const std::filesystem::path& root) {
   }
 }
 
-Listed look_at(const std::filesystem::path& root, const io::RecoveryEntry& entry) {
+Listed look_at(const std::filesystem::path& root, const store::RecoveryEntry& entry) {
   Listed listed;
   listed.name = entry.name;
   listed.directory = entry.name;
@@ -87,7 +87,7 @@ bool Listed::is_openable() const {
 
 std::vector<Listed> find_checkpoints(const std::filesystem::path& path) {
   std::vector<Listed> found;
-  for (const io::RecoveryEntry& entry : io::survey(io::posix_syscalls(), path).entries) {
+  for (const store::RecoveryEntry& entry : store::survey(io::posix_syscalls(), path).entries) {
     if (entry.kind != EntryClass::foreign) {
       found.push_back(look_at(path, entry));
     }
@@ -98,7 +98,7 @@ std::vector<Listed> find_checkpoints(const std::filesystem::path& path) {
 }
 
 bool may_be_root(const std::filesystem::path& path) {
-  const std::array<std::string_view, 3> own = {io::kCommitName, io::kManifestName, io::kChunksName};
+  const std::array<std::string_view, 3> own = {store::kCommitName, store::kManifestName, store::kChunksName};
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) &&
          std::none_of(own.begin(), own.end(), [&](std::string_view name) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 namespace cairn::cli {
 
@@ -14,7 +14,7 @@ namespace cairn::cli {
 struct Listed {
   std::string name;       ///< A checkpoint is opened by it; one of a later generation has it, too.
   std::string directory;  ///< What it is called in the directory.
-  io::EntryClass kind = io::EntryClass::committed;  ///< As `recover` has it.
+  store::EntryClass kind = store::EntryClass::committed;  ///< As `recover` has it.
   std::uint32_t generation = 1;
   std::string committed;
   std::uint64_t checkpointables = 0;
@@ -32,7 +32,7 @@ struct Listed {
 
 /// What lies in a directory of checkpoints and is or was Cairn's, in the order of names.
 ///
-/// Errors: those of `io::survey`. What is wrong with an entry is its `problem`.
+/// Errors: those of `store::survey`. What is wrong with an entry is its `problem`.
 [[nodiscard]] std::vector<Listed> find_checkpoints(const std::filesystem::path& path);
 
 /// Whether a directory without checkpoints may be the root of some: not one that has lost parts of its own.

@@ -12,7 +12,6 @@
 
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
-#include "cli/json_writer.hpp"
 #include "cli/listing.hpp"
 #include "cli/text.hpp"
 
@@ -20,21 +19,21 @@ namespace cairn::cli {
 namespace {
 
 void write_listed(JsonWriter& json, const Listed& each) {
-  json.begin_object(JsonWriter::Layout::line).key("name").text(each.name).key("class").text(name(each.kind));
+  json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
   if (!each.counts()) {
-    json.key("why").text(each.why);
+    json.key("why").value(each.why);
   } else if (each.problem.empty()) {
-    json.key("committed").text(each.committed).key("checkpointables").number(each.checkpointables);
-    json.key("bytes").number(each.bytes);
+    json.key("committed").value(each.committed).key("checkpointables").value(each.checkpointables);
+    json.key("bytes").value(each.bytes);
   } else {
-    json.key("problem").text(each.problem);
+    json.key("problem").value(each.problem);
   }
   json.end();
 }
 
 void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
                        const std::vector<Listed>& checkpoints) {
-  json.begin_object().key("path").text(path.string());
+  json.begin_object().key("path").value(path.string());
   for (const bool counts : {true, false}) {
     json.key(counts ? "checkpoints" : "others").begin_list();
     for (const Listed& each : checkpoints) {
@@ -48,7 +47,7 @@ void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
 }
 
 std::string state_of(const Listed& listed) {
-  const bool is_broken = listed.kind == io::EntryClass::committed && !listed.problem.empty();
+  const bool is_broken = listed.kind == store::EntryClass::committed && !listed.problem.empty();
   return listed.is_hidden ? "older generation" : is_broken ? "damaged" : std::string(name(listed.kind));
 }
 
@@ -93,11 +92,11 @@ void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists
   write_origin(json, metadata);
   json.key("checkpointables").begin_object();
   for (const auto& [name, item] : metadata) {
-    json.key(name).begin_object(lists_arrays ? JsonWriter::Layout::block : JsonWriter::Layout::line);
-    json.key("handler").text(item.handler_id).key("array_count").number(arrays(item).size());
-    json.key("bytes").number(item.bytes);
+    json.key(name).begin_object(lists_arrays ? JsonLayout::block : JsonLayout::line);
+    json.key("handler").value(item.handler_id).key("array_count").value(arrays(item).size());
+    json.key("bytes").value(item.bytes);
     if (!item.problem.empty()) {
-      json.key("problem").text(item.problem);
+      json.key("problem").value(item.problem);
     }
     if (lists_arrays) {
       write_arrays(json, arrays(item));
@@ -154,14 +153,14 @@ int ls(const Arguments& arguments, Output& out) {
       throw;
     }
     if (arguments.is_json) {
-      write_checkpoints(JsonWriter(out), arguments.path, checkpoints);
+      write_checkpoints(json_to(out), arguments.path, checkpoints);
     } else {
       print_checkpoints(out, arguments.path, checkpoints);
     }
     return judge(checkpoints, out);
   }
   if (arguments.is_json) {
-    write_items(JsonWriter(out), metadata, arguments.lists_arrays);
+    write_items(json_to(out), metadata, arguments.lists_arrays);
     return judge(metadata, out);
   }
   print_origin(out, metadata);

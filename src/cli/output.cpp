@@ -38,6 +38,11 @@ void Output::flush() {
   }
 }
 
+JsonWriter json_to(Output& out) {
+  return {[&out](std::string_view piece) { out.write(piece); },
+          {JsonLayout::block, 2, JsonEscapes::unprintable}};
+}
+
 void complain(std::string_view what) {
   std::fprintf(stderr, "cairn: %s\n", printable(what).c_str());
 }

@@ -11,6 +11,8 @@
 
 #include <fmt/core.h>
 
+#include "cairn/base/json_writer.hpp"
+
 namespace cairn::cli {
 
 /// Text on its way to standard output, written in large pieces.
@@ -35,6 +37,9 @@ class Output {
   std::FILE* file_;
   std::string pending_;
 };
+
+/// Writes a document to `out`, which must outlive it. No text in it drives a terminal.
+[[nodiscard]] JsonWriter json_to(Output& out);
 
 /// Says on standard error, in one line, what is wrong.
 void complain(std::string_view what);

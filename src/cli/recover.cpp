@@ -13,10 +13,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "cli/commands.hpp"
-#include "cli/json_writer.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -24,9 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = fs::file_time_type::clock;
-using io::EntryClass;
-using io::RecoveryAction;
-using io::RecoveryEntry;
+using store::EntryClass;
+using store::RecoveryAction;
+using store::RecoveryEntry;
 
 /// What a directory takes, as far as it can be looked at.
 struct Extent {
@@ -108,12 +107,12 @@ struct Answer {
 };
 
 Answer answer(const Arguments& arguments) {
-  io::RecoveryOptions options;
+  store::RecoveryOptions options;
   options.other_hosts = arguments.other_hosts;
   options.dry_run = true;
   Answer answer;
   // Sizes are of the plan, taken before there is nothing left to measure.
-  for (RecoveryEntry& entry : io::recover(io::posix_syscalls(), arguments.path, options).entries) {
+  for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
     Line line;
     if (entry.kind != EntryClass::foreign && entry.kind != EntryClass::committed) {
       line.extent = measure(arguments.path / entry.name);
@@ -127,7 +126,7 @@ Answer answer(const Arguments& arguments) {
   }
   options.dry_run = false;
   std::vector<Line> lines;
-  for (RecoveryEntry& entry : io::recover(io::posix_syscalls(), arguments.path, options).entries) {
+  for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
     const auto same = std::find_if(answer.lines.begin(), answer.lines.end(),
                                    [&](const Line& line) { return line.entry.name == entry.name; });
     Line line;
@@ -189,23 +188,23 @@ void print_answer(Output& out, const fs::path& path, const Answer& answer) {
 }
 
 void write_answer(JsonWriter json, const fs::path& path, const Answer& answer) {
-  json.begin_object().key("path").text(path.string()).key("is_dry_run").boolean(answer.is_dry);
+  json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
   json.key("entries").begin_list();
   for (const Line& line : answer.lines) {
-    json.begin_object(JsonWriter::Layout::line).key("name").text(line.entry.name);
-    json.key("class").text(name(line.entry.kind)).key("action").text(name(line.entry.action));
+    json.begin_object(JsonLayout::line).key("name").value(line.entry.name);
+    json.key("class").value(name(line.entry.kind)).key("action").value(name(line.entry.action));
     if (!answer.is_dry && line.entry.action != RecoveryAction::keep) {
-      json.key("is_done").boolean(!line.entry.has_failed);
+      json.key("is_done").value(!line.entry.has_failed);
     }
     if (line.extent) {
-      json.key("bytes").number(line.bytes());
+      json.key("bytes").value(line.bytes());
     }
     if (const auto age = line.age()) {
-      json.key("age_seconds").number(static_cast<std::uint64_t>(age->count()));
+      json.key("age_seconds").value(static_cast<std::uint64_t>(age->count()));
     }
-    json.key("why").text(line.entry.note).end();
+    json.key("why").value(line.entry.note).end();
   }
-  json.end().key("removed").number(answer.removals()).key("removed_bytes").number(answer.removed_bytes());
+  json.end().key("removed").value(answer.removals()).key("removed_bytes").value(answer.removed_bytes());
   json.end();
 }
 
@@ -234,7 +233,7 @@ int judge(const fs::path& path, const Answer& answer, Output& out) {
 int recover(const Arguments& arguments, Output& out) {
   const Answer found = answer(arguments);
   if (arguments.is_json) {
-    write_answer(JsonWriter(out), arguments.path, found);
+    write_answer(json_to(out), arguments.path, found);
   } else {
     print_answer(out, arguments.path, found);
   }

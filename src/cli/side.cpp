@@ -19,7 +19,7 @@ bool is_absence(const Error& error) {
 
 bool is_checkpointable(const std::filesystem::path& path) {
   try {
-    const auto checkpoint = io::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
+    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
     const auto& entries = checkpoint.manifest().checkpointables;
     return std::any_of(entries.begin(), entries.end(),
                        [&](const auto& entry) { return entry.directory == path.filename(); });
@@ -33,7 +33,7 @@ bool is_checkpointable(const std::filesystem::path& path) {
 
 Side::Side(std::filesystem::path path) : path_(std::move(path)), metadata_(describe(path_)) {
   try {
-    checkpoint_.emplace(io::CommittedDirectory::open(io::posix_syscalls(), path_));
+    checkpoint_.emplace(store::CommittedDirectory::open(io::posix_syscalls(), path_));
     is_whole_ = true;
     return;
   } catch (const Error& error) {
@@ -43,21 +43,21 @@ Side::Side(std::filesystem::path path) : path_(std::move(path)), metadata_(descr
   }
   const std::filesystem::path plain = io::named_path(std::filesystem::absolute(path_));
   if (is_checkpointable(plain)) {
-    checkpoint_.emplace(io::CommittedDirectory::open(io::posix_syscalls(), plain.parent_path()));
+    checkpoint_.emplace(store::CommittedDirectory::open(io::posix_syscalls(), plain.parent_path()));
   }
 }
 
-std::optional<std::map<std::string, io::FileEntry>> Side::files(std::string_view name) const {
+std::optional<std::map<std::string, store::FileEntry>> Side::files(std::string_view name) const {
   if (is_foreign()) {
     return std::nullopt;
   }
-  const io::Manifest& manifest = checkpoint_->manifest();
+  const store::Manifest& manifest = checkpoint_->manifest();
   const auto entry = std::find_if(manifest.checkpointables.begin(), manifest.checkpointables.end(),
                                   [name](const auto& each) { return each.name == name; });
-  std::map<std::string, io::FileEntry> files;
+  std::map<std::string, store::FileEntry> files;
   if (entry != manifest.checkpointables.end()) {
     const std::string prefix = entry->directory + "/";
-    for (const io::FileEntry& file : manifest.files) {
+    for (const store::FileEntry& file : manifest.files) {
       if (file.path.starts_with(prefix)) {
         files.emplace(file.path.substr(prefix.size()), file);
       }
@@ -66,7 +66,7 @@ std::optional<std::map<std::string, io::FileEntry>> Side::files(std::string_view
   return files;
 }
 
-std::string Side::read(const io::FileEntry& file, std::size_t max_bytes) const {
+std::string Side::read(const store::FileEntry& file, std::size_t max_bytes) const {
   return checkpoint_->read_verified(file.path, max_bytes);
 }
 

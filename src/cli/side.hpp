@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "cairn/core/load.hpp"
-#include "cairn/io/committed_directory.hpp"
+#include "cairn/store/committed_directory.hpp"
 
 namespace cairn::cli {
 
@@ -31,15 +31,15 @@ class Side {
   [[nodiscard]] bool is_foreign() const noexcept { return !checkpoint_; }
 
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
-  [[nodiscard]] std::optional<std::map<std::string, io::FileEntry>> files(std::string_view name) const;
+  [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
   /// Reads and verifies one of them. Errors: as CommittedDirectory::read_verified.
-  [[nodiscard]] std::string read(const io::FileEntry& file, std::size_t max_bytes) const;
+  [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
 
  private:
   std::filesystem::path path_;
   CheckpointMetadata metadata_;
   bool is_whole_ = false;
-  std::optional<io::CommittedDirectory> checkpoint_;
+  std::optional<store::CommittedDirectory> checkpoint_;
 };
 
 }  // namespace cairn::cli

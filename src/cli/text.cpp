@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include <fmt/format.h>
-
-#include "cairn/base/utf8.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -26,25 +23,6 @@ std::string_view take_number(std::string_view& text) noexcept {
 }
 
 }  // namespace
-
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  while (!text.empty()) {
-    const std::string_view before = text;
-    const std::optional<char32_t> code = take_code_point(text);
-    if (!code) {
-      result += "\xEF\xBF\xBD";
-    } else if (*code == '"' || *code == '\\') {
-      result += '\\';
-      result += before.front();
-    } else if (!is_printable(*code)) {
-      result += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(*code));
-    } else {
-      result += before.substr(0, before.size() - text.size());
-    }
-  }
-  return result + '"';
-}
 
 std::size_t display_width(std::string_view text) noexcept {
   return static_cast<std::size_t>(std::count_if(

@@ -11,9 +11,6 @@
 
 namespace cairn::cli {
 
-/// `text` as a JSON string, quotes included; bytes that are no UTF-8 become U+FFFD.
-[[nodiscard]] std::string json_string(std::string_view text);
-
 /// How many columns `text` takes, one for each code point.
 [[nodiscard]] std::size_t display_width(std::string_view text) noexcept;
 

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/committed_directory.hpp"
+#include "cairn/store/committed_directory.hpp"
 
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
@@ -28,9 +28,9 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kProgressInterval{100};
 
-std::uint64_t bytes_of(const io::CommittedDirectory& checkpoint, const std::string& directory) {
+std::uint64_t bytes_of(const store::CommittedDirectory& checkpoint, const std::string& directory) {
   std::uint64_t bytes = 0;
-  for (const io::FileEntry& file : checkpoint.manifest().files) {
+  for (const store::FileEntry& file : checkpoint.manifest().files) {
     const bool is_wanted = directory.empty() || file.path.starts_with(directory + "/");
     bytes += is_wanted ? file.size_bytes : 0;
   }
@@ -41,7 +41,7 @@ Subject checkpoint_at(const fs::path& path, const std::string& directory = {}) {
   Subject subject;
   subject.path = path;
   subject.directory = directory;
-  subject.bytes = bytes_of(io::CommittedDirectory::open(io::posix_syscalls(), path), directory);
+  subject.bytes = bytes_of(store::CommittedDirectory::open(io::posix_syscalls(), path), directory);
   return subject;
 }
 
@@ -50,7 +50,7 @@ std::vector<Subject> subjects_below(const fs::path& path) {
   for (const Listed& listed : find_checkpoints(path)) {
     Subject subject;
     // A damaged one is looked at where it is, whatever generation stands in its place.
-    const bool is_whole = listed.kind == io::EntryClass::committed && listed.counts();
+    const bool is_whole = listed.kind == store::EntryClass::committed && listed.counts();
     subject.path = path / (is_whole ? listed.name : listed.directory);
     subject.is_listed = true;
     subject.bytes = listed.bytes;
@@ -127,13 +127,13 @@ class Crowd {
     Subject& subject = verdict.subject;
     try {
       if (subject.problem.empty() && subject.aside.empty() && !subject.is_foreign) {
-        io::VerifyOptions options;
+        store::VerifyOptions options;
         options.threads = threads_each_;
         options.directory = subject.directory;
-        options.progress = [&done_bytes](const io::VerifyProgress& progress) {
+        options.progress = [&done_bytes](const store::VerifyProgress& progress) {
           done_bytes = progress.checked_bytes;
         };
-        verdict.report = io::verify(io::posix_syscalls(), subject.path, options);
+        verdict.report = store::verify(io::posix_syscalls(), subject.path, options);
       }
     } catch (...) {
       subject.problem = cairn::describe(std::current_exception());

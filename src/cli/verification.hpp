@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/io/verify.hpp"
+#include "cairn/store/verify.hpp"
 
 namespace cairn::cli {
 
@@ -29,7 +29,7 @@ struct Subject {
 /// What became of it.
 struct Verdict {
   Subject subject;
-  std::optional<io::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
+  std::optional<store::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
 
   [[nodiscard]] bool is_sound() const { return subject.problem.empty() && (!report || report->is_sound()); }
 };

@@ -11,7 +11,6 @@
 #include "cairn/base/error.hpp"
 
 #include "cli/commands.hpp"
-#include "cli/json_writer.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
 #include "cli/verification.hpp"
@@ -27,36 +26,36 @@ std::uint64_t problem_count(const Verdict& verdict) {
 }
 
 void write_verdict(JsonWriter& json, const Verdict& verdict) {
-  const io::VerifyReport report = verdict.report.value_or(io::VerifyReport());
+  const store::VerifyReport report = verdict.report.value_or(store::VerifyReport());
   const fs::path& path = verdict.report ? report.path : verdict.subject.path;
-  json.begin_object().key("path").text(path.string()).key("is_sound").boolean(verdict.is_sound());
-  json.key("has_checksums").boolean(!verdict.subject.is_foreign);
+  json.begin_object().key("path").value(path.string()).key("is_sound").value(verdict.is_sound());
+  json.key("has_checksums").value(!verdict.subject.is_foreign);
   if (verdict.report) {
-    json.key("files").number(report.files);
+    json.key("files").value(report.files);
   }
-  json.key("bytes").number(verdict.report ? report.bytes : verdict.subject.bytes);
+  json.key("bytes").value(verdict.report ? report.bytes : verdict.subject.bytes);
   if (!verdict.subject.problem.empty()) {
-    json.key("problem").text(verdict.subject.problem);
+    json.key("problem").value(verdict.subject.problem);
   }
-  json.key("problem_count").number(problem_count(verdict)).key("problems").begin_list();
-  for (const io::VerifyProblem& problem : report.problems) {
-    json.begin_object(JsonWriter::Layout::line).key("file").text(problem.file);
-    json.key("damage").text(name(problem.damage));
+  json.key("problem_count").value(problem_count(verdict)).key("problems").begin_list();
+  for (const store::VerifyProblem& problem : report.problems) {
+    json.begin_object(JsonLayout::line).key("file").value(problem.file);
+    json.key("damage").value(name(problem.damage));
     if (problem.chunk) {
-      json.key("chunk").number(*problem.chunk).key("begin").number(problem.begin_bytes);
-      json.key("end").number(problem.end_bytes);
+      json.key("chunk").value(*problem.chunk).key("begin").value(problem.begin_bytes);
+      json.key("end").value(problem.end_bytes);
     }
-    json.key("text").text(problem.text).end();
+    json.key("text").value(problem.text).end();
   }
   json.end().key("foreign").begin_list();
   for (const std::string& file : report.foreign) {
-    json.text(file);
+    json.value(file);
   }
   json.end().end();
 }
 
-void print_report(Output& out, const io::VerifyReport& report) {
-  for (const io::VerifyProblem& problem : report.problems) {
+void print_report(Output& out, const store::VerifyReport& report) {
+  for (const store::VerifyProblem& problem : report.problems) {
     out.print("{:<10}  {}\n", name(problem.damage), printable(problem.text));
   }
   if (report.problem_count > report.problems.size()) {
@@ -126,7 +125,7 @@ std::vector<Verdict> verify_with_bar(std::span<const Subject> subjects, const Ar
 void write_list(JsonWriter json, std::span<const Verdict> verdicts) {
   const bool is_sound = std::all_of(verdicts.begin(), verdicts.end(),
                                     [](const Verdict& verdict) { return verdict.is_sound(); });
-  json.begin_object().key("is_sound").boolean(is_sound).key("checkpoints").begin_list();
+  json.begin_object().key("is_sound").value(is_sound).key("checkpoints").begin_list();
   for (const Verdict& verdict : verdicts) {
     if (verdict.subject.aside.empty()) {
       write_verdict(json, verdict);
@@ -135,8 +134,8 @@ void write_list(JsonWriter json, std::span<const Verdict> verdicts) {
   json.end().key("others").begin_list();
   for (const Verdict& verdict : verdicts) {
     if (!verdict.subject.aside.empty()) {
-      json.begin_object(JsonWriter::Layout::line).key("path").text(verdict.subject.path.string());
-      json.key("why").text(verdict.subject.aside).end();
+      json.begin_object(JsonLayout::line).key("path").value(verdict.subject.path.string());
+      json.key("why").value(verdict.subject.aside).end();
     }
   }
   json.end().end();
@@ -184,12 +183,12 @@ int verify(const Arguments& arguments, Output& out) {
   const std::vector<Verdict> verdicts = verify_with_bar(subjects, arguments);
   const bool is_list = arguments.paths.size() > 1 || subjects.empty() || subjects.front().is_listed;
   if (is_list && arguments.is_json) {
-    write_list(JsonWriter(out), verdicts);
+    write_list(json_to(out), verdicts);
   } else if (is_list) {
     print_list(out, verdicts);
   } else if (verdicts.front().subject.problem.empty()) {
     if (arguments.is_json) {
-      JsonWriter json(out);
+      JsonWriter json = json_to(out);
       write_verdict(json, verdicts.front());
     } else {
       print_verdict(out, verdicts.front());

@@ -17,6 +17,7 @@ endif()
 #     PUBLIC   <targets that the public headers use>
 #     PRIVATE  <targets that only the sources use>)
 #
+# Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
 function(cairn_module name)
@@ -38,21 +39,16 @@ endfunction()
 
 # Defines one test program from the files of one folder and registers each of its tests with ctest.
 #
-#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds>] [BY_HAND])
-#
-# BY_HAND: it is built, but not one of the tests that ctest runs.
+#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds>])
 function(cairn_test module)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "BY_HAND" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   set(target cairn_${module}_test)
   add_executable(${target} ${arg_SOURCES})
   # The library is optimised, its tests need not be: they take a third less time to compile.
   target_compile_options(${target} PRIVATE ${CAIRN_WARNINGS} $<$<CONFIG:RelWithDebInfo>:-O0>)
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(${target} PRIVATE CAIRN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} cairn_test_support GTest::gmock_main)
-  if(arg_BY_HAND)
-    return()  # Built, and run by tests/run --long only.
-  endif()
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()

@@ -24,6 +24,13 @@ void run_within(const Context& context, const std::string& what, std::chrono::na
     return;
   }
   const async::Event ended;
+  const auto give_up = [ended, what, deadline] {
+    ended.fail(std::make_exception_ptr(Error(
+        Errc::timed_out,
+        fmt::format("{}: not done after {:.3f} s", what, std::chrono::duration<double>(deadline).count()))));
+  };
+  // From the begin of the call on, whatever happens until it waits.
+  const auto timer = services->timers.at(later(services->clock.steady_now(), deadline), give_up);
   services->calls.submit([services, ended, work = std::move(work)] {
     std::exception_ptr failure;
     try {
@@ -33,11 +40,13 @@ void run_within(const Context& context, const std::string& what, std::chrono::na
     }
     ended.complete(std::move(failure));
   });
-  if (!ended.wait_for(deadline, services->clock)) {
-    throw Error(Errc::timed_out, fmt::format("{}: not done after {:.3f} s", what,
-                                             std::chrono::duration<double>(deadline).count()));
+  try {
+    ended.get();
+  } catch (...) {
+    services->timers.forget(timer);
+    throw;
   }
-  ended.get();
+  services->timers.forget(timer);
 }
 
 }  // namespace cairn::core

@@ -92,7 +92,7 @@ Loaded LoadResponse::wait() const {
   return job_->take_loaded();
 }
 
-Loaded LoadResponse::wait(std::chrono::nanoseconds timeout) const {
+Loaded LoadResponse::wait(Timeout timeout) const {
   if (job_) {
     core::wait_for_answer(*job_, timeout);
   }

@@ -46,7 +46,7 @@ Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string rel
 
 Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std::function<void()> work) {
   std::function<void()> measured = [&] {
-    const core::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
+    const observe::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
     work();
   };
   co_await job->run_users(std::move(measured));
@@ -92,7 +92,7 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
 }
 
 std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view file) const {
-  const core::FileSource& source = job_->source();
+  const store::FileSource& source = job_->source();
   const std::string relative = relative_to(directory_, file);
   const auto bytes = source.file_bytes(relative);
   if (!bytes) {

@@ -15,7 +15,7 @@
 
 #include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
-#include "cairn/io/committed_directory.hpp"
+#include "cairn/store/committed_directory.hpp"
 
 #include "core/drop_later.hpp"
 
@@ -55,7 +55,8 @@ bool says_gone(const std::exception_ptr& failure) {
 }  // namespace
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-                 RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory)
+                 RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
+                 CallersMemory memory)
     : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace,
                 Kind(memory, BlockingPhase::by_context)),
       path_(std::move(path)),
@@ -71,22 +72,22 @@ LoadJob::~LoadJob() {
 
 Awaitable<> LoadJob::open_source(std::shared_ptr<LoadJob> self) {
   std::function<void()> open = [&self] {
-    self->source_ = FileSource::open(self->services().engine->syscalls(), self->path_);
+    self->source_ = store::FileSource::open(self->services().engine->syscalls(), self->path_);
   };
   co_await self->run_call(std::move(open));
   self->choose_parts();
 }
 
 void LoadJob::choose_parts() {
-  const std::vector<SourceItem>& items = source_->items();
+  const std::vector<store::SourceItem>& items = source_->items();
   if (requests_.empty()) {
-    for (const SourceItem& item : items) {
+    for (const store::SourceItem& item : items) {
       parts_.push_back({item, {}, {}});
     }
     return;
   }
-  std::map<std::string_view, const SourceItem*> by_name;
-  for (const SourceItem& item : items) {
+  std::map<std::string_view, const store::SourceItem*> by_name;
+  for (const store::SourceItem& item : items) {
     by_name.emplace(item.name, &item);
   }
   std::set<std::string_view> names;
@@ -97,7 +98,7 @@ void LoadJob::choose_parts() {
     const auto item = by_name.find(request.name());
     if (item == by_name.end()) {
       std::vector<std::string> available;
-      for (const SourceItem& each : items) {
+      for (const store::SourceItem& each : items) {
         available.push_back(each.name);
       }
       throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
@@ -146,7 +147,7 @@ void LoadJob::rethrow(const std::exception_ptr& failure, const Part& part) const
 
 bool LoadJob::was_replaced() const {
   try {
-    const auto now = FileSource::open(services().engine->syscalls(), path_);
+    const auto now = store::FileSource::open(services().engine->syscalls(), path_);
     const bool are_checkpoints = now->manifest() != nullptr && source_ && source_->manifest() != nullptr;
     return !source_ || (are_checkpoints && now->manifest()->uuid != source_->manifest()->uuid);
   } catch (const Error& error) {
@@ -183,7 +184,7 @@ Awaitable<> LoadJob::run_undisturbed(std::shared_ptr<LoadJob> self,
       co_return;
     }
     bool is_overtaken = false;
-    if (restarts < io::kMostRestarts && says_gone(failure)) {
+    if (restarts < store::kMostRestarts && says_gone(failure)) {
       std::function<void()> look = [&] { is_overtaken = self->was_replaced(); };
       co_await self->run_call(std::move(look));
     }
@@ -288,8 +289,8 @@ Awaitable<> LoadJob::describe_parts(std::shared_ptr<LoadJob> self) {
   {
     const std::lock_guard lock(self->mutex_);
     self->metadata_.path = self->source_->path();
-    if (const io::Manifest* manifest = self->source_->manifest()) {
-      self->metadata_.uuid = io::to_string(manifest->uuid);
+    if (const store::Manifest* manifest = self->source_->manifest()) {
+      self->metadata_.uuid = store::to_string(manifest->uuid);
       self->metadata_.started = manifest->started;
       self->metadata_.committed = manifest->committed;
       self->metadata_.world_size = manifest->world_size;
@@ -365,7 +366,7 @@ void LoadJob::note_problem(const Part& part, const std::exception_ptr& failure, 
 
 bool LoadJob::is_current() const {
   try {
-    const auto now = FileSource::open(services().engine->syscalls(), path_);
+    const auto now = store::FileSource::open(services().engine->syscalls(), path_);
     return now->manifest() != nullptr && now->manifest()->uuid == source_->manifest()->uuid;
   } catch (const Error&) {
     return false;

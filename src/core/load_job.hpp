@@ -14,8 +14,8 @@
 
 #include "cairn/core/load.hpp"
 
-#include "core/file_source.hpp"
 #include "core/operation.hpp"
+#include "store/internal/file_source.hpp"
 
 namespace cairn::core {
 
@@ -23,7 +23,8 @@ namespace cairn::core {
 class LoadJob final : public Operation {
  public:
   LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
-          RegistrySnapshot registry, LoadOptions options, Meter::TimePoint begin, CallersMemory memory);
+          RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
+          CallersMemory memory);
 
   ~LoadJob() override;
 
@@ -32,7 +33,7 @@ class LoadJob final : public Operation {
   /// Describes what was requested; everything when nothing was.
   static Awaitable<> describe_all(std::shared_ptr<LoadJob> self);
 
-  [[nodiscard]] const FileSource& source() const noexcept { return *source_; }
+  [[nodiscard]] const store::FileSource& source() const noexcept { return *source_; }
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
 
   /// Enters a file that is read from.
@@ -48,7 +49,7 @@ class LoadJob final : public Operation {
 
  private:
   struct Part {
-    SourceItem item;
+    store::SourceItem item;
     AnyValue wanted;
     std::optional<Registration> registration;
   };
@@ -90,7 +91,7 @@ class LoadJob final : public Operation {
   RegistrySnapshot registry_;
   LoadOptions options_;
   bool is_load_ = false;  // Not a question for metadata.
-  std::shared_ptr<const FileSource> source_;
+  std::shared_ptr<const store::FileSource> source_;
   std::vector<Part> parts_;
 
   std::mutex mutex_;  // Protects the results.

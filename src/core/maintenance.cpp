@@ -15,22 +15,23 @@
 
 namespace cairn {
 
-io::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
-                           const Context& context) {
-  const auto report = std::make_shared<io::RecoveryReport>();
+store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
+                              const Context& context) {
+  const auto report = std::make_shared<store::RecoveryReport>();
   std::function<void()> work = [report, root, how = options.recovery, services = context.services()] {
-    *report = io::recover(services->engine->syscalls(), root, how);
+    *report = store::recover(services->engine->syscalls(), root, how);
   };
   core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
   return std::move(*report);
 }
 
-io::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,
-                        const Context& context) {
-  const auto report = std::make_shared<io::VerifyReport>();
+store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,
+                           const Context& context) {
+  const auto report = std::make_shared<store::VerifyReport>();
   const auto is_over = std::make_shared<std::atomic<bool>>(false);
-  io::VerifyOptions how = options.verification;
-  how.progress = [is_over, path, tell = options.verification.progress](const io::VerifyProgress& progress) {
+  store::VerifyOptions how = options.verification;
+  how.progress = [is_over, path,
+                  tell = options.verification.progress](const store::VerifyProgress& progress) {
     if (*is_over) {
       throw Error(Errc::timed_out, path.string());
     }
@@ -39,7 +40,7 @@ io::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& 
     }
   };
   std::function<void()> work = [report, path, how = std::move(how), services = context.services()] {
-    *report = io::verify(services->engine->syscalls(), path, how);
+    *report = store::verify(services->engine->syscalls(), path, how);
   };
   try {
     core::run_within(context, fmt::format("check of {}", path.string()), options.deadline, std::move(work));

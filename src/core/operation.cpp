@@ -55,23 +55,27 @@ bool is_busy_here(const Services& services) noexcept {
   return services.runs_this_thread() || DrivenHere::is_of(services);
 }
 
+void throw_waits_for_itself(std::string_view what) {
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("{} that blocks was started on one of the context's own threads, or by a handler in its "
+                  "blocking phase; it would wait for itself",
+                  what));
+}
+
 void refuse_here(const Services& services, std::string_view what) {
   if (is_busy_here(services)) {
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format("{} that blocks was started on one of the context's own threads, or by a handler in its "
-                    "blocking phase; it would wait for itself",
-                    what));
+    throw_waits_for_itself(what);
   }
 }
 
-Operation::Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin,
+Operation::Operation(std::shared_ptr<Services> services, std::string title, observe::Meter::TimePoint begin,
                      TraceSink trace, Kind kind)
     : services_(std::move(services)),
       title_(std::move(title)),
       kind_(kind),
-      meter_(std::make_shared<Meter>(services_->clock, begin, title_, std::move(trace))),
-      engine_(std::make_shared<MeteredEngine>(*services_->engine, meter_)),
+      meter_(std::make_shared<observe::Meter>(services_->clock, begin, title_, std::move(trace))),
+      engine_(std::make_shared<observe::MeteredEngine>(*services_->engine, meter_)),
       calls_(services_->calls, services_->workers.size()),
       background_(services_->background, services_->workers.size()),
       strand_(strand_for(*services_, kind.blocking)),
@@ -112,7 +116,7 @@ void Operation::drive() {
   async::drive(strand_);
 }
 
-void Operation::call_at(Meter::TimePoint when, void (*call)(Operation&)) {
+void Operation::call_at(observe::Meter::TimePoint when, void (*call)(Operation&)) {
   // Not on the thread of the timers itself: what is told there may be heard by code of the program's.
   const auto id = services_->timers.at(when, [weak = weak_from_this(), call] {
     if (const auto self = weak.lock()) {
@@ -154,6 +158,11 @@ void Operation::stop(Errc reason, std::string why) {
   }
 }
 
+bool Operation::is_stopped() const {
+  const std::lock_guard lock(mutex_);
+  return is_stopped_;
+}
+
 void Operation::give_up() {
   if (is_finished_) {
     return;
@@ -179,6 +188,11 @@ void Operation::mark_prepared() {
   async::release_driver(strand_);
 }
 
+void Operation::give_memory_back() noexcept {
+  blocking_gate_.close();
+  background_gate_.close();
+}
+
 Awaitable<> Operation::leave_caller() {
   const Executor executor = co_await boost::asio::this_coro::executor;
   co_await boost::asio::post(executor, boost::asio::use_awaitable);
@@ -197,8 +211,7 @@ void Operation::finish(std::exception_ptr failure) noexcept {
   } catch (...) {  // No memory for the words or the counts: the failure goes on as it is.
   }
   decided_.set();
-  blocking_gate_.close();
-  background_gate_.close();
+  give_memory_back();
   const bool is_callers_turn = kind_.blocking == BlockingPhase::by_caller && !prepared_.has_happened();
   if (kind_.memory == CallersMemory::until_done || is_callers_turn) {
     try {
@@ -271,7 +284,7 @@ async::Gate::Visit Operation::touch_memory() const {
 Awaitable<staging::Buffer> Operation::acquire_buffer(const Operation& self) {
   staging::Buffer buffer = self.try_acquire_buffer();
   if (!buffer) {
-    const Meter::TimePoint begin = self.meter_->now();
+    const observe::Meter::TimePoint begin = self.meter_->now();
     buffer = co_await self.services_->buffers.acquire();
     self.meter_->waited_for_pool(self.meter_->now() - begin);
     self.meter_->saw_pool(self.services_->buffers.leased_bytes());

@@ -21,8 +21,8 @@
 #include "cairn/base/error.hpp"
 
 #include "core/failures.hpp"
-#include "core/metered_engine.hpp"
 #include "core/services.hpp"
+#include "observe/internal/metered_engine.hpp"
 
 namespace cairn::core {
 
@@ -44,7 +44,7 @@ enum class BlockingPhase : std::uint8_t {
 /// Events, in this order; each happens once:
 ///   prepared  the blocking phase is over (or there will be no end of it);
 ///   answered  everybody may know how it ended;
-///   released  nothing of it touches the caller's memory any more;
+///   released  nothing of it touches the caller's memory any more; of one that fails, this may come before its answer;
 ///   done      nothing of it runs.
 /// Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for `released`.
 /// An operation that is stopped and does not end within the grace is given up: it is answered without its end, and what
@@ -60,8 +60,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   };
 
   /// `begin` is when the caller called; `trace` may be null.
-  Operation(std::shared_ptr<Services> services, std::string title, Meter::TimePoint begin, TraceSink trace,
-            Kind kind);
+  Operation(std::shared_ptr<Services> services, std::string title, observe::Meter::TimePoint begin,
+            TraceSink trace, Kind kind);
   virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -94,7 +94,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
-  [[nodiscard]] Meter& meter() const noexcept { return *meter_; }
+  [[nodiscard]] observe::Meter& meter() const noexcept { return *meter_; }
   /// The context's, measured.
   [[nodiscard]] io::Engine& engine() const noexcept { return *engine_; }
   /// Tasks beside the main work: those that move chunks.
@@ -121,6 +121,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] staging::Buffer try_acquire_buffer() const;
 
  protected:
+  /// Whether it was asked to stop.
+  [[nodiscard]] bool is_stopped() const;
   /// Where code of handlers runs: given up as a whole.
   [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }
   [[nodiscard]] const Executor& background_lane() const noexcept { return background_lane_; }
@@ -128,6 +130,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Makes `prepared` happen, and lets the caller go. What follows on the strand is the context's to run after
   /// `leave_caller`.
   void mark_prepared();
+  /// Nothing of it touches the caller's memory from here on: `released` happens as soon as those inside have left.
+  void give_memory_back() noexcept;
   /// Goes on when the caller's thread is not the one that runs the strand.
   [[nodiscard]] static Awaitable<> leave_caller();
 
@@ -161,7 +165,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   static Awaitable<> run_to_end(std::shared_ptr<Operation> self, Awaitable<> work);
 
   /// Starts `call` at `when`, on a thread that may take its time.
-  void call_at(Meter::TimePoint when, void (*call)(Operation&));
+  void call_at(observe::Meter::TimePoint when, void (*call)(Operation&));
   void give_up();
   /// Decides how it ended; the first call counts.
   void finish(std::exception_ptr failure) noexcept;
@@ -174,8 +178,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::string title_;
   std::chrono::nanoseconds deadline_{0};
   Kind kind_;
-  std::shared_ptr<Meter> meter_;
-  std::shared_ptr<MeteredEngine> engine_;
+  std::shared_ptr<observe::Meter> meter_;
+  std::shared_ptr<observe::MeteredEngine> engine_;
   async::LimitedPool calls_;
   async::LimitedPool background_;
   Executor strand_;
@@ -202,6 +206,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
 /// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of
 /// that context may be waited for.
 [[nodiscard]] bool is_busy_here(const Services& services) noexcept;
+
+/// Errors: Errc::invalid_argument, always; `what` as below.
+[[noreturn]] void throw_waits_for_itself(std::string_view what);
 
 /// Errors: Errc::invalid_argument when `is_busy_here`; `what` is what was tried: "a load".
 void refuse_here(const Services& services, std::string_view what);

@@ -64,7 +64,7 @@ Background<> RangeReader::read(std::shared_ptr<RangeReader> self) {
   const std::uint64_t bytes = self->job_->source().file_bytes(self->relative_).value_or(0);
   self->place_ = co_await self->job_->services().files.acquire(self->wants_direct(bytes) ? 2 : 1);
   std::function<void()> prepare = [&self] {
-    const WorkSpan span(self->job_->meter(), Work::open, self->relative_, 0, 0);
+    const observe::WorkSpan span(self->job_->meter(), Work::open, self->relative_, 0, 0);
     self->open();
     self->plan();
   };
@@ -86,7 +86,7 @@ void RangeReader::close() {
 }
 
 void RangeReader::open() {
-  const FileSource& source = job_->source();
+  const store::FileSource& source = job_->source();
   const auto bytes = source.file_bytes(relative_);
   if (!bytes) {
     throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative_));
@@ -175,7 +175,8 @@ Awaitable<> RangeReader::read_through_cache(std::shared_ptr<RangeReader> self, R
   const std::span<std::byte> data = place != nullptr ? std::span(place, run.bytes) : scratch.bytes;
   std::function<void()> copy = [&] {
     {
-      const WorkSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+      const observe::WorkSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes,
+                                   run.bytes);
       io::read_all(self->buffered_, data, run.offset_bytes, self->path());
     }
     self->job_->cached_bytes += run.bytes;
@@ -193,7 +194,8 @@ Awaitable<> RangeReader::read_into_place(std::shared_ptr<RangeReader> self, Run 
   if (run.bytes >= kMinTouchBytes) {
     // Fresh pages are made here, by several threads, and not in the kernel's one path to the disk.
     std::function<void()> prepare = [&] {
-      const WorkSpan span(self->job_->meter(), Work::prepare, self->relative_, run.offset_bytes, run.bytes);
+      const observe::WorkSpan span(self->job_->meter(), Work::prepare, self->relative_, run.offset_bytes,
+                                   run.bytes);
       touch(data.data(), data.size());
     };
     co_await self->job_->run(std::move(prepare));
@@ -233,7 +235,8 @@ Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(std::shared_ptr<Ran
 // outlives: `data` is the caller's, who awaits this
 Awaitable<> RangeReader::read_run(std::shared_ptr<RangeReader> self, Run run, std::span<std::byte> data) {
   const async::Permit turn = co_await self->job_->services().transfers.acquire();
-  const TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes, run.bytes);
+  const observe::TransferSpan span(self->job_->meter(), Work::read, self->relative_, run.offset_bytes,
+                                   run.bytes);
   bool is_read = false;
   if (self->can_read_direct(data.data(), run)) {
     try {
@@ -269,7 +272,7 @@ bool RangeReader::can_read_direct(const void* data, Run run) const {
 }
 
 void RangeReader::deliver(Run run, std::span<const std::byte> data) const {
-  const WorkSpan span(job_->meter(), Work::place, relative_, run.offset_bytes, run.bytes);
+  const observe::WorkSpan span(job_->meter(), Work::place, relative_, run.offset_bytes, run.bytes);
   scatter(pieces_, run.offset_bytes, data);
 }
 
@@ -277,7 +280,7 @@ void RangeReader::verify(Run run, std::span<const std::byte> data) const {
   if (!digest_) {
     return;
   }
-  const WorkSpan span(job_->meter(), Work::verify, relative_, run.offset_bytes, run.bytes);
+  const observe::WorkSpan span(job_->meter(), Work::verify, relative_, run.offset_bytes, run.bytes);
   for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes) {
     const std::uint64_t chunk = (run.offset_bytes + at) / io::kChunkBytes;
     io::verify_chunk(path().string(), chunk, data.subspan(at, std::min(io::kChunkBytes, data.size() - at)),

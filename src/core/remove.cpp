@@ -8,35 +8,36 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/remove_checkpoint.hpp"
-#include "cairn/io/save_target.hpp"
+#include "cairn/store/remove_checkpoint.hpp"
+#include "cairn/store/save_target.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/operation.hpp"
+#include "core/paths.hpp"
 #include "core/publication_order.hpp"
 #include "core/services.hpp"
 
 namespace cairn {
 
-io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
-                                    const Context& context) {
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
+                                       const Context& context) {
   const std::shared_ptr<core::Services>& services = context.services();
   services->require_own_process();
-  io::Syscalls& syscalls = services->engine->syscalls();
-  const io::SaveTarget target = io::open_target(syscalls, path);
-  // It lives until the removal has ended, also when nobody waits for it any more.
-  std::shared_ptr<core::PublicationOrder::Place> place =
-      core::PublicationOrder::enter(core::PublicationOrder::of_process(), target.directory, target.name);
-  if (!place->turn().has_happened()) {
-    core::refuse_here(*services, "a removal");
-  }
-  const auto report = std::make_shared<io::RemovalReport>();
-  std::function<void()> remove = [report, &syscalls, path = target.path, random = services->options.random,
-                                  place = std::move(place)] {
+  const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
+  const auto report = std::make_shared<store::RemovalReport>();
+  std::function<void()> remove = [report, services, target_path, may_wait = !core::is_busy_here(*services)] {
+    io::Syscalls& syscalls = services->engine->syscalls();
+    const store::SaveTarget target = store::open_target(syscalls, target_path);
+    // Kept until the removal has ended, also when nobody waits for it any more.
+    const std::shared_ptr<core::PublicationOrder::Place> place =
+        core::PublicationOrder::enter(core::PublicationOrder::of_process(), target.directory, target.name);
+    if (!place->turn().has_happened() && !may_wait) {
+      core::throw_waits_for_itself("a removal");
+    }
     place->turn().get();
-    *report = io::remove_checkpoint(syscalls, path, random);
+    *report = store::remove_checkpoint(syscalls, target.path, services->options.random);
   };
-  core::run_within(context, fmt::format("removal of {}", target.path.string()), options.deadline,
+  core::run_within(context, fmt::format("removal of {}", target_path.string()), options.deadline,
                    std::move(remove));
   return std::move(*report);
 }

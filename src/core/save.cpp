@@ -14,9 +14,8 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/core/names.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
-#include "core/blocking_call.hpp"
 #include "core/check_options.hpp"
 #include "core/paths.hpp"
 #include "core/response.hpp"
@@ -94,18 +93,6 @@ core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const Sa
                                               : core::CallersMemory::until_staged;
 }
 
-/// The one look at the target that a call takes, within its deadline.
-io::SaveTarget look(const std::filesystem::path& path, const SaveOptions& options, const Context& context) {
-  const auto found = std::make_shared<std::optional<io::SaveTarget>>();
-  const std::filesystem::path absolute = core::absolute_path(path);
-  std::function<void()> work = [found, absolute, overwrite = options.overwrite,
-                                services = context.services()] {
-    found->emplace(io::look_at_target(services->engine->syscalls(), absolute, overwrite));
-  };
-  core::run_within(context, fmt::format("save of {}", absolute.string()), options.deadline, std::move(work));
-  return std::move(**found);
-}
-
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
                                   const Context& context, const Call& call) {
@@ -115,12 +102,13 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
   try {
     core::check_options(options);
     SaveOptions checked = options;
-    checked.custom_metadata = io::normalise_custom_metadata(options.custom_metadata);
+    checked.custom_metadata = store::normalise_custom_metadata(options.custom_metadata);
     std::vector<core::SaveItem> resolved = resolve(std::move(items), registry, options, call);
     const core::Operation::Kind kind(
         memory_of(resolved, options, call),
         call.is_accepted ? core::BlockingPhase::by_context : core::BlockingPhase::by_caller);
-    SaveJob::Plan plan(look(path, options, context), std::move(resolved), std::move(checked), kind);
+    SaveJob::Plan plan(store::target_path(core::absolute_path(path)), std::move(resolved), std::move(checked),
+                       kind);
     plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
     return std::make_shared<SaveJob>(services, std::move(plan), begin);
   } catch (...) {
@@ -196,7 +184,7 @@ SaveResult AsyncResponse::wait() const {
   return job_->result();
 }
 
-SaveResult AsyncResponse::wait(std::chrono::nanoseconds timeout) const {
+SaveResult AsyncResponse::wait(Timeout timeout) const {
   if (job_) {
     core::wait_for_answer(*job_, timeout);
   }
@@ -275,14 +263,16 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   }
   auto job = make_job(path, std::move(items), registry, options, context, call);
   SaveJob::start(job);
-  if (!call.is_accepted) {
-    job->drive();
-    try {
+  try {
+    if (call.is_accepted) {
+      job->accepted().get();
+    } else {
+      job->drive();
       job->prepared().get();
-    } catch (...) {
-      job->is_observed = true;
-      throw;
     }
+  } catch (...) {
+    job->is_observed = true;
+    throw;
   }
   return AsyncResponse(std::move(job));
 }

@@ -20,8 +20,8 @@ namespace {
 
 using core::SaveJob;
 using core::StagedFile;
-using core::TransferSpan;
-using core::WorkSpan;
+using observe::TransferSpan;
+using observe::WorkSpan;
 
 Background<> wait_created(std::shared_ptr<SaveJob> job) {
   co_await job->created().wait();
@@ -72,21 +72,21 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Con
     options.expected_bytes = bytes.size();
     options.use_direct = false;  // The text is not aligned.
     {
-      const WorkSpan span(job->meter(), Work::create, relative, 0, bytes.size());
+      const observe::WorkSpan span(job->meter(), Work::create, relative, 0, bytes.size());
       file.emplace(job->create_file(relative, options));
     }
-    const WorkSpan span(job->meter(), Work::hash, relative, 0, bytes.size());
+    const observe::WorkSpan span(job->meter(), Work::hash, relative, 0, bytes.size());
     io::ChunkHasher hasher;
     hasher.update(bytes);
     digest = hasher.finish(relative);
   };
   co_await job->run_call(std::move(prepare));
   {
-    const TransferSpan span(job->meter(), Work::write, relative, 0, bytes.size());
+    const observe::TransferSpan span(job->meter(), Work::write, relative, 0, bytes.size());
     co_await file->write(0, bytes);
   }
   {
-    const TransferSpan span(job->meter(), Work::sync, relative, 0, bytes.size());
+    const observe::TransferSpan span(job->meter(), Work::sync, relative, 0, bytes.size());
     co_await file->finish(bytes.size());
     file.reset();
   }
@@ -101,7 +101,7 @@ Awaitable<Background<>> stage_pieces(std::shared_ptr<StagedFile> file) {
 
 Background<> run_beside(std::shared_ptr<SaveJob> job, std::string directory, std::function<void()> work) {
   std::function<void()> measured = [&] {
-    const WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
+    const observe::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
     work();
   };
   co_await job->run_users(std::move(measured));

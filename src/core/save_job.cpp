@@ -13,7 +13,7 @@
 #include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/core/names.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "core/drop_later.hpp"
 #include "core/other_files.hpp"
@@ -41,18 +41,16 @@ SaveItem::SaveItem(Checkpointable what, Registration whose)
       registration(std::move(whose)),
       directory(directory_of(checkpointable.name())) {}
 
-SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint begin)
-    : Operation(std::move(services), fmt::format("save of {}", plan.target.path.string()), begin,
-                plan.options.trace, plan.kind),
-      path_(plan.target.path),
+SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin)
+    : Operation(std::move(services), fmt::format("save of {}", plan.path.string()), begin, plan.options.trace,
+                plan.kind),
+      path_(std::move(plan.path)),
       items_(std::move(plan.items)),
       options_(std::move(plan.options)),
       is_waited_for_(plan.is_waited_for),
+      checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
       started_at_(utc(this->services().clock.now())),
-      uuid_(io::make_uuid(this->services().options.random)),
-      target_(std::move(plan.target)) {
-  meter().end_step(Step::resolve);
-}
+      uuid_(store::make_uuid(this->services().options.random)) {}
 
 SaveJob::~SaveJob() {
   if (staged_) {
@@ -64,20 +62,38 @@ SaveJob::~SaveJob() {
 }
 
 void SaveJob::start(const std::shared_ptr<SaveJob>& self) {
-  self->place_ =
-      PublicationOrder::enter(PublicationOrder::of_process(), self->target_->directory, self->target_->name);
-  async::Event turn = self->services().saves.enter(self);
   try {
-    self->launch(work(self, std::move(turn)), self->options_.deadline);
+    // Whoever waits for it to be accepted must hear, too, that it was given up before.
+    self->answered().on_complete(
+        [accepted = self->accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
+    self->launch(work(self), self->options_.deadline);
   } catch (...) {
-    self->services().saves.leave(self.get());
+    self->services().metrics.fail_save(std::current_exception());
     throw;
   }
 }
 
-Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
+Awaitable<async::Event> SaveJob::take_place(std::shared_ptr<SaveJob> self) {
+  std::function<void()> look = [&self] {
+    self->target_.emplace(
+        store::look_at_target(self->services().engine->syscalls(), self->path_, self->options_.overwrite));
+  };
+  co_await self->run_call(std::move(look));
+  self->meter().end_step(Step::resolve);
+  if (self->is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
+    throw Error(Errc::cancelled, self->title());
+  }
+  self->place_ =
+      PublicationOrder::enter(PublicationOrder::of_process(), self->target_->directory, self->target_->name);
+  const async::Event turn = self->services().saves.enter(self);
+  self->accepted_.set();
+  co_return turn;
+}
+
+Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
+    const async::Event turn = co_await take_place(self);
     co_await turn.wait();
     self->helpers().spawn(create_directory(self));
     std::vector<std::optional<Background<>>> backgrounds(self->items_.size());
@@ -100,6 +116,7 @@ Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self, async::Event turn) {
   if (failure) {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     co_await self->stop_helpers();
+    self->give_memory_back();  // The clean-up below may take its time.
     std::function<void()> abandon = [&self, &failure] {
       self->abandon();
       if (self->staged_) {
@@ -164,13 +181,13 @@ void SaveJob::make_directory() {
   if (!inside) {
     throw Error(Errc::cancelled, title());
   }
-  io::StagedOptions options;
+  store::StagedOptions options;
   options.overwrite = options_.overwrite;
   options.uuid = uuid_;
-  options.on_step = [this](io::PublishStep step) { end_publish_step(step); };
+  options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   options.may_publish = [this] { return fate_.begin_commit(); };
   options.may_retire = [this] { return fate_.state() == Fate::State::committed; };
-  staged_.emplace(io::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
+  staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
   }
@@ -198,6 +215,12 @@ void SaveJob::close_directory() noexcept {
     staged_.reset();
     target_.reset();
   }
+}
+
+void SaveJob::clear_up() noexcept {
+  services().saves.leave(this);  // It may have been given up before it entered.
+  checks_.reset();
+  place_.reset();
 }
 
 std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
@@ -228,9 +251,15 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
   std::exception_ptr failure;
   try {
     SaveContext context(self, item.checkpointable.name(), item.directory);
-    Awaitable<Background<>> blocking =
-        item.registration.handler->save(std::move(context), item.checkpointable.value());
+    const void* value = item.checkpointable.value();
+    if (self->checks_) {
+      value = self->checks_->hand_over(index, item.checkpointable, *item.registration.handler);
+    }
+    Awaitable<Background<>> blocking = item.registration.handler->save(std::move(context), value);
     (*backgrounds)[index].emplace(co_await std::move(blocking));
+    if (self->checks_) {
+      self->checks_->watch(index);
+    }
   } catch (...) {
     failure = std::current_exception();
   }
@@ -250,6 +279,9 @@ Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t inde
                           has_background ? "" : "; the handler returned an empty background");
   } catch (...) {
     failure = std::current_exception();
+  }
+  if (self->checks_) {
+    failure = self->checks_->judge(index, std::move(failure));
   }
   if (failure) {
     rethrow_of(failure, who(self->items_[index]));
@@ -305,7 +337,7 @@ void SaveJob::publish() {
   if (!inside) {
     throw Error(Errc::cancelled, title());
   }
-  io::Manifest manifest;
+  store::Manifest manifest;
   const std::vector<io::FileDigest> digests = digest_files();
   meter().end_step(Step::read_back);
   manifest.started = started_at_;
@@ -313,18 +345,31 @@ void SaveJob::publish() {
   manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;
   for (const SaveItem& item : items_) {
-    io::CheckpointableEntry entry;
+    store::CheckpointableEntry entry;
     entry.name = item.checkpointable.name();
     entry.handler_id = item.registration.handler->id();
     entry.directory = item.directory;
     manifest.checkpointables.push_back(std::move(entry));
   }
+  judge_handlers();
   prepare_result(digests);
   staged_->publish(std::move(manifest), digests);
   meter().end_step(Step::retire);
 
   add_problem(staged_->retirement_problem());
   measure_result();
+}
+
+void SaveJob::judge_handlers() {
+  if (!checks_) {
+    return;
+  }
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (auto failure = checks_->judge(i, nullptr)) {
+      rethrow_of(failure, who(items_[i]));
+    }
+  }
+  add_problem(checks_->not_checked());
 }
 
 void SaveJob::measure_result() {
@@ -348,15 +393,15 @@ void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   spare_result_ = result_;
 }
 
-void SaveJob::end_publish_step(io::PublishStep step) {
+void SaveJob::end_publish_step(store::PublishStep step) {
   switch (step) {
-    case io::PublishStep::describe:
+    case store::PublishStep::describe:
       return meter().end_step(Step::describe);
-    case io::PublishStep::sync_directories:
+    case store::PublishStep::sync_directories:
       return meter().end_step(Step::sync_directories);
-    case io::PublishStep::make_visible:
+    case store::PublishStep::make_visible:
       return meter().end_step(Step::rename);
-    case io::PublishStep::sync_parent:
+    case store::PublishStep::sync_parent:
       meter().end_step(Step::sync_parent);
       measure_result();  // It may be asked for from here on, though what was replaced is still being removed.
       static_cast<void>(fate_.end_commit());

@@ -16,10 +16,11 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/save_target.hpp"
-#include "cairn/io/staged_directory.hpp"
+#include "cairn/store/save_target.hpp"
+#include "cairn/store/staged_directory.hpp"
 
 #include "core/fate.hpp"
+#include "core/handler_checks.hpp"
 #include "core/operation.hpp"
 #include "core/publication_order.hpp"
 
@@ -39,10 +40,10 @@ class SaveJob final : public Operation {
  public:
   /// What is known of a save before it begins.
   struct Plan {
-    Plan(io::SaveTarget where, std::vector<SaveItem> what, SaveOptions how, Kind who)
-        : target(std::move(where)), items(std::move(what)), options(std::move(how)), kind(who) {}
+    Plan(std::filesystem::path where, std::vector<SaveItem> what, SaveOptions how, Kind who)
+        : path(std::move(where)), items(std::move(what)), options(std::move(how)), kind(who) {}
 
-    io::SaveTarget target;
+    std::filesystem::path path;  ///< Absolute, as store::target_path gives it.
     std::vector<SaveItem> items;
     SaveOptions options;
     Kind kind;
@@ -51,18 +52,24 @@ class SaveJob final : public Operation {
   };
 
   /// `begin` is when the caller called.
-  SaveJob(std::shared_ptr<Services> services, Plan plan, Meter::TimePoint begin);
+  SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin);
 
   ~SaveJob() override;
 
-  /// Starts the whole save, steps 2 to 8 of docs/reliability.md, when it is its turn.
+  /// Starts the whole save, steps 1 to 8 of docs/reliability.md: the look at its target now, the rest when it is its turn.
+  ///
+  /// Errors: Errc::closed.
   static void start(const std::shared_ptr<SaveJob>& self);
+
+  /// Happens when it has its place among the saves of its target and of its context, or fails: was refused after the look at
+  /// its target, or ended before that.
+  [[nodiscard]] const async::Event& accepted() const noexcept { return accepted_; }
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// The directory being written; its path is known from the start, it exists once `created` has happened.
   [[nodiscard]] const async::Event& created() const noexcept { return created_; }
-  [[nodiscard]] std::filesystem::path temporary_path() const { return io::temporary_path(path_, uuid_); }
+  [[nodiscard]] std::filesystem::path temporary_path() const { return store::temporary_path(path_, uuid_); }
 
   /// Creates a file in the directory being written. Blocks.
   ///
@@ -94,7 +101,9 @@ class SaveJob final : public Operation {
                                std::vector<std::optional<Background<>>>* backgrounds);
   static Awaitable<> finish_all(std::shared_ptr<SaveJob> self,
                                 std::vector<std::optional<Background<>>>* backgrounds);
-  static Awaitable<> work(std::shared_ptr<SaveJob> self, async::Event turn);
+  static Awaitable<> work(std::shared_ptr<SaveJob> self);
+  /// Looks at the target once, and takes the places that the save has from then on. Returns its turn.
+  static Awaitable<async::Event> take_place(std::shared_ptr<SaveJob> self);
 
   void make_directory();
   /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
@@ -106,7 +115,9 @@ class SaveJob final : public Operation {
   void abandon() noexcept;
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
   void close_directory() noexcept;
-  void end_publish_step(io::PublishStep step);
+  /// Errors: Errc::handler_failed when a handler was caught after the end of its background phase.
+  void judge_handlers();
+  void end_publish_step(store::PublishStep step);
   void measure_result();
   /// Takes the memory of the result, before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
@@ -119,21 +130,23 @@ class SaveJob final : public Operation {
   void refuse_effect() noexcept override { fate_.stop(); }
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
-  void clear_up() noexcept override { place_.reset(); }
+  void clear_up() noexcept override;
 
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
   bool is_waited_for_;
+  std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
   std::string started_at_;
-  io::Uuid uuid_;
-  std::optional<io::SaveTarget> target_;  // Until the directory is made.
+  store::Uuid uuid_;
+  std::optional<store::SaveTarget> target_;  // From the look at it until the directory is made.
   std::shared_ptr<PublicationOrder::Place> place_;
   Fate fate_;
+  async::Event accepted_;
   async::Event created_;
   async::Gate
       directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
-  std::optional<io::StagedDirectory> staged_;
+  std::optional<store::StagedDirectory> staged_;
   std::mutex abandon_mutex_;  // One removes at a time.
 
   mutable std::mutex mutex_;  // Protects all below.

@@ -106,7 +106,6 @@ staging::MemoryHook pin_for(const std::vector<std::shared_ptr<DeviceCopier>>& co
 
 Services::Services(ContextOptions options_in)
     : options(std::move(options_in)),
-      choice(io::make_engine(options.engine, engine_options(options))),
       coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       has_unpinned(std::make_shared<std::atomic<bool>>(false)),
@@ -118,13 +117,15 @@ Services::Services(ContextOptions options_in)
       gathers(transfers.capacity()),
       files(options.open_files != 0 ? options.open_files : default_open_files()),
       saves(options.saves_in_flight),
-      engine(std::move(choice.engine)),
       workers(worker_threads(options), "cairn-worker"),
       calls({1, kMostThreads}, "cairn-call"),
       background({1, kMostThreads}, "cairn-behind", checked_niceness(options)),
       coroutines({kCoroutineThreads, kMostThreads}, "cairn-task"),
       timers(clock),
       process_(::getpid()) {
+  // Last: io_uring takes threads only where some are left, and does without where none are.
+  choice = io::make_engine(options.engine, engine_options(options));
+  engine = std::move(choice.engine);
   if (options.reserve_bytes != 0) {
     buffers.reserve(options.reserve_bytes, worker_threads(options));
   }

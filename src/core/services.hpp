@@ -20,8 +20,8 @@
 #include "cairn/staging/buffer_pool.hpp"
 
 #include "core/file_budget.hpp"
-#include "core/metrics.hpp"
 #include "core/save_queue.hpp"
+#include "observe/internal/metrics.hpp"
 
 namespace cairn::core {
 
@@ -69,7 +69,7 @@ class Services {
   io::EngineChoice choice;
   Coordinator& coordinator;
   const Clock& clock;
-  Metrics metrics;
+  observe::Metrics metrics;
   std::shared_ptr<std::atomic<bool>>
       has_unpinned;  ///< Staging memory that a copier could not pin; pools outlive us.
   staging::BufferPool buffers;

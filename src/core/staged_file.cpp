@@ -52,9 +52,15 @@ StagedFile::StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::
 }
 
 StagedFile::~StagedFile() {
+  let_go();
+}
+
+void StagedFile::let_go() noexcept {
   if (file_) {  // It has not come to its end.
     drop_later(job_->services_owner(), std::pair(std::move(place_), std::move(*file_)));
+    file_.reset();
   }
+  place_.release();
 }
 
 std::size_t StagedFile::descriptors() const {
@@ -130,7 +136,7 @@ Awaitable<> StagedFile::take_snapshots(std::shared_ptr<StagedFile> self) {
     co_return;
   }
   std::function<void()> snapshot = [&self] {
-    const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, 0, 0);
+    const observe::WorkSpan span(self->job_->meter(), Work::copy, self->relative_, 0, 0);
     self->snapshots_ = snapshot_on_devices(self->pieces_);
   };
   co_await self->job_->run_on_borrowed(std::move(snapshot));
@@ -143,11 +149,12 @@ Awaitable<> StagedFile::take_snapshots(std::shared_ptr<StagedFile> self) {
 }
 
 Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
+  ++self->users_;
   std::exception_ptr failure;
   try {
     co_await self->job_->created().wait();
     std::function<void()> create = [&self] {
-      const WorkSpan span(self->job_->meter(), Work::create, self->relative_, 0, self->file_bytes_);
+      const observe::WorkSpan span(self->job_->meter(), Work::create, self->relative_, 0, self->file_bytes_);
       io::DurableFileOptions options;
       options.expected_bytes = self->file_bytes_;
       self->file_.emplace(self->job_->create_file(self->relative_, options));
@@ -157,6 +164,13 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
     failure = std::current_exception();
   }
   self->opened_.complete(failure);
+  self->leave_file();
+}
+
+void StagedFile::leave_file() noexcept {
+  if (--users_ == 0 && has_failed_) {
+    let_go();
+  }
 }
 
 Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
@@ -184,13 +198,14 @@ Awaitable<> StagedFile::copy_lane(std::shared_ptr<StagedFile> self) {
     std::function<void()> copy = [&] { self->fill(runs, buffers); };
     co_await job.run_on_borrowed(std::move(copy));
     for (std::size_t i = 0; i < buffers.size(); ++i) {
+      ++self->users_;
       self->job_->helpers().spawn(write_staged(self, runs[i], std::move(buffers[i])));
     }
   }
 }
 
 void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers) const {
-  const WorkSpan span(job_->meter(), Work::copy, relative_, offset(runs.front()), bytes_of(runs));
+  const observe::WorkSpan span(job_->meter(), Work::copy, relative_, offset(runs.front()), bytes_of(runs));
   DeviceTransfers started;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     // Padded with zeros: beyond the file's size there are no pieces.
@@ -207,7 +222,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
     if (self->has_pieces_[run]) {
       co_await self->may_hash_.wait();  // A device may keep a worker waiting, and the caller with it.
       std::function<void()> add = [&] {
-        const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), 0);
+        const observe::WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), 0);
         gather_onto(self->pieces_, self->offset(run), buffer.bytes().first(bytes));
       };
       co_await self->job_->run(std::move(add));
@@ -220,6 +235,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
   }
   buffer.release();
   self->end_run(std::move(failure));
+  self->leave_file();
 }
 
 // outlives: `data` is the caller's, who awaits this
@@ -227,8 +243,8 @@ Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_
                                   std::span<const std::byte> data) {
   co_await self->opened_.wait();
   const async::Permit turn = co_await self->job_->services().transfers.acquire();
-  const TransferSpan span(self->job_->meter(), Work::write, self->relative_, self->offset(run),
-                          self->run_bytes(run));
+  const observe::TransferSpan span(self->job_->meter(), Work::write, self->relative_, self->offset(run),
+                                   self->run_bytes(run));
   // Padding past the end of the file is for direct writes only.
   const std::size_t bytes = self->file_->is_direct() ? data.size() : self->run_bytes(run);
   co_await self->file_->write(self->offset(run), data.first(bytes));
@@ -238,14 +254,22 @@ Awaitable<> StagedFile::write_run(std::shared_ptr<StagedFile> self, std::uint64_
 // outlives: `data` is the caller's, who awaits this
 Awaitable<> StagedFile::hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
                                  std::span<const std::byte> data) {
-  std::function<void()> hash = [&] {
-    const WorkSpan span(self->job_->meter(), Work::hash, self->relative_, self->offset(run), data.size());
-    std::uint64_t chunk = self->offset(run) / io::kChunkBytes;
-    for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes, ++chunk) {
-      self->hashes_[chunk] = io::hash_chunk(data.subspan(at, std::min(io::kChunkBytes, data.size() - at)));
-    }
-  };
+  std::function<void()> hash = [&] { self->hash(run, data); };
   co_await self->job_->run(std::move(hash));
+}
+
+void StagedFile::hash(std::uint64_t run, std::span<const std::byte> data) {
+  const observe::WorkSpan span(job_->meter(), Work::hash, relative_, offset(run), data.size());
+  std::uint64_t chunk = offset(run) / io::kChunkBytes;
+  for (std::size_t at = 0; at < data.size(); at += io::kChunkBytes, ++chunk) {
+    hashes_[chunk] = io::hash_chunk(data.subspan(at, std::min(io::kChunkBytes, data.size() - at)));
+  }
+}
+
+void StagedFile::fill_borrowed(std::uint64_t run, std::span<std::byte> data) const {
+  const async::Gate::Visit reading = job_->touch_memory();
+  const observe::WorkSpan span(job_->meter(), Work::copy, relative_, offset(run), run_bytes(run));
+  gather(pieces_, offset(run), data);
 }
 
 Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
@@ -267,13 +291,11 @@ Awaitable<> StagedFile::borrow_lane(std::shared_ptr<StagedFile> self) {
       const Buffer buffer = co_await Operation::acquire_buffer(*self->job_);
       const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
       std::function<void()> copy = [&] {
-        const async::Gate::Visit reading = self->job_->touch_memory();
-        const WorkSpan span(self->job_->meter(), Work::copy, self->relative_, self->offset(run), bytes);
-        gather(self->pieces_, self->offset(run), data);
+        self->fill_borrowed(run, data);
+        self->hash(run, data.first(bytes));  // While it is in the caches; and the buffer is free sooner.
       };
       co_await self->job_->run(std::move(copy));
       co_await write_run(self, run, data);
-      co_await hash_run(self, run, data.first(bytes));
     }
     self->job_->staged_bytes += bytes;
     self->end_run(nullptr);
@@ -295,6 +317,11 @@ Awaitable<> StagedFile::finish_when_asked(std::shared_ptr<StagedFile> self) {
     co_await complete(self);
   } catch (...) {
     failure = std::current_exception();
+  }
+  // Its handler may hear of it only when all others have staged, and they may wait for its place.
+  self->has_failed_ = failure != nullptr;
+  if (self->has_failed_ && self->users_ == 0) {
+    self->let_go();
   }
   self->finished_.complete(failure);
 }
@@ -330,7 +357,7 @@ Awaitable<> StagedFile::complete(std::shared_ptr<StagedFile> self) {
   co_await self->written_.wait();
   self->pieces_.clear();
   {
-    const TransferSpan span(self->job_->meter(), Work::sync, self->relative_, 0, self->file_bytes_);
+    const observe::TransferSpan span(self->job_->meter(), Work::sync, self->relative_, 0, self->file_bytes_);
     co_await self->file_->finish(self->file_bytes_);
   }
   self->job_->meter().add_direct_bytes(self->file_->direct_bytes());

@@ -66,7 +66,14 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   void divide();
   [[nodiscard]] std::vector<bool> runs_of(std::span<const SourcePiece> pieces) const;
   void fill(std::span<const std::uint64_t> runs, std::span<const staging::Buffer> buffers) const;
+  /// Gathers a run of what may be the caller's, with zeros where there is nothing.
+  void fill_borrowed(std::uint64_t run, std::span<std::byte> data) const;
+  void hash(std::uint64_t run, std::span<const std::byte> data);
   void end_run(std::exception_ptr failure);
+  /// Ends what began with ++users_.
+  void leave_file() noexcept;
+  /// Closes the file, if it is open, and gives its descriptors to others. While nobody uses it.
+  void let_go() noexcept;
 
   std::shared_ptr<SaveJob> job_;
   std::string relative_;
@@ -87,7 +94,9 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   async::Event may_finish_;  // The handler asks for it, or somebody needs the descriptors.
   async::Event finished_;
   async::Event may_hash_;
-  async::Event written_;  // All runs are written and hashed.
+  async::Event written_;     // All runs are written and hashed.
+  std::size_t users_ = 0;    // Of file_: who opens it, and staged runs on their way to it.
+  bool has_failed_ = false;  // It does not come to its end.
 };
 
 }  // namespace cairn::core

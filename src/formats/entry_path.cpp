@@ -123,4 +123,8 @@ std::vector<std::string> split_path(std::string_view path) {
   return keys;
 }
 
+std::string shown(std::string_view path) {
+  return path.empty() ? "the root" : fmt::format("'{}'", path);
+}
+
 }  // namespace cairn::formats

@@ -4,15 +4,16 @@
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_reader.hpp"
 #include "cairn/formats/box_cover.hpp"
 
 #include "formats/file_name.hpp"
-#include "formats/json_reader.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -22,13 +23,10 @@ namespace {
 }
 
 void read_weight_map(JsonReader& reader, std::string_view path, HuggingFaceIndex& index) {
-  std::string key_scratch;
-  std::string value_scratch;
-  std::string_view key;
   reader.begin_object();
-  while (reader.next_key(key, key_scratch)) {
-    std::string tensor(key);
-    const std::string_view file = reader.read_string(value_scratch);
+  while (const auto key = reader.next_key()) {
+    std::string tensor(*key);
+    const std::string_view file = reader.read_string();
     if (!is_plain_file_name(file)) {
       refuse(path, tensor, fmt::format("'{}' is no plain file name", file));
     }
@@ -43,12 +41,14 @@ void read_metadata(JsonReader& reader, HuggingFaceIndex& index) {
   if (reader.skip_null()) {
     return;
   }
-  std::string scratch;
-  std::string_view key;
   reader.begin_object();
-  while (reader.next_key(key, scratch)) {
-    if (key == "total_size" && reader.is_unsigned_next()) {
-      index.total_size = reader.read_unsigned();
+  while (const auto key = reader.next_key()) {
+    const int next = reader.peek();
+    if (*key == "total_size" && next >= '0' && next <= '9') {
+      const JsonScalar size = reader.read_scalar();
+      if (const auto* bytes = std::get_if<std::uint64_t>(&size)) {
+        index.total_size = *bytes;
+      }
     } else {
       reader.skip_value();
     }
@@ -59,11 +59,9 @@ using SavedOffsets = std::unordered_map<std::string, Shape>;
 
 Shape read_saved_offsets(JsonReader& reader, std::string_view file, std::string_view tensor) {
   std::optional<std::vector<std::uint64_t>> offsets;
-  std::string scratch;
-  std::string_view key;
   reader.begin_object();
-  while (reader.next_key(key, scratch)) {
-    if (key != "saved_offsets") {
+  while (const auto key = reader.next_key()) {
+    if (*key != "saved_offsets") {
       reader.skip_value();
       continue;
     }
@@ -71,7 +69,7 @@ Shape read_saved_offsets(JsonReader& reader, std::string_view file, std::string_
       refuse(file, tensor, "'saved_offsets' is given twice");
     }
     offsets.emplace();
-    reader.begin_array();
+    reader.begin_list();
     while (reader.next_element()) {
       if (offsets->size() == kMaxRank) {
         refuse(file, tensor, fmt::format("more than {} saved offsets", kMaxRank));
@@ -94,11 +92,9 @@ std::optional<SavedOffsets> saved_offsets_of(const FolderFile& file) {
   SavedOffsets offsets;
   const std::string name = file.name + ": DCP_SHARDING_INFO";
   JsonReader reader(*info, name);
-  std::string scratch;
-  std::string_view key;
   reader.begin_object();
-  while (reader.next_key(key, scratch)) {
-    std::string tensor(key);
+  while (const auto key = reader.next_key()) {
+    std::string tensor(*key);
     Shape saved = read_saved_offsets(reader, file.name, tensor);
     const auto [entry, is_new] = offsets.try_emplace(std::move(tensor), std::move(saved));
     if (!is_new) {
@@ -238,16 +234,14 @@ HuggingFaceIndex parse_hugging_face_index(std::string_view text, std::string_vie
   JsonReader reader(text, path);
   bool has_map = false;
   bool has_metadata = false;
-  std::string scratch;
-  std::string_view key;
   reader.begin_object();
-  while (reader.next_key(key, scratch)) {
-    if (key == "weight_map") {
+  while (const auto key = reader.next_key()) {
+    if (*key == "weight_map") {
       if (std::exchange(has_map, true)) {
         reader.fail("'weight_map' is given twice");
       }
       read_weight_map(reader, path, index);
-    } else if (key == "metadata") {
+    } else if (*key == "metadata") {
       if (std::exchange(has_metadata, true)) {
         reader.fail("'metadata' is given twice");
       }

@@ -10,8 +10,8 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/json_reader.hpp"
 
-#include "formats/json_reader.hpp"
 #include "formats/unique_names.hpp"
 
 namespace cairn::formats {
@@ -32,13 +32,12 @@ class HeaderParser {
 
   SafetensorsHeader parse() {
     SafetensorsHeader header;
-    std::string_view key;
     reader_.begin_object();
-    while (reader_.next_key(key, key_scratch_)) {
-      if (key == "__metadata__") {
+    while (const auto key = reader_.next_key()) {
+      if (*key == "__metadata__") {
         read_metadata(header);
       } else {
-        header.tensors.push_back(read_tensor(key));
+        header.tensors.push_back(read_tensor(*key));
       }
     }
     reader_.finish();
@@ -54,11 +53,10 @@ class HeaderParser {
     if (reader_.skip_null()) {
       return;
     }
-    std::string_view key;
     reader_.begin_object();
-    while (reader_.next_key(key, key_scratch_)) {
-      std::string owned_key(key);
-      header.metadata.emplace_back(std::move(owned_key), reader_.read_string(value_scratch_));
+    while (const auto key = reader_.next_key()) {
+      std::string owned_key(*key);
+      header.metadata.emplace_back(std::move(owned_key), reader_.read_string());
     }
     std::sort(header.metadata.begin(), header.metadata.end());
     const auto twice = std::adjacent_find(header.metadata.begin(), header.metadata.end(),
@@ -74,17 +72,16 @@ class HeaderParser {
     std::optional<DType> dtype;
     bool has_shape = false;
     bool has_offsets = false;
-    std::string_view key;
     reader_.begin_object();
-    while (reader_.next_key(key, key_scratch_)) {
-      if (key == "dtype") {
+    while (const auto key = reader_.next_key()) {
+      if (*key == "dtype") {
         require_first(!dtype, tensor.name, "dtype");
         dtype = read_dtype(tensor.name);
-      } else if (key == "shape") {
+      } else if (*key == "shape") {
         require_first(!has_shape, tensor.name, "shape");
         tensor.shape = read_shape(tensor.name);
         has_shape = true;
-      } else if (key == "data_offsets") {
+      } else if (*key == "data_offsets") {
         require_first(!has_offsets, tensor.name, "data_offsets");
         read_offsets(tensor);
         has_offsets = true;
@@ -106,7 +103,7 @@ class HeaderParser {
   }
 
   DType read_dtype(std::string_view tensor) {
-    const std::string_view text = reader_.read_string(value_scratch_);
+    const std::string_view text = reader_.read_string();
     const std::optional<DType> dtype = parse_dtype(text);
     if (!dtype) {
       refuse_tensor(path_, tensor, fmt::format("unknown dtype '{}'", text));
@@ -116,7 +113,7 @@ class HeaderParser {
 
   Shape read_shape(std::string_view tensor) {
     extents_.clear();
-    reader_.begin_array();
+    reader_.begin_list();
     while (reader_.next_element()) {
       if (extents_.size() == kMaxRank) {
         refuse_tensor(path_, tensor, fmt::format("has more than {} dimensions", kMaxRank));
@@ -127,7 +124,7 @@ class HeaderParser {
   }
 
   void read_offsets(SafetensorsTensor& tensor) {
-    reader_.begin_array();
+    reader_.begin_list();
     std::size_t count = 0;
     std::uint64_t offsets[2] = {0, 0};
     while (reader_.next_element()) {
@@ -145,8 +142,6 @@ class HeaderParser {
 
   JsonReader reader_;
   std::string_view path_;
-  std::string key_scratch_;
-  std::string value_scratch_;
   std::vector<std::uint64_t> extents_;
   bool has_metadata_ = false;
 };

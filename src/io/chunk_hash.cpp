@@ -5,12 +5,12 @@
 #include <utility>
 
 #define XXH_INLINE_ALL
+#include <boost/endian/arithmetic.hpp>
 #include <fmt/format.h>
 #include <xxhash.h>
 
 #include "cairn/base/error.hpp"
 
-#include "io/little_endian.hpp"
 #include "io/xxh3.hpp"
 
 namespace cairn::io {
@@ -51,13 +51,9 @@ Hash128 hash_text(std::string_view text) noexcept {
 }
 
 Hash128 hash_root(std::span<const std::uint64_t> chunks, std::uint64_t size_bytes) {
-  std::string text;
-  text.reserve((chunks.size() + 1) * sizeof(std::uint64_t));
-  for (const std::uint64_t chunk : chunks) {
-    append_little_endian(text, chunk);
-  }
-  append_little_endian(text, size_bytes);
-  return hash_text(text);
+  std::vector<boost::endian::little_uint64_t> numbers(chunks.begin(), chunks.end());
+  numbers.emplace_back(size_bytes);
+  return hash_bytes(std::as_bytes(std::span(numbers)));
 }
 
 struct ChunkHasher::Stream {

@@ -17,7 +17,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/io/transfer.hpp"
 
-#include "io/check.hpp"
+#include "io/internal/check.hpp"
 
 namespace cairn::io {
 

@@ -13,9 +13,9 @@
 
 #include "cairn/base/error.hpp"
 
-#include "io/check.hpp"
-#include "io/read_small_file.hpp"
-#include "io/remove_directory.hpp"
+#include "io/internal/check.hpp"
+#include "io/internal/read_small_file.hpp"
+#include "io/internal/remove_directory.hpp"
 
 namespace cairn::io {
 namespace {
@@ -196,13 +196,21 @@ Directory Directory::open_directory(std::string_view relative) const {
 
 Directory Directory::make_directory(std::string_view name, std::uint32_t mode) const {
   require_component(name);
-  require(syscalls().make_directory_at(fd(), std::string(name).c_str(), mode), "mkdir", path_ / name);
-  Directory made = open_directory(name);
-  if (!made.list().empty()) {  // Or what is in it would go with a save that fails.
-    throw Error(Errc::io_failure,
-                fmt::format("mkdir {}: another directory has taken its name", made.path().string()));
+  const std::string text(name);
+  require(syscalls().make_directory_at(fd(), text.c_str(), mode), "mkdir", path_ / name);
+  try {
+    Directory made = open_directory(name);
+    if (made.list().empty()) {
+      return made;
+    }
+  } catch (...) {
+    syscalls().unlink_at(fd(), text.c_str(),
+                         true);  // Nobody else would know of it; what has something in it stays.
+    throw;
   }
-  return made;
+  // Or what is in it would go with a save that fails.
+  throw Error(Errc::io_failure,
+              fmt::format("mkdir {}: another directory has taken its name", (path_ / name).string()));
 }
 
 FileHandle Directory::create_file(std::string_view relative, int flags, std::uint32_t mode) const {

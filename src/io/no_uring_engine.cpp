@@ -6,7 +6,7 @@
 
 namespace cairn::io {
 
-std::unique_ptr<Engine> make_uring_engine(std::uint32_t, Syscalls&, std::unique_ptr<Engine>, int& error) {
+std::unique_ptr<Engine> make_uring_engine(std::uint32_t, Syscalls&, std::unique_ptr<Engine>&, int& error) {
   error = ENOSYS;
   return nullptr;
 }

@@ -20,7 +20,7 @@
 #include "cairn/async/sync_wait.hpp"
 #include "cairn/base/error.hpp"
 
-#include "io/check.hpp"
+#include "io/internal/check.hpp"
 
 namespace cairn::io {
 namespace {

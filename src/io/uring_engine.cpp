@@ -77,13 +77,40 @@ bool is_refusal(int error) noexcept {
   return error != EINTR && error != EBUSY && error != EAGAIN && error != ENOMEM;
 }
 
+/// Lets the kernel start a thread for the ring, which is there for as long as the ring: every sync needs one. It counts among
+/// the user's (RLIMIT_NPROC, pids.max), and where none may be started the kernel drops all that needs it.
+///
+/// Returns 0, -ECANCELED when there can be no such thread, or with what the kernel refuses the ring.
+int start_kernel_thread(io_uring& ring) noexcept {
+  constexpr int kMostAttempts = 100;
+  io_uring_sqe* sqe = io_uring_get_sqe(&ring);
+  io_uring_prep_nop(sqe);
+  sqe->flags |= IOSQE_ASYNC;  // Not at once, but by such a thread.
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const int entered = io_uring_submit_and_wait(&ring, 1);
+    io_uring_cqe* cqe = nullptr;
+    if (io_uring_peek_cqe(&ring, &cqe) == 0 && cqe != nullptr) {
+      const int result = cqe->res;
+      io_uring_cqe_seen(&ring, cqe);
+      return result;
+    }
+    if (entered < 0 && is_refusal(-entered)) {
+      return entered;
+    }
+    if (entered < 0 && entered != -EINTR) {
+      std::this_thread::sleep_for(kLookAgain);
+    }
+  }
+  return -EAGAIN;
+}
+
 /// One ring and the one thread that touches it. Other threads leave requests in the inbox and wake it through
 /// an eventfd, on which a read is always pending in the ring; so the thread sleeps in the kernel when idle.
 /// When the ring is refused while in use, threads take over what the kernel does not hold yet, and all that follows.
 class UringEngine final : public Engine {
  public:
-  UringEngine(std::uint32_t queue_depth, Syscalls& syscalls, std::unique_ptr<Engine> buffered)
-      : depth_(queue_depth), syscalls_(syscalls), threads_(std::move(buffered)) {
+  UringEngine(std::uint32_t queue_depth, Syscalls& syscalls, std::unique_ptr<Engine> threads)
+      : depth_(queue_depth), syscalls_(syscalls), threads_(std::move(threads)) {
     offered_.reserve(depth_ + 1);
   }
 
@@ -126,10 +153,13 @@ class UringEngine final : public Engine {
     const int error = refusal_;
     return error == 0 ? std::string()
                       : fmt::format("io_uring was refused while in use ({}); threads read and write",
-                                    std::system_category().message(error));
+                                    why_no_ring(error));
   }
 
   [[nodiscard]] Syscalls& syscalls() noexcept override { return syscalls_; }
+
+  /// Of an engine that has not started.
+  [[nodiscard]] std::unique_ptr<Engine> take_threads() noexcept { return std::move(threads_); }
 
   void submit(Request& request) noexcept override {
     if (!request.is_direct && request.operation != Operation::sync_data) {
@@ -162,11 +192,7 @@ class UringEngine final : public Engine {
 
   // SINGLE_ISSUER binds the ring to the thread that makes it, so it is made here.
   void run(std::promise<int>& opened) noexcept {
-    int result = open_ring(depth_ + 1, ring_);
-    if (result >= 0 && !can_read_and_write(ring_)) {
-      close_ring(ring_);
-      result = -ENOSYS;
-    }
+    const int result = open();
     opened.set_value(result);  // `opened` is gone after this.
     if (result < 0) {
       return;
@@ -182,6 +208,19 @@ class UringEngine final : public Engine {
       reap();
     }
     close_ring(ring_);
+  }
+
+  /// Returns 0, or -errno when there is no ring.
+  int open() noexcept {
+    int result = open_ring(depth_ + 1, ring_);
+    if (result < 0) {
+      return result;
+    }
+    result = can_read_and_write(ring_) ? start_kernel_thread(ring_) : -ENOSYS;
+    if (result < 0) {
+      close_ring(ring_);
+    }
+    return result;
   }
 
   /// Returns false when the ring is closed: it was refused, or the engine is being destroyed and nothing is left.
@@ -209,6 +248,16 @@ class UringEngine final : public Engine {
     }
     while (!backlog_.is_empty()) {
       threads_->submit(backlog_.pop());
+    }
+  }
+
+  /// Takes a request that the kernel had no thread for: nobody else cancels any.
+  void drop(Request& request) noexcept {
+    if (request.operation == Operation::sync_data) {
+      request.done(request,
+                   -ECANCELED);  // It may be the file system's answer: no sync follows one that has failed.
+    } else {
+      threads_->submit(request);
     }
   }
 
@@ -274,7 +323,12 @@ class UringEngine final : public Engine {
         continue;
       }
       --in_flight_;
-      request->done(*request, result);  // `request` may be gone after this.
+      if (result == -ECANCELED) {
+        refuse(ECANCELED);
+        drop(*request);
+      } else {
+        request->done(*request, result);  // `request` may be gone after this.
+      }
     }
     if (std::exchange(is_wake_due_, false) && refusal_ == 0) {
       arm_wake();
@@ -307,11 +361,12 @@ class UringEngine final : public Engine {
 }  // namespace
 
 std::unique_ptr<Engine> make_uring_engine(std::uint32_t queue_depth, Syscalls& syscalls,
-                                          std::unique_ptr<Engine> buffered, int& error) {
-  auto engine = std::make_unique<UringEngine>(queue_depth, syscalls, std::move(buffered));
+                                          std::unique_ptr<Engine>& threads, int& error) {
+  auto engine = std::make_unique<UringEngine>(queue_depth, syscalls, std::move(threads));
   const int result = engine->start();
   if (result < 0) {
     error = -result;
+    threads = engine->take_threads();
     return nullptr;
   }
   return engine;

@@ -8,6 +8,8 @@
 namespace cairn::io {
 namespace {
 
+// Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs beside it was seen to take
+// several times as long.
 bool has_avx2() noexcept {
   static const bool has = __builtin_cpu_supports("avx2") != 0;
   return has;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/staging/buffer_pool.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <mutex>
 #include <thread>
@@ -27,7 +29,12 @@ void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
   const std::size_t share = bytes.size() / std::max<std::size_t>(threads, 1);
   std::vector<std::jthread> helpers;
   for (std::size_t i = 1; i < threads; ++i) {
-    helpers.emplace_back([piece = bytes.subspan(i * share, share)] { touch(piece.data(), piece.size()); });
+    const auto help = [piece = bytes.subspan(i * share, share)] { touch(piece.data(), piece.size()); };
+    try {
+      helpers.emplace_back(help);
+    } catch (const std::system_error&) {  // No thread is left: this one does it.
+      help();
+    }
   }
   touch(bytes.data(), share);
 }

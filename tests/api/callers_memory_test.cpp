@@ -128,6 +128,20 @@ TEST_F(CallersMemory, ThatIsBorrowedAndUntouchedDoesNotKeepTheVerdictWaiting) {
   EXPECT_FALSE(response.is_done());
 }
 
+TEST_F(CallersMemory, IsFreeBeforeASaveThatFailedHasCleanedUp) {
+  calls_->hold(Held::unlink);
+  Script script(Act::pass, Act::throw_error);
+  const AsyncResponse response =
+      save_checkpointables_async(target(), {{"script", script}}, borrowing(), *context_);
+  ASSERT_TRUE(calls_->holds());
+
+  EXPECT_TRUE(eventually([&] { return response.is_released(); }));
+
+  EXPECT_FALSE(response.is_done());
+  calls_->let_go();
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::shape_mismatch));
+}
+
 class LoadsIntoMemory : public CallersMemory {
  protected:
   LoadsIntoMemory() {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/handlers/json.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
@@ -117,11 +117,11 @@ TEST_F(DamagedCheckpoint, OfALaterFormatIsRefusedAsSuch) {
   const std::size_t at = text.find("\"version\"");
   ASSERT_NE(at, std::string::npos);
   text.replace(text.find('1', at), 1, "2");
-  io::CommitRecord record = io::decode_commit(read_text(target() / "COMMIT"), "COMMIT");
+  store::CommitRecord record = store::decode_commit(read_text(target() / "COMMIT"), "COMMIT");
   record.manifest_bytes = text.size();
   record.manifest_hash = io::hash_text(text);
   write_text(target() / "checkpoint.json", text);
-  write_text(target() / "COMMIT", io::encode_commit(record));
+  write_text(target() / "COMMIT", store::encode_commit(record));
 
   EXPECT_THAT([&] { static_cast<void>(load_items()); },
               Fails(Errc::unsupported_version, HasSubstr("checkpoint.json")));

@@ -15,7 +15,7 @@
 #include "cairn/array/cast.hpp"
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/proto.hpp"
-#include "cairn/io/verify.hpp"
+#include "cairn/store/verify.hpp"
 
 #include "api/fixture.hpp"
 
@@ -106,7 +106,7 @@ class GoldenCheckpoint : public testing::ApiTest {
 };
 
 TEST_F(GoldenCheckpoint, IsSound) {
-  const io::VerifyReport report = io::verify(io::posix_syscalls(), kGolden);
+  const store::VerifyReport report = store::verify(io::posix_syscalls(), kGolden);
 
   EXPECT_TRUE(report.is_sound());
   EXPECT_GT(report.bytes, 0u);

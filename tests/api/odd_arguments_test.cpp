@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "cairn/base/printable.hpp"
-#include "cairn/io/committed_directory.hpp"
-#include "cairn/io/recovery.hpp"
-#include "cairn/io/staged_directory.hpp"
-#include "cairn/io/verify.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/staged_directory.hpp"
+#include "cairn/store/verify.hpp"
 
 #include "api/fixture.hpp"
 
@@ -144,16 +144,16 @@ TEST_F(OddArguments, AsThePathOfWhatIsRemovedRecoveredOrVerified) {
   save("a", tree_, {}, *context_);
   io::Syscalls& syscalls = io::posix_syscalls();
 
-  EXPECT_THAT(try_all([&](const std::string& path) { static_cast<void>(io::verify(syscalls, path)); }),
+  EXPECT_THAT(try_all([&](const std::string& path) { static_cast<void>(store::verify(syscalls, path)); }),
               IsEmpty());
   EXPECT_THAT(try_all([&](const std::string& path) {
-                io::RecoveryOptions options;
+                store::RecoveryOptions options;
                 options.dry_run = true;
-                static_cast<void>(io::recover(syscalls, path, options));
+                static_cast<void>(store::recover(syscalls, path, options));
               }),
               IsEmpty());
   EXPECT_THAT(try_all([&](const std::string& path) {
-                static_cast<void>(io::CommittedDirectory::open(syscalls, path));
+                static_cast<void>(store::CommittedDirectory::open(syscalls, path));
               }),
               IsEmpty());
   EXPECT_THAT(
@@ -161,7 +161,7 @@ TEST_F(OddArguments, AsThePathOfWhatIsRemovedRecoveredOrVerified) {
       IsEmpty());
   EXPECT_THAT(try_all([&](const std::string& path) {
                 const io::EngineChoice choice = io::make_engine(io::EngineKind::threads);
-                static_cast<void>(io::StagedDirectory::create(*choice.engine, path));
+                static_cast<void>(store::StagedDirectory::create(*choice.engine, path));
               }),
               IsEmpty());
   EXPECT_EQ(load("a", {}, *context_), tree_);
@@ -175,10 +175,10 @@ TEST_F(OddArguments, ThatAreEmptyOrHoldANulAreInvalidPaths) {
       [&](const fs::path& path) { static_cast<void>(load(path, {}, *context_)); },
       [&](const fs::path& path) { static_cast<void>(metadata(path, *context_)); },
       [&](const fs::path& path) { remove_checkpoint(path, *context_); },
-      [&](const fs::path& path) { static_cast<void>(io::verify(io::posix_syscalls(), path)); },
-      [&](const fs::path& path) { static_cast<void>(io::recover(io::posix_syscalls(), path)); },
+      [&](const fs::path& path) { static_cast<void>(store::verify(io::posix_syscalls(), path)); },
+      [&](const fs::path& path) { static_cast<void>(store::recover(io::posix_syscalls(), path)); },
       [&](const fs::path& path) {
-        static_cast<void>(io::CommittedDirectory::open(io::posix_syscalls(), path));
+        static_cast<void>(store::CommittedDirectory::open(io::posix_syscalls(), path));
       },
       [&](const fs::path& path) { static_cast<void>(trace_to_file(path)); }};
 
@@ -217,7 +217,7 @@ TEST_F(OddArguments, AsNamesOfCheckpointablesAreSavedOrRefused) {
                 }
                 EXPECT_EQ(load_checkpointables(path, {name}, {}, *context_).take<Tree>(name), tree_);
                 EXPECT_TRUE(checkpointables_metadata(path, *context_).items.contains(name));
-                EXPECT_TRUE(io::verify(io::posix_syscalls(), path).is_sound());
+                EXPECT_TRUE(store::verify(io::posix_syscalls(), path).is_sound());
               }),
               IsEmpty());
   EXPECT_THAT(try_all([&](const std::string& name) {
@@ -314,9 +314,9 @@ TEST_F(OddArguments, AsDirectoriesToVerifyAreNamed) {
   save("a", tree_, {}, *context_);
 
   EXPECT_THAT(try_all([&](const std::string& name) {
-                io::VerifyOptions options;
+                store::VerifyOptions options;
                 options.directory = name;
-                static_cast<void>(io::verify(io::posix_syscalls(), "a", options));
+                static_cast<void>(store::verify(io::posix_syscalls(), "a", options));
               }),
               IsEmpty());
 }

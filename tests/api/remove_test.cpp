@@ -24,7 +24,7 @@ TEST_F(RemoveCheckpoint, TellsWhatItKept) {
   save_items({{"state", tree_}});
   testing::write_text(target() / "notes.txt", "mine");
 
-  const io::RemovalReport report = remove_checkpoint(target(), *context_);
+  const store::RemovalReport report = remove_checkpoint(target(), *context_);
 
   EXPECT_THAT(report.kept, ::testing::ElementsAre(HasSubstr("'notes.txt'")));
   EXPECT_EQ(testing::read_text(target() / "notes.txt"), "mine");

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "api/fixture.hpp"
 #include "support/held_syscalls.hpp"
@@ -256,7 +256,7 @@ TEST_F(Verdict, RecoveryLeavesASaveAloneThatStillRuns) {
   ASSERT_TRUE(calls_->holds());
   give_up(response, 1s);
 
-  for (const io::RecoveryEntry& entry : io::recover(io::posix_syscalls(), directory_.path()).entries) {
+  for (const store::RecoveryEntry& entry : store::recover(io::posix_syscalls(), directory_.path()).entries) {
     EXPECT_FALSE(entry.is_removed) << entry.name;
   }
 }
@@ -353,7 +353,12 @@ TEST_F(Verdict, CallsThatBlockHaveDeadlines) {
   verifying.deadline = 1s;
   LoadOptions describing;
   describing.deadline = 1s;
+  RemoveOptions removing;
+  removing.deadline = 1s;
   std::vector<std::jthread> callers;
+  callers.emplace_back([&] {
+    EXPECT_THAT([&] { remove_checkpoint(target(), removing, *context_); }, Fails(Errc::timed_out));
+  });
   callers.emplace_back([&] {
     EXPECT_THAT([&] { recover(directory_.path(), recovering, *context_); }, Fails(Errc::timed_out));
   });
@@ -364,23 +369,87 @@ TEST_F(Verdict, CallsThatBlockHaveDeadlines) {
     EXPECT_THAT([&] { static_cast<void>(checkpointables_metadata(target(), describing, *context_)); },
                 Fails(Errc::timed_out));
   });
-  ASSERT_TRUE(calls_->holds(3));
+  ASSERT_TRUE(calls_->holds(4));
 
   clock_->advance(1s);
   static_cast<void>(async::Event().wait_for(20ms));
   clock_->advance(context_->options().stop_grace);
 }
 
+/// The one look at the target is part of the save: the thread that called need not wait for the disk.
+class VerdictOfALook : public Verdict, public ::testing::WithParamInterface<bool> {
+ protected:
+  VerdictOfALook() : Verdict(1) {}
+};
+
+INSTANTIATE_TEST_SUITE_P(, VerdictOfALook, ::testing::Values(false, true), [](const auto& is_accepted) {
+  return is_accepted.param ? "ReturnedWhenAccepted" : "ReturnedWhenStaged";
+});
+
+TEST_P(VerdictOfALook, EndsWithTheContext) {
+  calls_->hold(Held::open, 1);
+  async::Event is_answered;
+  std::jthread caller([&] {
+    SaveOptions options;
+    options.return_when_accepted = GetParam();
+    EXPECT_THAT([&] { save_async(target(), Tree({{"step", 1}}), options, *context_); }, Fails(Errc::closed));
+    is_answered.set();
+  });
+  ASSERT_TRUE(calls_->holds());
+  std::jthread closer([&] { EXPECT_THAT([&] { context_->close(); }, Fails(Errc::still_running)); });
+
+  for (int i = 0; i < 2000 && !is_answered.has_happened(); ++i) {
+    clock_->advance(context_->options().close_timeout);
+    static_cast<void>(is_answered.wait_for(5ms));
+  }
+
+  EXPECT_TRUE(is_answered.has_happened());
+  closer.join();
+  calls_->let_go();
+  caller.join();
+  context_.reset();
+  EXPECT_FALSE(std::filesystem::exists(target()));
+}
+
+TEST_P(VerdictOfALook, ThatWasGivenUpTakesNoPlaceInTheQueue) {
+  calls_->hold(Held::open, 1);
+  SaveOptions options;
+  options.return_when_accepted = GetParam();
+  options.deadline = 1s;
+  std::jthread caller([&] {
+    EXPECT_THAT(
+        [&] {
+          save_async(target(), Tree({{"step", 1}}), options, *context_);
+        },
+        Fails(Errc::timed_out));
+  });
+  ASSERT_TRUE(calls_->holds());
+  std::jthread ticking([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      clock_->advance(1s);
+      static_cast<void>(async::Event().wait_for(5ms));
+    }
+  });
+  caller.join();
+  ticking.request_stop();
+  ticking.join();
+  calls_->let_go();
+
+  start(2).wait();
+
+  EXPECT_EQ(stored(), 2);
+}
+
 TEST_F(Verdict, MaxMeansForEver) {
   ContextOptions options = small();
-  options.close_timeout = std::chrono::nanoseconds::max();
-  options.stop_grace = std::chrono::nanoseconds::max();
+  options.close_timeout = std::chrono::seconds::max();
+  options.stop_grace = std::chrono::hours::max();
   Context context(std::move(options));
   SaveOptions how;
-  how.deadline = std::chrono::nanoseconds::max();
+  how.deadline = std::chrono::seconds::max();
   const AsyncResponse response = save_async(target(), Tree({{"step", 1}}), how, context);
 
-  EXPECT_EQ(response.wait(std::chrono::nanoseconds::max()).path, target());
+  EXPECT_EQ(response.wait(std::chrono::seconds::max()).path, target());
   EXPECT_NO_THROW(context.close());
 }
 

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/base/error.hpp"
 
+#include <sys/resource.h>
+
 #include <cerrno>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -35,11 +40,37 @@ TEST(Error, EveryCodeHasAMeaning) {
     EXPECT_NE(cairn_category().message(value), "unknown error") << value;
   }
   EXPECT_EQ(cairn_category().message(static_cast<int>(Errc::still_running) + 1), "unknown error");
+  EXPECT_EQ(name(static_cast<Errc>(0)), "");
+}
+
+TEST(Error, TheDocumentHasEveryCodeInItsOrder) {
+  std::vector<std::string> names;
+  for (int value = 1; value <= static_cast<int>(Errc::still_running); ++value) {
+    names.emplace_back(name(static_cast<Errc>(value)));
+  }
+  std::vector<std::string> documented;
+  std::ifstream page(std::string(CAIRN_TEST_DATA) + "/../../docs/errors.md");
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `")) {
+      documented.push_back(line.substr(3, line.find('`', 3) - 3));
+    }
+  }
+
+  EXPECT_EQ(documented, names);
 }
 
 TEST(ThrowErrno, KeepsTheErrnoAndNamesOperationPathAndOffset) {
   EXPECT_THAT([] { throw_errno(ENOSPC, "write", "/data/f", 4096); },
               FailsWithErrno(ENOSPC, HasSubstr("write /data/f at 4096")));
+}
+
+TEST(ThrowErrno, NamesTheLimitBehindAShortage) {
+  ::rlimit files{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &files), 0);
+
+  EXPECT_THAT(
+      [] { throw_errno(EMFILE, "open", "/data/f"); },
+      FailsWithErrno(EMFILE, HasSubstr("open /data/f (RLIMIT_NOFILE is " + std::to_string(files.rlim_cur))));
 }
 
 TEST(Describe, SpeaksForExceptionsOfAnyType) {

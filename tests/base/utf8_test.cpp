@@ -35,5 +35,28 @@ TEST(Utf8, FindsABadByteWhereverItStandsAmongManyGoodOnes) {
   }
 }
 
+TEST(Utf8, CountsWhatIsGoodBeforeTheFirstBadByte) {
+  EXPECT_EQ(valid_utf8_bytes(""), 0u);
+  EXPECT_EQ(valid_utf8_bytes("123456789\xC3\xA9"), 11u);
+  EXPECT_EQ(valid_utf8_bytes("123456789\xC3\xA9\xFFx"), 11u);
+  EXPECT_EQ(valid_utf8_bytes("123456789\xC3"), 9u);
+}
+
+TEST(Utf8, TakesEveryCodePointAsItWasAppended) {
+  constexpr char32_t kCodes = 0x110000;
+  char32_t wrong = kCodes;
+  for (char32_t code = 0; code < kCodes; ++code) {
+    const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+    std::string text;
+    append_code_point(text, code);
+    std::string_view rest = text;
+    if ((take_code_point(rest) == code && rest.empty()) == is_surrogate) {
+      wrong = code;
+    }
+  }
+
+  EXPECT_EQ(static_cast<unsigned>(wrong), static_cast<unsigned>(kCodes));
+}
+
 }  // namespace
 }  // namespace cairn

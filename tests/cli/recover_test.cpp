@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/io/staged_directory.hpp"
-#include "cairn/io/uuid.hpp"
+#include "cairn/store/staged_directory.hpp"
+#include "cairn/store/uuid.hpp"
 
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
@@ -27,19 +27,19 @@ using testing::run_cli;
 using testing::TempDir;
 using testing::write_text;
 
-io::Uuid new_uuid() {
-  return io::make_uuid(io::system_random);
+store::Uuid new_uuid() {
+  return store::make_uuid(store::system_random);
 }
 
 /// What a writer that is gone has written into its `.owner`.
 std::string owner_text() {
   return fmt::format("cairn-owner 1\nuuid {}\nhost here\nboot 1\npid 1\nstart 1\n",
-                     io::to_string(new_uuid()));
+                     store::to_string(new_uuid()));
 }
 
 /// The name of a temporary directory of a checkpoint.
 std::string temporary_name(const std::string& name) {
-  return io::temporary_path(fs::path("run") / name, new_uuid()).filename();
+  return store::temporary_path(fs::path("run") / name, new_uuid()).filename();
 }
 
 /// A directory with a checkpoint `7` and what a dead writer of `8` has left.

@@ -16,14 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-TEST(JsonString, EscapesQuotesBackslashesAndControlCharacters) {
-  EXPECT_EQ(json_string("a\"b\\c\n\x1b"), "\"a\\\"b\\\\c\\u000a\\u001b\"");
-}
-
-TEST(JsonString, ReplacesBytesThatAreNoUtf8) {
-  EXPECT_EQ(json_string("a\xFF"), "\"a\xEF\xBF\xBD\"");
-}
-
 TEST(SizeText, CountsBytesBelowAKibibyte) {
   EXPECT_EQ(size_text(1023), "1023 B");
 }

@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/io/staged_directory.hpp"
-#include "cairn/io/uuid.hpp"
+#include "cairn/store/staged_directory.hpp"
+#include "cairn/store/uuid.hpp"
 
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
@@ -173,7 +173,8 @@ TEST_F(CliVerifyMany, NamesACheckpointThatHasLostAFile) {
 }
 
 TEST_F(CliVerifyMany, ListsWhatASaveHasLeftAndDoesNotCountIt) {
-  const std::string left = io::temporary_path(root_ / "3", io::make_uuid(io::system_random)).filename();
+  const std::string left =
+      store::temporary_path(root_ / "3", store::make_uuid(store::system_random)).filename();
   fs::create_directory(root_ / left);
 
   const CliResult result = run_cli({"verify", root_.path()});
@@ -186,7 +187,8 @@ TEST_F(CliVerifyMany, ListsWhatASaveHasLeftAndDoesNotCountIt) {
 }
 
 TEST_F(CliVerifyMany, NamesACheckpointThatHasLostItsName) {
-  const std::string left = io::temporary_path(root_ / "2", io::make_uuid(io::system_random)).filename();
+  const std::string left =
+      store::temporary_path(root_ / "2", store::make_uuid(store::system_random)).filename();
   fs::rename(root_ / "2", root_ / left);
 
   const CliResult result = run_cli({"verify", root_.path()});

@@ -93,4 +93,20 @@ inline RegistrySnapshot blob_registry() {
   return registry.snapshot();
 }
 
+/// Fails in the background, when its file has been written.
+class LateFailure final : public BlobHandler {
+ public:
+  // outlives: the caller keeps the blob during the blocking phase.
+  Awaitable<Background<>> save(SaveContext context, const Blob& blob) const override {
+    Background<> written = co_await BlobHandler::save(std::move(context), blob);
+    co_return fail_after(std::move(written));
+  }
+
+ private:
+  static Background<> fail_after(Background<> written) {
+    co_await std::move(written);
+    throw Error(Errc::shape_mismatch, "a blob that nobody likes");
+  }
+};
+
 }  // namespace cairn::testing

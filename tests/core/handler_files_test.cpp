@@ -17,7 +17,7 @@
 #include "cairn/core/handler.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
-#include "cairn/io/committed_directory.hpp"
+#include "cairn/store/committed_directory.hpp"
 
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
@@ -195,7 +195,7 @@ TEST_F(HandlerFiles, WrittenPastTheContextAreSyncedWithTheirDirectories) {
 TEST_F(HandlerFiles, WrittenPastTheContextBelongToTheCheckpoint) {
   save(write_past_the_context);
 
-  const io::CommittedDirectory committed = io::CommittedDirectory::open(io::posix_syscalls(), target());
+  const store::CommittedDirectory committed = store::CommittedDirectory::open(io::posix_syscalls(), target());
   EXPECT_EQ(committed.read_verified("item/sub/deeper/own.txt", 100), "deeper");
 }
 

@@ -11,8 +11,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/metrics.hpp"
 #include "core/observed.hpp"
+#include "observe/internal/exposition.hpp"
+#include "observe/internal/metrics.hpp"
 
 namespace cairn {
 namespace {
@@ -93,6 +94,18 @@ TEST_F(PrometheusText, OfAFreshContextCountsNothing) {
   EXPECT_EQ(found.samples.at("cairn_saves_started_total"), 0);
   EXPECT_EQ(found.samples.at("cairn_save_duration_seconds_count"), 0);
   EXPECT_EQ(found.samples.at("cairn_engine_info{engine=\"threads\"}"), 1);
+  EXPECT_EQ(found.samples.at("cairn_staging_used_bytes"), 0);
+  EXPECT_EQ(found.samples.at("cairn_staging_allocated_bytes"), 0);
+}
+
+TEST_F(PrometheusText, SaysWhatStagingMemoryWasTakenAndGivenBack) {
+  static_cast<void>(save(make_blob(5 * kMebi)));
+
+  const Exposition found = exposition();
+
+  EXPECT_EQ(found.samples.at("cairn_staging_used_bytes"), 0);
+  EXPECT_EQ(found.samples.at("cairn_staging_allocated_bytes"), static_cast<double>(context_->pool_bytes()));
+  EXPECT_GE(context_->pool_bytes(), 4 * kMebi);
 }
 
 TEST_F(PrometheusText, CountsASave) {
@@ -172,7 +185,7 @@ TEST_F(PrometheusText, HasBucketsThatGrowUpToTheCount) {
   const Exposition found = exposition();
 
   double below = 0;
-  for (const double bound : core::Histogram::kBounds) {
+  for (const double bound : observe::Histogram::kBounds) {
     std::ostringstream label;
     label << "cairn_save_duration_seconds_bucket{le=\"" << bound << "\"}";
     EXPECT_GE(found.samples.at(label.str()), below);
@@ -182,8 +195,62 @@ TEST_F(PrometheusText, HasBucketsThatGrowUpToTheCount) {
   EXPECT_EQ(found.samples.at("cairn_save_duration_seconds_count"), 3);
 }
 
+/// What happened twice, as its report says it.
+template <class Result>
+Result eventful() {
+  Result result;
+  result.bytes = 3;
+  result.transfers.retried = 5;
+  result.transfers.shortened = 7;
+  return result;
+}
+
+TEST(Metrics, AddUpWhatTheReportsOfSavesSay) {
+  observe::Metrics metrics;
+  SaveResult result = eventful<SaveResult>();
+  result.durable_time = std::chrono::milliseconds(11);
+  result.blocking_time = std::chrono::milliseconds(2);
+  result.steps[static_cast<std::size_t>(Step::rename)] = std::chrono::milliseconds(1);
+
+  metrics.end_save(result);
+  metrics.end_save(result);
+
+  const observe::OperationMetrics saves = metrics.saves();
+  EXPECT_EQ(saves.done, 2u);
+  EXPECT_EQ(saves.bytes, 6u);
+  EXPECT_EQ(saves.retried, 10u);
+  EXPECT_EQ(saves.shortened, 14u);
+  EXPECT_EQ(saves.whole.sum(), std::chrono::milliseconds(22));
+  EXPECT_EQ(saves.blocking.sum(), std::chrono::milliseconds(4));
+  EXPECT_EQ(saves.steps.at(Step::rename).sum(), std::chrono::milliseconds(2));
+  EXPECT_EQ(saves.steps.count(Step::fetch), 0u);  // A step of loads.
+  EXPECT_EQ(metrics.loads().done, 0u);
+}
+
+TEST(Metrics, AddUpWhatTheReportsOfLoadsSay) {
+  observe::Metrics metrics;
+  LoadResult result = eventful<LoadResult>();
+  result.load_time = std::chrono::milliseconds(11);
+  result.steps[static_cast<std::size_t>(Step::fetch)] = std::chrono::milliseconds(1);
+
+  metrics.begin_load();
+  metrics.end_load(result);
+  metrics.fail_load(std::make_exception_ptr(Error(Errc::not_found, "x")));
+  metrics.fail_load(std::make_exception_ptr(std::runtime_error("without a code")));
+
+  const observe::OperationMetrics loads = metrics.loads();
+  EXPECT_EQ(loads.begun, 1u);
+  EXPECT_EQ(loads.done, 1u);
+  EXPECT_EQ(loads.retried, 5u);
+  EXPECT_EQ(loads.shortened, 7u);
+  EXPECT_EQ(loads.whole.sum(), std::chrono::milliseconds(11));
+  EXPECT_EQ(loads.steps.at(Step::fetch).sum(), std::chrono::milliseconds(1));
+  EXPECT_THAT(loads.failed, ::testing::UnorderedElementsAre(Pair("not_found", 1u), Pair("other", 1u)));
+  EXPECT_EQ(metrics.saves().done, 0u);
+}
+
 TEST(Histogram, CountsABoundItselfAsWithin) {
-  core::Histogram histogram;
+  observe::Histogram histogram;
 
   histogram.observe(std::chrono::milliseconds(1));
   histogram.observe(std::chrono::hours(1));
@@ -193,14 +260,14 @@ TEST(Histogram, CountsABoundItselfAsWithin) {
 }
 
 TEST(MetricsLabel, EscapesWhatWouldEndIt) {
-  EXPECT_EQ(core::label_value("a\"b\\c\nd"), R"("a\"b\\c\nd")");
+  EXPECT_EQ(observe::label_value("a\"b\\c\nd"), R"("a\"b\\c\nd")");
 }
 
 TEST(MetricsCode, HasTheNameThatProgramsKnow) {
-  EXPECT_EQ(core::code_name(Errc::checksum_mismatch), "checksum_mismatch");
-  EXPECT_EQ(core::code_name(Errc::io_failure), "io_failure");
-  EXPECT_EQ(core::code_name(std::error_code(ENOSPC, std::system_category())), "ENOSPC");
-  EXPECT_EQ(core::code_name(std::error_code(7, std::iostream_category())), "iostream:7");
+  EXPECT_EQ(observe::code_name(Errc::checksum_mismatch), "checksum_mismatch");
+  EXPECT_EQ(observe::code_name(Errc::io_failure), "io_failure");
+  EXPECT_EQ(observe::code_name(std::error_code(ENOSPC, std::system_category())), "ENOSPC");
+  EXPECT_EQ(observe::code_name(std::error_code(7, std::iostream_category())), "iostream:7");
 }
 
 }  // namespace

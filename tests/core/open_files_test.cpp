@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -12,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -36,7 +39,7 @@ using testing::make_blob;
 constexpr std::size_t kFileMiB = std::size_t{1} << 20;
 
 /// Counts the descriptors of blobs that are open at once.
-class CountedFiles final : public testing::ForwardingSyscalls {
+class CountedFiles : public testing::ForwardingSyscalls {
  public:
   int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     const int fd = ForwardingSyscalls::open_beneath(directory, path, flags, mode);
@@ -200,6 +203,50 @@ TEST_P(FewOpenFiles, AreSharedBySavesThatRunAtTheSameTime) {
   EXPECT_LE(calls_->most(), 3u);
 }
 
+/// A disk that is full, from the first byte of a blob or when it is made.
+class FullDisk final : public testing::ForwardingSyscalls {
+ public:
+  explicit FullDisk(bool makes_files) : makes_files_(makes_files) {}
+
+  int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    if (!makes_files_ && (flags & O_CREAT) != 0 && std::string_view(path).ends_with(".bin")) {
+      return -ENOSPC;
+    }
+    return ForwardingSyscalls::open_beneath(directory, path, flags, mode);
+  }
+
+  std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
+                        std::uint64_t offset) noexcept override {
+    return size >= kBlob ? -ENOSPC : ForwardingSyscalls::write_at(fd, data, size, offset);
+  }
+
+  static constexpr std::size_t kBlob = 100'000;  // More than anything else that a save writes here.
+
+ private:
+  const bool makes_files_;
+};
+
+TEST_P(FewOpenFiles, AreGivenBackWhenTheirWritingFails) {
+  for (const bool makes_files : {false, true}) {
+    ContextOptions few_files = few(2);
+    few_files.syscalls = std::make_shared<FullDisk>(makes_files);
+    const Context context(few_files);
+    const ManyBlobs many(20, FullDisk::kBlob);
+    SaveOptions options;
+    options.snapshot = GetParam();
+    options.deadline = std::chrono::seconds(60);  // For one that waits for ever.
+
+    EXPECT_THAT(
+        [&] {
+          core::start_save(directory_ / "step", many.items, testing::blob_registry(), options, context)
+              .wait();
+        },
+        testing::FailsWithErrno(ENOSPC, ::testing::HasSubstr("step")));
+
+    EXPECT_THAT(testing::list_tree(directory_.path()), ::testing::IsEmpty());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Snapshots, FewOpenFiles, ::testing::Values(Snapshot::copy, Snapshot::borrow),
                          [](const auto& each) { return each.param == Snapshot::copy ? "copy" : "borrow"; });
 
@@ -250,6 +297,49 @@ TEST(EnoughOpenFiles, LetTheCallerGoOnBeforeAnythingIsSynced) {
   EXPECT_FALSE(saving.is_done());
   calls->released.set();
   EXPECT_EQ(saving.wait().files, 20u);
+}
+
+/// A disk that opens the first blob, and does not say so until the test allows it.
+class HeldOpening final : public CountedFiles {
+ public:
+  int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    const int fd = CountedFiles::open_beneath(directory, path, flags, mode);
+    if ((flags & O_CREAT) != 0 && std::string_view(path).ends_with(".bin") && opened() == 1) {
+      opening.set();
+      released.get();
+    }
+    return fd;
+  }
+
+  async::Event opening;
+  async::Event released;
+};
+
+TEST(CancelledSave, KeepsThePlaceOfAFileThatIsBeingOpened) {
+  const testing::TempDir directory;
+  const auto calls = std::make_shared<HeldOpening>();
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  options.syscalls = calls;
+  options.open_files = 1;
+  const Context context(options);
+  const ManyBlobs many(1, 100);
+  SaveOptions at_once;
+  at_once.return_when_accepted = true;
+
+  AsyncResponse first =
+      core::start_save(directory / "first", many.items, testing::blob_registry(), at_once, context);
+  calls->opening.get();
+  first.cancel();
+  EXPECT_THAT([&] { first.wait(); }, testing::Fails(Errc::cancelled));
+  AsyncResponse second =
+      core::start_save(directory / "second", many.items, testing::blob_registry(), at_once, context);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // For one that would not wait.
+  EXPECT_EQ(calls->opened(), 1u);
+  calls->released.set();
+
+  EXPECT_EQ(second.wait().files, 1u);
+  EXPECT_EQ(calls->most(), 1u);
 }
 
 /// Runs `work` in a child process that may open only a few files; returns what it exits with.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/report.hpp"
+#include "cairn/observe/report.hpp"
 
 #include <cerrno>
 #include <memory>
@@ -118,6 +118,57 @@ TEST(SaveReportJson, ReplacesBytesOfAPathThatAreNoText) {
   result.path = "run/\xff";
 
   EXPECT_EQ(nlohmann::json::parse(to_json(result)).at("path"), "run/\xEF\xBF\xBD");
+}
+
+TEST(SaveReportText, HasALineForTheEngineOneForTheMemoryAndOneForEachFallbackAndProblem) {
+  SaveResult result;
+  result.engine = "threads";
+  result.transfers.retried = 3;
+  result.pool.capacity_bytes = 7;
+  result.pool.waits = 5;
+  result.fallbacks = {"first", "second"};
+  result.problems = {"third"};
+
+  EXPECT_THAT(fmt::format("{}", result),
+              AllOf(HasSubstr("\n  threads: "), HasSubstr("3 retried"),
+                    HasSubstr("\n  staging memory: 0 bytes of 7 bytes, waited 5 times"),
+                    HasSubstr("\n  instead: first"), HasSubstr("\n  instead: second"),
+                    HasSubstr("\n  problem: third")));
+}
+
+TEST(SaveReportText, HasUnitsThatFit) {
+  SaveResult result;
+  const auto text_of = [&result](std::uint64_t bytes, nanoseconds time) {
+    result.bytes = bytes;
+    result.durable_time = time;
+    return fmt::format("{}", result);
+  };
+
+  EXPECT_THAT(text_of(999'999, nanoseconds(999'900'000)),
+              AllOf(HasSubstr(": 999999 bytes in"), HasSubstr("durable after 999.9 ms")));
+  EXPECT_THAT(text_of(1'000'000, std::chrono::seconds(1)),
+              AllOf(HasSubstr(": 1.0 MB in"), HasSubstr("durable after 1.00 s")));
+  EXPECT_THAT(text_of(1'000'000'000, std::chrono::milliseconds(500)),
+              AllOf(HasSubstr(": 1.00 GB in"), HasSubstr("2.00 GB/s")));
+}
+
+TEST(SaveReportText, NamesTheStepsAndTheWorkThatThereWas) {
+  SaveResult result;
+  result.steps[static_cast<std::size_t>(Step::stage)] = std::chrono::milliseconds(2);
+  result.works[static_cast<std::size_t>(Work::hash)] = {3, 7, std::chrono::milliseconds(4)};
+
+  EXPECT_THAT(fmt::format("{}", result), HasSubstr("\n  steps: stage 2.0 ms \n  work: hash 4.0 ms in 3 \n"));
+}
+
+TEST(SaveReportJson, ListsEveryFallbackAndProblem) {
+  SaveResult result;
+  result.fallbacks = {"", "second"};
+  result.problems = {"third"};
+
+  const auto json = nlohmann::json::parse(to_json(result));
+
+  EXPECT_EQ(json.at("fallbacks"), nlohmann::json({"", "second"}));
+  EXPECT_EQ(json.at("problems"), nlohmann::json::array({"third"}));
 }
 
 TEST(SaveReportRate, OfNoTimeIsZero) {

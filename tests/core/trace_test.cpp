@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/trace.hpp"
+#include "cairn/observe/trace.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,16 +13,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/meter.hpp"
 #include "core/observed.hpp"
-#include "core/trace_recorder.hpp"
+#include "observe/internal/meter.hpp"
+#include "observe/internal/trace_recorder.hpp"
 
 namespace cairn {
 namespace {
 
-using core::TraceRecorder;
-using core::TraceSpan;
 using nlohmann::json;
+using observe::TraceRecorder;
+using observe::TraceSpan;
 using ::testing::AllOf;
 using testing::Blob;
 using ::testing::Contains;
@@ -174,6 +174,26 @@ TEST_F(SaveTrace, NamesFileAndOffsetOfATransfer) {
   EXPECT_THAT(offsets, ElementsAre(0, 4 * kMebi, 8 * kMebi));
 }
 
+TEST_F(SaveTrace, NamesOffsetsThatFollowEachOther) {
+  std::map<std::string, std::map<std::uint64_t, std::uint64_t>>
+      parts;  // Of each kind of work: offset -> end.
+  for (const Event& event : events_of(trace_of(make_blob(9 * kMebi)))) {
+    if (event.arguments.value("file", "") == "blob/blob.bin") {
+      const auto offset = event.arguments.at("offset").get<std::uint64_t>();
+      parts[event.name][offset] = offset + event.arguments.at("bytes").get<std::uint64_t>();
+    }
+  }
+
+  for (const char* work : {"create", "copy", "hash", "write", "sync"}) {
+    std::uint64_t end = 0;
+    for (const auto& [offset, part_end] : parts[work]) {
+      EXPECT_EQ(offset, end) << work;
+      end = part_end;
+    }
+    EXPECT_FALSE(parts[work].empty()) << work;
+  }
+}
+
 TEST_F(SaveTrace, GoesIntoAFile) {
   SaveOptions options;
   options.trace = trace_to_file(directory_ / "trace.json");
@@ -201,25 +221,9 @@ TEST_F(SaveTrace, WhoseSinkThrowsWhateverItLikesIsAProblemAndNoFailure) {
   EXPECT_THAT(save(make_blob(kMebi), options).problems, ElementsAre(HasSubstr("the trace is lost")));
 }
 
-/// Fails in the background, when a file has been written.
-class BrokenHandler final : public testing::BlobHandler {
- public:
-  // outlives: the caller keeps the blob during the blocking phase.
-  Awaitable<Background<>> save(SaveContext context, const Blob& blob) const override {
-    Background<> written = co_await BlobHandler::save(std::move(context), blob);
-    co_return fail_after(std::move(written));
-  }
-
- private:
-  static Background<> fail_after(Background<> written) {
-    co_await std::move(written);
-    throw Error(Errc::shape_mismatch, "a blob that nobody likes");
-  }
-};
-
 RegistrySnapshot broken_registry() {
   HandlerRegistry registry;
-  registry.add<BrokenHandler>();
+  registry.add<testing::LateFailure>();
   return registry.snapshot();
 }
 
@@ -275,7 +279,7 @@ TEST_F(LoadTrace, ThatIsLostIsAProblemAndNoFailure) {
 
 TEST(MeterWithoutASink, RecordsNothing) {
   const testing::TickingClock clock;
-  const core::Meter meter(clock, clock.steady_now(), "save", nullptr);
+  const observe::Meter meter(clock, clock.steady_now(), "save", nullptr);
 
   EXPECT_EQ(meter.trace(), nullptr);
 }

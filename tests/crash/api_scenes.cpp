@@ -14,7 +14,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
-#include "cairn/io/committed_directory.hpp"
+#include "cairn/store/committed_directory.hpp"
 
 namespace cairn::crash {
 namespace {
@@ -55,9 +55,9 @@ Content content_of(int step) {
   machine.disk().make(kRootInode, "run", io::FileKind::directory);
   SimulatedProcess process(machine);
   save_step(process, step);
-  const auto checkpoint = io::CommittedDirectory::open(process, path_of(kSaved));
+  const auto checkpoint = store::CommittedDirectory::open(process, path_of(kSaved));
   Content content;
-  for (const io::FileEntry& file : checkpoint.manifest().files) {
+  for (const store::FileEntry& file : checkpoint.manifest().files) {
     content[file.path] = checkpoint.read_verified(file.path, kMostFileBytes);
   }
   return content;

@@ -10,9 +10,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/committed_directory.hpp"
-#include "cairn/io/recovery.hpp"
-#include "cairn/io/verify.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/verify.hpp"
 
 namespace cairn::crash {
 namespace {
@@ -122,8 +122,8 @@ const Content* read_target(io::Syscalls& syscalls, const std::string& target,
                            const std::vector<const Content*>& allowed) {
   Content found;
   try {
-    const auto checkpoint = io::CommittedDirectory::open(syscalls, path_of(target));
-    for (const io::FileEntry& file : checkpoint.manifest().files) {
+    const auto checkpoint = store::CommittedDirectory::open(syscalls, path_of(target));
+    for (const store::FileEntry& file : checkpoint.manifest().files) {
       found[file.path] = checkpoint.read_verified(file.path, kMostReadBytes);
     }
   } catch (const Error& error) {
@@ -144,10 +144,11 @@ const Content* read_target(io::Syscalls& syscalls, const std::string& target,
 }
 
 /// What recovery has left, but a checkpoint; empty when there is nothing of that kind.
-std::string leftovers(const io::RecoveryReport& report) {
-  for (const io::RecoveryEntry& entry : report.entries) {
-    const bool is_done = entry.is_removed || (entry.action != io::RecoveryAction::keep && !entry.has_failed);
-    const bool is_newest = entry.kind == io::EntryClass::committed && !entry.is_hidden;
+std::string leftovers(const store::RecoveryReport& report) {
+  for (const store::RecoveryEntry& entry : report.entries) {
+    const bool is_done =
+        entry.is_removed || (entry.action != store::RecoveryAction::keep && !entry.has_failed);
+    const bool is_newest = entry.kind == store::EntryClass::committed && !entry.is_hidden;
     if (!is_done && !is_newest) {
       return fmt::format("recovery leaves {} ({})", entry.name, entry.note);
     }
@@ -243,7 +244,7 @@ void Enumerator::play_recovery_after_kill(const Moment& moment, const std::strin
   try {
     SimulatedProcess process(machine);
     const Promise before = read_all_targets(process, moment.promise);
-    io::recover(process, kRunPath);
+    store::recover(process, kRunPath);
     const Promise after = read_all_targets(process, after_recovery(before, moment.promise));
     for (const auto& [target, found] : after) {
       machine.promise(target, found);  // What has been recovered is durable.
@@ -421,7 +422,7 @@ std::string Enumerator::judge(const SimulatedDisk& disk, const Cut& cut, bool is
   SimulatedProcess process(machine);
   try {
     const Promise before = read_all_targets(process, promise);
-    const io::RecoveryReport report = io::recover(process, kRunPath);
+    const store::RecoveryReport report = store::recover(process, kRunPath);
     static_cast<void>(read_all_targets(process, after_recovery(before, promise)));
     if (is_ordered) {
       if (std::string left = leftovers(report); !left.empty()) {
@@ -437,8 +438,8 @@ std::string Enumerator::judge(const SimulatedDisk& disk, const Cut& cut, bool is
       // Beside what was put back there may be remains, kept while they might have been all that was left.
       const bool has_restored = std::any_of(
           report.entries.begin(), report.entries.end(),
-          [](const io::RecoveryEntry& entry) { return entry.action == io::RecoveryAction::restore; });
-      for (const io::RecoveryEntry& entry : io::recover(process, kRunPath).entries) {
+          [](const store::RecoveryEntry& entry) { return entry.action == store::RecoveryAction::restore; });
+      for (const store::RecoveryEntry& entry : store::recover(process, kRunPath).entries) {
         if (entry.is_removed && !has_restored) {
           return "a second recovery removes " + entry.name;
         }
@@ -458,7 +459,7 @@ std::string Enumerator::judge_cut_recovery(const SimulatedDisk& disk, const Prom
   SimulatedMachine machine(disk);
   machine.record();
   SimulatedProcess process(machine);
-  io::recover(process, kRunPath);
+  store::recover(process, kRunPath);
   for (int i = 0; i < 4; ++i) {
     const Moment& moment = machine.moments()[random_() % machine.moments().size()];
     RandomFate fate(random_);
@@ -466,7 +467,7 @@ std::string Enumerator::judge_cut_recovery(const SimulatedDisk& disk, const Prom
     SimulatedProcess second(again);
     ++report_.states;
     try {
-      io::recover(second, kRunPath);
+      store::recover(second, kRunPath);
       static_cast<void>(read_all_targets(second, allowed));
     } catch (const std::exception& error) {
       return fmt::format("the recovery was cut after {}: {}", moment.operation, error.what());

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "cairn/io/file.hpp"
-#include "cairn/io/recovery.hpp"
-#include "cairn/io/remove_checkpoint.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/remove_checkpoint.hpp"
 
 #include "crash/crash_enumerator.hpp"
 #include "crash/scenes.hpp"
@@ -62,12 +62,12 @@ TEST(RecoveryRemoval, CanBeRepeatedWhenCommitWasNeverWritten) {
   SimulatedMachine machine(killed_after(scene("save"), is_made));
   machine.record();
   SimulatedProcess process(machine);
-  io::recover(process, kRunPath);
+  store::recover(process, kRunPath);
 
   for (const Moment& moment : machine.moments()) {
     SimulatedMachine again(after_cut(moment.disk, true));
     SimulatedProcess second(again);
-    io::recover(second, kRunPath);
+    store::recover(second, kRunPath);
     EXPECT_EQ(entries_in_run(again.disk()), 0u) << "the power went after " << moment.operation;
   }
 }
@@ -76,7 +76,7 @@ TEST(RecoveryOfMarkerMode, KeepsWhatItHasTakenForCommitted) {
   const auto is_linked = [](const std::string& operation) { return operation.starts_with("link"); };
   SimulatedMachine machine(killed_after(scene("overwrite by marker"), is_linked));
   SimulatedProcess process(machine);
-  io::recover(process, kRunPath);
+  store::recover(process, kRunPath);
 
   SimulatedMachine again(after_cut(machine.disk(), false));
   SimulatedProcess reader(again);
@@ -111,7 +111,7 @@ TEST(RecoveryOfAnEmptyTemporary, LeavesWhatItsWriterPutsInMeanwhile) {
   machine.saboteur = &writer;
   SimulatedProcess process(machine);
 
-  io::recover(process, kRunPath);
+  store::recover(process, kRunPath);
 
   EXPECT_EQ(entries_in_run(machine.disk()), 1u);
   EXPECT_TRUE(machine.disk().find(staged, ".owner"));
@@ -142,7 +142,7 @@ TEST(RemoveCheckpoint, SucceedsWhenARecoveryRemovesTheSame) {
   QuickerRemover remover(machine.disk());
   machine.saboteur = &remover;
 
-  EXPECT_NO_THROW(io::remove_checkpoint(process, path_of("step"), machine.random()));
+  EXPECT_NO_THROW(store::remove_checkpoint(process, path_of("step"), machine.random()));
 
   EXPECT_EQ(entries_in_run(machine.disk()), 0u);
 }

@@ -18,8 +18,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/durable_file.hpp"
-#include "cairn/io/recovery.hpp"
-#include "cairn/io/remove_checkpoint.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/remove_checkpoint.hpp"
 
 #include "crash/api_scenes.hpp"
 
@@ -42,8 +42,8 @@ Content make_content(std::uint64_t seed) {
           {"state/data", noise(seed + 2, 90)}};
 }
 
-io::StagedOptions options_of(const SimulatedProcess& process, bool overwrite) {
-  io::StagedOptions options;
+store::StagedOptions options_of(const SimulatedProcess& process, bool overwrite) {
+  store::StagedOptions options;
   options.overwrite = overwrite;
   options.random = process.machine().random();
   return options;
@@ -56,7 +56,7 @@ void finish(Background<> task) {
   async::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
-void write_file(io::StagedDirectory& staged, const std::string& path, const std::string& text) {
+void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text) {
   io::DurableFileOptions options;
   options.expected_bytes = text.size();
   options.min_direct_bytes = io::kDirectBytes;  // The large file is padded, as files on a real disk are.
@@ -68,9 +68,9 @@ void write_file(io::StagedDirectory& staged, const std::string& path, const std:
   finish(file.finish(text.size()));
 }
 
-io::StagedDirectory stage(SimulatedEngine& engine, const std::string& target, const Content& content,
-                          io::StagedOptions options) {
-  io::StagedDirectory staged = io::StagedDirectory::create(engine, path_of(target), std::move(options));
+store::StagedDirectory stage(SimulatedEngine& engine, const std::string& target, const Content& content,
+                             store::StagedOptions options) {
+  store::StagedDirectory staged = store::StagedDirectory::create(engine, path_of(target), std::move(options));
   std::set<std::string> directories;
   for (const auto& [path, text] : content) {
     const std::string directory = path.substr(0, path.find('/'));
@@ -89,7 +89,7 @@ void save_here(SimulatedMachine& machine, const Content& content, bool overwrite
 
 void remove_here(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
-  io::remove_checkpoint(process, path_of(kTarget), machine.random());
+  store::remove_checkpoint(process, path_of(kTarget), machine.random());
 }
 
 /// Runs two programs in planned turns. A failure of either is thrown when both have ended.
@@ -153,7 +153,7 @@ void abandon(SimulatedMachine& machine) {
 /// The save is stopped when all of it is on the disk.
 void give_up(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
-  io::StagedOptions options = options_of(process, false);
+  store::StagedOptions options = options_of(process, false);
   options.may_publish = [] { return false; };
   try {
     save_with(process, kTarget, new_content(), options);
@@ -176,7 +176,7 @@ void prepare_displaced(SimulatedMachine& machine) {
 
 void recover_and_promise(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
-  io::recover(process, kRunPath);
+  store::recover(process, kRunPath);
   machine.promise(kTarget, {&old_content()});
 }
 
@@ -259,7 +259,7 @@ void save_beside_recovery(SimulatedMachine& machine, Turns& turns) {
     save(saver, kTarget, new_content(), true);
     machine.promise(kTarget, {&new_content()});
   };
-  run_both(turns, overwrite, [&] { io::recover(recoverer, kRunPath); });
+  run_both(turns, overwrite, [&] { store::recover(recoverer, kRunPath); });
 }
 
 void save_beside_random_recovery(SimulatedMachine& machine, std::uint64_t seed) {
@@ -273,10 +273,10 @@ void remove_beside_recovery(SimulatedMachine& machine, std::uint64_t seed) {
   SimulatedProcess remover(machine, &turns, 0);
   SimulatedProcess recoverer(machine, &turns, 1);
   const auto remove = [&] {
-    io::remove_checkpoint(remover, path_of(kTarget), machine.random());
+    store::remove_checkpoint(remover, path_of(kTarget), machine.random());
     machine.promise(kTarget, {nullptr});
   };
-  run_both(turns, remove, [&] { io::recover(recoverer, kRunPath); });
+  run_both(turns, remove, [&] { store::recover(recoverer, kRunPath); });
 }
 
 /// Counts the calls of a program up to the moment at which it swaps two names.
@@ -400,11 +400,11 @@ void save(SimulatedProcess& process, const std::string& target, const Content& c
 }
 
 void save_with(SimulatedProcess& process, const std::string& target, const Content& content,
-               const io::StagedOptions& options) {
+               const store::StagedOptions& options) {
   SimulatedEngine engine(process);
-  io::StagedDirectory staged = stage(engine, target, content, options);
+  store::StagedDirectory staged = stage(engine, target, content, options);
   std::vector<io::FileDigest> digests;
-  io::Manifest manifest;
+  store::Manifest manifest;
   manifest.started = "2026-01-31T12:00:00Z";
   manifest.committed = "2026-01-31T12:00:01Z";
   for (const auto& [path, text] : content) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/staged_directory.hpp"
+#include "cairn/store/staged_directory.hpp"
 
 #include "crash/simulated_machine.hpp"
 
@@ -39,7 +39,7 @@ void save(SimulatedProcess& process, const std::string& target, const Content& c
 
 /// Likewise, in the way that `options` say.
 void save_with(SimulatedProcess& process, const std::string& target, const Content& content,
-               const io::StagedOptions& options);
+               const store::StagedOptions& options);
 
 /// The path of a checkpoint.
 [[nodiscard]] std::string path_of(const std::string& target);

@@ -54,7 +54,7 @@ void SimulatedMachine::promise(Promise promise) {
   promise_ = std::move(promise);
 }
 
-io::RandomSource SimulatedMachine::random() {
+store::RandomSource SimulatedMachine::random() {
   const std::lock_guard lock(mutex_);
   auto random = std::make_shared<std::mt19937_64>(++seed_);
   return [random](std::span<std::byte> bytes) {

@@ -15,7 +15,7 @@
 
 #include "cairn/io/engine.hpp"
 #include "cairn/io/syscalls.hpp"
-#include "cairn/io/uuid.hpp"
+#include "cairn/store/uuid.hpp"
 
 #include "crash/simulated_disk.hpp"
 
@@ -95,7 +95,7 @@ class SimulatedMachine {
   [[nodiscard]] SimulatedDisk& disk() { return disk_; }
   [[nodiscard]] const std::vector<Moment>& moments() const { return moments_; }
   /// Another source of random bytes at each call, the same in every run.
-  [[nodiscard]] io::RandomSource random();
+  [[nodiscard]] store::RandomSource random();
 
   bool has_exchange = true;    ///< RENAME_EXCHANGE.
   bool has_no_replace = true;  ///< RENAME_NOREPLACE.

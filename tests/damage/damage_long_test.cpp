@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/cairn.hpp"
-#include "cairn/io/verify.hpp"
+#include "cairn/store/verify.hpp"
 
 #include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
@@ -62,7 +62,7 @@ bool load_blames(const fs::path& checkpoint, const std::string& file) {
 
 bool verify_blames(const fs::path& checkpoint, const std::string& file) {
   try {
-    for (const io::VerifyProblem& problem : io::verify(io::posix_syscalls(), checkpoint).problems) {
+    for (const store::VerifyProblem& problem : store::verify(io::posix_syscalls(), checkpoint).problems) {
       if (problem.file == file) {
         return true;
       }
@@ -99,7 +99,7 @@ TEST(DamageOfALargeCheckpoint, IsAlwaysFound) {
   }
 
   fmt::print("damage: {} cases in a checkpoint of 100 MiB: {} missed (seed {})\n", cases, missed, seed);
-  EXPECT_TRUE(io::verify(io::posix_syscalls(), checkpoint).is_sound());
+  EXPECT_TRUE(store::verify(io::posix_syscalls(), checkpoint).is_sound());
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/handlers/json.hpp"
-#include "cairn/io/verify.hpp"
+#include "cairn/store/verify.hpp"
 
 #include "handlers/counter.hpp"
 #include "support/temp_dir.hpp"
@@ -74,12 +74,12 @@ class Victim {
   }
 
   [[nodiscard]] std::string verify_complaint() const {
-    io::VerifyOptions options;
+    store::VerifyOptions options;
     options.threads = 1;
     try {
       std::string text;
-      const io::VerifyReport report = io::verify(io::posix_syscalls(), path_, options);
-      for (const io::VerifyProblem& problem : report.problems) {
+      const store::VerifyReport report = store::verify(io::posix_syscalls(), path_, options);
+      for (const store::VerifyProblem& problem : report.problems) {
         text += problem.text + "\n";
       }
       for (const std::string& foreign : report.foreign) {

@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "disk/on_disk.hpp"
 
@@ -56,7 +56,7 @@ class FailingDisk : public OnDiskTest {
   void restart(std::uint64_t seed) {
     disk_.cut(seed);
     ASSERT_TRUE(disk_.mount_again());
-    io::recover(io::posix_syscalls(), disk_.root());
+    store::recover(io::posix_syscalls(), disk_.root());
   }
 
   void expect_errors_to_name_paths(const Ending& ending) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets every call, every request of a ring, every thread and every allocation fail once; prints one line with
+// Lets every call, every request of a ring, every thread and every allocation fail once, and every call be slow; prints one line with
 // the counts. With `--all` also where a sample is taken. CAIRN_FAULTS_SEED says where random choices begin.
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -21,6 +22,7 @@ namespace cairn::faults {
 namespace {
 
 constexpr std::uint64_t kSample = 4;
+constexpr std::uint64_t kSampleOfSlow = 2;
 constexpr bool kHasSanitizer = CAIRN_HAS_SANITIZER != 0;  // A case takes many times as long then.
 constexpr std::uint64_t kSampleOfMemory = kHasSanitizer ? 20 : 100;
 constexpr std::uint64_t kEvery = std::numeric_limits<std::uint64_t>::max();
@@ -53,9 +55,8 @@ class FaultMatrix : public ::testing::TestWithParam<Param> {
     return name == "Save" || name == "Load";
   }
 
-  static Tally tally_of(const std::vector<Way>& ways, std::uint64_t most) {
+  static Tally tally_of(const std::vector<Way>& ways, std::uint64_t most, Machine machine = {}) {
     const auto& [scene, engine] = GetParam();
-    Machine machine;
     machine.engine = engine;
     const Tally tally = fail_each(*scene.make(), machine, ways, most, seed());
     total.add(tally);
@@ -78,6 +79,32 @@ TEST_P(FaultMatrix, IsCleanForAllocations) {
   EXPECT_EQ(tally.complaints, std::vector<std::string>());
 }
 
+/// Saves that are stopped while one call is slow: what they are told must be true at once, and when the call has ended.
+class SlowCallMatrix : public FaultMatrix {
+ protected:
+  static Tally tally_with(std::chrono::milliseconds slowness, std::uint64_t most) {
+    Machine machine;
+    machine.slowness = slowness;
+    machine.settle_time += slowness;
+    return tally_of(ways_of_slow_calls(), most, machine);
+  }
+};
+
+TEST_P(SlowCallMatrix, IsCleanForEveryCall) {
+  const Tally tally = tally_with(std::chrono::milliseconds(20), takes_all ? kEvery : kSampleOfSlow);
+
+  EXPECT_EQ(tally.complaints, std::vector<std::string>());
+}
+
+TEST_P(SlowCallMatrix, IsCleanForCallsOfThreeSeconds) {
+  if (!takes_all) {
+    GTEST_SKIP() << "takes minutes: --all";
+  }
+  const Tally tally = tally_with(std::chrono::seconds(3), 1);
+
+  EXPECT_EQ(tally.complaints, std::vector<std::string>());
+}
+
 std::string name_of(const ::testing::TestParamInfo<Param>& info) {
   const auto& [scene, engine] = info.param;
   return scene.name + (engine == io::EngineKind::threads ? "OnThreads" : "");
@@ -85,6 +112,12 @@ std::string name_of(const ::testing::TestParamInfo<Param>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Of, FaultMatrix,
                          ::testing::Combine(::testing::ValuesIn(all_scenes()),
+                                            ::testing::Values(io::EngineKind::automatic,
+                                                              io::EngineKind::threads)),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(Of, SlowCallMatrix,
+                         ::testing::Combine(::testing::ValuesIn(save_scenes()),
                                             ::testing::Values(io::EngineKind::automatic,
                                                               io::EngineKind::threads)),
                          name_of);

@@ -3,42 +3,13 @@
 
 #include <sys/stat.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include <fmt/format.h>
 
 namespace cairn::faults {
-
-std::string_view name(Op op) noexcept {
-  constexpr std::array<std::string_view, kOps> kNames = {"open",
-                                                         "close",
-                                                         "fallocate",
-                                                         "ftruncate",
-                                                         "pread",
-                                                         "pwrite",
-                                                         "fdatasync",
-                                                         "fsync",
-                                                         "statx",
-                                                         "readdir",
-                                                         "mkdir",
-                                                         "rename",
-                                                         "link",
-                                                         "unlink",
-                                                         "lock",
-                                                         "mmap",
-                                                         "eventfd",
-                                                         "io_uring_setup",
-                                                         "io_uring_register",
-                                                         "io_uring_enter",
-                                                         "io_uring read",
-                                                         "io_uring write",
-                                                         "io_uring fdatasync",
-                                                         "thread",
-                                                         "operator new"};
-  return kNames[static_cast<std::size_t>(op)];
-}
 
 std::string name_of_error(int error) {
   const char* name = ::strerrorname_np(error);
@@ -46,7 +17,9 @@ std::string name_of_error(int error) {
 }
 
 std::string describe(const Fault& fault) {
-  const std::string what = fault.effect == Effect::cut ? "short" : name_of_error(fault.error);
+  const std::string what = fault.effect == Effect::cut    ? "short"
+                           : fault.effect == Effect::slow ? "slow"
+                                                          : name_of_error(fault.error);
   return fmt::format("{} #{}{}: {}", name(fault.op), fault.number,
                      fault.effect == Effect::lasts ? " and later" : "", what);
 }
@@ -58,7 +31,7 @@ void Injector::arm(const Fault* fault) noexcept {
   }
   hits_ = spared_ = 0;
   failed_device_ = failed_inode_ = 0;
-  is_synced_again_ = false;
+  is_synced_again_ = is_holding_ = is_released_ = false;
   is_armed_ = true;
 }
 
@@ -76,7 +49,20 @@ Order Injector::order(Op op, bool is_hit) noexcept {
     return {};
   }
   hits_ += is_hit ? 1 : 0;
+  if (fault_->effect == Effect::slow) {
+    hold();
+    return {};
+  }
   return fault_->effect == Effect::cut ? Order{0, true} : Order{fault_->error, false};
+}
+
+void Injector::hold() noexcept {
+  constexpr timespec kPause{0, 200'000};
+  is_holding_ = true;
+  while (!is_released_) {
+    ::nanosleep(&kPause, nullptr);
+  }
+  is_holding_ = false;
 }
 
 void Injector::failed_sync(int fd) noexcept {

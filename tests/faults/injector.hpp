@@ -7,46 +7,21 @@
 #include <string>
 #include <string_view>
 
+#include "support/call_kind.hpp"
+
 namespace cairn::faults {
 
 /// What can be made to fail: calls of the C library and of liburing, requests in a ring, threads, memory.
-enum class Op : std::uint8_t {
-  open,
-  close,
-  allocate,
-  truncate,
-  read,
-  write,
-  sync_data,
-  sync,
-  status,
-  list,
-  make_directory,
-  rename,
-  link,
-  unlink,
-  lock,
-  map,
-  make_eventfd,
-  make_ring,
-  probe_ring,
-  enter_ring,
-  ring_read,
-  ring_write,
-  ring_sync,
-  start_thread,
-  new_memory,
-};
+using Op = testing::CallKind;
+using testing::name;
 
-inline constexpr std::size_t kOps = 25;
-
-/// "openat", "io_uring fdatasync": what fails, for messages.
-[[nodiscard]] std::string_view name(Op op) noexcept;
+inline constexpr std::size_t kOps = testing::kCallKinds;
 
 enum class Effect : std::uint8_t {
   once,   ///< That one call fails.
   lasts,  ///< So do all later ones.
   cut,    ///< That one transfer moves fewer bytes than were asked for.
+  slow,   ///< That one call takes until `release`, and is done then.
 };
 
 struct Fault {
@@ -76,7 +51,7 @@ class Injector {
   /// Arms it again with the fault that it has, or not; returns whether it was.
   bool set_armed(bool is_armed) noexcept { return is_armed_.exchange(is_armed); }
 
-  /// Counts a call, and says what it has to do.
+  /// Counts a call, and says what it has to do; one that is to be slow ends when it is released.
   Order next(Op op) noexcept;
   /// As `next`, for requests in a ring: whether the fault hits is known before its answer is given.
   Order plan(Op op) noexcept { return order(op, false); }
@@ -87,6 +62,10 @@ class Injector {
   [[nodiscard]] std::uint64_t count(Op op) const noexcept { return counts_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] std::uint64_t hits() const noexcept { return hits_; }
   [[nodiscard]] std::uint64_t spared() const noexcept { return spared_; }
+
+  /// Whether a call is slow, and not released yet.
+  [[nodiscard]] bool is_holding() const noexcept { return is_holding_; }
+  void release() noexcept { is_released_ = true; }
 
   /// Remembers the file whose sync has failed.
   void failed_sync(int fd) noexcept;
@@ -103,6 +82,7 @@ class Injector {
 
  private:
   Order order(Op op, bool is_hit) noexcept;
+  void hold() noexcept;
 
   std::atomic<bool> is_armed_{false};
   const Fault* fault_ = nullptr;
@@ -112,6 +92,8 @@ class Injector {
   std::atomic<std::uint64_t> failed_device_{0};
   std::atomic<std::uint64_t> failed_inode_{0};
   std::atomic<bool> is_synced_again_{false};
+  std::atomic<bool> is_holding_{false};
+  std::atomic<bool> is_released_{false};
 };
 
 Injector& injector() noexcept;

@@ -144,8 +144,9 @@ std::string mistold(const Verdict& verdict, const Way& way, const Scene& scene) 
   if (!verdict.is_error) {
     return "threw no Error: " + verdict.text;
   }
+  const bool is_stopped = way.effect == Effect::slow && verdict.code == Errc::cancelled;
   const bool is_right = verdict.code == std::error_code(way.error, std::system_category()) ||
-                        verdict.code == Errc::commit_unknown;
+                        verdict.code == Errc::commit_unknown || is_stopped;
   if (!is_right) {
     return "another error: " + verdict.text;
   }

@@ -50,5 +50,7 @@ Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& wa
 /// Every way to fail that the kernel has for these calls.
 [[nodiscard]] std::vector<Way> ways_of_calls();
 [[nodiscard]] std::vector<Way> ways_of_memory();
+/// Every call that may be slow.
+[[nodiscard]] std::vector<Way> ways_of_slow_calls();
 
 }  // namespace cairn::faults

@@ -16,6 +16,7 @@
 
 #include "faults/matrix.hpp"
 #include "faults/scenes.hpp"
+#include "support/lying_renames.hpp"
 
 namespace cairn::faults {
 namespace {
@@ -148,6 +149,52 @@ TEST(FaultMatrixOfAMutant, FindsAnOperationThatDoesNotEndInTime) {
   const Tally tally = tally_of(wait, {Op::allocate, ENOSPC, Effect::once, Expect::told}, machine);
 
   EXPECT_EQ(tally.hung, tally.cases);
+}
+
+TEST(FaultMatrixOfAMutant, FindsASaveThatIsSaidToBeCommittedAndIsNot) {
+  Machine machine;
+  machine.engine = io::EngineKind::threads;
+  machine.syscalls = std::make_shared<testing::LyingRenames>(testing::RenameLie::forgotten);
+  machine.slowness = std::chrono::milliseconds(10);
+
+  const Tally tally =
+      fail_each(*small_overwrite(), machine, {{Op::unlink, 0, Effect::slow, Expect::borne}}, 1);
+
+  EXPECT_GT(tally.lost, 0U);
+}
+
+/// What the judge of a save says of it when its verdict is forged.
+std::string judgement(Scene& save, const Verdict& forged) {
+  Machine machine;
+  machine.engine = io::EngineKind::threads;
+  machine.slowness = std::chrono::milliseconds(1);
+  save.prepare();
+  save.act(machine);  // It commits: nothing is slow.
+  return save.judge(forged);
+}
+
+Verdict failed_with(Errc code) {
+  Verdict verdict;
+  verdict.is_error = true;
+  verdict.code = code;
+  return verdict;
+}
+
+TEST(JudgeOfASave, FindsASaveThatHasFailedAndIsThere) {
+  EXPECT_NE(judgement(*small_save(), failed_with(Errc::cancelled)), "");
+  EXPECT_NE(judgement(*small_overwrite(), failed_with(Errc::cancelled)), "");
+}
+
+TEST(JudgeOfASave, FindsThatTheOldOneIsGoneThoughNobodyKnows) {
+  EXPECT_NE(judgement(*small_overwrite(), failed_with(Errc::commit_unknown)), "");
+}
+
+TEST(JudgeOfASave, AllowsWhatIsTrue) {
+  Verdict done;
+  done.is_done = true;
+
+  EXPECT_EQ(judgement(*small_overwrite(), done), "");
+  EXPECT_EQ(judgement(*small_save(), failed_with(Errc::commit_unknown)), "");
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ struct Machine {
   std::shared_ptr<io::Syscalls> syscalls;        ///< Null: the library's own; mutants put theirs here.
   std::chrono::milliseconds patience{30'000};    ///< More than any case needs, on a busy machine too.
   std::chrono::milliseconds settle_time{2'000};  ///< For threads, the kernel's too, to go.
+  /// How long a slow call takes. The save that makes it is cancelled meanwhile, and answered long before. 0: none is.
+  std::chrono::milliseconds slowness{0};
 };
 
 /// What an operation said of itself.
@@ -60,7 +62,11 @@ struct SceneMaker {
 /// Saves, first ones and overwriting, on all kinds of file systems; loads; metadata; verify; recovery; removal.
 [[nodiscard]] std::vector<SceneMaker> all_scenes();
 
-/// A save of a small state under a name that is free.
+/// Those of them that save: they can be stopped.
+[[nodiscard]] std::vector<SceneMaker> save_scenes();
+
+/// A save of a small state under a name that is free; over an old checkpoint.
 [[nodiscard]] std::unique_ptr<Scene> small_save();
+[[nodiscard]] std::unique_ptr<Scene> small_overwrite();
 
 }  // namespace cairn::faults

@@ -2,6 +2,7 @@
 #include "faults/state.hpp"
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,11 +21,25 @@ State::State(std::int64_t number, std::size_t elements)
   counter_.value = number;
 }
 
-SaveResult State::save(const std::filesystem::path& path, const SaveOptions& options,
-                       const Context& context) const {
+Checkpointables State::items() const {
   Checkpointables items = {{"tree", tree_}, {"array", array_}, {"config", config_}, {"counter", counter_}};
   message_->add_to(items);
-  return save_checkpointables(path, items, options, context);
+  return items;
+}
+
+SaveOptions State::numbered(SaveOptions options) const {
+  options.custom_metadata = std::to_string(number_);
+  return options;
+}
+
+SaveResult State::save(const std::filesystem::path& path, const SaveOptions& options,
+                       const Context& context) const {
+  return save_checkpointables(path, items(), numbered(options), context);
+}
+
+AsyncResponse State::save_async(const std::filesystem::path& path, const SaveOptions& options,
+                                const Context& context) const {
+  return save_checkpointables_async(path, items(), numbered(options), context);
 }
 
 LoadResult State::require_at(const std::filesystem::path& path, const Context& context) const {
@@ -55,6 +70,9 @@ ContextOptions context_options(const Machine& machine) {
   options.worker_threads = 2;
   options.staging_bytes = std::size_t{32} << 20;
   options.registry = message_handlers();
+  if (machine.slowness.count() > 0) {
+    options.stop_grace = machine.slowness / 8;
+  }
   return options;
 }
 

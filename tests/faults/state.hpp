@@ -21,12 +21,18 @@ class State {
  public:
   State(std::int64_t number, std::size_t elements);
 
+  /// Its number is the checkpoint's metadata, too.
   SaveResult save(const std::filesystem::path& path, const SaveOptions& options,
                   const Context& context) const;
+  [[nodiscard]] AsyncResponse save_async(const std::filesystem::path& path, const SaveOptions& options,
+                                         const Context& context) const;
   /// Loads a checkpoint. Errors: std::logic_error when it holds other values.
   LoadResult require_at(const std::filesystem::path& path, const Context& context) const;
 
  private:
+  [[nodiscard]] Checkpointables items() const;
+  [[nodiscard]] SaveOptions numbered(SaveOptions options) const;
+
   std::int64_t number_;
   Tree tree_;
   Array array_;

@@ -80,4 +80,12 @@ std::vector<Way> ways_of_memory() {
   return {{Op::new_memory, ENOMEM, Effect::once, Expect::borne}};
 }
 
+std::vector<Way> ways_of_slow_calls() {
+  std::vector<Way> ways;
+  for (std::size_t kind = 0; kind < testing::kSystemCalls; ++kind) {
+    ways.push_back({static_cast<Op>(kind), 0, Effect::slow, Expect::borne});
+  }
+  return ways;
+}
+
 }  // namespace cairn::faults

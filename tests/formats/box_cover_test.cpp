@@ -93,13 +93,14 @@ TEST(CheckCover, RefusesAShapeOfTooManyElements) {
               Fails(Errc::malformed_metadata, HasSubstr("too many elements")));
 }
 
-TEST(CheckCover, TakesTenThousandRowsAtOnce) {
+TEST(CheckCover, LooksAtFewPairsOfManyRows) {
+  constexpr std::uint64_t kRows = 200'000;  // All pairs of them would take minutes.
   std::vector<Box> boxes;
-  for (std::uint64_t row = 0; row < 10'000; ++row) {
-    boxes.push_back({{9'999 - row, 0}, {1, 8}});
+  for (std::uint64_t row = 0; row < kRows; ++row) {
+    boxes.push_back({{kRows - 1 - row, 0}, {1, 8}});
   }
 
-  EXPECT_NO_THROW(check_cover("w", {10'000, 8}, boxes));
+  EXPECT_NO_THROW(check_cover("w", {kRows, 8}, boxes));
 }
 
 }  // namespace

@@ -35,9 +35,6 @@ std::map<std::string, ExpectedFile> read_expected_files(const std::filesystem::p
 /// The whole tensors of `dcp_hf/expected.json`, by name; data_offsets are empty.
 std::map<std::string, ExpectedTensor> read_expected_tensors(const std::filesystem::path& json);
 
-/// Whether another JSON library takes the text.
-bool other_library_accepts(std::string_view json);
-
 std::string sha256(std::string_view bytes);
 
 std::filesystem::path data_path(std::string_view name);

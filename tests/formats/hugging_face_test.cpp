@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadIndex{"FileIsANumber", R"({"weight_map":{"w":1}})", "expected '\"'"},
         BadIndex{"TensorTwice", R"({"weight_map":{"w":"f","w":"g"}})", "tensor 'w': is given twice"},
         BadIndex{"TextBehindTheEnd", naming("f") + "x", "something follows"},
-        BadIndex{"Deep", R"({"x":)" + std::string(1'000'000, '['), "nest too deeply"},
+        BadIndex{"Deep", R"({"x":)" + std::string(1'000'000, '['), "nested deeper than 127"},
         BadIndex{"FileIsEmpty", naming(""), "no plain file name"},
         BadIndex{"FileIsTheFolder", naming("."), "no plain file name"},
         BadIndex{"FileIsTheParent", naming(".."), "no plain file name"},

@@ -108,6 +108,58 @@ TEST_P(IndexHostile, IsRefusedWithTheReason) {
               Fails(Errc::malformed_metadata, HasSubstr(GetParam().message)));
 }
 
+/// What a load reads of an index that nobody has validated.
+void read_arrays(const Columns& columns) {
+  const auto owner = std::make_shared<std::vector<std::byte>>(write(columns));
+  const Index index = Index::open(owner, *owner, "index.fb");
+  IndexArray array;
+  for (std::size_t i = 0; index.next_array(i, array); ++i) {
+  }
+  static_cast<void>(index.array(index.entry(0)));
+}
+
+TEST(IndexNotValidated, IsReadWhenItIsSound) {
+  EXPECT_NO_THROW(read_arrays(Columns()));
+}
+
+TEST(IndexNotValidated, RefusesAnArrayThatIsNotThere) {
+  Columns columns;
+  columns.values[0] = 1;
+
+  EXPECT_THAT([&] { read_arrays(columns); },
+              Fails(Errc::malformed_metadata, HasSubstr("'a' is array 1 of 1")));
+}
+
+TEST(IndexNotValidated, RefusesATypeThatIsNotKnown) {
+  Columns columns;
+  columns.dtypes = {200};
+
+  EXPECT_THAT([&] { read_arrays(columns); }, Fails(Errc::malformed_metadata, HasSubstr("unknown dtype 200")));
+}
+
+TEST(IndexNotValidated, RefusesTooManyDimensions) {
+  Columns columns;
+  columns.dims.assign(kMaxRank + 1, 1);
+  columns.dims_ends = {kMaxRank + 1};
+
+  EXPECT_THAT([&] { read_arrays(columns); }, Fails(Errc::malformed_metadata, HasSubstr("65 dimensions")));
+}
+
+TEST(IndexNotValidated, TakesAsManyDimensionsAsThereMayBe) {
+  Columns columns;
+  columns.dims.assign(kMaxRank, 1);
+  columns.dims_ends = {kMaxRank};
+
+  EXPECT_NO_THROW(read_arrays(columns));
+}
+
+TEST(IndexNotValidated, RefusesSlicesBeyondTheEnd) {
+  Columns columns;
+  columns.slice_ends = {2};
+
+  EXPECT_THAT([&] { read_arrays(columns); }, Fails(Errc::malformed_metadata, HasSubstr("column slices")));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Lengths, IndexHostile,
     ::testing::Values(Damage{"Kinds", [](Columns& c) { c.kinds.pop_back(); }, "columns of entries"},

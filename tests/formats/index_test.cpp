@@ -164,6 +164,21 @@ TEST(Index, SortsEntriesByTheBytesOfTheirNames) {
   EXPECT_THAT(names, ElementsAre("Z", "a-b", "a.b", "a/b/c/d/e/f", "a/b/c/d/e/g", "a/z", "b", "é"));
 }
 
+TEST(Index, SortsNamesOfWhichTheSecondSharesNothingWithTheRest) {
+  for (const char* second : {"a", "abcdefgh", "z"}) {
+    IndexBuilder builder;
+    for (const char* name : {"common/2", second, "common/1"}) {
+      builder.add_null(name);
+    }
+
+    const Index index = built(builder);
+
+    for (std::size_t i = 1; i < index.size(); ++i) {
+      EXPECT_LT(index.entry(i - 1).name, index.entry(i).name) << second;
+    }
+  }
+}
+
 TEST(Index, KeepsValuesWithTheirNamesWhenItSorts) {
   IndexBuilder builder;
   for (int i = 999; i >= 0; --i) {

@@ -88,9 +88,10 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"HasAControlCharacter", make_file("{\"__metadata__\":{\"\n\":\"\"}}", 0),
                 "control character"},
         Hostile{"HasAStringWithoutEnd", make_file(R"({"__metadata__)", 0), "no end"},
-        Hostile{"IsAMillionDeep", make_file(R"({"w":{"x":)" + repeat("[", 1'000'000), 0), "nest too deeply"},
+        Hostile{"IsAMillionDeep", make_file(R"({"w":{"x":)" + repeat("[", 1'000'000), 0),
+                "nested deeper than 127"},
         Hostile{"IsAMillionObjectsDeep", make_file(R"({"w":{"x":)" + repeat("{\"a\":", 1'000'000), 0),
-                "nest too deeply"}),
+                "nested deeper than 127"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -155,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Hostile{"String", with_extent("\"1\""), "expected an unsigned integer"},
                       Hostile{"Null", with_extent("null"), "expected an unsigned integer"},
                       Hostile{"NotANumber", with_extent("NaN"), "expected an unsigned integer"},
-                      Hostile{"Huge", tensor(R"("x":1e999999)", 1), "the number is too large"}),
+                      Hostile{"Huge", tensor(R"("x":1e999999)", 1), "the number 1e999999 is too large"}),
     [](const auto& test) { return test.param.name; });
 
 /// A file of two U8 tensors whose offsets are `a` and `b`, with shapes that fit.

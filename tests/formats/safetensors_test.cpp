@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/safetensors.hpp"
 
+#include <cstdint>
+#include <span>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -62,6 +65,13 @@ TEST(SafetensorsPrefixSize, IsTheHeaderWithItsLength) {
   const std::string file = make_file("{}      ", 0);
 
   EXPECT_EQ(safetensors_prefix_size(as_bytes(file).first(8), file.size(), "f"), 16u);
+}
+
+TEST(SafetensorsPrefixSize, MayBeAsLargeAsTheFormatAllows) {
+  const std::uint64_t length = kMaxSafetensorsHeaderBytes;
+  const std::uint64_t most = kSafetensorsLengthBytes + kMaxSafetensorsHeaderBytes;
+
+  EXPECT_EQ(safetensors_prefix_size(std::as_bytes(std::span(&length, 1)), most, "f"), most);
 }
 
 TEST(SafetensorsParse, NeedsNoMoreThanThePrefix) {

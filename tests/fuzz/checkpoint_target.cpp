@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/io/committed_directory.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "crash/simulated_machine.hpp"
 #include "fuzz/fuzzing.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 using cairn::Errc;
 using cairn::fuzz::require;
-using cairn::io::FileEntry;
-using cairn::io::Manifest;
+using cairn::store::FileEntry;
+using cairn::store::Manifest;
 
 constexpr std::size_t kMostFiles = 4;
 constexpr std::size_t kMostBytes = 1 << 16;
@@ -58,7 +58,7 @@ Checkpoint take_checkpoint(cairn::fuzz::Input& input) {
       entry.root.low ^= input.take<std::uint64_t>();
     }
     if ((how & 4) == 0) {
-      const std::string own = cairn::io::encode_chunks({&digest, 1});
+      const std::string own = cairn::store::encode_chunks({&digest, 1});
       checkpoint.table += own;
     }
     checkpoint.manifest.files.push_back(std::move(entry));
@@ -88,13 +88,15 @@ void write(cairn::crash::SimulatedDisk& disk, const Checkpoint& checkpoint, cons
   for (std::size_t i = 0; i < checkpoint.data.size(); ++i) {
     add(directory, std::string(1, static_cast<char>('a' + i)), checkpoint.data[i]);
   }
-  add(root, cairn::io::kChunksName, checkpoint.table);
-  add(root, cairn::io::kManifestName, manifest);
-  add(root, cairn::io::kCommitName,
-      cairn::io::encode_commit({checkpoint.manifest.uuid, manifest.size(), cairn::io::hash_text(manifest)}));
+  add(root, cairn::store::kChunksName, checkpoint.table);
+  add(root, cairn::store::kManifestName, manifest);
+  add(root, cairn::store::kCommitName,
+      cairn::store::encode_commit(
+          {checkpoint.manifest.uuid, manifest.size(), cairn::io::hash_text(manifest)}));
 }
 
-void read(const cairn::io::CommittedDirectory& directory, const FileEntry& entry, const std::string& stored) {
+void read(const cairn::store::CommittedDirectory& directory, const FileEntry& entry,
+          const std::string& stored) {
   const cairn::fuzz::MemoryBound bound(131072);
   const auto text = cairn::fuzz::attempt({Errc::checksum_mismatch, Errc::malformed_metadata},
                                          [&] { return directory.read_verified(entry.path, kMostBytes); });
@@ -111,8 +113,8 @@ void read(const cairn::io::CommittedDirectory& directory, const FileEntry& entry
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   cairn::fuzz::Input input(data, size);
   const Checkpoint checkpoint = take_checkpoint(input);
-  const auto manifest = cairn::fuzz::attempt({Errc::invalid_argument},
-                                             [&] { return cairn::io::encode_manifest(checkpoint.manifest); });
+  const auto manifest = cairn::fuzz::attempt(
+      {Errc::invalid_argument}, [&] { return cairn::store::encode_manifest(checkpoint.manifest); });
   if (!manifest) {
     return 0;  // Sizes that add up to more than a file system holds.
   }
@@ -120,7 +122,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   write(machine.disk(), checkpoint, *manifest);
   cairn::crash::SimulatedProcess process(machine);
   const auto directory =
-      cairn::io::CommittedDirectory::open(process, std::string(cairn::crash::kRunPath) + "/c");
+      cairn::store::CommittedDirectory::open(process, std::string(cairn::crash::kRunPath) + "/c");
   require(directory.manifest() == checkpoint.manifest, "the manifest is the one that COMMIT vouches for");
   for (std::size_t i = 0; i < checkpoint.data.size(); ++i) {
     read(directory, checkpoint.manifest.files[i], checkpoint.data[i]);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "fuzz/fuzzing.hpp"
 
@@ -20,10 +20,10 @@ void read(std::string_view bytes) {
   const cairn::fuzz::MemoryBound bound(4096);
   const auto record =
       cairn::fuzz::attempt({Errc::malformed_metadata, Errc::unsupported_version, Errc::checksum_mismatch},
-                           [&] { return cairn::io::decode_commit(bytes, "input"); });
+                           [&] { return cairn::store::decode_commit(bytes, "input"); });
   if (record) {
-    const std::string encoded = cairn::io::encode_commit(*record);
-    require(cairn::io::decode_commit(encoded, "encoded") == *record, "an encoded record says the same");
+    const std::string encoded = cairn::store::encode_commit(*record);
+    require(cairn::store::decode_commit(encoded, "encoded") == *record, "an encoded record says the same");
     require(encoded.size() == bytes.size() && encoded.substr(16, 40) == bytes.substr(16, 40),
             "the fields lie where the format says");
   }

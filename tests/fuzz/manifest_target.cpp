@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cairn/io/file.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "fuzz/fuzzing.hpp"
 
@@ -14,18 +14,18 @@ namespace {
 using cairn::Errc;
 using cairn::fuzz::require;
 
-void check(const cairn::io::Manifest& manifest) {
+void check(const cairn::store::Manifest& manifest) {
   require(manifest.generation > 0 && manifest.world_size > 0, "counts start at 1");
   std::set<std::string_view> names;
   std::set<std::string_view> directories;
-  for (const cairn::io::CheckpointableEntry& entry : manifest.checkpointables) {
+  for (const cairn::store::CheckpointableEntry& entry : manifest.checkpointables) {
     require(!entry.name.empty() && names.insert(entry.name).second, "names are unique");
-    require(cairn::io::is_checkpointable_directory(entry.directory), "directories are plain");
+    require(cairn::store::is_checkpointable_directory(entry.directory), "directories are plain");
     require(directories.insert(entry.directory).second, "directories are unique");
   }
   std::set<std::string> paths;
   std::uint64_t total_bytes = 0;
-  for (const cairn::io::FileEntry& file : manifest.files) {
+  for (const cairn::store::FileEntry& file : manifest.files) {
     require(cairn::io::is_plain_relative(file.path), "paths stay inside the checkpoint");
     require(paths.insert(file.path).second, "paths are unique");
     require(!__builtin_add_overflow(total_bytes, file.size_bytes, &total_bytes), "sizes add up");
@@ -45,12 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto manifest = [&] {
     const cairn::fuzz::MemoryBound bound(65536 + 128 * size);
     return cairn::fuzz::attempt({Errc::malformed_metadata, Errc::unsupported_version},
-                                [&] { return cairn::io::decode_manifest(text, "input"); });
+                                [&] { return cairn::store::decode_manifest(text, "input"); });
   }();
   if (manifest) {
     check(*manifest);
-    const std::string encoded = cairn::io::encode_manifest(*manifest);
-    require(cairn::io::decode_manifest(encoded, "encoded") == *manifest, "an encoded manifest says the same");
+    const std::string encoded = cairn::store::encode_manifest(*manifest);
+    require(cairn::store::decode_manifest(encoded, "encoded") == *manifest,
+            "an encoded manifest says the same");
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 // and that a manifest can hold.
 #include <string>
 
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "fuzz/fuzzing.hpp"
 
@@ -13,15 +13,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto normal = [&] {
     const cairn::fuzz::MemoryBound bound(65536 + 128 * size);
     return cairn::fuzz::attempt({Errc::invalid_argument},
-                                [&] { return cairn::io::normalise_custom_metadata(text); });
+                                [&] { return cairn::store::normalise_custom_metadata(text); });
   }();
   if (normal) {
-    cairn::fuzz::require(cairn::io::normalise_custom_metadata(*normal) == *normal,
+    cairn::fuzz::require(cairn::store::normalise_custom_metadata(*normal) == *normal,
                          "normal text stays as it is");
-    cairn::io::Manifest manifest;
+    cairn::store::Manifest manifest;
     manifest.custom_metadata = *normal;
-    const std::string encoded = cairn::io::encode_manifest(manifest);
-    cairn::fuzz::require(cairn::io::decode_manifest(encoded, "encoded") == manifest, "a manifest keeps it");
+    const std::string encoded = cairn::store::encode_manifest(manifest);
+    cairn::fuzz::require(cairn::store::decode_manifest(encoded, "encoded") == manifest,
+                         "a manifest keeps it");
   }
   return 0;
 }

@@ -9,10 +9,10 @@
 #include "cairn/core/names.hpp"
 #include "cairn/formats/entry_path.hpp"
 #include "cairn/io/file.hpp"
-#include "cairn/io/manifest.hpp"
+#include "cairn/store/manifest.hpp"
 
 #include "fuzz/fuzzing.hpp"
-#include "io/names.hpp"
+#include "store/names.hpp"
 
 namespace {
 
@@ -34,7 +34,8 @@ void check_directories(std::string_view one, std::string_view other) {
     return;
   }
   const std::string directory = cairn::core::directory_of(one);
-  require(cairn::io::is_checkpointable_directory(directory), "a valid name has a plain directory of its own");
+  require(cairn::store::is_checkpointable_directory(directory),
+          "a valid name has a plain directory of its own");
   require(directory.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.%") == std::string::npos,
           "a directory has no byte that file systems change");
   require(one == other || directory != cairn::core::directory_of(other),
@@ -65,20 +66,21 @@ void check_keys(std::string_view one, std::string_view other) {
 }
 
 void check_checkpoint_name(std::string_view name) {
-  const cairn::io::GenerationName parsed = cairn::io::parse_generation(name);
-  require(cairn::io::generation_name(parsed.base, parsed.generation) == name,
+  const cairn::store::GenerationName parsed = cairn::store::parse_generation(name);
+  require(cairn::store::generation_name(parsed.base, parsed.generation) == name,
           "a generation's name comes back");
   require(parsed.generation == 1 || !parsed.base.empty(), "a later generation has a name before it");
-  const cairn::io::Uuid uuid{};
-  require(name.empty() || cairn::io::reserved_kind(cairn::io::temporary_name(name, uuid)) ==
-                              cairn::io::ReservedKind::temporary,
+  const cairn::store::Uuid uuid{};
+  require(name.empty() || cairn::store::reserved_kind(cairn::store::temporary_name(name, uuid)) ==
+                              cairn::store::ReservedKind::temporary,
           "a temporary name is known as one");
-  const std::string trash = cairn::io::trash_name(name, uuid);
-  const auto parts = cairn::io::parse_reserved(trash);
+  const std::string trash = cairn::store::trash_name(name, uuid);
+  const auto parts = cairn::store::parse_reserved(trash);
   require(name.empty() || (parts && parts->base == name && parts->uuid == uuid &&
-                           parts->kind == cairn::io::ReservedKind::trash),
+                           parts->kind == cairn::store::ReservedKind::trash),
           "the parts of a name of trash come back");
-  require(!cairn::io::reserved_kind(name) || name.starts_with('.'), "names of checkpoints are not reserved");
+  require(!cairn::store::reserved_kind(name) || name.starts_with('.'),
+          "names of checkpoints are not reserved");
 }
 
 }  // namespace

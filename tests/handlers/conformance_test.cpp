@@ -147,13 +147,32 @@ struct PointKeeperTraits : PointTraits {
   using Handler = PointKeeper;
 };
 
+/// The same mistake with a part that the test's change of the value leaves as it is.
+struct StillPointKeeperTraits : PointKeeperTraits {
+  static void change(Point& /*point*/) {}
+};
+
 using HandlerConformanceOfAKeeper = HandlerConformance<PointKeeperTraits>;
+using HandlerConformanceOfAStillKeeper = HandlerConformance<StillPointKeeperTraits>;
 
 TEST_F(HandlerConformanceOfAKeeper, IsFailedInEveryRun) {
   for (int run = 0; run < 20; ++run) {
     EXPECT_FALSE(keeps_the_value_of_the_blocking_phase());
     std::filesystem::remove_all(path());
   }
+}
+
+TEST_F(HandlerConformanceOfAKeeper, IsFoundToUseItsValueInEveryRun) {
+  for (int run = 0; run < 20; ++run) {
+    EXPECT_FALSE(leaves_the_value_alone());
+  }
+}
+
+TEST_F(HandlerConformanceOfAStillKeeper, IsFoundWhateverTheChangeLeaves) {
+  EXPECT_TRUE(keeps_the_value_of_the_blocking_phase());  // It cannot tell.
+  std::filesystem::remove_all(path());
+
+  EXPECT_FALSE(leaves_the_value_alone());
 }
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, HandlerConformance, TreeTraits);

@@ -254,6 +254,35 @@ TEST_F(SaveMemory, OfTheDefaultBudgetFollowsTheLimitOfTheProcess) {
   EXPECT_LE(*grown, kOfReaders + (180 + 120) * kMemoryMiB + data_of_this_process() / 4);
 }
 
+TEST_F(ReaderMemory, OfLongHeadersIsTakenForAFewAtOnce) {
+  constexpr std::size_t kHeader = 4 * kMemoryMiB;
+  std::string text(8 + kHeader, ' ');
+  for (std::size_t i = 0; i < 8; ++i) {
+    text[i] = static_cast<char>(kHeader >> (8 * i));
+  }
+  text.replace(8, 2, "{}");
+  std::filesystem::create_directory(directory_ / "model");
+  testing::write_text(directory_ / "model/0.safetensors", text);
+  for (int i = 1; i < 200; ++i) {
+    std::filesystem::create_hard_link(directory_ / "model/0.safetensors",
+                                      directory_ / fmt::format("model/{}.safetensors", i));
+  }
+
+  const auto grown = testing::peak_growth([&] {
+    const rlim_t most = data_of_this_process() + 480 * kMemoryMiB;  // Of 800 MiB of headers.
+    const rlimit limit{most, most};
+    if (::setrlimit(RLIMIT_DATA, &limit) != 0) {
+      throw std::runtime_error("setrlimit");
+    }
+    ContextOptions options;
+    options.open_files = 2;
+    const Context context(options);
+    static_cast<void>(core::start_load(directory_ / "model", {}, handlers_, LoadOptions(), context).wait());
+  });
+
+  EXPECT_TRUE(grown);
+}
+
 TEST(FewOpenFilesOfAFolder, AreEnoughForManyShards) {
   const testing::TempDir directory;
   write_foreign_folder(directory / "model", 600);

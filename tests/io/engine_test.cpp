@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <semaphore>
 #include <string>
@@ -267,6 +268,37 @@ TEST(MakeEngine, MakesRingsOneAfterTheOtherWithoutARaceBetweenThem) {
   }
 
   EXPECT_EQ(synced, kRings);
+}
+
+/// How many threads this process has.
+std::size_t thread_count() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(ThreadEngine, StartsNoThreadForASyncWhileOneIsIdle) {
+  const TempDir directory;
+  const int fd = ::open((directory / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  const std::unique_ptr<Engine> engine = make_engine(EngineKind::threads).engine;
+  std::counting_semaphore<> finished{0};
+  const std::size_t before = thread_count();
+
+  for (int i = 0; i < 5; ++i) {
+    Counted request;
+    request.operation = Operation::sync_data;
+    request.fd = fd;
+    request.done = count;
+    request.finished = &finished;
+    engine->submit(request);
+    finished.acquire();
+  }
+
+  EXPECT_EQ(thread_count(), before);
+  ::close(fd);
 }
 
 TEST(MakeEngine, GivesThreadsWhenAskedForThem) {

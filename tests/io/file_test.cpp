@@ -14,8 +14,8 @@
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
-#include "io/check.hpp"
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/check.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

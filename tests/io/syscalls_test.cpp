@@ -117,6 +117,26 @@ TEST(PosixSyscalls, TwoOpenFilesCannotHoldOneLock) {
   ::close(second);
 }
 
+TEST(PosixSyscalls, SaysAllOfAStatusWhateverWasThereBefore) {
+  TempDir directory;
+  write_text(directory / "file", "text");
+  const int fd = ::open(directory.path().c_str(), O_RDONLY | O_DIRECTORY);
+  FileStatus of_directory;
+  of_directory.kind = FileKind::other;
+  of_directory.direct_alignment_bytes = 12345;
+  FileStatus of_file;
+  of_file.size_bytes = 12345;
+
+  EXPECT_EQ(posix_syscalls().status(fd, of_directory), 0);
+  EXPECT_EQ(posix_syscalls().status_at(fd, "file", of_file), 0);
+
+  EXPECT_EQ(of_directory.kind, FileKind::directory);
+  EXPECT_EQ(of_directory.direct_alignment_bytes, 0u);  // Nobody reads directories past the page cache.
+  EXPECT_EQ(of_file.kind, FileKind::regular);
+  EXPECT_EQ(of_file.size_bytes, 4u);
+  ::close(fd);
+}
+
 TEST(PosixSyscalls, ListsWithoutTheDirectoryItself) {
   TempDir directory;
   write_text(directory / "file", "");

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -26,8 +26,8 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
   }
 
   /// What recovery says about the only directory in the root.
-  [[nodiscard]] io::RecoveryEntry recovered() const {
-    return io::recover(io::posix_syscalls(), root_.path()).entries.at(0);
+  [[nodiscard]] store::RecoveryEntry recovered() const {
+    return store::recover(io::posix_syscalls(), root_.path()).entries.at(0);
   }
 
   const cairn::testing::TempDir root_;
@@ -49,7 +49,7 @@ TEST_P(ForkInASave, KeepsItsTemporaryAliveAsLongAsAChildThatOutlivesIt) {
   process.signal(SIGKILL);
   process.await_end();
 
-  EXPECT_EQ(recovered().kind, io::EntryClass::live);
+  EXPECT_EQ(recovered().kind, store::EntryClass::live);
 
   process.tell("end");
   EXPECT_THAT(process.finish(), ElementsAre());

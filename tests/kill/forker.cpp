@@ -22,7 +22,7 @@
 #include <thread>
 
 #include "cairn/cairn.hpp"
-#include "cairn/io/staged_directory.hpp"
+#include "cairn/store/staged_directory.hpp"
 
 #include "kill/program.hpp"
 #include "kill/state.hpp"
@@ -123,7 +123,7 @@ int work(const fs::path& root, const Context& context, std::uint64_t count) {
 
 [[noreturn]] void die_in_a_save(const fs::path& root, bool must_exec) {
   const auto engine = io::make_engine(io::EngineKind::automatic).engine;
-  const auto staged = io::StagedDirectory::create(*engine, root / "step");
+  const auto staged = store::StagedDirectory::create(*engine, root / "step");
   if (::fork() == 0) {
     if (must_exec) {
       ::execl("/bin/sh", "sh", "-c", "echo forked; read line", nullptr);
@@ -159,7 +159,7 @@ int show_descriptors(const fs::path& root, std::string_view engine) {
   const AsyncResponse saving = save_async(root / "next", state(2), {}, context);
   const LoadResponse loading = load_checkpointables_async(root / "step", {{"state"}}, {}, context);
   const auto other = io::make_engine(io::EngineKind::threads).engine;
-  const auto staged = io::StagedDirectory::create(*other, root / "staged");
+  const auto staged = store::StagedDirectory::create(*other, root / "staged");
   for (const int fd : inheritable()) {
     if (before.count(fd) == 0) {
       say("descriptor " + fs::read_symlink("/proc/self/fd/" + std::to_string(fd)).string());

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
@@ -27,7 +27,7 @@ class Limits : public ::testing::TestWithParam<const char*> {
   }
 
   std::vector<std::string> left() const {
-    io::recover(io::posix_syscalls(), root_.path());
+    store::recover(io::posix_syscalls(), root_.path());
     return cairn::testing::list_tree(root_.path());
   }
 

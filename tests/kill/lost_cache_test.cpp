@@ -35,8 +35,8 @@ class LostCaches {
 
   /// Lets `program` save until the power is cut. Returns what is wrong then; empty when nothing is.
   std::string complaint_after_a_cut(const std::string& program, const std::string& engine) {
-    cairn::testing::Process process(program,
-                                    {disk_.root().string(), engine, std::to_string(ledger_.last() + 1)});
+    cairn::testing::Process process(
+        program, {disk_.root().string(), engine, std::to_string(ledger_.last() + 1), "quick"});
     process.await_first_word();
     std::uniform_int_distribution<int> delay(0, kLongestRunMicroseconds);
     std::this_thread::sleep_for(std::chrono::microseconds(delay(random_)));

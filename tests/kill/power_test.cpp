@@ -78,7 +78,7 @@ class PowerTest : public ::testing::TestWithParam<FileSystem> {
 
   void run_until_cut(bool by_threads) {
     cairn::testing::Process process(CAIRN_VICTIM, {root().string(), by_threads ? "threads" : "automatic",
-                                                   std::to_string(ledger_.last() + 1)});
+                                                   std::to_string(ledger_.last() + 1), "quick"});
     process.await_first_word();
     std::uniform_int_distribution<int> delay(0, kLongestMicroseconds);
     std::this_thread::sleep_for(std::chrono::microseconds(delay(random_)));

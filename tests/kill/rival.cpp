@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of several processes that share a root until they are killed. `rival ROOT ENGINE FIRST OWN` saves, replacing what is
-// there, to OWN and to `shared` in turn, and says "save NAME NUMBER" and then "done" or "refused"; `rival ROOT recover`
-// runs recovery without end, and says "recovery" before each. At any other error it says "failed: <what>" and ends. It
-// goes when its parent goes.
+// One of several processes that share a root until they are killed. `rival ROOT ENGINE FIRST OWN WORLD` saves, replacing what is
+// there, to OWN and to `shared` in turn, some with a deadline, and says "save NAME NUMBER" and then "done", "refused" (it has failed)
+// or "unknown"; WORLD is what its calls of the system are like (see program.hpp). `rival ROOT recover` runs recovery without end, and
+// says "recovery" before each. At any other error it says "failed: <what>" and ends. It goes when its parent goes.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -14,31 +14,46 @@
 #include <string_view>
 
 #include "cairn/cairn.hpp"
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "kill/program.hpp"
 #include "kill/state.hpp"
+#include "support/dice.hpp"
 
 namespace cairn::kill {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// What a rival says of a save that failed with that. Errors: what no save here may fail with.
+std::string word_for(const Error& error, const SaveOptions& options) {
+  if (error.code() == Errc::already_exists) {
+    return "refused";  // Another was first.
+  }
+  const bool has_deadline = options.deadline.count() > 0;
+  if (has_deadline && error.code() == Errc::timed_out) {
+    return "refused";
+  }
+  if (has_deadline && error.code() == Errc::commit_unknown) {
+    return "unknown";
+  }
+  throw error;
+}
+
 [[noreturn]] void save_until_killed(const fs::path& root, std::int64_t number, const std::string& own,
-                                    const Context& context) {
+                                    const World& world, const Context& context) {
+  testing::Dice dice(static_cast<std::uint64_t>(number));
   SaveOptions options;
   options.overwrite = true;
   for (;; ++number) {
+    options.deadline = dice.one_in(3) ? dice.up_to(world.slowest()) : testing::Duration(0);
     const std::string name = number % 2 == 0 ? own : "shared";
     say("save " + name + " " + std::to_string(number));
     try {
       save(root / name, state(number), options, context);
       say("done");
     } catch (const Error& error) {
-      if (error.code() != Errc::already_exists) {
-        throw;
-      }
-      say("refused");  // Another was first.
+      say(word_for(error, options));
     }
   }
 }
@@ -46,7 +61,7 @@ namespace fs = std::filesystem;
 [[noreturn]] void recover_until_killed(const fs::path& root) {
   while (true) {
     say("recovery");
-    io::recover(io::posix_syscalls(), root);
+    store::recover(io::posix_syscalls(), root);
   }
 }
 
@@ -61,11 +76,13 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[2]) == "recover") {
       cairn::kill::recover_until_killed(argv[1]);
     }
-    if (argc != 5) {
+    if (argc != 6) {
       return 2;
     }
-    const cairn::Context context = cairn::kill::make_context(argv[2]);
-    cairn::kill::save_until_killed(argv[1], std::strtoll(argv[3], nullptr, 10), argv[4], context);
+    const std::int64_t first = std::strtoll(argv[3], nullptr, 10);
+    const cairn::kill::World world(argv[5], static_cast<std::uint64_t>(first));
+    const cairn::Context context = cairn::kill::make_context(argv[2], world);
+    cairn::kill::save_until_killed(argv[1], first, argv[4], world, context);
   } catch (const std::exception& error) {
     cairn::kill::say(std::string("failed: ") + error.what());
     return 1;

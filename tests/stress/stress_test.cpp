@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that save, load, cancel, remove, recover and end contexts beside each other. Prints one line with the counts.
 //
-// CAIRN_STRESS_ACTS: how many acts of each thread (100 when unset); CAIRN_STRESS_SEED: where the random ones begin.
+// CAIRN_STRESS_ACTS: how many acts of each thread (100 when unset); CAIRN_STRESS_SEED: where the random ones begin;
+// CAIRN_STRESS_SLOWEST: how many milliseconds a call of the system takes at most (30 when unset).
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cairn/store/recovery.hpp"
+
 #include "stress/actor.hpp"
+#include "support/lying_renames.hpp"
 #include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 
@@ -47,11 +55,11 @@ Open settled(const Open& expected) {
   return {};
 }
 
-Tally play(const std::filesystem::path& root, std::uint64_t acts, std::uint64_t seed) {
+Tally play(const World& world, std::uint64_t acts, std::uint64_t seed) {
   std::vector<std::unique_ptr<Actor>> actors;
   std::vector<std::thread> threads;
   for (int number = 0; number < kActors; ++number) {
-    Actor& actor = *actors.emplace_back(std::make_unique<Actor>(root, number, seed));
+    Actor& actor = *actors.emplace_back(std::make_unique<Actor>(world, number, seed));
     threads.emplace_back([&actor, acts] {
       for (std::uint64_t i = 0; i < acts; ++i) {
         actor.act();
@@ -66,44 +74,91 @@ Tally play(const std::filesystem::path& root, std::uint64_t acts, std::uint64_t 
   return total;
 }
 
-TEST(Stress, GivesWholeCheckpointsAndKnownErrorsOnly) {
-  const std::uint64_t acts = testing::number_from("CAIRN_STRESS_ACTS", 100);
-  const std::uint64_t seed = testing::number_from("CAIRN_STRESS_SEED", 1);
-  const testing::TempDir root;
-  fill_root(root.path());
-  {
-    const testing::TempDir other;
-    fill_root(other.path());
-    play(other.path(), 1, seed);  // For what a process opens once and keeps.
-  }
-  const Open before;
+std::uint64_t sum(const std::map<std::string, std::uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0},
+                         [](std::uint64_t all, const auto& one) { return all + one.second; });
+}
 
-  const Tally total = play(root.path(), acts, seed);
+class Stress : public ::testing::Test {
+ protected:
+  void play_for_what_is_opened_once() {
+    const testing::TempDir other;
+    testing::Chronicle chronicle;
+    const World world{other.path(), chronicle, world_.slowest, {}};
+    fill_root(world);
+    play(world, 1, seed_);
+  }
+
+  /// Compares what is there with what may be there, before and after a recovery, and names what it leaves.
+  std::string complaint_at_the_end() {
+    chronicle_.settle();
+    look_at_all(world_);
+    static_cast<void>(store::recover(io::posix_syscalls(), root_.path()));
+    look_at_all(world_);
+    const std::vector<std::string> targets = chronicle_.targets();
+    std::string text;
+    for (const auto& entry : std::filesystem::directory_iterator(root_.path())) {
+      const std::string name = entry.path().filename();
+      if (std::find(targets.begin(), targets.end(), name) == targets.end()) {
+        text += name + " is left\n";
+      }
+    }
+    return text;
+  }
+
+  const testing::TempDir root_;
+  testing::Chronicle chronicle_;
+  World world_{root_.path(),
+               chronicle_,
+               std::chrono::milliseconds(testing::number_from("CAIRN_STRESS_SLOWEST", 30)),
+               {}};
+  const std::uint64_t seed_ = testing::number_from("CAIRN_STRESS_SEED", 1);
+};
+
+TEST_F(Stress, KeepsEveryPromiseAndLeavesNothing) {
+  const std::uint64_t acts = testing::number_from("CAIRN_STRESS_ACTS", 100);
+  fill_root(world_);
+  const Open at_first;
+  play_for_what_is_opened_once();
+  const Open before = settled(at_first);
+
+  const Tally total = play(world_, acts, seed_);
 
   const Open after = settled(before);
-
+  EXPECT_EQ(complaint_at_the_end(), "");
   for (const auto& [outcome, times] : total.outcomes) {
     fmt::print("  {:>7}  {}\n", times, outcome);
   }
-  fmt::print("stress: {} acts, {} loads of wrong values, {} files and {} threads left open (seed {})\n",
-             acts * kActors, total.wrong, after.files - before.files, after.threads - before.threads, seed);
+  fmt::print("stress: {} acts, {} slow calls, {} lies, {} files and {} threads left open (seed {})\n",
+             acts * kActors, total.slow_calls, sum(chronicle_.lies()), after.files - before.files,
+             after.threads - before.threads, seed_);
   EXPECT_EQ(total.first_problem, "");
-  EXPECT_EQ(total.wrong, 0U);
+  EXPECT_EQ(chronicle_.first_lies(), "");
   EXPECT_LE(after.files, before.files);
   EXPECT_LE(after.threads, before.threads);
 }
 
-TEST(Stress, LeavesNothingThatRecoveryDoesNotRemove) {
+/// The lies that are found of a library that tells them.
+std::map<std::string, std::uint64_t> lies_of(testing::RenameLie lie) {
   const testing::TempDir root;
-  fill_root(root.path());
-  play(root.path(), 25, testing::number_from("CAIRN_STRESS_SEED", 1) + 1);
+  testing::Chronicle chronicle;
+  World world{root.path(), chronicle, std::chrono::milliseconds(30), {}};
+  fill_root(world);
+  world.broken_calls = [lie] { return std::make_shared<testing::LyingRenames>(lie); };
+  play(world, 10, 1);
+  chronicle.settle();
+  look_at_all(world);
+  return chronicle.lies();
+}
 
-  static_cast<void>(io::recover(io::posix_syscalls(), root.path()));
+TEST(StressOfALiar, FindsSavesThatAreSaidToBeCommittedAndAreNot) {
+  std::map<std::string, std::uint64_t> lies = lies_of(testing::RenameLie::forgotten);
 
-  for (const auto& entry : std::filesystem::directory_iterator(root.path())) {
-    EXPECT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();
-    EXPECT_NO_THROW(static_cast<void>(load(entry.path()))) << entry.path();
-  }
+  EXPECT_GT(lies["lost"] + lies["damage"], 0U);
+}
+
+TEST(StressOfALiar, FindsSavesThatAreSaidToHaveFailedAndAppearLater) {
+  EXPECT_GT(lies_of(testing::RenameLie::undead)["zombie"], 0U);
 }
 
 }  // namespace

@@ -12,14 +12,10 @@
 
 #include <malloc.h>
 
+#include "support/sanitizer.hpp"
+
 namespace cairn::testing {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kHasSanitizer = true;
-#else
-constexpr bool kHasSanitizer = false;
-#endif
 
 /// A line of /proc/self/status, in bytes.
 std::size_t status_bytes(const std::string& name) {

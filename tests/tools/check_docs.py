@@ -3,7 +3,7 @@
 
 A block that begins with ```cpp file=examples/a.cpp region=save must equal what that file has between the lines
 `// [save]` and `// [/save]`, less the indentation that all lines share. C++ without a file is refused.
-`--update` writes the regions into the documents.
+`--update` writes the regions into the documents. The steps of a commit above the code are those of docs/reliability.md.
 """
 import pathlib
 import re
@@ -12,6 +12,7 @@ import textwrap
 
 FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 CODE_LANGUAGES = {"cpp", "c++", "cc", "c"}
+COMMIT_DOCUMENT, COMMIT_SOURCE = "docs/reliability.md", "src/store/publish.cpp"
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(?P<title>.+?) *$", re.MULTILINE)
 INLINE_CODE = re.compile(r"`[^`\n]*`")
@@ -92,6 +93,16 @@ def normal_parts(path):
     return parts
 
 
+def check_steps(document, source):
+    """Compares the numbered steps of the section "Commit" with those in the comment of the source; yields messages."""
+    section = document.partition("\n## Commit\n")[2].partition("\n## ")[0].replace("`", "")
+    wanted = dict(re.findall(r"^(\d+)\. (.*)$", section, re.MULTILINE))
+    found = dict(re.findall(r"^//   (\d+)\. (.*?)(?:  .*)?$", source, re.MULTILINE))
+    for number in sorted(wanted.keys() | found.keys(), key=int):
+        if not (found.get(number) and wanted.get(number, "").startswith(found[number])):
+            yield f"step {number} is '{wanted.get(number)}', in {COMMIT_SOURCE} it is '{found.get(number)}'"
+
+
 def check(path, documents, files, exists):
     """Yields (line, message) for one document."""
     yield from check_blocks(documents[path], files)
@@ -153,6 +164,12 @@ def self_test():
     for name, (expected, text) in BAD.items():
         if not any(expected in message for message in findings(text)):
             failures.append(f"accepted {name}")
+    document, source = "# A\n\n## Commit\n\n1. `a` is made: so.\n2. It goes.\n\n## B\n", "//   1. a is made    f.cpp\n//   2. It goes\n"
+    if list(check_steps(document, source)):
+        failures.append("refused the steps of a commit")
+    for wrong in (source.replace("made", "kept"), source.partition("\n")[0], source + "//   3. More\n"):
+        if not list(check_steps(document, wrong)):
+            failures.append(f"accepted other steps of a commit: {wrong!r}")
     if update(BAD["another text"][1], files) != GOOD["equal to the region"]:
         failures.append("--update does not repair")
     print("\n".join(failures) or f"{len(GOOD) + len(BAD) + 1} cases as expected")
@@ -177,6 +194,9 @@ def main(arguments):
         for line, message in check(path, documents, files, lambda aim: (root / aim).exists()):
             print(f"{path}:{line}: {message}")
             count += 1
+    for message in check_steps(documents[COMMIT_DOCUMENT], (root / COMMIT_SOURCE).read_text(encoding="utf-8")):
+        print(f"{COMMIT_DOCUMENT}: {message}")
+        count += 1
     print(f"{count} findings in {len(documents)} documents")
     return 1 if count else 0
 

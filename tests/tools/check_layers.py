@@ -1,44 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enforces who may include whom: the table of modules, private headers, and no cycles."""
+"""Enforces who may include whom: the table of modules, internal and private headers, no cycles of modules or files."""
 import posixpath
 import re
 import sys
 
 from source_text import CPP_SUFFIXES, Finding, run, source_files
 
-INTERFACES = ["base", "async", "array", "io", "coord", "staging", "sharding", "formats", "core"]
+INTERFACES = ["base", "async", "array", "io", "observe", "store", "coord", "staging", "sharding", "formats", "array_store", "core"]
 LAYERS = {
     "base": [],
     "async": ["base"],
     "array": ["base"],
     "io": ["base", "async"],
+    "observe": ["base", "io"],
+    "store": ["base", "async", "io", "observe"],
     "coord": ["base", "async"],
     "staging": ["base", "async", "array"],
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
-    "core": ["base", "async", "io", "staging", "coord"],
+    "array_store": ["base", "async", "array", "io", "staging", "formats"],
+    "core": ["base", "async", "io", "observe", "store", "staging", "coord"],
     "handlers": INTERFACES,
-    "training": ["base", "async", "io", "coord", "core"],
-    "flash": ["base", "async", "io", "staging", "coord", "core"],
+    "training": ["base", "async", "io", "observe", "coord", "core"],
+    "flash": ["base", "async", "io", "observe", "staging", "coord", "core"],
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "handlers", "training", "flash", "cuda", "mpi"],
     "testing": [*INTERFACES, "handlers"],  # Suites that users run on handlers of their own; installed, not linked.
 }
+# Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not installed) or private.
+PUBLIC_ONLY = ("handlers", "examples")  # Use nothing that a user could not.
 APPLICATIONS = ("cli", "examples", "tests")  # May include every public header; nobody includes them.
 USER_CODE = ("examples/", "tests/consumer/")  # Includes <cairn/...> as users do.
 GENERATED = re.compile(r"(_generated\.h|\.pb\.h|\.inc)$")
+MAP_ROW = re.compile(r"^\| `(\w+)` \| ([^|]*) \|", re.MULTILINE)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"(?P<own>[^"]+)"|<(?P<foreign>[^>]+)>)', re.MULTILINE)
 
 
 def module_of(path):
-    """Returns the module that owns a file, and whether the file is a public header."""
+    """Returns the module that owns a file, and who may see the file: "public", "internal" or "private"."""
     parts = path.split("/")
     if path.startswith("include/cairn/"):
-        return (parts[2] if len(parts) > 3 else "api"), True
+        return (parts[2] if len(parts) > 3 else "api"), "public"
     if parts[0] == "src" and len(parts) > 2:
-        return parts[1], False
-    return parts[0], False
+        return parts[1], "internal" if parts[2] == "internal" else "private"
+    return parts[0], "private"
 
 
 def resolve(path, name, files):
@@ -47,6 +53,15 @@ def resolve(path, name, files):
         candidate = posixpath.normpath(posixpath.join(folder, name))
         if candidate in files:
             return candidate
+    return None
+
+
+def refusal_internal(path, module, seen):
+    """Says why a file may not include an internal header, or returns None."""
+    if seen == "public":
+        return "a public header includes the internal '{}'"
+    if module in PUBLIC_ONLY or path.startswith(USER_CODE):
+        return "uses public headers only, not the internal '{}'"
     return None
 
 
@@ -70,9 +85,9 @@ def refusal_private(path, module, target, owner):
 
 def check(files):
     """Checks a tree given as {path: text}; yields (path, line, message)."""
-    edges = {}
+    edges, includes = {}, {}
     for path, text in files.items():
-        module, is_public = module_of(path)
+        module, seen = module_of(path)
         if module not in LAYERS and module not in APPLICATIONS:
             yield path, 1, f"unknown module '{module}': add it to the table"
             continue
@@ -92,19 +107,25 @@ def check(files):
                 if not GENERATED.search(name):
                     yield path, line, f"'{name}' is no header of this tree: other libraries' go in <>"
                 continue
-            owner, target_is_public = module_of(target)
-            if not target_is_public:
-                if is_public:
-                    yield path, line, f"a public header includes the private '{target}'"
+            includes.setdefault(path, {})[target] = line
+            owner, target_seen = module_of(target)
+            if target_seen == "private":
+                if seen != "private":
+                    yield path, line, f"a {seen} header includes the private '{target}'"
                 elif message := refusal_private(path, module, target, owner):
                     yield path, line, message
-            elif module in LAYERS and owner != module:
+                continue
+            if target_seen == "internal" and (message := refusal_internal(path, module, seen)):
+                yield path, line, message.format(target)
+            if module in LAYERS and owner != module:
                 edges.setdefault(module, {}).setdefault(owner, (path, line))
                 if owner not in LAYERS[module]:
                     yield path, line, f"{module} may not include {owner}"
     for cycle in cycles({module: list(targets) for module, targets in edges.items()}):
         path, line = edges[cycle[0]][cycle[1]]
         yield path, line, f"modules include each other in a circle: {' -> '.join(cycle)}"
+    for cycle in cycles(includes):
+        yield cycle[0], includes[cycle[0]][cycle[1]], f"files include each other in a circle: {' -> '.join(cycle)}"
 
 
 def cycles(edges):
@@ -130,11 +151,30 @@ def cycles(edges):
     return []
 
 
+def check_map(text, modules):
+    """Checks the table of modules in docs/architecture.md; yields messages."""
+    body = text.partition("<!-- layers:begin -->")[2].partition("<!-- layers:end -->")[0]
+    rows = dict(MAP_ROW.findall(body))
+    for module in modules:
+        if module not in rows:
+            yield f"the module '{module}' is missing in the table"
+            continue
+        allowed = {name.strip() for name in rows.pop(module).split(",")} - {""}
+        wanted = set(LAYERS[module]) & set(modules)
+        if allowed != {"all above"} and allowed != wanted:
+            yield f"'{module}' may include {sorted(wanted)}, not {sorted(allowed)}"
+    for module in rows:
+        yield f"there is no module '{module}'"
+
+
 def check_tree(root):
     files = {}
     for path in source_files(root, CPP_SUFFIXES):
         files[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
-    return [Finding(*finding) for finding in check(files)]
+    findings = [Finding(*finding) for finding in check(files)]
+    modules = [module for module in LAYERS if (root / "src" / module).is_dir() or (root / module).is_dir()]
+    page = "docs/architecture.md"
+    return findings + [Finding(page, 0, message) for message in check_map((root / page).read_text(encoding="utf-8"), modules)]
 
 
 PUBLIC = {f"include/cairn/{module}/x.hpp": "" for module in LAYERS}
@@ -163,6 +203,16 @@ BAD = {
     "angle brackets upwards": ("base may not", {"src/base/a.cpp": "#include <cairn/async/x.hpp>\n"}),
     "foreign header in quotes": ("other libraries'", {"src/base/a.cpp": included("fmt/core.h")}),
     "unknown module": ("unknown module", {"src/extra/a.cpp": ""}),
+    "public includes internal": ("public header includes the internal",
+                                 {"include/cairn/io/a.hpp": included("io/internal/ring.hpp"), "src/io/internal/ring.hpp": ""}),
+    "internal includes private": ("internal header includes the private",
+                                  {"src/io/internal/a.hpp": included("io/ring.hpp"), "src/io/ring.hpp": ""}),
+    "handler includes internal": ("public headers only",
+                                  {"handlers/json/a.cpp": included("io/internal/ring.hpp"), "src/io/internal/ring.hpp": ""}),
+    "example includes internal": ("public headers only",
+                                  {"examples/a.cpp": included("io/internal/ring.hpp"), "src/io/internal/ring.hpp": ""}),
+    "internal upwards": ("base may not include io", {"src/base/a.cpp": included("io/internal/ring.hpp"), "src/io/internal/ring.hpp": ""}),
+    "cycle of files": ("files include each other", {"src/io/a.hpp": included("io/b.hpp"), "src/io/b.hpp": included("io/a.hpp")}),
     "cycle": ("in a circle", {"include/cairn/base/a.hpp": included("cairn/async/x.hpp"),
                               "include/cairn/async/a.hpp": included("cairn/base/x.hpp")}),
 }
@@ -171,6 +221,8 @@ GOOD = {
     "own module": {"src/io/a.cpp": included("cairn/io/x.hpp") + included("io/ring.hpp"), "src/io/ring.hpp": ""},
     "api includes all that it may": {
         "src/api/a.cpp": "".join(included(f"cairn/{module}/x.hpp") for module in ["api", *LAYERS["api"]])},
+    "another's internal header": {"src/core/a.cpp": included("io/internal/ring.hpp"), "src/io/internal/ring.hpp": ""},
+    "internal includes public": {"src/io/internal/a.hpp": included("cairn/io/x.hpp") + included("cairn/base/x.hpp")},
     "umbrella": {"include/cairn/cairn.hpp": included("cairn/handlers/x.hpp") + included("cairn/api/x.hpp")},
     "handler and its own header": {"handlers/tree/a.cpp": included("t.hpp") + included("cairn/core/x.hpp"), "handlers/tree/t.hpp": ""},
     "test of the same module": {"tests/io/a.cpp": included("io/ring.hpp") + included("support/s.hpp"),
@@ -193,6 +245,12 @@ def self_test():
     for name, files in GOOD.items():
         for path, _, message in check({**PUBLIC, **files}):
             failures.append(f"'{name}' was refused: {path}: {message}")
+    table = "<!-- layers:begin -->\n| `base` |  | is |\n| `async` | {} | is |\n<!-- layers:end -->"
+    for right, allowed in ((True, "base"), (True, "all above"), (False, "io"), (False, "")):
+        if right == bool(list(check_map(table.format(allowed), ["base", "async"]))):
+            failures.append(f"a table that says '{allowed}' was judged wrongly")
+    if not list(check_map(table, ["base"])) or not list(check_map("", ["base"])):
+        failures.append("a table of other modules was accepted")
     if cycles(LAYERS):
         failures.append(f"the table itself has a cycle: {cycles(LAYERS)}")
     return failures

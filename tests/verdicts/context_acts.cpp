@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "verdicts/player.hpp"
 
@@ -77,14 +77,14 @@ std::string target_of(const std::string& name) {
 
 }  // namespace
 
-std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) const {
+std::string Player::objection_to(const store::RecoveryEntry& entry, bool is_over) const {
   const bool was_disturbed = system_->failures() != 0;
   switch (entry.kind) {
-    case io::EntryClass::committed:
+    case store::EntryClass::committed:
       return "";
-    case io::EntryClass::damaged:
+    case store::EntryClass::damaged:
       return "no verdict allows damage";
-    case io::EntryClass::retired:
+    case store::EntryClass::retired:
       return !is_over || oracle_.may_have_left_old(target_of(entry.name)) ? "" : "no result has said so";
     default:
       return !is_over || was_disturbed ? "" : "nothing has gone wrong";
@@ -92,18 +92,18 @@ std::string Player::objection_to(const io::RecoveryEntry& entry, bool is_over) c
 }
 
 void Player::look_for_remains(bool is_over) {
-  io::RecoveryOptions options;
+  store::RecoveryOptions options;
   options.dry_run = true;
   std::set<std::string> old;
   for (const char* part : {"busy", "calm"}) {
-    for (const io::RecoveryEntry& entry :
-         io::recover(io::posix_syscalls(), folder_ / part, options).entries) {
-      if (entry.kind == io::EntryClass::retired) {
+    for (const store::RecoveryEntry& entry :
+         store::recover(io::posix_syscalls(), folder_ / part, options).entries) {
+      if (entry.kind == store::EntryClass::retired) {
         old.insert(target_of(entry.name));
       }
       if (const std::string why = objection_to(entry, is_over); !why.empty()) {
-        journal_->lie("remains",
-                      fmt::format("{}: {} ({}), but {}", entry.name, io::name(entry.kind), entry.note, why));
+        journal_->lie("remains", fmt::format("{}: {} ({}), but {}", entry.name, store::name(entry.kind),
+                                             entry.note, why));
       }
     }
   }
@@ -118,7 +118,7 @@ void Player::look_for_remains(bool is_over) {
   }
   options.dry_run = false;
   for (const char* part : {"busy", "calm"}) {
-    static_cast<void>(io::recover(io::posix_syscalls(), folder_ / part, options));
+    static_cast<void>(store::recover(io::posix_syscalls(), folder_ / part, options));
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / part)) {
       if (entry.path().filename().string().starts_with(".")) {
         journal_->lie("remains", entry.path().filename().string() + " is left by recovery");

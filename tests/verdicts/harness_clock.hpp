@@ -13,9 +13,13 @@
 
 #include "cairn/base/clock.hpp"
 
-#include "verdicts/dice.hpp"
+#include "support/dice.hpp"
 
 namespace cairn::verdicts {
+
+using testing::Dice;
+using testing::Duration;
+using testing::Moment;
 
 /// The clock by which a program, the library and the slow calls of the system live.
 ///

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verdicts/observer.hpp"
 
-#include <charconv>
 #include <span>
 
 #include <fmt/format.h>
 
-#include "cairn/io/committed_directory.hpp"
+#include "support/holder.hpp"
 
 namespace cairn::verdicts {
 namespace {
@@ -27,16 +26,8 @@ Observer::Observer() : context_(quiet_options()) {}
 Observer::Holder Observer::look_at(const std::filesystem::path& path, std::size_t count, bool thoroughly) {
   Holder holder;
   try {
-    const auto found = io::CommittedDirectory::open(io::posix_syscalls(), path);
-    const std::string& text = found.manifest().custom_metadata;
-    std::uint64_t number = 0;
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) {
-      holder.problem = fmt::format("its metadata is '{}'", text);
-      return holder;
-    }
-    holder.number = number;
-    if (thoroughly) {
+    holder.number = testing::holder_of(path);
+    if (thoroughly && holder.number) {
       const Tree state = load(path, LoadOptions(), context_);
       const auto loaded = state.get<std::uint64_t>("n");  // Another one than a moment ago, perhaps.
       holder.number = loaded;

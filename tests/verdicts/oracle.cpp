@@ -16,10 +16,6 @@ std::string words(const std::exception_ptr& failure) {
   return failure ? describe(failure) : "success";
 }
 
-bool is_code(const std::exception_ptr& failure, Errc code) {
-  return code_of(failure) == make_error_code(code);
-}
-
 double seconds(Duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -30,7 +26,8 @@ Oracle::Oracle(Journal& journal, const HarnessClock& clock, const SlowCalls& cal
                const std::vector<std::filesystem::path>& targets, const Program& program)
     : journal_(journal), clock_(clock), system_(calls), observer_(observer), grace_(program.grace) {
   for (const auto& path : targets) {
-    targets_.push_back({path, program.element_count(targets_.size()), {}, 0});
+    targets_.push_back(
+        {path, program.element_count(targets_.size()), testing::TargetHistory(path.filename().string())});
   }
 }
 
@@ -41,11 +38,17 @@ std::uint64_t Oracle::begin(const Asked& asked, bool is_removal, bool is_load) {
   call.is_removal = is_removal;
   call.is_load = is_load;
   call.called = clock_.steady_now();
-  call.floor = targets_[asked.target].floor;
   call.failures = system_.failures() + system_.lost_answers();
+  testing::TargetHistory& history = targets_[asked.target].history;
+  call.since = history.now();
   calls_.emplace(++last_, call);
+  if (is_removal) {
+    history.begin_removal(last_);
+  } else if (!is_load) {
+    history.begin_save(last_, asked.overwrite);
+  }
   if (!is_load) {
-    targets_[asked.target].calls.push_back(last_);
+    history.place(last_);  // One thread makes the calls of a target: the next one comes after it.
   }
   return last_;
 }
@@ -81,7 +84,7 @@ void Oracle::allow_stop(std::uint64_t number) {
 void Oracle::ask_close(Moment limit) {
   const std::lock_guard lock(mutex_);
   for (auto& [number, call] : calls_) {
-    if (call.state == State::open && !call.close_limit) {
+    if (call.answer == testing::Answer::none && !call.close_limit) {
       call.close_limit = limit;
     }
   }
@@ -94,10 +97,6 @@ std::string Oracle::title(std::uint64_t number) const {
                      : call.is_removal ? "removal"
                                        : "save",
                      number, targets_[call.asked.target].path.filename().string());
-}
-
-bool Oracle::holds_nothing(std::uint64_t number) const {
-  return number == 0 || calls_.at(number).is_removal;
 }
 
 void Oracle::check_time(std::uint64_t number, Moment waited_since) {
@@ -129,25 +128,14 @@ void Oracle::end_save(std::uint64_t number, const std::exception_ptr& failure, M
   journal_.count(failure ? "saves: " + code_of(failure).value_or(std::error_code()).message()
                          : "saves: committed");
   check_time(number, waited_since);
-  Target& target = targets_[call.asked.target];
-  if (!failure) {
-    if (call.asked.must_be_refused) {
-      journal_.lie("verdict", title(number) + " was accepted by a context that is closed");
-    }
-    if (!call.asked.overwrite && !may_be_absent(target, call.floor)) {
-      journal_.lie("verdict", title(number) + " has replaced what it was not to replace");
-    }
-    call.state = State::done;
-    target.floor = std::max(target.floor, number);
-  } else {
-    if (const std::string why = objection(number, failure); !why.empty()) {
-      journal_.lie("verdict", fmt::format("{}: \"{}\", but {}", title(number), words(failure), why));
-    }
-    call.state = is_code(failure, Errc::commit_unknown) ? State::unknown : State::failed;
-    if (call.state == State::failed && call.was_seen) {
-      journal_.lie("zombie", title(number) + " was visible before it failed: " + words(failure));
-    }
+  if (!failure && call.asked.must_be_refused) {
+    journal_.lie("verdict", title(number) + " was accepted by a context that is closed");
   }
+  if (const std::string why = failure ? objection(number, failure) : ""; !why.empty()) {
+    journal_.lie("verdict", fmt::format("{}: \"{}\", but {}", title(number), words(failure), why));
+  }
+  call.answer = testing::answer_of_save(failure);
+  check(targets_[call.asked.target].history.answer(number, call.answer));
   look_at(call.asked.target, false);
 }
 
@@ -156,20 +144,11 @@ void Oracle::end_removal(std::uint64_t number, const std::exception_ptr& failure
   Call& call = calls_.at(number);
   journal_.note(fmt::format("{}: {}", title(number), words(failure)));
   check_time(number, waited_since);
-  Target& target = targets_[call.asked.target];
-  if (!failure) {
-    call.state = State::done;
-    target.floor = std::max(target.floor, number);
-    if (!may_have_existed(call, number)) {
-      journal_.lie("verdict", title(number) + " has removed what was not there");
-    }
-  } else {
-    const bool was_refused = is_code(failure, Errc::not_found);
-    call.state = was_refused ? State::failed : State::unknown;
-    if (const std::string why = objection(number, failure); !why.empty()) {
-      journal_.lie("verdict", fmt::format("{}: \"{}\", but {}", title(number), words(failure), why));
-    }
+  if (const std::string why = failure ? objection(number, failure) : ""; !why.empty()) {
+    journal_.lie("verdict", fmt::format("{}: \"{}\", but {}", title(number), words(failure), why));
   }
+  call.answer = testing::answer_of_removal(failure);
+  check(targets_[call.asked.target].history.answer(number, call.answer));
   look_at(call.asked.target, false);
 }
 
@@ -182,17 +161,12 @@ void Oracle::end_load(std::uint64_t number, std::optional<std::uint64_t> value,
   journal_.count(failure ? "loads: " + code_of(failure).value_or(std::error_code()).message()
                          : "loads: loaded");
   check_time(number, waited_since);
-  call.state = failure ? State::failed : State::done;
+  call.answer = failure ? testing::Answer::failed : testing::Answer::done;
   if (!failure && value) {
-    // It was there at some moment since the call: that is what the floor of then says.
-    const auto found = calls_.find(*value);
-    if (*value < call.floor || found == calls_.end() || found->second.is_removal ||
-        found->second.asked.target != call.asked.target || found->second.state == State::failed) {
-      journal_.lie("load", fmt::format("{} gave {}", title(number), *value));
-    } else {
-      found->second.was_seen = true;
-      Target& target = targets_[call.asked.target];
-      target.floor = std::max(target.floor, *value);
+    // It was there at some moment since the call.
+    const auto lie = targets_[call.asked.target].history.see(value, call.since);
+    if (lie) {
+      journal_.lie("load", fmt::format("{} gave {}: {}", title(number), *value, lie->what));
     }
     return;
   }
@@ -210,54 +184,26 @@ void Oracle::look_at(std::size_t number, bool thoroughly) {
     journal_.lie("damage", fmt::format("{}: {}", who, holder.problem));
     return;
   }
-  check_holder(number, holder.number, who);
+  check(targets_[number].history.see(holder.number));
 }
 
-void Oracle::check_holder(std::size_t number, std::optional<std::uint64_t> holder, const std::string& who) {
-  Target& target = targets_[number];
-  if (!holder) {
-    if (!may_be_absent(target, target.floor)) {
-      journal_.lie("lost",
-                   fmt::format("{} holds nothing, but {} is there for sure", who, title(target.floor)));
-    }
-    return;
+void Oracle::check(const std::optional<testing::Lie>& lie) {
+  if (lie) {
+    journal_.lie(lie->kind, lie->what);
   }
-  const auto found = calls_.find(*holder);
-  if (found == calls_.end() || found->second.asked.target != number || found->second.is_load ||
-      found->second.is_removal) {
-    journal_.lie("damage", fmt::format("{} holds {}, which nobody has saved there", who, *holder));
-    return;
-  }
-  Call& call = found->second;
-  if (call.state == State::failed) {
-    journal_.lie("zombie", fmt::format("{} holds {}, which has failed", who, title(*holder)));
-  }
-  if (*holder < target.floor) {
-    journal_.lie("order",
-                 fmt::format("{} holds {}, but {} came later", who, title(*holder), title(target.floor)));
-  }
-  call.was_seen = true;
-  target.floor = std::max(target.floor, *holder);
-}
-
-bool Oracle::may_exist(std::size_t number) const {
-  const std::lock_guard lock(mutex_);
-  const Target& target = targets_[number];
-  return !holds_nothing(target.floor) || is_busy(number);
 }
 
 bool Oracle::is_busy(std::size_t number) const {
   const std::lock_guard lock(mutex_);
-  const Target& target = targets_[number];
-  return std::any_of(target.calls.begin(), target.calls.end(),
-                     [&](auto call) { return call > target.floor && calls_.at(call).state == State::open; });
+  return targets_[number].history.is_busy();
 }
 
 bool Oracle::may_have_left_old(const std::string& target) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Call& call = entry.second;
-    const bool may = call.state == State::open || call.state == State::unknown || call.has_problems;
+    const bool may =
+        call.answer == testing::Answer::none || call.answer == testing::Answer::unknown || call.has_problems;
     return may && !call.is_load && targets_[call.asked.target].path.filename() == target;
   });
 }
@@ -267,8 +213,9 @@ bool Oracle::must_have_left_old(const std::string& target) const {
   return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Call& call = entry.second;
     const Target& own = targets_[call.asked.target];
-    return call.state == State::unknown && call.was_seen && !call.is_removal &&
-           !may_be_absent(own, call.floor) && own.path.filename() == target;
+    return call.answer == testing::Answer::unknown && !call.is_removal && !call.is_load &&
+           own.history.was_seen(entry.first) && !own.history.may_be_absent(call.since) &&
+           own.path.filename() == target;
   });
 }
 

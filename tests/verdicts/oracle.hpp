@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "verdicts/dice.hpp"
+#include "support/dice.hpp"
+#include "support/target_history.hpp"
 #include "verdicts/journal.hpp"
 #include "verdicts/observer.hpp"
 #include "verdicts/program.hpp"
@@ -33,8 +34,7 @@ struct Asked {
 
 /// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
 ///
-/// The calls of one target have an order. Of those, the *floor* is the last that is known to have taken effect; an open
-/// call above it may yet take effect, one below it may not, and one that has failed never may.
+/// What a target may hold is what its `TargetHistory` allows: the calls of one target have the order in which they were made.
 /// Threads: every method may be called from any thread; calls of one target by one thread.
 class Oracle {
  public:
@@ -69,8 +69,6 @@ class Oracle {
   /// Nothing runs any more: compares all targets, and what lies beside them.
   void look_at_all();
 
-  /// Whether the target holds a checkpoint, for all that is known.
-  [[nodiscard]] bool may_exist(std::size_t target) const;
   /// Whether a save of the target has not been answered.
   [[nodiscard]] bool is_busy(std::size_t target) const;
   [[nodiscard]] const std::filesystem::path& path(std::size_t target) const { return targets_[target].path; }
@@ -80,40 +78,33 @@ class Oracle {
   [[nodiscard]] std::size_t target_count() const { return targets_.size(); }
 
  private:
-  enum class State : std::uint8_t { open, done, failed, unknown };
-
   struct Call {
     Asked asked;
     bool is_removal = false;
     bool is_load = false;
-    State state = State::open;
-    bool was_seen = false;
+    testing::Answer answer = testing::Answer::none;
     bool may_stop = false;
     bool has_problems = false;
     std::optional<Moment> stop_limit;   ///< When a stop must have had its effect.
     std::optional<Moment> close_limit;  ///< The same for a close.
     Moment called;
-    std::uint64_t floor = 0;  ///< Of the target, when it was called.
+    testing::TargetHistory::Tick since = 0;  ///< In the history of its target.
     std::uint64_t failures = 0;
   };
 
   struct Target {
     std::filesystem::path path;
     std::size_t element_count = 0;
-    std::vector<std::uint64_t> calls;  ///< Saves and removals.
-    std::uint64_t floor = 0;           ///< 0: nothing was there at first.
+    testing::TargetHistory history;  ///< Of saves and removals.
   };
 
   std::uint64_t begin(const Asked& asked, bool is_removal, bool is_load);
-  [[nodiscard]] bool holds_nothing(std::uint64_t number) const;
   [[nodiscard]] std::string title(std::uint64_t number) const;
   /// Why that failure may not be; empty when it may.
   [[nodiscard]] std::string objection(std::uint64_t number, const std::exception_ptr& failure) const;
-  [[nodiscard]] bool may_have_existed(const Call& call, std::uint64_t number) const;
   [[nodiscard]] bool has_later_in_series(const Call& call, std::uint64_t number) const;
   void check_time(std::uint64_t number, Moment waited_since);
-  void check_holder(std::size_t target, std::optional<std::uint64_t> holder, const std::string& who);
-  [[nodiscard]] bool may_be_absent(const Target& target, std::uint64_t floor) const;
+  void check(const std::optional<testing::Lie>& lie);
 
   Journal& journal_;
   const HarnessClock& clock_;

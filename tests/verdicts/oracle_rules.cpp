@@ -6,14 +6,6 @@
 
 namespace cairn::verdicts {
 
-bool Oracle::may_have_existed(const Call& call, std::uint64_t number) const {
-  const Target& target = targets_[call.asked.target];
-  return !holds_nothing(call.floor) || std::any_of(target.calls.begin(), target.calls.end(), [&](auto other) {
-    return other < number && other > call.floor && !holds_nothing(other) &&
-           calls_.at(other).state != State::failed;
-  });
-}
-
 bool Oracle::has_later_in_series(const Call& call, std::uint64_t number) const {
   const auto series = targets_[call.asked.target].path.parent_path();
   return std::any_of(calls_.upper_bound(number), calls_.end(), [&](const auto& entry) {
@@ -25,6 +17,7 @@ bool Oracle::has_later_in_series(const Call& call, std::uint64_t number) const {
 
 std::string Oracle::objection(std::uint64_t number, const std::exception_ptr& failure) const {
   const Call& call = calls_.at(number);
+  const testing::TargetHistory& history = targets_[call.asked.target].history;
   const auto code = code_of(failure);
   const bool has_deadline = call.asked.deadline > Duration::zero();
   const bool is_disturbed = system_.failures() + system_.lost_answers() > call.failures;
@@ -46,24 +39,16 @@ std::string Oracle::objection(std::uint64_t number, const std::exception_ptr& fa
     case Errc::superseded:
       return call.asked.coalesce && has_later_in_series(call, number) ? "" : "it has not been superseded";
     case Errc::already_exists:
-      return !call.asked.overwrite && may_have_existed(call, number) ? "" : "there was nothing";
+      return !call.asked.overwrite && history.may_have_existed_for(number) ? "" : "there was nothing";
     case Errc::commit_unknown:
       return is_disturbed || has_deadline || call.may_stop || call.close_limit ? "" : "there was no reason";
     case Errc::handler_failed:
       return call.asked.fails_by_itself ? "" : "its handler did not fail";
     case Errc::not_found:
-      return (call.is_load || call.is_removal) && may_be_absent(targets_[call.asked.target], call.floor)
-                 ? ""
-                 : "it was there";
+      return (call.is_load || call.is_removal) && history.may_be_absent(call.since) ? "" : "it was there";
     default:
       return "no rule allows this code";
   }
-}
-
-bool Oracle::may_be_absent(const Target& target, std::uint64_t floor) const {
-  return holds_nothing(floor) || std::any_of(target.calls.begin(), target.calls.end(), [&](auto other) {
-           return other > floor && calls_.at(other).is_removal && calls_.at(other).state != State::failed;
-         });
 }
 
 }  // namespace cairn::verdicts

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/cairn.hpp"
-#include "cairn/io/recovery.hpp"
+#include "cairn/store/recovery.hpp"
 
 #include "verdicts/journal.hpp"
 #include "verdicts/loan.hpp"
@@ -136,7 +136,7 @@ class Player {
   void look_for_remains(bool is_over);
   void save_to_closed();
   /// Why that may not lie there; empty when it may.
-  [[nodiscard]] std::string objection_to(const io::RecoveryEntry& entry, bool is_over) const;
+  [[nodiscard]] std::string objection_to(const store::RecoveryEntry& entry, bool is_over) const;
 
   /// Runs `work`; returns what it threw.
   [[nodiscard]] std::exception_ptr attempt(const std::string& what, const std::function<void()>& work);

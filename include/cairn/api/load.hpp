@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include "cairn/api/context.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
@@ -41,7 +41,7 @@ class TreeResponse {
   explicit TreeResponse(LoadResponse response) : response_(std::move(response)) {}
 
   [[nodiscard]] Tree wait() const;
-  [[nodiscard]] Tree wait(std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] Tree wait(Timeout timeout) const;
   void wait_released() const { response_.wait_released(); }
   void wait_done() const { response_.wait_done(); }
   [[nodiscard]] Awaitable<Tree> loaded() const;

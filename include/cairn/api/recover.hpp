@@ -9,6 +9,6 @@
 namespace cairn {
 
 /// Cleans a directory of checkpoints after a crash, with the default context; see cairn/core/maintenance.hpp.
-io::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {});
+store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {});
 
 }  // namespace cairn

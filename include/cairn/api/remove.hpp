@@ -12,8 +12,8 @@ namespace cairn {
 ///
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
-io::RemovalReport remove_checkpoint(const std::filesystem::path& path,
-                                    const Context& context = default_context());
-io::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options);
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path,
+                                       const Context& context = default_context());
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options);
 
 }  // namespace cairn

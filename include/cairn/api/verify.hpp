@@ -9,6 +9,7 @@
 namespace cairn {
 
 /// Compares every byte of a checkpoint with what was written, with the default context; see cairn/core/maintenance.hpp.
-[[nodiscard]] io::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options = {});
+[[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path,
+                                         const VerifyOptions& options = {});
 
 }  // namespace cairn

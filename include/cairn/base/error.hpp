@@ -46,6 +46,9 @@ enum class Errc : int {
   still_running,         ///< `wait(timeout)` came back before the operation: nothing has been promised.
 };
 
+/// What metrics and docs call a code: "not_found". Empty for a value that is not one.
+[[nodiscard]] std::string_view name(Errc code) noexcept;
+
 /// The category of `Errc`: name "cairn".
 const std::error_category& cairn_category() noexcept;
 std::error_code make_error_code(Errc code) noexcept;
@@ -74,7 +77,7 @@ class Error : public std::system_error {
   std::string detail_;
 };
 
-/// Throws the errno value `error` as `Error` with `std::system_category`: "<operation> <path>[ at <offset>]".
+/// Throws the errno value `error` as `Error` (`std::system_category`): "<operation> <path>[ at <offset>][ (<limits>)]".
 [[noreturn]] void throw_errno(int error, std::string_view operation, const std::filesystem::path& path,
                               std::optional<std::uint64_t> offset_bytes = std::nullopt);
 

@@ -9,7 +9,7 @@ namespace cairn {
 
 /// Starts a thread that runs `body`, which must not throw. `name` is for people; its first 15 bytes count.
 ///
-/// Errors: OS errors (EAGAIN: there are too many threads).
+/// Errors: OS errors (EAGAIN: a limit on threads, or on the memory for its stack; the text names those that are set).
 [[nodiscard]] std::thread start_thread(const std::string& name, std::function<void()> body);
 
 /// Makes the calling thread give way to others: adds `niceness`, 0 (nothing) to 19, to its own, as nice(1) does for

@@ -12,11 +12,12 @@
 #include <vector>
 
 #include "cairn/base/clock.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/io/engine.hpp"
-#include "cairn/io/uuid.hpp"
 #include "cairn/staging/device_copier.hpp"
+#include "cairn/store/uuid.hpp"
 
 namespace cairn {
 
@@ -57,18 +58,24 @@ struct ContextOptions {
   /// Handlers on top of the global registry, for this context only.
   HandlerRegistry registry;
   /// How long `close` and the destructor wait for saves in flight before they stop them. nanoseconds::max(): for ever.
-  std::chrono::nanoseconds close_timeout = std::chrono::seconds(600);
+  Timeout close_timeout = std::chrono::seconds(600);
   /// How long an operation that was stopped (by its deadline, `cancel`, `close` or a newer save) may take to end in order
   /// before it is answered without its end. Longer gives slow disks and handlers time to leave nothing behind; a verdict is
   /// known after the deadline and this at the latest.
-  std::chrono::nanoseconds stop_grace = std::chrono::seconds(2);
+  Timeout stop_grace = std::chrono::seconds(2);
+  /// For tests and debugging: gives handlers copies of the values that they save, in memory that cannot be touched once their
+  /// blocking phase has ended. A save whose handler does it all the same fails with Errc::handler_failed, which names handler,
+  /// checkpointable and array. Costs a copy of the values, memory for it until the save is done, and a handler of SIGSEGV in
+  /// the process. Types that do not say that they can be copied (IsCopyable), and saves that borrow or share, are not checked:
+  /// SaveResult::problems says so. See docs/guide.md, "A handler of your own".
+  bool check_handlers = false;
   /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
   std::shared_ptr<Coordinator> coordinator;  ///< Null: a single process.
   std::shared_ptr<const Clock> clock;        ///< Null: the machine's.
-  io::RandomSource random = io::system_random;
+  store::RandomSource random = store::system_random;
   std::shared_ptr<io::Syscalls> syscalls;  ///< Null: the operating system's.
 };
 

@@ -11,6 +11,7 @@
 
 #include "cairn/core/any_value.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/watched_memory.hpp"
 
 namespace cairn {
 
@@ -28,6 +29,9 @@ class ErasedHandler {
   [[nodiscard]] virtual bool is_abstract_handleable(const void* abstract) const = 0;
   [[nodiscard]] virtual bool recognises(std::span<const std::string> files) const = 0;
   [[nodiscard]] virtual Awaitable<Background<>> save(SaveContext context, const void* value) const = 0;
+  /// A copy of the value, to be given to `save` in its place; null when its type does not say how it is copied.
+  [[nodiscard]] virtual const void* copy(const void* value,
+                                         const std::shared_ptr<WatchedMemory>& memory) const = 0;
   /// `wanted` holds an abstract value or nothing; the result holds a value.
   [[nodiscard]] virtual Awaitable<Background<AnyValue>> load(LoadContext context, AnyValue wanted) const = 0;
   /// The result holds an abstract value.
@@ -71,6 +75,10 @@ class HandlerAdapter final : public ErasedHandler {
 
   Awaitable<Background<>> save(SaveContext context, const void* value) const override {
     return handler_->save(std::move(context), *static_cast<const T*>(value));
+  }
+
+  const void* copy(const void* value, const std::shared_ptr<WatchedMemory>& memory) const override {
+    return WatchedCopy<T>::make(*static_cast<const T*>(value), memory);
   }
 
   Awaitable<Background<AnyValue>> load(LoadContext context, AnyValue wanted) const override {

@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "cairn/core/report.hpp"
+#include "cairn/observe/report.hpp"
 
 template <>
 struct fmt::formatter<cairn::SaveResult> : fmt::formatter<std::string_view> {

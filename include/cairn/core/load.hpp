@@ -3,7 +3,6 @@
 
 #include <system_error>
 
-#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -13,13 +12,14 @@
 #include <boost/asio/awaitable.hpp>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/report.hpp"
-#include "cairn/core/trace.hpp"
 #include "cairn/core/waiting.hpp"
+#include "cairn/observe/report.hpp"
+#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -33,7 +33,7 @@ struct LoadOptions {
   /// Compare what is read with the checkpoint's hashes. Off saves little and trusts the disk.
   bool verify = true;
   /// From the call to the end; afterwards the load fails with Errc::timed_out. Zero: no limit.
-  std::chrono::nanoseconds deadline{0};
+  Timeout deadline;
   /// Takes a trace of this load; see trace.hpp. Null: none is made, which costs nothing.
   TraceSink trace;
   /// What handlers look for, by type.
@@ -94,7 +94,7 @@ class LoadResponse {
   /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   [[nodiscard]] Loaded wait() const;
   /// Errors: Errc::still_running; the load goes on, and nothing has been promised.
-  [[nodiscard]] Loaded wait(std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] Loaded wait(Timeout timeout) const;
   /// Blocks until nothing of the load touches the caller's memory any more; says nothing of how it ended.
   void wait_released() const;
   /// Blocks until nothing of it runs.

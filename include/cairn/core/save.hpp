@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/timeout.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/report.hpp"
-#include "cairn/core/trace.hpp"
 #include "cairn/core/waiting.hpp"
+#include "cairn/observe/report.hpp"
+#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -44,7 +44,7 @@ struct SaveOptions {
   /// save more often than their disk can follow.
   bool coalesce = false;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
-  std::chrono::nanoseconds deadline{0};
+  Timeout deadline;
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
   /// until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;
@@ -90,7 +90,7 @@ class AsyncResponse {
   /// As above, for `timeout` at most.
   ///
   /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
-  SaveResult wait(std::chrono::nanoseconds timeout) const;
+  SaveResult wait(Timeout timeout) const;
   /// Blocks until nothing of the save touches the caller's memory any more; says nothing of how it ended.
   void wait_released() const;
   /// Blocks until nothing of it runs.

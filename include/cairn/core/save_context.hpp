@@ -15,15 +15,9 @@
 #include "cairn/core/option_set.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
+#include "cairn/staging/snapshot.hpp"
 
 namespace cairn {
-
-/// Who keeps the values of a save unchanged until they are on disk.
-enum class Snapshot : std::uint8_t {
-  copy,    ///< Cairn copies them during the blocking phase; the caller is free at `staged`.
-  borrow,  ///< The caller promises not to change them until `committed`; nothing is copied.
-  share,   ///< As borrow, for arrays that share ownership; they may be dropped at any time.
-};
 
 namespace core {
 class SaveJob;

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <concepts>
+#include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/core/load_context.hpp"
 #include "cairn/core/save_context.hpp"
+#include "cairn/core/watched_memory.hpp"
 
 namespace cairn {
 
@@ -56,6 +60,9 @@ class StatefulReference {
     reference.save_ = [](void* self, SaveContext context) {
       return static_cast<const T*>(self)->save(std::move(context));
     };
+    reference.copy_ = [](const void* self, const std::shared_ptr<WatchedMemory>& memory) -> const void* {
+      return WatchedCopy<T>::make(*static_cast<const T*>(self), memory);
+    };
     return reference;
   }
 
@@ -79,11 +86,32 @@ class StatefulReference {
   [[nodiscard]] Awaitable<Background<>> load(LoadContext context) const {
     return load_(object_, std::move(context));
   }
+  /// Refers to a copy of the object to be saved, in `memory`; nothing when the object cannot be copied.
+  [[nodiscard]] std::optional<StatefulReference> copy(const std::shared_ptr<WatchedMemory>& memory) const {
+    const void* copied = copy_ != nullptr ? copy_(object_, memory) : nullptr;
+    if (copied == nullptr) {
+      return std::nullopt;
+    }
+    StatefulReference reference = *this;
+    reference.object_ = const_cast<void*>(copied);  // As in to_save.
+    return reference;
+  }
 
  private:
   void* object_ = nullptr;
   Awaitable<Background<>> (*save_)(void*, SaveContext) = nullptr;
   Awaitable<Background<>> (*load_)(void*, LoadContext) = nullptr;
+  const void* (*copy_)(const void*, const std::shared_ptr<WatchedMemory>&) = nullptr;
+};
+
+/// The object is copied with the reference to it.
+template <>
+struct WatchedCopy<StatefulReference> {
+  static const StatefulReference* make(const StatefulReference& value,
+                                       const std::shared_ptr<WatchedMemory>& memory) {
+    const std::optional<StatefulReference> copied = value.copy(memory);
+    return copied ? &memory->make<StatefulReference>(*copied) : nullptr;
+  }
 };
 
 }  // namespace cairn

@@ -24,4 +24,7 @@ void append_key(std::string& path, std::string_view key);
 /// Errors: Errc::malformed_metadata when is_entry_path() is false.
 [[nodiscard]] std::vector<std::string> split_path(std::string_view path);
 
+/// How messages show a path: in quotes, the root in words.
+[[nodiscard]] std::string shown(std::string_view path);
+
 }  // namespace cairn::formats

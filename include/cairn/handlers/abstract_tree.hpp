@@ -13,8 +13,8 @@
 
 #include "cairn/array/abstract_array.hpp"
 #include "cairn/array/cast.hpp"
+#include "cairn/array_store/array_entries.hpp"
 #include "cairn/formats/index.hpp"
-#include "cairn/handlers/array_entries.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {

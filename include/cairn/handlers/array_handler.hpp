@@ -51,6 +51,15 @@ struct OwnsItsMemory<std::span<T>> {
   static bool check(std::span<T> /*elements*/) { return false; }
 };
 
+/// The elements are copied, too, unless they are on a device.
+template <>
+struct WatchedCopy<Array> {
+  static const Array* make(const Array& value, const std::shared_ptr<WatchedMemory>& memory) {
+    const Tree tree(value);
+    return WatchedCopy<Tree>::make(tree, memory)->array_if();
+  }
+};
+
 template <>
 struct WritesToCaller<AbstractArray> {
   static bool check(const AbstractArray& wanted) { return wanted.destination.has_value(); }

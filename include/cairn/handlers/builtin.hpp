@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cairn/array_store/array_entries.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/handlers/array_entries.hpp"
 
 namespace cairn {
 

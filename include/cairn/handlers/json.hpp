@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "cairn/core/callers_memory.hpp"
+#include "cairn/core/copyable.hpp"
 #include "cairn/core/handler.hpp"
 
 namespace cairn {
@@ -54,6 +56,9 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
   /// Errors: Errc::malformed_metadata when no JSON document begins so.
   [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
 };
+
+template <>
+struct IsCopyable<nlohmann::json> : std::true_type {};
 
 template <>
 struct WritesToCaller<AbstractJson> {

@@ -13,6 +13,7 @@
 #include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/registry.hpp"
+#include "cairn/core/watched_memory.hpp"
 
 namespace cairn {
 
@@ -111,6 +112,12 @@ struct HandledAs<M> {
   static ProtoMessage convert(const M& message) { return ProtoMessage::borrow(message); }
 
   static M restore(const ProtoMessage& message) { return message.as<M>(); }
+};
+
+/// Copies the message, too.
+template <>
+struct WatchedCopy<ProtoMessage> {
+  static const ProtoMessage* make(const ProtoMessage& value, const std::shared_ptr<WatchedMemory>& memory);
 };
 
 template <>

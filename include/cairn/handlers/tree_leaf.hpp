@@ -1,23 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The templates of Tree that turn C++ values into leaves and back.
+// What may be a leaf of a tree.
 
-#include <cmath>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "cairn/array/copy.hpp"
-#include "cairn/handlers/tree.hpp"
+#include "cairn/array/array.hpp"
 
 namespace cairn {
 
+class Tree;
+class TreeItem;
+
+/// Bytes that mean nothing to Cairn. In a tree they are a leaf; a span of bytes is an array of uint8.
+using Bytes = std::vector<std::byte>;
+
+/// The most containers around a leaf of a tree that is saved or loaded.
+inline constexpr std::size_t kMaxTreeDepth = 1000;
+
+/// What a node of a tree is.
+enum class TreeKind : std::uint8_t { null, boolean, integer, floating, string, bytes, array, map, list };
+
+/// "integer", "map"…, for messages.
+[[nodiscard]] std::string_view name(TreeKind kind) noexcept;
+
 namespace detail {
+
+struct TreeAccess;
+
+template <class T>
+concept TreeInteger = std::integral<T> && !std::same_as<T, bool> && !Character<T>;
+
+/// An array that is a temporary and owns its elements: a tree takes it over.
+template <class T>
+concept AdoptableRange =
+    !std::is_reference_v<T> && !std::is_const_v<T> && !BorrowableRange<T> && MutableBorrowableRange<T&>;
+
+template <class T, class Plain = std::remove_cvref_t<T>>
+concept TreeLeaf = !std::same_as<Plain, Tree> && !std::same_as<Plain, TreeItem> &&
+                   (std::same_as<Plain, std::nullptr_t> || std::same_as<Plain, bool> || TreeInteger<Plain> ||
+                    std::same_as<Plain, float> || std::same_as<Plain, double> || std::same_as<Plain, Bytes> ||
+                    std::same_as<Plain, Array> || std::derived_from<Plain, ArrayView> ||
+                    std::convertible_to<T, std::string_view> || BorrowableRange<T> || AdoptableRange<T>);
 
 template <class T>
 inline constexpr bool kIsSpan = false;
@@ -30,69 +61,5 @@ template <ArrayElement T>
 inline constexpr bool kIsArrayVector<std::vector<T>> = !std::same_as<T, bool>;  // Bits are no elements.
 
 }  // namespace detail
-
-template <class T>
-void Tree::assign_leaf(T&& value) {
-  using Plain = std::remove_cvref_t<T>;
-  if constexpr (std::same_as<Plain, std::nullptr_t>) {
-    value_ = std::monostate();
-  } else if constexpr (std::same_as<Plain, bool>) {
-    value_.emplace<bool>(value);
-  } else if constexpr (detail::TreeInteger<Plain>) {
-    if (std::in_range<std::int64_t>(value)) {
-      value_.emplace<std::int64_t>(static_cast<std::int64_t>(value));
-    } else {
-      value_.emplace<std::uint64_t>(static_cast<std::uint64_t>(value));
-    }
-  } else if constexpr (std::floating_point<Plain>) {
-    value_.emplace<double>(value);
-  } else if constexpr (std::same_as<Plain, Bytes>) {
-    value_.emplace<Bytes>(std::forward<T>(value));
-  } else if constexpr (std::same_as<Plain, Array>) {
-    value_.emplace<Array>(std::forward<T>(value));
-  } else if constexpr (std::same_as<Plain, std::string>) {
-    value_.emplace<std::string>(std::forward<T>(value));
-  } else if constexpr (std::convertible_to<T, std::string_view>) {
-    value_.emplace<std::string>(static_cast<std::string_view>(value));
-  } else if constexpr (std::derived_from<Plain, ArrayView>) {
-    value_.emplace<Array>(Array::borrow(std::forward<T>(value)));
-  } else if constexpr (detail::AdoptableRange<T>) {
-    value_.emplace<Array>(Array::adopt(std::forward<T>(value)));
-  } else {
-    value_.emplace<Array>(std::forward<T>(value));
-  }
-}
-
-template <class T>
-T Tree::as(std::string_view path) const {
-  if constexpr (std::same_as<T, bool>) {
-    return require<bool>(TreeKind::boolean, path);
-  } else if constexpr (detail::TreeInteger<T>) {
-    return integer<T>(path);
-  } else if constexpr (std::floating_point<T>) {
-    const double value = require<double>(TreeKind::floating, path);
-    const T converted = static_cast<T>(value);
-    if (std::isinf(converted) && !std::isinf(value)) {
-      throw_floating(value, path);
-    }
-    return converted;
-  } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
-    return require<std::string>(TreeKind::string, path);
-  } else if constexpr (std::same_as<T, Bytes>) {
-    return require<Bytes>(TreeKind::bytes, path);
-  } else if constexpr (std::same_as<T, Array>) {
-    return require<Array>(TreeKind::array, path);
-  } else if constexpr (detail::kIsSpan<T>) {
-    return array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
-  } else {
-    static_assert(detail::kIsArrayVector<T>, "no leaf of a tree has this type");
-    const Array& held = array(path, dtype_of<typename T::value_type>());
-    T elements(static_cast<std::size_t>(held.element_count()));
-    if (!elements.empty()) {
-      copy_range(held.view(), 0, std::as_writable_bytes(std::span(elements)));
-    }
-    return elements;
-  }
-}
 
 }  // namespace cairn

@@ -8,16 +8,13 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "cairn/async/awaitable.hpp"
 #include "cairn/async/event.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/checkpointable.hpp"
@@ -26,81 +23,10 @@
 #include "cairn/core/names.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/core/save.hpp"
+#include "cairn/core/watched_memory.hpp"
+#include "cairn/testing/decorated_handlers.hpp"
 
 namespace cairn::testing {
-
-/// A handler under another id: what a later version of it writes.
-template <class H>
-class LaterVersion final : public CheckpointableHandler<typename H::Value, typename H::Abstract> {
- public:
-  using Value = typename H::Value;
-  using Abstract = typename H::Abstract;
-
-  [[nodiscard]] std::string_view id() const noexcept override { return id_; }
-  // outlives: passed on to a handler that is given the same promise.
-  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
-    return handler_.save(std::move(context), value);
-  }
-  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
-                                                  std::optional<Abstract> wanted) const override {
-    return handler_.load(std::move(context), std::move(wanted));
-  }
-  [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
-    return handler_.metadata(std::move(context));
-  }
-  [[nodiscard]] bool is_handleable(const Value& value) const override {
-    return handler_.is_handleable(value);
-  }
-
- private:
-  H handler_;
-  std::string id_ = std::string(handler_.id()) + "999";
-};
-
-/// A handler whose background phases wait until somebody opens the gate: whatever they read of the caller's value, they
-/// read after he has changed it.
-template <class H>
-class HeldBack final : public CheckpointableHandler<typename H::Value, typename H::Abstract> {
- public:
-  using Value = typename H::Value;
-  using Abstract = typename H::Abstract;
-
-  explicit HeldBack(async::Event gate) : gate_(std::move(gate)) {}
-
-  [[nodiscard]] std::string_view id() const noexcept override { return handler_->id(); }
-  // outlives: passed on to a handler that is given the same promise.
-  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
-    return hold(handler_, std::move(context), &value, gate_);
-  }
-  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
-                                                  std::optional<Abstract> wanted) const override {
-    return handler_->load(std::move(context), std::move(wanted));
-  }
-  [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
-    return handler_->metadata(std::move(context));
-  }
-  [[nodiscard]] bool is_handleable(const Value& value) const override {
-    return handler_->is_handleable(value);
-  }
-
- private:
-  static Awaitable<Background<>> hold(std::shared_ptr<const H> handler, SaveContext context,
-                                      const Value* value, async::Event gate) {
-    Background<> background = co_await handler->save(std::move(context), *value);
-    if (!background.valid()) {
-      co_return background;
-    }
-    co_return finish(std::move(gate), std::move(background));
-  }
-
-  static Background<> finish(async::Event gate, Background<> background) {
-    co_await gate.wait();
-    co_await std::move(background);
-  }
-
-  std::shared_ptr<const H> handler_ = std::make_shared<const H>();
-  async::Event gate_;
-};
 
 /// What a handler must do, whatever it saves. `Traits` says what to try it with:
 ///
@@ -175,6 +101,30 @@ class HandlerConformance : public ::testing::Test {
            << "the background phase has read the caller's value, which he had changed by then";
   }
 
+  /// Whether a value can be copied for `leaves_the_value_alone`.
+  static bool can_be_copied(const Subject& subject) {
+    const Checkpointable item("item", subject);
+    const auto memory = std::make_shared<WatchedMemory>();
+    const bool is_copied = registry().front().handler->copy(item.value(), memory) != nullptr;
+    memory->end();
+    return is_copied;
+  }
+
+  /// Whether nothing of the value is used after the blocking phase, not even what `change` leaves as it is.
+  ::testing::AssertionResult leaves_the_value_alone() {
+    ContextOptions options;
+    options.check_handlers = true;
+    const Context checking(options);
+    const auto subject = Traits::make();
+    try {
+      core::start_save(path(), Checkpointables{{"item", subject}}, registry(), SaveOptions(), checking)
+          .wait();
+    } catch (const std::system_error& error) {
+      return ::testing::AssertionFailure() << error.what();
+    }
+    return ::testing::AssertionSuccess();
+  }
+
   [[nodiscard]] std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
     const auto folder = path() / core::directory_of("item");
@@ -204,6 +154,14 @@ TYPED_TEST_P(HandlerConformance, LoadsWhatWasSaved) {
 
 TYPED_TEST_P(HandlerConformance, KeepsTheValueOfTheBlockingPhase) {
   EXPECT_TRUE(this->keeps_the_value_of_the_blocking_phase());
+}
+
+TYPED_TEST_P(HandlerConformance, UsesTheValueInItsBlockingPhaseOnly) {
+  if (!this->can_be_copied(TypeParam::make())) {
+    GTEST_SKIP() << "the type of the value does not say that it can be copied; see cairn::IsCopyable";
+  }
+
+  EXPECT_TRUE(this->leaves_the_value_alone());
 }
 
 TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
@@ -289,8 +247,9 @@ TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(HandlerConformance, LoadsWhatWasSaved, KeepsTheValueOfTheBlockingPhase,
-                            LoadsWhatItsMetadataDescribes, LeavesAllOrNothingWhenCancelled,
-                            ReportsMissingFiles, ReturnsNoOtherValueWhenOneFileIsMissing,
-                            RefusesAnAbstractValueOfAnotherKind, IsNotTriedOnWhatALaterVersionWrote);
+                            UsesTheValueInItsBlockingPhaseOnly, LoadsWhatItsMetadataDescribes,
+                            LeavesAllOrNothingWhenCancelled, ReportsMissingFiles,
+                            ReturnsNoOtherValueWhenOneFileIsMissing, RefusesAnAbstractValueOfAnotherKind,
+                            IsNotTriedOnWhatALaterVersionWrote);
 
 }  // namespace cairn::testing

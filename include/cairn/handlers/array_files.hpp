@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "cairn/array_store/read_plan.hpp"
+#include "cairn/array_store/stored_files.hpp"
+#include "cairn/array_store/writer.hpp"
+#include "cairn/core/load_context.hpp"
+#include "cairn/core/save_context.hpp"
+
+namespace cairn {
+
+/// How handlers of whatever holds arrays save and load them: the handler of trees does it so, too.
+///
+/// Example: tests/handlers/array_map.hpp is a whole handler.
+
+/// A writer for the arrays of one checkpointable, as the options of its save ask for.
+[[nodiscard]] array_store::Writer array_writer(const SaveContext& context);
+
+/// Writes what was added: the files of arrays, and the index when their headers have been written.
+///
+/// Phase:  as SaveContext::write_pieces.
+/// Errors: as Writer::lay_out and SaveContext::write_pieces.
+[[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
+
+/// The files of a checkpointable, as the context reads them.
+[[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);
+
+/// What the options of a load ask for.
+[[nodiscard]] array_store::ReadOptions array_read_options(LoadContext context);
+
+}  // namespace cairn

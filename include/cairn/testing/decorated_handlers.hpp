@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Handlers around a handler, for the suite that tests it.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/event.hpp"
+#include "cairn/core/handler.hpp"
+
+namespace cairn::testing {
+
+/// A handler under another id: what a later version of it writes.
+template <class H>
+class LaterVersion final : public CheckpointableHandler<typename H::Value, typename H::Abstract> {
+ public:
+  using Value = typename H::Value;
+  using Abstract = typename H::Abstract;
+
+  [[nodiscard]] std::string_view id() const noexcept override { return id_; }
+  // outlives: passed on to a handler that is given the same promise.
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
+    return handler_.save(std::move(context), value);
+  }
+  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
+                                                  std::optional<Abstract> wanted) const override {
+    return handler_.load(std::move(context), std::move(wanted));
+  }
+  [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
+    return handler_.metadata(std::move(context));
+  }
+  [[nodiscard]] bool is_handleable(const Value& value) const override {
+    return handler_.is_handleable(value);
+  }
+
+ private:
+  H handler_;
+  std::string id_ = std::string(handler_.id()) + "999";
+};
+
+/// A handler whose background phases wait until somebody opens the gate: whatever they read of the caller's value, they
+/// read after he has changed it.
+template <class H>
+class HeldBack final : public CheckpointableHandler<typename H::Value, typename H::Abstract> {
+ public:
+  using Value = typename H::Value;
+  using Abstract = typename H::Abstract;
+
+  explicit HeldBack(async::Event gate) : gate_(std::move(gate)) {}
+
+  [[nodiscard]] std::string_view id() const noexcept override { return handler_->id(); }
+  // outlives: passed on to a handler that is given the same promise.
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
+    return hold(handler_, std::move(context), &value, gate_);
+  }
+  [[nodiscard]] Awaitable<Background<Value>> load(LoadContext context,
+                                                  std::optional<Abstract> wanted) const override {
+    return handler_->load(std::move(context), std::move(wanted));
+  }
+  [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
+    return handler_->metadata(std::move(context));
+  }
+  [[nodiscard]] bool is_handleable(const Value& value) const override {
+    return handler_->is_handleable(value);
+  }
+
+ private:
+  static Awaitable<Background<>> hold(std::shared_ptr<const H> handler, SaveContext context,
+                                      const Value* value, async::Event gate) {
+    Background<> background = co_await handler->save(std::move(context), *value);
+    if (!background.valid()) {
+      co_return background;
+    }
+    co_return finish(std::move(gate), std::move(background));
+  }
+
+  static Background<> finish(async::Event gate, Background<> background) {
+    co_await gate.wait();
+    co_await std::move(background);
+  }
+
+  std::shared_ptr<const H> handler_ = std::make_shared<const H>();
+  async::Event gate_;
+};
+
+}  // namespace cairn::testing

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array_store/stored_files.hpp"
+#include "cairn/async/semaphore.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/aligned_memory.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/hugging_face.hpp"
+#include "cairn/formats/index_builder.hpp"
+#include "cairn/formats/safetensors.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+/// Enough for any disk; each takes the memory of a header.
+constexpr std::size_t kHeadersAtOnce = 32;
+
+using Files = std::shared_ptr<const StoredFiles>;
+
+/// Reads the first `size` bytes of a file.
+Awaitable<std::shared_ptr<AlignedMemory>> read_start(Files files, std::string file, std::uint64_t size) {
+  auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
+  std::vector<DestinationPiece> pieces(size > 0 ? 1 : 0);
+  if (size > 0) {
+    pieces[0].size_bytes = size;
+    pieces[0].data = memory->data();
+    pieces[0].owner = memory;
+    co_await files->read_pieces(std::move(file), std::move(pieces));
+  }
+  co_return memory;
+}
+
+std::span<const std::byte> bytes_of(const AlignedMemory& memory, std::uint64_t size) {
+  return {memory.data(), static_cast<std::size_t>(size)};
+}
+
+std::string full_path(const StoredFiles& files, std::string_view file) {
+  return (files.directory() / file).string();
+}
+
+Awaitable<formats::Index> open_own(Files files, std::uint64_t size) {
+  const auto memory = co_await read_start(files, std::string(kIndexFile), size);
+  co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(*files, kIndexFile));
+}
+
+Awaitable<formats::FolderFile> read_header(Files files, std::string file, async::Semaphore readers) {
+  const async::Permit permit = co_await readers.acquire();  // Before any memory.
+  const std::optional<std::uint64_t> size = files->size_bytes(file);
+  if (!size) {
+    throw Error(Errc::not_found, fmt::format("{}: the file is not there", full_path(*files, file)));
+  }
+  constexpr std::uint64_t kLengthBytes = 8;
+  const std::uint64_t first_size = std::min(*size, kLengthBytes);
+  const auto first = co_await read_start(files, file, first_size);
+  const std::string path = full_path(*files, file);
+  const std::uint64_t prefix_size =
+      formats::safetensors_prefix_size(bytes_of(*first, first_size), *size, path);
+  const auto prefix = co_await read_start(files, file, prefix_size);
+  formats::FolderFile read;
+  read.header = formats::parse_safetensors(bytes_of(*prefix, prefix_size), *size, path);
+  read.name = std::move(file);
+  co_return read;
+}
+
+/// An index that says of each tensor where it lies.
+formats::IndexBytes describe(const std::vector<formats::FolderFile>& files,
+                             const std::vector<formats::FolderTensor>& tensors) {
+  formats::IndexBuilder builder;
+  for (const formats::FolderFile& file : files) {
+    static_cast<void>(builder.add_file(file.name));  // Numbered as TensorSlice::file is.
+  }
+  std::string path;
+  for (const formats::FolderTensor& tensor : tensors) {
+    path.clear();
+    formats::append_key(path, tensor.name);
+    builder.add_array(path, tensor.dtype, {tensor.shape.begin(), tensor.shape.end()});
+    for (const formats::TensorSlice& slice : tensor.slices) {
+      const auto file = static_cast<std::uint32_t>(slice.file);
+      const Shape& offsets = slice.box.offsets();
+      const Shape& extents = slice.box.extents();
+      if (slice.box.is_whole(tensor.shape)) {
+        builder.add_whole(file, slice.begin);
+      } else {
+        builder.add_slice(file, slice.begin, {offsets.begin(), offsets.end()},
+                          {extents.begin(), extents.end()});
+      }
+    }
+  }
+  return builder.finish();
+}
+
+Awaitable<formats::Index> open_foreign(Files files) {
+  std::optional<formats::HuggingFaceIndex> index;
+  std::vector<std::string> names;
+  if (files->size_bytes(formats::kHuggingFaceIndexName)) {
+    const std::string text = co_await files->read(std::string(formats::kHuggingFaceIndexName));
+    index = formats::parse_hugging_face_index(text, full_path(*files, formats::kHuggingFaceIndexName));
+    names = index->files();
+  } else {
+    for (std::string& file : files->names()) {
+      if (is_safetensors(file)) {
+        names.push_back(std::move(file));
+      }
+    }
+    if (names.empty()) {
+      throw Error(Errc::not_found, fmt::format("{}: there is neither an {} nor a safetensors file",
+                                               files->directory().string(), kIndexFile));
+    }
+  }
+  const async::Semaphore readers(kHeadersAtOnce);
+  std::vector<Awaitable<formats::FolderFile>> reads;
+  for (std::string& name : names) {
+    reads.push_back(read_header(files, std::move(name), readers));
+  }
+  const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
+  const auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
+  formats::IndexBytes described = describe(headers, tensors);
+  co_return formats::Index::open(std::move(described.owner), described.bytes, files->directory().string());
+}
+
+}  // namespace
+
+bool is_safetensors(std::string_view file) noexcept {
+  return file.ends_with(".safetensors") && file.find('/') == std::string_view::npos;
+}
+
+Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files) {
+  if (const auto size = files->size_bytes(kIndexFile)) {
+    return open_own(std::move(files), *size);
+  }
+  return open_foreign(std::move(files));
+}
+
+}  // namespace cairn::array_store

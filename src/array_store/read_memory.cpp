@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "cairn/base/aligned_memory.hpp"
+
+#include "array_store/read_steps.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+constexpr std::uint64_t kMostGapBytes = 4096;  // Read in vain rather than in two reads.
+
+/// Memory for many small arrays: what lies side by side in the file lies side by side here. The price: it is freed when
+/// the last of them goes, which bounds the size.
+class Slab {
+ public:
+  /// Whether the memory has a place for a region, or could be made anew to have one: `run_end` is where the small
+  /// arrays that follow without a gap end, and a short run is not worth a mapping of its own.
+  bool reaches(const Region& region, std::uint64_t run_end) {
+    if (memory_ && region.begin >= first_ && region.end <= first_ + memory_->size()) {
+      return true;
+    }
+    if (run_end - region.begin < kFewestBytes) {
+      return false;
+    }
+    first_ = region.begin / kPageBytes * kPageBytes;  // Aligned as in the file, for direct I/O.
+    const std::uint64_t end =
+        std::max(region.end, std::min(run_end, (first_ / kWindowBytes + 1) * kWindowBytes));
+    memory_ = std::make_shared<AlignedMemory>(static_cast<std::size_t>(end - first_));
+    return true;
+  }
+
+  /// The place of a region that the memory reaches.
+  [[nodiscard]] Array array(const Region& region, Shape shape, DType dtype) const {
+    return Array::share(MutableArrayView(memory_->data() + (region.begin - first_), std::move(shape), dtype),
+                        memory_);
+  }
+
+ private:
+  static constexpr std::uint64_t kPageBytes = 4096;
+  static constexpr std::uint64_t kFewestBytes = 128 << 10;
+  static constexpr std::uint64_t kWindowBytes = 4 << 20;  // What is read at once; two huge pages.
+
+  std::shared_ptr<AlignedMemory> memory_;
+  std::uint64_t first_ = 0;
+};
+
+/// Gives the small arrays of one file their memory.
+void allocate_small(std::span<const ReadArray> arrays, const Regions& regions, std::vector<Array>& memory) {
+  const auto extends_run = [&](std::size_t i) {
+    return arrays[regions[i + 1].array].is_small && regions[i + 1].begin - regions[i].end < kMostGapBytes;
+  };
+  Slab slab;
+  std::size_t run_end = 0;
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    const ReadArray& array = arrays[regions[i].array];
+    if (!array.is_small) {
+      continue;
+    }
+    for (run_end = std::max(run_end, i); run_end + 1 < regions.size() && extends_run(run_end);) {
+      ++run_end;
+    }
+    Shape shape(array.stored.dims);
+    memory[regions[i].array] = slab.reaches(regions[i], regions[run_end].end)
+                                   ? slab.array(regions[i], std::move(shape), array.dtype)
+                                   : Array(std::move(shape), array.dtype);
+  }
+}
+
+}  // namespace
+
+std::vector<Array> map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions,
+                              const StoredFiles& files) {
+  std::vector<Array> mapped(arrays.size());
+  for (auto& [file, in_file] : regions) {
+    std::shared_ptr<const io::MappedFile> memory;
+    std::erase_if(in_file, [&, name = std::string_view(file)](const Region& region) {
+      const ReadArray& array = arrays[region.array];
+      if (!array.is_plain) {
+        return false;
+      }
+      if (!memory) {
+        memory = files.map(name);
+      }
+      mapped[region.array] = Array::share(
+          ArrayView(memory->bytes().data() + region.begin, Shape(array.stored.dims), array.dtype), memory);
+      return true;
+    });
+  }
+  return mapped;
+}
+
+void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, std::vector<Array>& memory) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const ReadArray& array = arrays[i];
+    if (array.destination != nullptr) {
+      memory[i] = *array.destination;
+    } else if (!array.is_small && memory[i].owner() == nullptr) {
+      memory[i] = Array(Shape(array.stored.dims), array.dtype);
+    }
+  }
+  for (const auto& [file, in_file] : regions) {
+    allocate_small(arrays, in_file, memory);
+  }
+}
+
+}  // namespace cairn::array_store

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/box.hpp"
+#include "cairn/array/format.hpp"
+#include "cairn/array/overlap.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/box_cover.hpp"
+#include "cairn/formats/entry_path.hpp"
+
+#include "array_store/array_bytes.hpp"
+#include "array_store/read_steps.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+using formats::Index;
+using formats::IndexSlice;
+using formats::shown;
+
+/// The regions of a file. `last` is where they were found the last time: mostly one file is asked for again and again.
+Regions& regions_of(std::string_view file, RegionsByFile& regions, RegionsByFile::iterator& last) {
+  if (last == regions.end() || last->first != file) {
+    last = regions.find(file);
+  }
+  if (last == regions.end()) {
+    last = regions.try_emplace(std::string(file)).first;
+  }
+  return last->second;
+}
+
+/// Refuses memory that does not fit what is asked for: both can be changed after place_into has compared them.
+void check_form(const AbstractArray& form, std::string_view name) {
+  const Array& array = *form.destination;
+  if (array.shape() != form.shape) {
+    throw Error(Errc::shape_mismatch, fmt::format("{}: wanted with shape {}, but its memory has shape {}",
+                                                  shown(name), form.shape, array.shape()));
+  }
+  if (array.dtype() != form.dtype) {
+    throw Error(Errc::dtype_mismatch, fmt::format("{}: wanted as {}, but its memory is of {}", shown(name),
+                                                  form.dtype, array.dtype()));
+  }
+  static_cast<void>(array.mutable_view());
+}
+
+ReadArray describe_array(const Index& index, const WantedArray& wanted, const ReadOptions& options) {
+  ReadArray array;
+  array.stored = index.array(wanted.entry);
+  array.dtype = array.stored.dtype;
+  if (wanted.form == nullptr) {
+    return array;
+  }
+  const std::string_view name = array.stored.name;
+  array.dtype = wanted.form->dtype;
+  const bool may_narrow = wanted.form->allows_narrowing || options.allow_narrowing;
+  array.narrowing = may_narrow ? Narrowing::allowed : Narrowing::refused;
+  check_cast(name, array.stored.dtype, array.dtype, array.narrowing);
+  if (wanted.form->destination) {
+    check_form(*wanted.form, name);
+    array.destination = &*wanted.form->destination;
+    array.copier = copier_for(name, array.destination->view(), array.stored.dtype, options.copier_of);
+  }
+  return array;
+}
+
+/// Whether an array that is stored as one slice is aligned (in files that others wrote it need not be) and wanted as it
+/// is stored.
+bool is_plain(const ReadArray& array, const IndexSlice& slice) {
+  const DType stored = array.stored.dtype;
+  const bool is_aligned = is_packed(stored) || slice.offset % unit_bytes(stored) == 0;
+  return array.dtype == stored && array.destination == nullptr && is_aligned && slice.size > 0;
+}
+
+/// Collects the slices of the array with that number, which must tile it.
+void add_slices(const Index& index, std::size_t number, ReadArray& array, RegionsByFile& regions,
+                RegionsByFile::iterator& last) {
+  const formats::IndexArray& stored = array.stored;
+  std::vector<Box> boxes;
+  for (std::uint32_t i = 0; i < stored.slice_count; ++i) {
+    const IndexSlice slice = index.slice(stored, i);
+    if (slice.size > 0) {
+      regions_of(slice.file, regions, last).push_back({slice.offset, slice.offset + slice.size, number, i});
+    }
+    if (stored.slice_count == 1) {
+      array.is_plain = is_plain(array, slice);
+      array.is_small = array.is_plain && slice.size <= kMostSmallBytes;
+      if (slice.is_whole) {
+        return;  // As nearly all are.
+      }
+    }
+    boxes.push_back(slice.is_whole ? Box::whole(Shape(stored.dims))
+                                   : Box(Shape(slice.offsets), Shape(slice.extents)));
+  }
+  formats::check_cover(fmt::format("{}: {}", index.path(), stored.name), Shape(stored.dims), boxes);
+}
+
+/// Refuses arrays that would be read over each other.
+void check_destinations(std::span<const ReadArray> arrays) {
+  std::vector<Destination> destinations;
+  for (const ReadArray& array : arrays) {
+    if (array.destination != nullptr) {
+      destinations.emplace_back(shown(array.stored.name), array.destination->view());
+    }
+  }
+  check_disjoint(destinations);
+}
+
+}  // namespace
+
+LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, const ReadOptions& options) {
+  LocatedArrays located;
+  auto last = located.regions.end();
+  located.arrays.reserve(wanted.size());
+  for (const WantedArray& one : wanted) {
+    ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options));
+    add_slices(index, located.arrays.size() - 1, array, located.regions, last);
+  }
+  check_destinations(located.arrays);
+  return located;
+}
+
+RegionsByFile check_regions(const Index& index, std::span<const ReadArray> arrays, RegionsByFile regions,
+                            const StoredFiles& files) {
+  const auto name_of = [&](const Region& region) { return shown(arrays[region.array].stored.name); };
+  for (auto& [file, in_file] : regions) {
+    const auto size = files.size_bytes(file);
+    if (!size) {
+      throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there", index.path(),
+                                               name_of(in_file.front()), file));
+    }
+    std::sort(in_file.begin(), in_file.end(),
+              [](const Region& a, const Region& b) { return a.begin < b.begin; });
+    std::uint64_t end = 0;
+    for (const Region& region : in_file) {
+      if (region.begin < end || region.end > *size) {
+        throw Error(
+            Errc::malformed_metadata,
+            fmt::format("{}: {}: its bytes [{}, {}) of '{}' {}", index.path(), name_of(region), region.begin,
+                        region.end, file,
+                        region.end > *size ? "reach beyond the end" : "belong to another array, too"));
+      }
+      end = region.end;
+    }
+  }
+  return regions;
+}
+
+}  // namespace cairn::array_store

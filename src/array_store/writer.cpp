@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/array_store/writer.hpp"
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/formats/entry_path.hpp"
+
+#include "array_store/array_bytes.hpp"
+#include "array_store/write_plan.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+void check_owner(std::string_view path, const Array& array, Snapshot snapshot) {
+  if (snapshot == Snapshot::share && !array.owner() && array.byte_count() > 0) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: the array has no owner to share it with; use Snapshot::copy or borrow",
+                            formats::shown(path)));
+  }
+}
+
+/// What reads an array whose bytes need more than to be copied from the host's memory; null for all others.
+std::shared_ptr<const ByteSource> source_of(std::string_view path, const Array& array, DType stored,
+                                            DeviceCopier* copier, Narrowing narrowing) {
+  const bool is_cast = array.dtype() != stored;
+  if (copier == nullptr) {
+    const bool is_plain = !is_cast && array.view().is_contiguous();
+    return is_plain ? nullptr : std::make_shared<ArraySource>(array, stored, narrowing);
+  }
+  auto device = std::make_unique<ArrayOnDevice<DeviceSource>>(
+      DeviceRegion{copier, const_cast<std::byte*>(array.view().data())}, array.owner(), formats::shown(path));
+  if (is_cast) {
+    return std::make_shared<ArraySource>(array, stored, narrowing, std::move(device));
+  }
+  return device;
+}
+
+}  // namespace
+
+Writer::Writer(WriterOptions options)
+    : options_(std::move(options)), plan_(std::make_shared<WritePlan>(options_.memory)) {}
+
+formats::IndexBuilder& Writer::entries() noexcept {
+  return plan_->builder;
+}
+
+void Writer::add(std::string_view path, const Array& array) {
+  const std::optional<DType>& storage = options_.storage_dtype;
+  const bool stays = !storage || (is_floating(*storage) && !is_floating(array.dtype()));
+  add(path, array, stays ? array.dtype() : *storage);
+}
+
+void Writer::add(std::string_view path, const Array& array, DType stored) {
+  WritePlan& plan = *plan_;
+  check_owner(path, array, options_.snapshot);
+  check_cast(path, array.dtype(), stored, options_.narrowing);
+  DeviceCopier* const copier = copier_for(path, array.view(), stored, options_.copier_of);
+  formats::TensorSpec spec;
+  spec.name = tensor_name(path);
+  spec.dtype = stored;
+  spec.shape = std::span(array.shape());
+  const formats::TensorMeasure measure = formats::measure_tensor(spec);
+  if (measure.size_bytes > 0) {
+    SourcePiece piece;
+    piece.source = source_of(path, array, stored, copier, options_.narrowing);
+    if (piece.source != nullptr || options_.snapshot != Snapshot::copy) {
+      piece.data = piece.source == nullptr ? array.view().data() : nullptr;
+      piece.owner = piece.source == nullptr ? array.owner() : nullptr;
+      plan.held.emplace_back(plan.arrays.size(), std::move(piece));
+    }
+  }
+  FlatArray flat;
+  flat.data = array.view().data();
+  plan.paths.insert(plan.paths.end(), path.begin(), path.end());
+  plan.dims.insert(plan.dims.end(), array.shape().begin(), array.shape().end());
+  flat.path_end = plan.paths.size();
+  flat.dims_end = plan.dims.size();
+  plan.arrays.push_back(flat);
+  plan.measures.push_back(measure);
+}
+
+PlannedWrite Writer::lay_out() && {
+  const std::shared_ptr<WritePlan> plan = std::move(plan_);
+  array_store::lay_out(*plan, options_.rank);
+  std::vector<PlannedFile> files;
+  for (std::size_t i = 0; i < plan->files.size(); ++i) {
+    files.push_back({plan->files[i], plan->layouts[i].file_size, make_pieces(plan, i)});
+  }
+  plan->held = {};
+  return {std::move(files), PlannedIndex(plan)};
+}
+
+Background<> PlannedIndex::wait(std::shared_ptr<WritePlan> plan) {
+  for (Header& header : plan->headers) {
+    co_await header.is_read.wait();
+    const std::lock_guard lock(header.mutex);
+    header.text = std::string();
+  }
+}
+
+formats::IndexBytes PlannedIndex::make() const {
+  describe_arrays(*plan_);
+  return plan_->builder.finish();
+}
+
+}  // namespace cairn::array_store

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/engine.hpp"
+
+#include "observe/internal/meter.hpp"
+
+namespace cairn::observe {
+
+/// The context's engine as one operation sees it: measures each request, and how many are in flight.
+///
+/// Keeps itself alive while a request is in flight, even when the operation has gone.
+class MeteredEngine final : public io::Engine, public std::enable_shared_from_this<MeteredEngine> {
+ public:
+  // outlives: the context's engine and clock outlive all requests.
+  MeteredEngine(io::Engine& engine, std::shared_ptr<Meter> meter)
+      : engine_(engine), meter_(std::move(meter)) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return engine_.name(); }
+  void submit(io::Request& request) noexcept override;
+  [[nodiscard]] io::Syscalls& syscalls() noexcept override { return engine_.syscalls(); }
+
+  [[nodiscard]] TransferFigures figures() const;
+
+ private:
+  /// A request on behalf of another, which is told when this is done.
+  struct Slot : io::Request {
+    io::Request* original = nullptr;
+    std::shared_ptr<MeteredEngine> owner;
+    Meter::TimePoint begin;
+  };
+
+  static void on_done(io::Request& request, std::int64_t result) noexcept;
+  Slot* take_slot();
+  void begin(Slot& slot);
+  void end(Slot& slot, std::int64_t result);
+  void advance(Meter::TimePoint now);
+
+  io::Engine& engine_;
+  std::shared_ptr<Meter> meter_;
+
+  mutable std::mutex mutex_;  // Protects all below.
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> free_;
+  std::size_t in_flight_ = 0;
+  Meter::TimePoint last_;                 // When that changed.
+  std::chrono::nanoseconds weighted_{0};  // In flight × time.
+  TransferFigures figures_;
+};
+
+}  // namespace cairn::observe

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cairn/io/file.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/manifest.hpp"
+
+namespace cairn::store {
+
+/// Reads a directory's COMMIT, the first link of the chain.
+///
+/// Errors: Errc::not_committed when it has none; those of `decode_commit`.
+[[nodiscard]] CommitRecord read_commit_record(const io::Directory& directory);
+
+/// The manifest of a checkpoint, checked against its COMMIT; of its data nothing is looked at.
+///
+/// Errors: those of `CommittedDirectory::open`.
+[[nodiscard]] Manifest read_manifest(const io::Directory& directory);
+
+/// As `check_commit` of a name, for a directory that is open.
+[[nodiscard]] CommitCheck check_commit(const io::Directory& directory, bool check_files);
+
+}  // namespace cairn::store

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/store/committed_directory.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <boost/endian/arithmetic.hpp>
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/internal/check.hpp"
+#include "store/commit_record.hpp"
+#include "store/file_index.hpp"
+#include "store/names.hpp"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t kMaxCommitBytes = 4096;  // A later format's record may be longer than ours.
+constexpr std::uint64_t kMaxChunkTableBytes = std::uint64_t{1} << 30;  // Of one file: 128 TiB of data.
+
+struct Opened {
+  CommitRecord commit;
+  Manifest manifest;
+};
+
+/// Reads a file that a checkpoint must have; one that is missing throws `code`.
+std::string read_part(const io::Directory& directory, std::string_view name, std::size_t max_bytes,
+                      Errc code) {
+  try {
+    return io::read_small_file(directory, name, max_bytes);
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_found) {
+      throw Error(code, fmt::format("{} has no {}", directory.path().string(), name));
+    }
+    throw;
+  }
+}
+
+/// The chain's first links: COMMIT, and the manifest that it vouches for.
+Opened read_commit(const io::Directory& directory) {
+  Opened opened;
+  const std::string manifest_path = directory.path() / kManifestName;
+  opened.commit = read_commit_record(directory);
+  const std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
+  if (text.size() != opened.commit.manifest_bytes || io::hash_text(text) != opened.commit.manifest_hash) {
+    throw Error(Errc::checksum_mismatch, manifest_path);
+  }
+  opened.manifest = decode_manifest(text, manifest_path);
+  if (opened.manifest.uuid != opened.commit.uuid) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: the uuid is not the one in COMMIT", manifest_path));
+  }
+  return opened;
+}
+
+[[noreturn]] void throw_not_committed(const std::filesystem::path& path, std::string_view why) {
+  throw Error(Errc::not_committed, fmt::format("{}: {}", path.string(), why));
+}
+
+/// Opens `path` as any program would; says what is there instead of a directory.
+io::Directory open_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  try {
+    return io::Directory::open(syscalls, path);
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory) {
+      throw Error(Errc::not_found, path.string());
+    }
+    if (error.code() == std::errc::not_a_directory) {
+      throw_not_committed(path, "this is a file, not a directory");
+    }
+    throw;
+  }
+}
+
+/// The generations above the first of the checkpoint at `path`, the highest first.
+std::vector<std::uint32_t> later_generations(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::filesystem::path parent = path.parent_path();
+  const std::string name = path.filename();
+  if (!io::is_plain_relative(name)) {
+    return {};
+  }
+  try {
+    std::vector<std::uint32_t> generations =
+        list_generations(io::Directory::open(syscalls, parent.empty() ? "." : parent), name);
+    std::erase(generations, 1u);
+    return generations;
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory ||
+        error.code() == std::errc::permission_denied) {
+      return {};  // Opening the checkpoint itself says better what is wrong.
+    }
+    throw;
+  }
+}
+
+/// A checkpoint that was found and opened.
+struct Found {
+  io::Directory directory;
+  Opened opened;
+};
+
+/// Reads the checkpoint that a directory is; nothing when it was replaced or removed meanwhile.
+std::optional<Found> read_undisturbed(io::Directory directory) {
+  try {
+    Opened opened = read_commit(directory);
+    return Found{std::move(directory), std::move(opened)};
+  } catch (const Error&) {
+    if (!directory.is_replaced()) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// Opens the highest generation of the checkpoint at `path`; nothing when generations came or went meanwhile.
+std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::vector<std::uint32_t> generations = later_generations(syscalls, path);
+  try {
+    for (const std::uint32_t generation : generations) {
+      io::Directory directory = open_checkpoint(
+          syscalls, path.parent_path() / generation_name(path.filename().string(), generation));
+      if (!directory.status(kCommitName)) {
+        if (directory.is_replaced()) {
+          return std::nullopt;
+        }
+        continue;  // Still being written.
+      }
+      std::optional<Found> found = read_undisturbed(std::move(directory));
+      // Of another generation: a checkpoint that is called so.
+      if (!found || found->opened.manifest.generation == generation) {
+        return found;
+      }
+    }
+    return read_undisturbed(open_checkpoint(syscalls, path));
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found || later_generations(syscalls, path) == generations) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// Whether an error says nothing about the checkpoint.
+bool is_shortage(const Error& error) {
+  return error.code() == std::errc::too_many_files_open ||
+         error.code() == std::errc::too_many_files_open_in_system ||
+         error.code() == std::errc::not_enough_memory;
+}
+
+/// Tells what is wrong with a checkpoint from what keeps it from being read.
+///
+/// Errors: passes on what says nothing about the checkpoint.
+void explain(CommitCheck& check, const Error& error) {
+  if (is_shortage(error)) {
+    throw;
+  }
+  check.problem = error.what();
+  const bool is_gone = error.code() == std::errc::no_such_file_or_directory ||
+                       error.code() == std::errc::not_a_directory ||
+                       error.code() == std::errc::too_many_symbolic_link_levels;
+  if (error.code().category() == std::system_category() && !is_gone) {
+    check.unreadable = error.code();
+  }
+}
+
+}  // namespace
+
+CommitRecord read_commit_record(const io::Directory& directory) {
+  return decode_commit(read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed),
+                       (directory.path() / kCommitName).string());
+}
+
+CommittedDirectory::CommittedDirectory(io::Directory directory, CommitRecord commit, Manifest manifest)
+    : directory_(std::move(directory)),
+      commit_(commit),
+      manifest_(std::move(manifest)),
+      index_(std::make_shared<const FileIndex<>>(manifest_.files)) {}
+
+CommittedDirectory CommittedDirectory::open(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  const std::filesystem::path plain = io::named_path(path);
+  if (reserved_kind(plain.filename().string())) {
+    throw_not_committed(plain, "this is the temporary directory of a save");
+  }
+  for (int restarts = 0; restarts <= kMostRestarts; ++restarts) {
+    if (std::optional<Found> found = find_undisturbed(syscalls, plain)) {
+      return {std::move(found->directory), found->opened.commit, std::move(found->opened.manifest)};
+    }
+  }
+  throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was opened",
+                                           plain.string(), kMostRestarts + 1));
+}
+
+const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {
+  const auto* found = index_->find(relative);
+  return found == nullptr ? nullptr : &manifest_.files[found->position];
+}
+
+std::vector<std::string> CommittedDirectory::files_below(std::string_view directory) const {
+  return index_->below(directory);
+}
+
+io::FileHandle CommittedDirectory::open_file(std::string_view relative, int flags) const {
+  const std::string path = this->path() / relative;
+  const FileEntry* entry = find(relative);
+  if (entry == nullptr) {
+    throw Error(Errc::not_found, fmt::format("{} does not belong to the checkpoint", path));
+  }
+  io::FileHandle file = directory_.open_file(relative, flags);
+  io::FileStatus status;
+  io::require(file.syscalls().status(file.fd(), status), "stat", path);
+  if (status.size_bytes != entry->size_bytes) {
+    throw Error(Errc::checksum_mismatch,
+                fmt::format("{}: {} bytes instead of {}", path, status.size_bytes, entry->size_bytes));
+  }
+  return file;
+}
+
+io::FileDigest CommittedDirectory::digest(std::string_view relative) const {
+  const auto* found = index_->find(relative);
+  if (found == nullptr) {
+    throw Error(Errc::not_found,
+                fmt::format("{} does not belong to the checkpoint", (path() / relative).string()));
+  }
+  const FileEntry& entry = manifest_.files[found->position];
+  const std::string table_path = path() / kChunksName;
+  const io::FileHandle table = directory_.open_file(kChunksName);
+  io::FileStatus status;
+  io::require(table.syscalls().status(table.fd(), status), "stat", table_path);
+  const std::uint64_t expected = index_->table_bytes();
+  const std::uint64_t bytes = io::chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
+  if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{}: {} bytes instead of {}", table_path, status.size_bytes, expected));
+  }
+  std::vector<boost::endian::little_uint64_t> chunks(
+      static_cast<std::size_t>(io::chunk_count(entry.size_bytes)));
+  io::read_all(table, std::as_writable_bytes(std::span(chunks)), found->first_chunk * sizeof(std::uint64_t),
+               table_path);
+  const io::FileDigest digest{entry.path, entry.size_bytes, {chunks.begin(), chunks.end()}};
+  if (digest.root() != entry.root) {
+    throw Error(Errc::checksum_mismatch, fmt::format("{}: the hashes of '{}'", table_path, entry.path));
+  }
+  return digest;
+}
+
+std::string CommittedDirectory::read_verified(std::string_view relative, std::size_t max_bytes) const {
+  const io::FileHandle file = open_file(relative);
+  const io::FileDigest digest = this->digest(relative);
+  const std::string path = this->path() / relative;
+  if (digest.size_bytes > max_bytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{} has {} bytes; at most {} are allowed", path, digest.size_bytes, max_bytes));
+  }
+  std::string text(static_cast<std::size_t>(digest.size_bytes), '\0');
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
+  io::read_all(file, bytes, 0, path);
+  for (std::size_t i = 0; i < digest.chunks.size(); ++i) {
+    const std::size_t begin = i * io::kChunkBytes;
+    io::verify_chunk(path, i, bytes.subspan(begin, std::min(io::kChunkBytes, bytes.size() - begin)),
+                     digest.chunks[i]);
+  }
+  return text;
+}
+
+Manifest read_manifest(const io::Directory& directory) {
+  return read_commit(directory).manifest;
+}
+
+CommitCheck check_commit(const io::Directory& directory, bool check_files) {
+  CommitCheck check;
+  try {
+    const Opened opened = read_commit(directory);
+    check.uuid = opened.commit.uuid;
+    check.generation = opened.manifest.generation;
+    if (check_files) {
+      const auto require_size = [&directory](std::string_view path, std::uint64_t size_bytes) {
+        const std::optional<io::FileStatus> status = directory.status(path);
+        if (!status || status->kind != io::FileKind::regular || status->size_bytes != size_bytes) {
+          throw Error(Errc::checksum_mismatch, fmt::format("{} is missing or of another size", path));
+        }
+      };
+      require_size(kChunksName, chunk_table_bytes(opened.manifest.files));
+      for (const FileEntry& file : opened.manifest.files) {
+        require_size(file.path, file.size_bytes);
+      }
+    }
+    check.is_committed = true;
+  } catch (const Error& error) {
+    explain(check, error);
+  }
+  return check;
+}
+
+CommitCheck check_commit(const io::Directory& parent, std::string_view name, bool check_files) {
+  try {
+    for (int restarts = 0;; ++restarts) {
+      const io::Directory directory = parent.open_directory(name);
+      CommitCheck check = check_commit(directory, check_files);
+      if (check.is_committed || restarts == kMostRestarts || !directory.is_replaced()) {
+        return check;
+      }
+    }
+  } catch (const Error& error) {
+    CommitCheck check;
+    explain(check, error);
+    return check;
+  }
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/file.hpp"
+#include "cairn/store/manifest.hpp"
+
+namespace cairn::store {
+
+/// What lies in a checkpoint's directory and is not the checkpoint's: never removed.
+struct Foreign {
+  std::vector<std::string> paths;  ///< The first ones, relative; of a whole tree its top.
+  std::size_t count = 0;
+};
+
+/// "'plots', 'notes.txt' and 3 more".
+[[nodiscard]] std::string listed(const Foreign& foreign);
+
+/// Whether directly in a checkpoint Cairn keeps a file of that name: COMMIT, say.
+[[nodiscard]] bool is_own_file(std::string_view name) noexcept;
+
+/// Whether a directory holds nothing but files of that kind, and directories without a file in them.
+[[nodiscard]] bool holds_only_own_files(const io::Directory& directory);
+
+/// Removes the files that `manifest` lists, the directories that are empty then, and our own few files; COMMIT last:
+/// until then recovery knows the directory as a checkpoint's. Returns what else is there. What is gone already is
+/// not an error.
+///
+/// Errors: OS errors pass through: what was not reached is still there.
+Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest);
+
+}  // namespace cairn::store

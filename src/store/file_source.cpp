@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/file_source.hpp"
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "store/names.hpp"
+
+namespace cairn::store {
+namespace {
+
+/// The name of the one checkpointable that foreign files are.
+constexpr const char* kForeignName = "state";
+
+/// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
+bool has_commit(const io::Directory& parent, const std::string& name) {
+  try {
+    return parent.open_directory(name).status(kCommitName).has_value();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+[[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
+  throw Error(Errc::not_committed,
+              fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
+}
+
+}  // namespace
+
+std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
+                                                   const std::filesystem::path& given) {
+  const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
+  std::shared_ptr<FileSource> source(new FileSource);
+  try {
+    source->committed_.emplace(CommittedDirectory::open(syscalls, path));
+  } catch (const Error& error) {
+    // What has a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
+    std::error_code ignored;
+    if (error.code() != Errc::not_committed || std::filesystem::exists(path / kManifestName, ignored)) {
+      throw;
+    }
+  }
+  if (source->committed_) {
+    source->path_ = source->committed_->path();
+    for (const CheckpointableEntry& entry : source->committed_->manifest().checkpointables) {
+      source->items_.push_back({entry.name, entry.handler_id, entry.directory});
+    }
+    return source;
+  }
+  if (has_reserved_prefix(path.filename().string()) ||
+      has_reserved_prefix(path.parent_path().filename().string())) {
+    throw_not_committed(path);
+  }
+  if (auto item = open_item(syscalls, path)) {
+    return item;
+  }
+  return open_foreign(syscalls, path);
+}
+
+std::shared_ptr<const FileSource> FileSource::open_item(io::Syscalls& syscalls,
+                                                        const std::filesystem::path& path) {
+  std::shared_ptr<FileSource> source(new FileSource);
+  try {
+    source->committed_.emplace(CommittedDirectory::open(syscalls, path.parent_path()));
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_committed || error.code() == Errc::not_found) {
+      return nullptr;
+    }
+    throw;
+  }
+  for (const CheckpointableEntry& entry : source->committed_->manifest().checkpointables) {
+    if (entry.directory == path.filename()) {
+      source->path_ = path;
+      source->items_.push_back({entry.name, entry.handler_id, entry.directory});
+      return source;
+    }
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscalls,
+                                                           const std::filesystem::path& path) {
+  std::shared_ptr<FileSource> source(new FileSource);
+  source->path_ = path;
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  source->foreign_.emplace(io::Directory::open(syscalls, is_directory ? path : path.parent_path()));
+  const auto add = [&](const std::string& name) {
+    const auto status = source->foreign_->status(name);
+    if (status && status->kind == io::FileKind::regular) {
+      source->foreign_files_.emplace(name, status->size_bytes);
+    } else if (status && status->kind == io::FileKind::symlink) {
+      source->add_link(name);
+    }
+  };
+  if (!is_directory) {
+    add(path.filename());
+    if (const auto broken = source->broken_links_.begin(); broken != source->broken_links_.end()) {
+      throw Error(Errc::not_found, broken->second);
+    }
+    if (source->foreign_files_.empty()) {
+      throw Error(Errc::not_found, fmt::format("{} is no regular file", path.string()));
+    }
+  } else {
+    for (const io::DirectoryEntry& entry : source->foreign_->list()) {
+      if (entry.kind == io::FileKind::directory && has_commit(*source->foreign_, entry.name)) {
+        throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
+                                                     path.string(), entry.name));
+      }
+      add(entry.name);
+    }
+  }
+  source->items_.push_back({kForeignName, "", ""});
+  return source;
+}
+
+void FileSource::add_link(const std::string& name) {
+  try {
+    const io::FileHandle file = foreign_->open_linked_file(name);
+    io::FileStatus status;
+    if (const int result = file.syscalls().status(file.fd(), status); result < 0) {
+      throw_errno(-result, "stat", path_ / name);
+    }
+    foreign_files_.emplace(name, status.size_bytes);
+    links_.insert(name);
+  } catch (const Error& error) {
+    broken_links_.emplace(
+        name, error.detail());  // Told to whoever asks for it; most folders have links that nobody reads.
+  }
+}
+
+std::vector<std::string> FileSource::files(std::string_view directory) const {
+  std::vector<std::string> names;
+  if (!committed_) {
+    for (const auto& [name, bytes] : foreign_files_) {
+      names.push_back(name);
+    }
+    return names;
+  }
+  return committed_->files_below(directory);
+}
+
+std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) const {
+  if (committed_) {
+    const FileEntry* entry = committed_->find(relative);
+    return entry == nullptr ? std::nullopt : std::optional(entry->size_bytes);
+  }
+  if (const auto broken = broken_links_.find(relative); broken != broken_links_.end()) {
+    throw Error(Errc::not_found, broken->second);
+  }
+  const auto found = foreign_files_.find(relative);
+  return found == foreign_files_.end() ? std::nullopt : std::optional(found->second);
+}
+
+io::FileHandle FileSource::open_file(std::string_view relative, int flags) const {
+  if (committed_) {
+    return committed_->open_file(relative, flags);
+  }
+  return links_.contains(relative) ? foreign_->open_linked_file(relative, flags)
+                                   : foreign_->open_file(relative, flags);
+}
+
+std::optional<io::FileDigest> FileSource::digest(std::string_view relative) const {
+  return committed_ ? std::optional(committed_->digest(relative)) : std::nullopt;
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/file.hpp"
+#include "cairn/store/committed_directory.hpp"
+
+namespace cairn::store {
+
+/// One checkpointable that a source offers.
+struct SourceItem {
+  std::string name;
+  std::string handler_id;  ///< Empty for foreign files: nobody recorded one.
+  std::string directory;   ///< Empty for foreign files: they lie at the top.
+};
+
+/// Where the files of a load come from: a committed checkpoint, or files of other programs.
+///
+/// Every call blocks. Threads: const methods may run concurrently.
+class FileSource {
+ public:
+  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders
+  /// symbolic links are followed to regular files, in checkpoints they are not.
+  ///
+  /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
+  static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path);
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// What the names of files are relative to: the checkpoint also when `path` is one of its checkpointables, the folder
+  /// also when it is a foreign file.
+  [[nodiscard]] const std::filesystem::path& root() const noexcept {
+    return committed_ ? committed_->path() : foreign_->path();
+  }
+  /// Null for foreign files.
+  [[nodiscard]] const Manifest* manifest() const noexcept {
+    return committed_ ? &committed_->manifest() : nullptr;
+  }
+  [[nodiscard]] const std::vector<SourceItem>& items() const noexcept { return items_; }
+
+  /// Names of the files below `directory`, relative to it, sorted.
+  [[nodiscard]] std::vector<std::string> files(std::string_view directory) const;
+  /// Errors: Errc::not_found for a symbolic link of a foreign folder that leads to no regular file.
+  [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const;
+
+  [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags) const;
+  /// What the file must hash to; nothing for foreign files.
+  [[nodiscard]] std::optional<io::FileDigest> digest(std::string_view relative) const;
+
+ private:
+  FileSource() = default;
+
+  static std::shared_ptr<const FileSource> open_item(io::Syscalls& syscalls,
+                                                     const std::filesystem::path& path);
+  static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls,
+                                                        const std::filesystem::path& path);
+
+  /// Enters a symbolic link of a foreign folder, as the cache of Hugging Face is made of them.
+  void add_link(const std::string& name);
+
+  std::filesystem::path path_;
+  std::optional<CommittedDirectory> committed_;
+  std::optional<io::Directory> foreign_;
+  std::map<std::string, std::uint64_t, std::less<>> foreign_files_;
+  std::set<std::string, std::less<>> links_;  // Those of the files that are behind symbolic links.
+  std::map<std::string, std::string, std::less<>> broken_links_;  // With what is wrong with them.
+  std::vector<SourceItem> items_;
+};
+
+}  // namespace cairn::store

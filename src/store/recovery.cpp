@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/store/recovery.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/io/file.hpp"
+
+#include "store/names.hpp"
+#include "store/retire.hpp"
+#include "store/staged_state.hpp"
+#include "store/survey.hpp"
+
+namespace cairn::store {
+namespace {
+
+std::string base_of(const std::string& name) {
+  const std::optional<ReservedName> reserved = parse_reserved(name);
+  return std::string(reserved ? reserved->base : parse_generation(name).base);
+}
+
+class Recovery {
+ public:
+  Recovery(io::Directory root, RecoveryOptions options) : root_(std::move(root)), survey_(root_, options) {}
+
+  Recovery(const Recovery&) = delete;
+  Recovery& operator=(const Recovery&) = delete;
+
+  RecoveryReport run() {
+    // A crash between rename and sync leaves names that are visible, but not durable.
+    root_.sync();
+    found_ = survey_.run();
+    root_.sync();  // All that was seen is durable before anything goes that it replaced.
+    // Marks go last: that of a new generation says that the old one is still to be removed.
+    for (const RecoveryAction action :
+         {RecoveryAction::remove, RecoveryAction::restore, RecoveryAction::unmark}) {
+      for (Surveyed& each : found_) {
+        if (each.entry.action == action) {
+          execute(each);
+        }
+      }
+    }
+    return take_report(std::move(found_));
+  }
+
+  static RecoveryReport take_report(std::vector<Surveyed> found) {
+    RecoveryReport report;
+    for (Surveyed& each : found) {
+      report.entries.push_back(std::move(each.entry));
+    }
+    return report;
+  }
+
+ private:
+  void execute(Surveyed& found) const noexcept {
+    RecoveryEntry& entry = found.entry;
+    try {
+      if (entry.action == RecoveryAction::remove) {
+        remove(found);
+      } else if (entry.action == RecoveryAction::restore) {
+        restore(found);
+      } else if (entry.action == RecoveryAction::unmark) {
+        unmark(found);
+      }
+    } catch (...) {
+      const std::optional<std::error_code> code = code_of(std::current_exception());
+      // What is gone already is no failure: another recovery was quicker.
+      entry.has_failed = !code || *code != std::errc::no_such_file_or_directory;
+      entry.note = describe(std::current_exception());
+    }
+  }
+
+  /// Judges once more: since the plan was made, names may have been given to other directories. Nothing is
+  /// done to anything but the directory that is judged here. Says so when it is something else by now.
+  [[nodiscard]] bool is_as_before(Surveyed& found, const io::Directory& directory, Verdict& verdict) const {
+    verdict = survey_.judge(directory, found.entry.name);
+    const Verdict& before = found.verdict;
+    const bool is_same = verdict.kind == before.kind && verdict.generation == before.generation &&
+                         verdict.is_empty == before.is_empty && verdict.blocked_by.empty();
+    if (!is_same) {
+      found.entry.note = fmt::format("is {} now: {}", store::name(verdict.kind), verdict.note);
+    }
+    return is_same;
+  }
+
+  void remove(Surveyed& found) const {
+    const std::string& name = found.entry.name;
+    const io::Directory directory = root_.open_directory(name);
+    Verdict verdict;
+    if (!is_as_before(found, directory, verdict)) {
+      return;
+    }
+    std::string kept;
+    if (verdict.is_empty) {
+      // Never more than the empty directory: its writer may have claimed it since.
+      root_.remove_empty_directory(name);
+    } else if (verdict.kind == EntryClass::abandoned) {
+      remove_abandoned(name, directory);
+    } else if (verdict.kind == EntryClass::retired) {
+      kept = remove_retired(root_, name, directory);
+    } else if (survey_.has_sound_successor(name)) {
+      found.is_immovable = !retire_older(name, directory, kept);
+    } else {
+      found.entry.note = "what has replaced it is gone";
+      return;
+    }
+    found.entry.is_removed = !found.is_immovable;
+    if (!kept.empty()) {
+      found.entry.note = fmt::format("{}; {}", found.entry.note, kept);
+    }
+  }
+
+  /// Removes an older generation, which is committed by itself. Returns false when it lies in the lower layer of an overlay
+  /// file system: then it stays for good, as a copy that nobody reads, and the overwrite has ended all the same.
+  bool retire_older(const std::string& name, const io::Directory& directory, std::string& kept) const {
+    try {
+      kept = retire(root_, name, base_of(name), directory, Retirement::replaced, system_random);
+      return true;
+    } catch (const Error& error) {
+      if (error.code() != std::error_code(EXDEV, std::system_category())) {
+        throw;
+      }
+      kept = error.what();
+      return false;
+    }
+  }
+
+  void remove_abandoned(const std::string& name, const io::Directory& directory) const {
+    if (reserved_kind(name)) {
+      remove_unfinished(root_, name, directory);
+      return;
+    }
+    // Marker mode: half-removed it must not have the name of a checkpoint.
+    const std::string trash =
+        set_aside(root_, name, base_of(name), directory, Retirement::removed, system_random);
+    root_.sync();
+    remove_unfinished(root_, trash, directory);
+  }
+
+  void restore(Surveyed& found) const {
+    const io::Directory directory = root_.open_directory(found.entry.name);
+    Verdict verdict;
+    if (!is_as_before(found, directory, verdict)) {
+      return;
+    }
+    rename_to_free_name(root_, found.entry.name, found.home);
+    root_.sync();
+    found.entry.note = fmt::format("put back as {}", found.home);
+  }
+
+  void unmark(Surveyed& found) const {
+    if (has_older_generations(found.entry.name)) {
+      found.entry.has_failed = true;
+      found.entry.note = "what it has replaced could not be removed";
+      return;
+    }
+    const io::Directory directory = root_.open_directory(found.entry.name);
+    for (const std::string_view name : survey_.judge(directory, found.entry.name).marks) {
+      directory.remove_file(name);
+    }
+  }
+
+  /// Whether something is left that a checkpoint with a mark has replaced.
+  [[nodiscard]] bool has_older_generations(const std::string& name) const {
+    const GenerationName own = parse_generation(name);
+    return own.generation > 1 && std::any_of(found_.begin(), found_.end(), [&](const Surveyed& each) {
+             const GenerationName other = parse_generation(each.entry.name);
+             return other.base == own.base && other.generation < own.generation &&
+                    each.entry.kind == EntryClass::retired && !each.entry.is_removed && !each.is_immovable;
+           });
+  }
+
+  io::Directory root_;
+  Survey survey_;
+  std::vector<Surveyed> found_;
+};
+
+/// Opens a directory of checkpoints.
+io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  try {
+    io::Directory root = io::Directory::open(syscalls, path);
+    if (is_checkpoint(root)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{} is a checkpoint, not a directory of checkpoints", path.string()));
+    }
+    return root;
+  } catch (const Error& error) {
+    if (error.code() == std::error_code(ENOENT, std::system_category())) {
+      throw Error(Errc::not_found, path.string());
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string_view name(EntryClass kind) noexcept {
+  switch (kind) {
+    case EntryClass::committed:
+      return "committed";
+    case EntryClass::damaged:
+      return "damaged";
+    case EntryClass::unreadable:
+      return "unreadable";
+    case EntryClass::displaced:
+      return "displaced";
+    case EntryClass::live:
+      return "live";
+    case EntryClass::abandoned:
+      return "abandoned";
+    case EntryClass::retired:
+      return "retired";
+    case EntryClass::foreign:
+      break;
+  }
+  return "foreign";
+}
+
+std::string_view name(RecoveryAction action) noexcept {
+  switch (action) {
+    case RecoveryAction::keep:
+      break;
+    case RecoveryAction::unmark:
+      return "unmark";
+    case RecoveryAction::restore:
+      return "restore";
+    case RecoveryAction::remove:
+      return "remove";
+  }
+  return "keep";
+}
+
+RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
+  options.dry_run = true;
+  const io::Directory root = open_root(syscalls, path);
+  return Recovery::take_report(Survey(root, options).run());
+}
+
+RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
+  return options.dry_run ? survey(syscalls, path, options)
+                         : Recovery(open_root(syscalls, path), options).run();
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/store/remove_checkpoint.hpp"
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/io/file.hpp"
+#include "cairn/store/committed_directory.hpp"
+
+#include "store/commit_record.hpp"
+#include "store/contents.hpp"
+#include "store/names.hpp"
+#include "store/retire.hpp"
+#include "store/survey.hpp"
+#include "store/target.hpp"
+
+namespace cairn::store {
+namespace {
+
+/// Whether `directory` is that generation of a checkpoint, as readers see it.
+///
+/// Errors: Errc::malformed_metadata when that cannot be told.
+bool is_generation(const io::Directory& directory, std::uint32_t generation) {
+  const CommitCheck check = check_commit(directory, false);
+  if (!check.is_committed && directory.status(kCommitName)) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("{} may be a later generation ({})", directory.path().string(), check.problem));
+  }
+  return check.is_committed && check.generation == generation;
+}
+
+/// Opens what has the checkpoint's own name; refuses what is none.
+io::Directory open_first(const io::Directory& parent, const std::string& name, const io::FileStatus& status) {
+  if (status.kind != io::FileKind::directory) {
+    throw Error(Errc::not_committed, fmt::format("{} is no directory", (parent.path() / name).string()));
+  }
+  io::Directory directory = parent.open_directory(name);
+  static_cast<void>(read_commit_record(directory));
+  return directory;
+}
+
+/// A generation, held open so that nothing else is removed in its place.
+struct Generation {
+  std::string name;
+  io::Directory directory;
+};
+
+/// All generations, the highest first.
+std::vector<Generation> find_generations(const io::Directory& parent, const Target& target) {
+  std::vector<Generation> found;
+  for (const std::uint32_t generation : list_generations(parent, target.name)) {
+    if (generation == 1) {
+      continue;
+    }
+    const std::string name = generation_name(target.name, generation);
+    io::Directory directory = parent.open_directory(name);
+    if (is_generation(directory, generation)) {
+      found.push_back({name, std::move(directory)});
+    }
+  }
+  const std::optional<io::FileStatus> first = parent.status(target.name);
+  if (!first && found.empty()) {
+    throw Error(Errc::not_found, target.path.string());
+  }
+  try {
+    if (first) {
+      found.push_back({target.name, open_first(parent, target.name, *first)});
+    }
+  } catch (const Error& error) {
+    // Beside a later generation the name may be somebody else's: what was kept of an earlier one, say.
+    if (error.code() != Errc::not_committed || found.empty()) {
+      throw;
+    }
+  }
+  return found;
+}
+
+/// Refuses a checkpoint whose files cannot be told from others.
+///
+/// Errors: Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version.
+void require_known_files(const io::Directory& directory) {
+  try {
+    static_cast<void>(read_manifest(directory));
+  } catch (const Error&) {
+    if (!holds_only_own_files(directory)) {
+      const std::string context =
+          fmt::format("{}: which files are the checkpoint's cannot be told", directory.path().string());
+      std::rethrow_exception(with_context(std::current_exception(), context));
+    }
+  }
+}
+
+/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable.
+std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const std::string& name,
+                                            const RandomSource& random) {
+  RecoveryOptions options;
+  options.dry_run = true;
+  const Survey survey(parent, options);
+  std::vector<Generation> found;
+  for (const io::DirectoryEntry& entry :
+       list_if_allowed(parent).value_or(std::vector<io::DirectoryEntry>())) {
+    const std::optional<ReservedName> reserved = parse_reserved(entry.name);
+    const bool is_leftover = entry.kind == io::FileKind::directory && reserved &&
+                             reserved->kind == ReservedKind::temporary && reserved->base == name;
+    if (!is_leftover) {
+      continue;
+    }
+    io::Directory directory = parent.open_directory(entry.name);
+    const Verdict verdict = survey.judge(directory, entry.name);
+    const bool is_dead = verdict.kind == EntryClass::retired || verdict.kind == EntryClass::displaced ||
+                         verdict.kind == EntryClass::abandoned;
+    if (verdict.has_commit && is_dead) {
+      std::string trash = set_aside(parent, entry.name, name, directory, Retirement::removed, random);
+      found.push_back({std::move(trash), std::move(directory)});
+    }
+  }
+  if (!found.empty()) {
+    parent.sync();
+  }
+  return found;
+}
+
+}  // namespace
+
+RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                const RandomSource& random) {
+  const Target target = parse_target(path);
+  const io::Directory parent = open_parent(syscalls, target);
+  const std::vector<Generation> generations = find_generations(parent, target);
+  for (const Generation& each : generations) {
+    require_known_files(each.directory);
+  }
+  RemovalReport report;
+  const auto keep = [&report](std::string kept) {
+    if (!kept.empty()) {
+      report.kept.push_back(std::move(kept));
+    }
+  };
+  // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
+  for (const Generation& each : set_leftovers_aside(parent, target.name, random)) {
+    keep(remove_retired(parent, each.name, each.directory));
+  }
+  for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
+    keep(retire(parent, oldest->name, target.name, oldest->directory, Retirement::removed, random));
+  }
+  return report;
+}
+
+}  // namespace cairn::store

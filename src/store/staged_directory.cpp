@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/store/staged_directory.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/store/committed_directory.hpp"
+
+#include "io/internal/check.hpp"
+#include "store/names.hpp"
+#include "store/owner.hpp"
+#include "store/retire.hpp"
+#include "store/staged_state.hpp"
+#include "store/target.hpp"
+
+namespace cairn::store {
+namespace {
+
+constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
+constexpr int kMostAttempts =
+    5;  // A recovery that runs right now may take a directory that has no owner yet.
+
+/// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
+/// removes the rest.
+void discard(const io::Directory& parent, const std::string& name, const io::Directory& directory,
+             std::string* problem = nullptr) noexcept {
+  try {
+    try {
+      remove_unfinished(parent, name, directory);
+    } catch (const Error& error) {
+      if (problem != nullptr) {
+        *problem = fmt::format("{} is left to recovery: {}", (parent.path() / name).string(), error.what());
+      }
+    }
+  } catch (...) {  // No memory for a sentence.
+  }
+}
+
+/// To list a directory takes a descriptor, and to open it another: the mark of ownership is the second. Taken before
+/// anything is made that would have to be removed.
+///
+/// Errors: EMFILE, ENFILE.
+io::FileHandle open_reserve(const io::Directory& parent) {
+  io::Syscalls& syscalls = parent.syscalls();
+  const int fd = syscalls.open_at(parent.fd(), ".", O_PATH | O_DIRECTORY, 0);
+  if (fd == -EMFILE || fd == -ENFILE) {
+    throw_errno(-fd, "open", parent.path());
+  }
+  return fd < 0 ? io::FileHandle() : io::FileHandle(syscalls, fd);
+}
+
+/// Nothing when a recovery took the empty directory before it could be opened; the last attempt's error says so.
+std::optional<io::Directory> make_staged(const io::Directory& parent, const std::string& name,
+                                         std::uint32_t mode, int attempt) {
+  try {
+    return parent.make_directory(name, mode);
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory || attempt + 1 == kMostAttempts) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// What `name` is, seen from a directory; nothing when there is no such thing, or when nobody may look.
+std::optional<io::FileStatus> look_up(const io::Directory& directory, const std::string& name) {
+  io::FileStatus status;
+  const int result = directory.syscalls().status_at(directory.fd(), name.c_str(), status);
+  if (result == -ENOENT || result == -ENOTDIR || result == -EACCES) {
+    return std::nullopt;
+  }
+  io::require(result, "stat", directory.path() / name);
+  return status;
+}
+
+/// A path for people: without "..", where the system can tell.
+std::string readable(const std::filesystem::path& path) {
+  std::error_code failed;
+  const std::filesystem::path resolved = std::filesystem::canonical(path, failed);
+  return failed ? path.string() : resolved.string();
+}
+
+/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
+/// Directories are climbed by "..", not by the text of the path, which may lead through links.
+///
+/// Errors: Errc::invalid_argument.
+void require_outside_checkpoints(const io::Directory& parent, const std::filesystem::path& target) {
+  std::optional<io::FileStatus> here = look_up(parent, ".");
+  std::string up;
+  for (int level = 0; here && level < kMostLevels; ++level) {
+    const auto is_file = [&](std::string_view name) {
+      const std::optional<io::FileStatus> found = look_up(parent, up + std::string(name));
+      return found && found->kind == io::FileKind::regular;
+    };
+    if (is_file(kCommitName) && is_file(kManifestName)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("'{}' lies in the checkpoint {}, which holds only its own files",
+                              target.string(), readable(parent.path() / up)));
+    }
+    up += "../";
+    std::optional<io::FileStatus> above = look_up(parent, up);
+    if (above && above->id == here->id) {
+      return;  // The root is its own parent.
+    }
+    here = above;
+  }
+}
+
+bool has_commit(const io::Directory& parent, const std::string& name) {
+  const std::optional<io::FileStatus> directory = parent.status(name);
+  return directory && directory->kind == io::FileKind::directory &&
+         parent.open_directory(name).status(kCommitName).has_value();
+}
+
+}  // namespace
+
+io::FileHandle claim(const io::Directory& directory, std::string_view owner_name, const Uuid& uuid) {
+  const std::string name(owner_name);
+  const std::filesystem::path path = directory.path() / name;  // Before there is a descriptor to lose.
+  io::Syscalls& syscalls = directory.syscalls();
+  const int fd = io::uninterrupted([&] {
+    return syscalls.open_beneath(directory.fd(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+  });
+  if (fd == -ENOENT) {
+    return {};
+  }
+  io::FileHandle owner(syscalls, io::require(fd, "create", path));
+  if (syscalls.try_lock(fd) == -EAGAIN) {
+    return {};
+  }
+  // Any other refusal means that the file system has no locks; then pid and boot id must do.
+  if (!directory.status(name)) {  // A recovery had the lock before us: it took the file for a dead writer's.
+    return {};
+  }
+  const std::string text = encode_owner(this_process(uuid));
+  io::write_all(owner, std::as_bytes(std::span(text)), 0, path);
+  io::require(syscalls.sync_data(fd), "fdatasync", path);
+  return owner;
+}
+
+std::optional<Current> find_current(const io::Directory& parent, const std::string& name) {
+  for (const std::uint32_t generation : list_generations(parent, name)) {
+    std::string found = generation_name(name, generation);
+    if (generation == 1) {
+      return Current{std::move(found), 1};
+    }
+    const CommitCheck check = check_commit(parent, found, false);
+    if (check.unreadable) {
+      throw Error(check.unreadable, check.problem);
+    }
+    // A damaged one is what readers find, too: they take nothing below it for the checkpoint.
+    if (check.is_committed ? check.generation == generation : has_commit(parent, found)) {
+      return Current{std::move(found), generation};
+    }
+  }
+  if (parent.status(name)) {  // A file or a link.
+    return Current{name, 1};
+  }
+  return std::nullopt;
+}
+
+bool is_checkpoint(const io::Directory& directory) {
+  const auto is_file = [&directory](std::string_view name) {
+    const std::optional<io::FileStatus> status = directory.status(name);
+    return status && status->kind == io::FileKind::regular;
+  };
+  return is_file(kCommitName) && is_file(kManifestName);
+}
+
+void require_replaceable(const io::Directory& parent, const Current& current, bool overwrite) {
+  const std::string path = parent.path() / current.name;
+  if (!overwrite) {
+    throw Error(Errc::already_exists, path);
+  }
+  for (int restarts = 0; restarts <= kMostRestarts; ++restarts) {
+    const std::optional<io::FileStatus> status = parent.status(current.name);
+    if (!status) {
+      return;
+    }
+    if (status->kind != io::FileKind::directory) {
+      break;
+    }
+    try {
+      const io::Directory directory = parent.open_directory(current.name);
+      if (is_checkpoint(directory)) {
+        return;
+      }
+      if (!directory.is_replaced()) {
+        break;
+      }
+      // What another save has just replaced loses its files one by one: the name leads to the new one.
+    } catch (const Error& error) {
+      if (error.code() != std::errc::no_such_file_or_directory) {
+        throw;
+      }
+    }
+  }
+  throw Error(Errc::already_exists, fmt::format("{} is not a checkpoint, and is not overwritten", path));
+}
+
+StagedDirectory::StagedDirectory(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid) {
+  const Target parsed = parse_target(target);
+  return parsed.parent / temporary_name(parsed.name, uuid);
+}
+
+StagedDirectory::StagedDirectory(StagedDirectory&& other) noexcept = default;
+
+StagedDirectory::~StagedDirectory() {
+  abandon();
+}
+
+StagedDirectory StagedDirectory::create(io::Engine& engine, const std::filesystem::path& target,
+                                        StagedOptions options) {
+  Target parsed = parse_target(target);
+  io::Directory parent = open_parent(engine.syscalls(), parsed);
+  SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}};
+  return create(engine, std::move(opened), std::move(options));
+}
+
+StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, StagedOptions options) {
+  io::Directory parent = std::move(parsed.parent);
+  if (const auto current = find_current(parent, parsed.name)) {
+    require_replaceable(parent, *current, options.overwrite);
+  }
+  require_outside_checkpoints(parent, parsed.path);
+  io::FileHandle reserve = open_reserve(parent);
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
+    const std::string name = temporary_name(parsed.name, uuid);
+    std::optional<io::Directory> staged = make_staged(parent, name, options.directory_mode, attempt);
+    if (!staged) {
+      continue;
+    }
+    io::FileHandle owner;
+    try {
+      owner = claim(*staged, kOwnerName, uuid);
+    } catch (...) {
+      [[maybe_unused]] const int ignored = reserve.close();
+      discard(parent, name, *staged);
+      throw;
+    }
+    if (!owner.is_open()) {
+      discard(parent, name, *staged);  // Its name may be settled: then the next attempt takes it again.
+      continue;
+    }
+    auto state = std::make_unique<State>(engine, std::move(parent), std::move(*staged));
+    state->options = std::move(options);
+    state->target = parsed.path;
+    state->name = parsed.name;
+    state->staged_name = name;
+    state->uuid = uuid;
+    state->owner = std::move(owner);
+    state->reserve = std::move(reserve);
+    return StagedDirectory(std::move(state));
+  }
+  throw Error(Errc::io_failure,
+              fmt::format("{}: somebody keeps removing the temporary directories", parent.path().string()));
+}
+
+const std::filesystem::path& StagedDirectory::target() const noexcept {
+  return state_->target;
+}
+
+const std::filesystem::path& StagedDirectory::path() const noexcept {
+  return state_->staged.path();
+}
+
+const Uuid& StagedDirectory::uuid() const noexcept {
+  return state_->uuid;
+}
+
+const io::Directory& StagedDirectory::directory() const noexcept {
+  return state_->staged;
+}
+
+const std::string& StagedDirectory::abandonment_problem() const noexcept {
+  return state_->abandonment_problem;
+}
+
+const std::string& StagedDirectory::retirement_problem() const noexcept {
+  return state_->retirement_problem;
+}
+
+void StagedDirectory::make_directory(std::string_view name) {
+  static_cast<void>(state_->staged.make_directory(name, state_->options.directory_mode));
+}
+
+io::DurableFile StagedDirectory::create_file(std::string_view relative, io::DurableFileOptions options) {
+  return io::DurableFile::create(state_->engine, state_->staged, relative, options);
+}
+
+void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest> digests) {
+  if (state_->is_settled) {
+    throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
+  }
+  publish_staged(*state_, std::move(manifest), digests);
+}
+
+void StagedDirectory::abandon() noexcept {
+  if (!state_ || std::exchange(state_->is_settled, true)) {
+    return;
+  }
+  // Who sees the directory without its lock now may remove it as well: it is to go.
+  for (io::FileHandle* handle : {&state_->marker, &state_->owner, &state_->reserve}) {
+    [[maybe_unused]] const int ignored = handle->close();
+  }
+  if (state_->marked) {
+    discard(state_->parent, state_->marker_name, *state_->marked, &state_->abandonment_problem);
+  }
+  discard(state_->parent, state_->staged_name, state_->staged, &state_->abandonment_problem);
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an entry of a directory of checkpoints is. Everything that recovery may remove goes by what is said here, so an
+// error is not an answer: what cannot be looked at is kept, and so is all that depends on it.
+#include "store/survey.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/store/committed_directory.hpp"
+#include "cairn/store/manifest.hpp"
+
+#include "io/internal/read_small_file.hpp"
+#include "store/commit_record.hpp"
+#include "store/contents.hpp"
+#include "store/names.hpp"
+#include "store/owner.hpp"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t kMostOwnerBytes = 4096;
+constexpr std::string_view kLostAndFound = "lost+found";  // Made by mkfs, and nobody's but root's.
+
+bool is_regular(const io::Directory& directory, std::string_view name) {
+  const std::optional<io::FileStatus> status = directory.status(name);
+  return status && status->kind == io::FileKind::regular;
+}
+
+/// The uuid in a directory's COMMIT; nothing when it has none that is valid by itself.
+std::optional<Uuid> commit_uuid(const io::Directory& directory) {
+  try {
+    return read_commit_record(directory).uuid;
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// What stands where a checkpoint belongs.
+struct Stand {
+  enum class Kind : std::uint8_t { nothing, sound, something };
+  Kind kind = Kind::nothing;
+  std::string name;  ///< Of what stands there.
+  std::string why;   ///< What keeps it from being a checkpoint.
+  Uuid uuid;         ///< Of a sound one.
+};
+
+/// The checkpoint called `base` as readers find it: sound means that nothing above it hides it.
+Stand stand_of(const io::Directory& root, const std::string& base) {
+  for (const std::uint32_t generation : list_generations(root, base)) {
+    std::string name = generation_name(base, generation);
+    const CommitCheck check = check_commit(root, name, true);
+    const bool is_own = generation == 1 || check.generation == generation;
+    if (check.is_committed && is_own) {
+      return {Stand::Kind::sound, std::move(name), "", check.uuid};
+    }
+    const bool is_another = check.is_committed;  // A checkpoint that is only called like a generation.
+    if (check.unreadable || generation == 1 ||
+        (!is_another && root.open_directory(name).status(kCommitName).has_value())) {
+      return {Stand::Kind::something, std::move(name), check.problem, {}};
+    }
+  }
+  return root.status(base) ? Stand{Stand::Kind::something, base, "it is not a directory", {}} : Stand();
+}
+
+/// A later generation that is whole makes the earlier ones superfluous when its save was cut short before it could
+/// remove them: its mark is still there. Without a mark they are copies that somebody has put there.
+void mark_superseded(std::vector<Surveyed>& found) {
+  struct Newest {
+    std::uint32_t generation = 1;
+    bool is_unfinished = false;
+  };
+  std::map<std::string, Newest, std::less<>> newest;
+  for (const Surveyed& each : found) {
+    const GenerationName name = parse_generation(each.entry.name);
+    if (each.entry.kind == EntryClass::committed && name.generation > 1 &&
+        each.verdict.generation == name.generation) {
+      Newest& highest = newest[std::string(name.base)];
+      if (name.generation > highest.generation) {
+        highest = {name.generation, !each.verdict.marks.empty()};
+      }
+    }
+  }
+  for (Surveyed& each : found) {
+    const GenerationName name = parse_generation(each.entry.name);
+    const auto successor = newest.find(name.base);
+    const bool is_older = successor != newest.end() && each.verdict.generation == name.generation &&
+                          name.generation < successor->second.generation;
+    if (each.entry.kind != EntryClass::committed || !is_older) {
+      continue;
+    }
+    each.entry.is_hidden = true;
+    const std::string later = generation_name(name.base, successor->second.generation);
+    if (successor->second.is_unfinished) {
+      each.entry.kind = EntryClass::retired;
+      each.entry.note = fmt::format("replaced by {}", later);
+    } else {
+      each.entry.note = fmt::format("an older generation: {} is what readers find", later);
+    }
+  }
+}
+
+/// Whether the name that a displaced checkpoint belongs to is free, or is that of a save which was cut short.
+bool is_free_soon(const std::vector<Surveyed>& found, const std::string& blocked_by) {
+  return blocked_by.empty() || std::any_of(found.begin(), found.end(), [&](const Surveyed& each) {
+           return each.entry.name == blocked_by && each.entry.kind == EntryClass::abandoned;
+         });
+}
+
+/// Where two belong under one name, somebody else must choose.
+void settle_rivals(std::vector<Surveyed>& found) {
+  std::map<std::string, int, std::less<>> claims;
+  for (const Surveyed& each : found) {
+    claims[each.home] += each.entry.action == RecoveryAction::restore ? 1 : 0;
+  }
+  for (Surveyed& each : found) {
+    if (each.entry.action == RecoveryAction::restore && claims[each.home] > 1) {
+      each.entry.action = RecoveryAction::keep;
+      each.entry.note =
+          fmt::format("one of {} checkpoints that belong under the name {}", claims[each.home], each.home);
+    }
+  }
+}
+
+}  // namespace
+
+Survey::Survey(const io::Directory& root, RecoveryOptions options)
+    : root_(root), options_(options), is_shared_(root_.syscalls().is_network_file_system(root_.fd()) != 0) {}
+
+std::vector<Surveyed> Survey::run() const {
+  std::vector<Surveyed> found;
+  for (const io::DirectoryEntry& entry : root_.list()) {
+    Surveyed& each = found.emplace_back();
+    each.verdict = look_at(entry);
+    each.verdict.lock = {};  // There may be more entries than a process may have open files.
+    each.entry.name = entry.name;
+    each.entry.kind = each.verdict.kind;
+    each.entry.note = each.verdict.note;
+    each.entry.generation = each.verdict.generation;
+  }
+  mark_superseded(found);
+  for (Surveyed& each : found) {
+    if (each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired) {
+      each.entry.action = RecoveryAction::remove;
+    } else if (each.entry.kind == EntryClass::displaced && is_free_soon(found, each.verdict.blocked_by)) {
+      const std::string base(parse_reserved(each.entry.name)->base);
+      each.home = generation_name(base, each.verdict.generation);
+      each.entry.action = RecoveryAction::restore;
+      each.entry.note = fmt::format("a sound checkpoint that nothing has replaced: belongs to {}", each.home);
+    } else if (!each.verdict.marks.empty()) {
+      each.entry.action = RecoveryAction::unmark;
+      each.entry.note = "the save was cut short after its commit";
+    }
+  }
+  settle_rivals(found);
+  return found;
+}
+
+Verdict Survey::look_at(const io::DirectoryEntry& entry) const {
+  Verdict unseen;
+  if (entry.kind != io::FileKind::directory) {
+    unseen.note = "not a directory";
+    return unseen;
+  }
+  try {
+    for (int restarts = 0;; ++restarts) {
+      const io::Directory directory = root_.open_directory(entry.name);
+      Verdict verdict = judge(directory, entry.name);
+      // What is missing in a checkpoint that was just replaced is no damage.
+      if (verdict.kind != EntryClass::damaged || restarts == kMostRestarts || !directory.is_replaced()) {
+        return verdict;
+      }
+    }
+  } catch (const Error& error) {
+    const bool is_other = error.code() == std::errc::no_such_file_or_directory ||
+                          error.code() == std::errc::too_many_symbolic_link_levels ||
+                          error.code().category() == cairn_category() || entry.name == kLostAndFound;
+    unseen.kind = is_other ? EntryClass::foreign : EntryClass::unreadable;
+    unseen.note = error.what();
+    return unseen;
+  }
+}
+
+Verdict Survey::judge(const io::Directory& directory, std::string_view name) const {
+  Verdict verdict;
+  if (reserved_kind(name)) {
+    judge_reserved(verdict, directory, name);
+  } else {
+    judge_final(verdict, directory);
+  }
+  return verdict;
+}
+
+bool Survey::has_sound_successor(std::string_view name) const {
+  const Stand stand = stand_of(root_, std::string(parse_generation(name).base));
+  return stand.kind == Stand::Kind::sound &&
+         parse_generation(stand.name).generation > parse_generation(name).generation;
+}
+
+void Survey::judge_reserved(Verdict& verdict, const io::Directory& directory, std::string_view name) const {
+  const ReservedName reserved = *parse_reserved(name);
+  const bool is_trash = reserved.kind == ReservedKind::trash;
+  const std::optional<Uuid> commit = commit_uuid(directory);
+  verdict.has_commit = commit.has_value();
+  for (const std::string_view mark : {kOwnerName, kUncommittedName}) {
+    if (is_regular(directory, mark)) {
+      judge_holder(verdict, directory, mark);
+      // A directory that was not made for the save in its COMMIT was a checkpoint before. The mark was left in it, and
+      // says nothing of what it is now.
+      const bool is_left = commit && (is_trash || *commit != reserved.uuid);
+      if (is_left && verdict.kind == EntryClass::abandoned) {
+        break;
+      }
+      return;
+    }
+  }
+  if (commit && is_trash) {
+    verdict.kind = EntryClass::retired;
+    verdict.note = "its removal was cut short";
+  } else if (commit) {
+    judge_set_aside(verdict, directory, reserved.base);
+  } else if (directory.list().empty()) {
+    verdict.kind = is_trash ? EntryClass::retired : EntryClass::abandoned;
+    verdict.note = is_trash ? "its removal was cut short" : "a save that had hardly begun";
+    verdict.is_empty = true;
+  } else {
+    verdict.kind = EntryClass::foreign;
+    verdict.note = "called like one of ours, but holds no proof of it";
+  }
+}
+
+/// A checkpoint under a temporary name. It was replaced by what stands where it belongs, or it belongs back there.
+void Survey::judge_set_aside(Verdict& verdict, const io::Directory& directory, std::string_view base) const {
+  verdict.note.clear();
+  verdict.lock = {};
+  const CommitCheck own = check_commit(directory, true);
+  if (own.unreadable) {
+    throw Error(own.unreadable, own.problem);
+  }
+  const Stand stand = stand_of(root_, std::string(base));
+  const bool is_replaced = stand.kind == Stand::Kind::sound && (!own.is_committed || stand.uuid != own.uuid);
+  if (is_replaced) {
+    verdict.kind = EntryClass::retired;
+    verdict.note = fmt::format("replaced by {}", stand.name);
+  } else if (own.is_committed) {
+    verdict.kind = EntryClass::displaced;
+    verdict.generation = own.generation;
+    verdict.blocked_by = stand.name;
+    if (stand.kind != Stand::Kind::nothing) {
+      verdict.note = stand.kind == Stand::Kind::sound
+                         ? fmt::format("a copy of {}", stand.name)
+                         : fmt::format("a sound checkpoint, and {} is not one: {}", stand.name, stand.why);
+    }
+  } else if (holds_only_own_files(directory)) {
+    verdict.kind = EntryClass::retired;
+    verdict.note = "its removal was cut short";
+  } else {
+    verdict.kind = EntryClass::damaged;
+    verdict.note = own.problem;
+  }
+}
+
+void Survey::judge_holder(Verdict& verdict, const io::Directory& directory,
+                          std::string_view owner_name) const {
+  // The file that is locked is the one that is read, whatever takes its name meanwhile.
+  io::FileHandle lock = directory.open_file(owner_name, O_RDWR);
+  const int locked = directory.syscalls().try_lock(lock.fd());
+  const std::string text = io::read_small_file(lock, directory.path() / owner_name, kMostOwnerBytes);
+  const std::optional<Owner> owner = parse_owner(text);
+  // A power cut may leave anything in a mark that was being written; then there is nothing beside it.
+  if (!owner && directory.list().size() > 1) {
+    verdict.note = fmt::format("{} is not one of ours", owner_name);
+    return;
+  }
+  const bool is_far = is_shared_ && (owner ? owner->host != this_process({}).host : !text.empty());
+  const Holder holder = judge_lock(locked, is_far, owner && is_gone(*owner));
+  verdict.kind = holder == Holder::nobody ? EntryClass::abandoned : EntryClass::live;
+  if (owner) {
+    verdict.note = fmt::format("{} process {} on {}", holder == Holder::nobody ? "left by" : "held by",
+                               owner->pid, owner->host);
+  } else if (holder == Holder::nobody) {
+    verdict.note = "left by a writer that died at once";
+  }
+  if (holder == Holder::nobody) {
+    verdict.lock = std::move(lock);
+  }
+}
+
+Survey::Holder Survey::judge_lock(int locked, bool is_far, bool is_gone) const {
+  if (locked == -EAGAIN) {
+    return Holder::somebody;
+  }
+  if (is_far) {  // Locks of a shared file system may be local to each machine.
+    return options_.other_hosts ? Holder::nobody : Holder::unknown;
+  }
+  if (locked < 0) {  // No locks here.
+    return is_gone ? Holder::nobody : Holder::unknown;
+  }
+  return Holder::nobody;
+}
+
+void Survey::judge_final(Verdict& verdict, const io::Directory& directory) const {
+  if (is_regular(directory, kCommitName)) {
+    if (is_regular(directory, kUncommittedName) && !options_.dry_run) {
+      directory.sync();  // Marker mode: COMMIT is visible, but its name may not be durable.
+    }
+    const CommitCheck check = check_commit(directory, true);
+    if (check.unreadable) {
+      throw Error(check.unreadable, check.problem);
+    }
+    verdict.kind = check.is_committed ? EntryClass::committed : EntryClass::damaged;
+    verdict.note = check.problem;
+    verdict.generation = check.is_committed ? check.generation : 0;
+    if (check.is_committed) {
+      verdict.marks = left_marks(directory);
+    }
+  } else if (is_regular(directory, kUncommittedName)) {
+    judge_holder(verdict, directory, kUncommittedName);
+  } else if (is_regular(directory, kManifestName)) {
+    verdict.kind = EntryClass::damaged;
+    verdict.note = fmt::format("{} is missing", kCommitName);
+  } else {
+    verdict.note = "not a checkpoint";
+  }
+}
+
+/// The marks of ownership that a crash right after the commit has left.
+std::vector<std::string_view> Survey::left_marks(const io::Directory& directory) const {
+  std::vector<std::string_view> marks;
+  for (const std::string_view name : {kOwnerName, kUncommittedName}) {
+    if (is_left_mark(directory, name)) {
+      marks.push_back(name);
+    }
+  }
+  return marks;
+}
+
+bool Survey::is_left_mark(const io::Directory& directory, std::string_view name) const {
+  try {
+    if (!is_regular(directory, name)) {
+      return false;
+    }
+    const io::FileHandle mark = directory.open_file(name, O_RDWR);
+    const int locked = directory.syscalls().try_lock(mark.fd());
+    const auto owner = parse_owner(io::read_small_file(mark, directory.path() / name, kMostOwnerBytes));
+    const bool is_far = is_shared_ && owner && owner->host != this_process({}).host;
+    return owner && judge_lock(locked, is_far, is_gone(*owner)) == Holder::nobody;
+  } catch (const Error&) {  // Harmless where it is: the checkpoint is one with or without it.
+    return false;
+  }
+}
+
+}  // namespace cairn::store

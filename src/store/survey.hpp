@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/io/file.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/uuid.hpp"
+
+namespace cairn::store {
+
+/// What a directory is taken for, and why.
+struct Verdict {
+  EntryClass kind = EntryClass::foreign;
+  std::string note;
+  io::FileHandle lock;                  ///< Keeps the writer of an abandoned one away.
+  std::uint32_t generation = 0;         ///< Of a committed or a displaced one.
+  std::vector<std::string_view> marks;  ///< Of its dead writer, in a committed one.
+  bool is_empty = false;                ///< A temporary or trash that holds nothing.
+  std::string blocked_by;               ///< What has the name of a displaced one.
+  bool has_commit = false;              ///< Of a reserved name: a COMMIT that is valid by itself.
+};
+
+/// An entry and what it was taken for by itself, before it was seen beside the others.
+struct Surveyed {
+  RecoveryEntry entry;
+  Verdict verdict;
+  std::string home;           ///< Where a displaced checkpoint belongs.
+  bool is_immovable = false;  ///< It was to go, and the file system does not let go of it.
+};
+
+/// Looks at a directory of checkpoints and says what each entry of it is: for recovery, for removals and for tools.
+/// Changes nothing; but unless `dry_run` is set, it makes durable what it believes.
+class Survey {
+ public:
+  Survey(const io::Directory& root, RecoveryOptions options);
+
+  /// All that recovery decides is decided here, whether or not it is done afterwards.
+  [[nodiscard]] std::vector<Surveyed> run() const;
+
+  /// Judges a directory by its name, by what is in it, and by what stands where it belongs.
+  [[nodiscard]] Verdict judge(const io::Directory& directory, std::string_view name) const;
+
+  /// Whether readers find a later generation, a sound one, instead of the one called `name`.
+  [[nodiscard]] bool has_sound_successor(std::string_view name) const;
+
+ private:
+  /// Who holds a directory, as far as its owner file tells.
+  enum class Holder : std::uint8_t { nobody, somebody, unknown };
+
+  [[nodiscard]] Verdict look_at(const io::DirectoryEntry& entry) const;
+  void judge_reserved(Verdict& verdict, const io::Directory& directory, std::string_view name) const;
+  void judge_set_aside(Verdict& verdict, const io::Directory& directory, std::string_view base) const;
+  void judge_holder(Verdict& verdict, const io::Directory& directory, std::string_view owner_name) const;
+  [[nodiscard]] Holder judge_lock(int locked, bool is_far, bool is_gone) const;
+  void judge_final(Verdict& verdict, const io::Directory& directory) const;
+  [[nodiscard]] std::vector<std::string_view> left_marks(const io::Directory& directory) const;
+  [[nodiscard]] bool is_left_mark(const io::Directory& directory, std::string_view name) const;
+
+  const io::Directory& root_;
+  RecoveryOptions options_;
+  bool is_shared_;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/array_store/stored_files.hpp"
+#include "cairn/array_store/writer.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/io/file.hpp"
+
+#include "support/run.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::testing {
+
+/// What a write makes of a file.
+inline std::string written(const array_store::PlannedFile& file) {
+  std::vector<SourcePiece> pieces = file.pieces;
+  arrange(pieces, file.size_bytes);
+  std::string text(file.size_bytes, '\0');
+  gather(pieces, 0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+/// The files of a checkpointable, in memory; in a folder, too, when one is mapped.
+class MemoryFiles final : public array_store::StoredFiles {
+ public:
+  MemoryFiles() = default;
+
+  /// Those that `writer` makes.
+  explicit MemoryFiles(array_store::Writer writer) {
+    const array_store::PlannedWrite planned = std::move(writer).lay_out();
+    for (const array_store::PlannedFile& file : planned.files) {
+      texts[file.name] = written(file);
+    }
+    run(planned.index.headers_read());
+    const formats::IndexBytes index = planned.index.make();
+    texts[std::string(array_store::kIndexFile)] =
+        std::string(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
+  }
+
+  [[nodiscard]] std::filesystem::path directory() const override { return "memory"; }
+
+  [[nodiscard]] std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, text] : texts) {
+      names.push_back(name);
+    }
+    return names;
+  }
+
+  [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
+    const auto found = texts.find(file);
+    return found == texts.end() ? std::nullopt : std::optional<std::uint64_t>(found->second.size());
+  }
+
+  [[nodiscard]] Awaitable<std::string> read(std::string file) const override { co_return texts.at(file); }
+
+  [[nodiscard]] Awaitable<> read_pieces(std::string file,
+                                        std::vector<DestinationPiece> pieces) const override {
+    const std::string& text = texts.at(file);
+    arrange(pieces, text.size());
+    scatter(pieces, 0, std::as_bytes(std::span(text)));
+    co_return;
+  }
+
+  [[nodiscard]] std::shared_ptr<const io::MappedFile> map(std::string_view file) const override {
+    const std::string& text = texts.find(file)->second;
+    const auto path = folder_ / std::string(file);
+    write_text(path, text);
+    const io::Directory folder = io::Directory::open(io::posix_syscalls(), path.parent_path());
+    return std::make_shared<io::MappedFile>(folder.open_file(file), text.size(), path);
+  }
+
+  std::map<std::string, std::string, std::less<>> texts;
+
+ private:
+  TempDir folder_;
+};
+
+}  // namespace cairn::testing

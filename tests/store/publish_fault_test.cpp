@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets the n-th call of every operation fail in a whole save, for every n, and looks at what is left.
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include <gmock/gmock.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/store/recovery.hpp"
+
+#include "io/faulty_syscalls.hpp"
+#include "store/sample_checkpoint.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::store {
+namespace {
+
+using testing::TempDir;
+
+enum class Scene { fresh, overwrite, generation, marker };
+
+std::string name_of(Scene scene) {
+  switch (scene) {
+    case Scene::fresh:
+      return "Fresh";
+    case Scene::overwrite:
+      return "Overwrite";
+    case Scene::generation:
+      return "Generation";
+    case Scene::marker:
+      return "Marker";
+  }
+  return "";
+}
+
+/// What a save reported.
+enum class Verdict { committed, aborted, unknown };
+
+std::optional<std::string> load(const std::filesystem::path& target) {
+  try {
+    return load_sample(target);
+  } catch (const Error& error) {
+    // Not committed: in marker mode the name comes before the commit, and a fault may have kept it from going.
+    EXPECT_TRUE(error.code() == Errc::not_found || error.code() == Errc::not_committed) << error.what();
+    return std::nullopt;
+  }
+}
+
+using Param = std::tuple<Scene, bool>;
+
+class SaveWithFault : public ::testing::TestWithParam<Param> {
+ protected:
+  SaveWithFault() {
+    io::EngineOptions options;
+    options.syscalls = &syscalls_;
+    options.threads = 1;
+    engine_ = io::make_engine(io::EngineKind::threads, options).engine;
+    scene_ = std::get<0>(GetParam());
+    syscalls_.lacks_rename_modes = scene_ == Scene::generation;
+  }
+
+  StagedOptions options() const {
+    StagedOptions options;
+    options.overwrite = scene_ == Scene::overwrite || scene_ == Scene::generation;
+    options.commit_mode = scene_ == Scene::marker ? CommitMode::marker : CommitMode::automatic;
+    return options;
+  }
+
+  Verdict save(const std::filesystem::path& target, const std::string& text) {
+    try {
+      save_sample(*engine_, target, text, options());
+      return Verdict::committed;
+    } catch (const Error& error) {
+      return error.code() == Errc::commit_unknown ? Verdict::unknown : Verdict::aborted;
+    }
+  }
+
+  /// Saves with the fault; returns false when the fault was never reached.
+  bool try_fault(const io::Fault& fault) {
+    const TempDir temp;
+    const std::filesystem::path target = temp / "step";
+    const bool has_old = options().overwrite;
+    if (has_old) {
+      save_sample(*engine_, target, "old");
+    }
+    const std::optional<std::string> old = has_old ? std::optional<std::string>("old") : std::nullopt;
+    syscalls_.plan(fault);
+
+    const Verdict verdict = save(target, "new");
+
+    const bool is_hit = syscalls_.hits() > 0;
+    syscalls_.clear();
+    const std::optional<std::string> found = load(target);
+    EXPECT_EQ(found, verdict == Verdict::aborted ? old : "new") << "right after the save";
+    for (int i = 0; i < 2; ++i) {
+      recover(io::posix_syscalls(), temp.path());
+      EXPECT_EQ(load(target), found) << "after recovery";
+    }
+    const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
+    EXPECT_EQ(left, found ? 1 : 0) << "recovery leaves the checkpoint and nothing else";
+    return is_hit;
+  }
+
+  io::FaultySyscalls syscalls_;
+  std::unique_ptr<io::Engine> engine_;
+  Scene scene_ = Scene::fresh;
+};
+
+TEST_P(SaveWithFault, LeavesTheOldOrTheNewCheckpoint) {
+  int faults = 0;
+  for (const io::Call call : io::kAllCalls) {
+    for (int first = 1; first < 200; ++first) {
+      SCOPED_TRACE(::testing::Message() << "call " << static_cast<int>(call) << " number " << first);
+      if (!try_fault({call, first, std::get<1>(GetParam()) ? io::kForEver : 1, -EIO})) {
+        break;
+      }
+      ++faults;
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  EXPECT_GT(faults, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenes, SaveWithFault,
+                         ::testing::Combine(::testing::Values(Scene::fresh, Scene::overwrite,
+                                                              Scene::generation, Scene::marker),
+                                            ::testing::Bool()),
+                         [](const auto& tested) {
+                           return name_of(std::get<0>(tested.param)) +
+                                  (std::get<1>(tested.param) ? "FromThenOn" : "Once");
+                         });
+
+}  // namespace
+}  // namespace cairn::store

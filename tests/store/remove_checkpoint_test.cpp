@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/store/remove_checkpoint.hpp"
+
+#include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include <gmock/gmock.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/store/recovery.hpp"
+
+#include "io/faulty_syscalls.hpp"
+#include "store/names.hpp"
+#include "store/sample_checkpoint.hpp"
+#include "support/fails.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::store {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::list_tree;
+using testing::TempDir;
+using testing::write_text;
+
+/// Saves two generations of one checkpoint, the first of which a crash has kept from being removed.
+void save_generations(io::Engine& engine, const std::filesystem::path& target) {
+  StagedOptions options = overwriting();
+  options.commit_mode = CommitMode::marker;
+  const std::filesystem::path aside = target.parent_path() / "aside";
+  save_sample(engine, target, "first", options);
+  std::filesystem::copy(target, aside, std::filesystem::copy_options::recursive);
+  save_sample(engine, target, "newest", options);
+  std::filesystem::rename(aside, target);
+  mark_as_unfinished(target.parent_path() / (target.filename().string() + ".g2"));
+}
+
+class RemoveCheckpointTest : public ::testing::Test {
+ protected:
+  void remove() { remove_checkpoint(syscalls_, target_); }
+
+  TempDir temp_;
+  std::filesystem::path target_ = temp_ / "step";
+  io::FaultySyscalls syscalls_;
+  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+};
+
+TEST_F(RemoveCheckpointTest, LeavesNothing) {
+  save_sample(*engine_, target_, "x");
+
+  remove();
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(RemoveCheckpointTest, TakesAPathThatEndsInASlash) {
+  save_sample(*engine_, target_, "x");
+
+  remove_checkpoint(syscalls_, target_ / "");
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(RemoveCheckpointTest, RemovesEveryGeneration) {
+  save_generations(*engine_, target_);
+
+  remove();
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(RemoveCheckpointTest, RemovesAGenerationWhoseFirstIsGone) {
+  save_generations(*engine_, target_);
+  std::filesystem::remove_all(target_);
+
+  remove();
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(RemoveCheckpointTest, KeepsACheckpointThatIsOnlyCalledLikeAGeneration) {
+  save_sample(*engine_, target_, "x");
+  save_sample(*engine_, temp_ / "step.g2", "another");
+
+  remove();
+
+  EXPECT_FALSE(std::filesystem::exists(target_));
+  EXPECT_EQ(load_sample(temp_ / "step.g2"), "another");
+}
+
+TEST_F(RemoveCheckpointTest, KeepsASaveInProgress) {
+  save_sample(*engine_, target_, "x");
+  StagedDirectory staged = StagedDirectory::create(*engine_, target_, overwriting());
+
+  remove();
+
+  EXPECT_NO_THROW(staged.publish(sample_manifest(), {}));
+}
+
+TEST_F(RemoveCheckpointTest, RemovesACheckpointWithDamagedData) {
+  save_sample(*engine_, target_, "x");
+  std::filesystem::remove(target_ / "state/data");
+  write_text(target_ / "chunks.xxh3", "");
+
+  remove();
+
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+TEST_F(RemoveCheckpointTest, RefusesADamagedManifestWithoutWhichNoFileIsKnown) {
+  save_sample(*engine_, target_, "x");
+  write_text(target_ / "checkpoint.json", "{");
+
+  EXPECT_THAT([&] { remove(); },
+              Fails(Errc::checksum_mismatch, HasSubstr("which files are the checkpoint's cannot be told")));
+  EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
+}
+
+TEST_F(RemoveCheckpointTest, FollowsNoLink) {
+  const TempDir outside;
+  write_text(outside / "data", "mine");
+  save_sample(*engine_, target_, "x");
+  std::filesystem::remove_all(target_ / "state");
+  std::filesystem::create_directory_symlink(outside.path(), target_ / "state");
+
+  remove();
+
+  EXPECT_THAT(list_tree(temp_.path()), ElementsAre("step", "step/state"));
+  EXPECT_TRUE(std::filesystem::exists(outside / "data"));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesWhatIsNotThere) {
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::not_found, HasSubstr("step")));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesAPathWithoutItsParent) {
+  EXPECT_THAT([&] { remove_checkpoint(syscalls_, temp_ / "none/step"); },
+              Fails(Errc::not_found, HasSubstr("none")));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesADirectoryThatIsNoCheckpoint) {
+  std::filesystem::create_directory(target_);
+  write_text(target_ / "diary", "mine");
+
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::not_committed, HasSubstr("step")));
+  EXPECT_TRUE(std::filesystem::exists(target_ / "diary"));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesAFile) {
+  write_text(target_, "mine");
+
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::not_committed, HasSubstr("step")));
+  EXPECT_TRUE(std::filesystem::exists(target_));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesALinkToACheckpoint) {
+  save_sample(*engine_, temp_ / "real", "x");
+  std::filesystem::create_directory_symlink("real", target_);
+
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::not_committed, HasSubstr("step")));
+  EXPECT_EQ(load_sample(temp_ / "real"), "x");
+}
+
+TEST_F(RemoveCheckpointTest, RefusesTheTemporaryDirectoryOfASave) {
+  const StagedDirectory staged = StagedDirectory::create(*engine_, target_);
+
+  EXPECT_THAT([&] { remove_checkpoint(syscalls_, staged.path()); },
+              Fails(Errc::invalid_argument, HasSubstr(".tmp-step")));
+  EXPECT_TRUE(std::filesystem::exists(staged.path()));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesAPathThatEndsInNoName) {
+  EXPECT_THAT([&] { remove_checkpoint(syscalls_, temp_ / ".."); },
+              Fails(Errc::invalid_argument, HasSubstr("..")));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesADamagedCommitThatRecoveryWouldNotKnow) {
+  save_sample(*engine_, target_, "x");
+  write_text(target_ / "COMMIT", "mine");
+
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::malformed_metadata, HasSubstr("COMMIT")));
+  EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
+}
+
+TEST_F(RemoveCheckpointTest, RefusesWhenALaterGenerationMayBeThereButIsDamaged) {
+  save_generations(*engine_, target_);
+  write_text(temp_ / "step.g2/checkpoint.json", "{");
+
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::malformed_metadata, HasSubstr("step.g2")));
+  EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
+}
+
+TEST_F(RemoveCheckpointTest, RemovesNoFileBeforeTheRenameIsDurable) {
+  save_sample(*engine_, target_, "x");
+  const std::size_t files = list_tree(temp_.path()).size();
+  syscalls_.plan({io::Call::sync, 1, io::kForEver, -EIO});
+
+  EXPECT_THAT([&] { remove(); }, FailsWithErrno(EIO, HasSubstr("fsync")));
+
+  EXPECT_FALSE(std::filesystem::exists(target_));
+  EXPECT_EQ(list_tree(temp_.path()).size(), files);
+}
+
+TEST_F(RemoveCheckpointTest, LeavesToRecoveryWhatItCouldNotRemove) {
+  save_sample(*engine_, target_, "x");
+  syscalls_.plan({io::Call::unlink, 1, io::kForEver, -EACCES});
+
+  EXPECT_THAT([&] { remove(); }, FailsWithErrno(EACCES, HasSubstr(".trash-step-")));
+
+  EXPECT_EQ(recover(io::posix_syscalls(), temp_.path()).entries.at(0).kind, EntryClass::retired);
+  EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+std::optional<std::string> load_unless_gone(const std::filesystem::path& target) {
+  try {
+    return load_sample(target);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::not_found) << error.what();
+    return std::nullopt;
+  }
+}
+
+enum class RemovalScene { plain, generations };
+using RemovalParam = std::tuple<RemovalScene, bool>;
+
+class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
+ protected:
+  /// Removes with the fault; returns false when the fault was never reached.
+  bool try_fault(const io::Fault& fault) {
+    const TempDir temp;
+    const std::filesystem::path target = temp / "step";
+    std::get<0>(GetParam()) == RemovalScene::plain ? save_sample(*engine_, target, "newest")
+                                                   : save_generations(*engine_, target);
+    syscalls_.plan(fault);
+
+    const bool is_removed = remove(target);
+
+    const bool is_hit = syscalls_.hits() > 0;
+    syscalls_.clear();
+    const std::optional<std::string> found = load_unless_gone(target);
+    EXPECT_EQ(found.value_or("newest"), "newest") << "never an older one";
+    EXPECT_FALSE(is_removed && found) << "right after the removal";
+    for (int i = 0; i < 2; ++i) {
+      recover(io::posix_syscalls(), temp.path());
+      EXPECT_EQ(load_unless_gone(target), found) << "after recovery";
+    }
+    const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
+    EXPECT_EQ(left, found ? 1 : 0) << "recovery leaves the checkpoint and nothing else";
+    return is_hit;
+  }
+
+  bool remove(const std::filesystem::path& target) {
+    try {
+      remove_checkpoint(syscalls_, target);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  io::FaultySyscalls syscalls_;
+  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+};
+
+TEST_P(RemoveWithFault, LeavesTheWholeCheckpointOrNone) {
+  int faults = 0;
+  for (const io::Call call : io::kAllCalls) {
+    for (int first = 1; first < 200; ++first) {
+      SCOPED_TRACE(::testing::Message() << "call " << static_cast<int>(call) << " number " << first);
+      if (!try_fault({call, first, std::get<1>(GetParam()) ? io::kForEver : 1, -EIO})) {
+        break;
+      }
+      ++faults;
+      ASSERT_FALSE(HasFailure());
+    }
+  }
+  EXPECT_GT(faults, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Scenes, RemoveWithFault,
+    ::testing::Combine(::testing::Values(RemovalScene::plain, RemovalScene::generations), ::testing::Bool()),
+    [](const auto& tested) {
+      return std::string(std::get<0>(tested.param) == RemovalScene::plain ? "Plain" : "Generations") +
+             (std::get<1>(tested.param) ? "FromThenOn" : "Once");
+    });
+
+}  // namespace
+}  // namespace cairn::store
