@@ -322,6 +322,7 @@ TEST(CancelledSave, KeepsThePlaceOfAFileThatIsBeingOpened) {
   options.engine = io::EngineKind::threads;
   options.syscalls = calls;
   options.open_files = 1;
+  options.stop_grace = std::chrono::milliseconds(10);
   const Context context(options);
   const ManyBlobs many(1, 100);
   SaveOptions at_once;
@@ -334,7 +335,7 @@ TEST(CancelledSave, KeepsThePlaceOfAFileThatIsBeingOpened) {
   EXPECT_THAT([&] { first.wait(); }, testing::Fails(Errc::cancelled));
   AsyncResponse second =
       core::start_save(directory / "second", many.items, testing::blob_registry(), at_once, context);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // For one that would not wait.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // For one that would not wait.
   EXPECT_EQ(calls->opened(), 1u);
   calls->released.set();
 
