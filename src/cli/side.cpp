@@ -24,8 +24,8 @@ bool is_checkpointable(const std::filesystem::path& path) {
     return std::any_of(entries.begin(), entries.end(),
                        [&](const auto& entry) { return entry.directory == path.filename(); });
   } catch (const Error& error) {
-    if (is_absence(error)) {
-      return false;
+    if (is_absence(error) || error.code() == std::errc::permission_denied) {
+      return false;  // Who may not look into a directory may be given what is in it.
     }
     throw;
   }

@@ -107,6 +107,13 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
   }
 }
 
+FileHandle open_by_path(Syscalls& syscalls, const std::filesystem::path& path, int flags) {
+  require_path(path);
+  const int fd = require(uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), flags, 0); }),
+                         "open", path);
+  return {syscalls, fd};
+}
+
 }  // namespace
 
 void require_path(const std::filesystem::path& path) {
@@ -175,11 +182,11 @@ Directory::Directory(FileHandle handle, std::filesystem::path path)
     : handle_(std::move(handle)), path_(std::move(path)) {}
 
 Directory Directory::open(Syscalls& syscalls, const std::filesystem::path& path) {
-  require_path(path);
-  const int fd = require(
-      uninterrupted([&] { return syscalls.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_DIRECTORY, 0); }),
-      "open", path);
-  return {FileHandle(syscalls, fd), path};
+  return {open_by_path(syscalls, path, O_RDONLY | O_DIRECTORY), path};
+}
+
+Directory Directory::enter(Syscalls& syscalls, const std::filesystem::path& path) {
+  return {open_by_path(syscalls, path, O_PATH | O_DIRECTORY), path};
 }
 
 Directory Directory::open_directory(std::string_view relative) const {

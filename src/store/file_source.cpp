@@ -68,7 +68,9 @@ std::shared_ptr<const FileSource> FileSource::open_item(io::Syscalls& syscalls,
   try {
     source->committed_.emplace(CommittedDirectory::open(syscalls, path.parent_path()));
   } catch (const Error& error) {
-    if (error.code() == Errc::not_committed || error.code() == Errc::not_found) {
+    // Who may not look into a directory may be given what is in it.
+    if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||
+        error.code() == std::errc::permission_denied) {
       return nullptr;
     }
     throw;
@@ -89,7 +91,8 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
   source->path_ = path;
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
-  source->foreign_.emplace(io::Directory::open(syscalls, is_directory ? path : path.parent_path()));
+  source->foreign_.emplace(is_directory ? io::Directory::open(syscalls, path)
+                                        : io::Directory::enter(syscalls, path.parent_path()));
   const auto add = [&](const std::string& name) {
     const auto status = source->foreign_->status(name);
     if (status && status->kind == io::FileKind::regular) {

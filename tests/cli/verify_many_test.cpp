@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -217,6 +222,32 @@ TEST_F(CliVerifyMany, RecoverSaysThatACheckpointIsOne) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err,
               HasSubstr((root_ / "2").string() + " is a checkpoint, not a directory of checkpoints"));
+}
+
+/// Runs the tool as one to whom the modes of files apply: to root they do not.
+int run_without_privileges(const std::vector<std::string>& words) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE);
+    ::prctl(PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH);
+    ::_exit(run_cli(words).status);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(CliInADirectoryThatMayOnlyBeEntered, VerifiesAndListsWhatLiesThere) {
+  const TempDir home;
+  fs::create_directory(home / "run");
+  testing::save_example(home / "run/1");
+  fs::permissions(home.path(), fs::perms::owner_write | fs::perms::owner_exec);
+
+  EXPECT_EQ(run_without_privileges({"verify", home / "run"}), 0);
+  EXPECT_EQ(run_without_privileges({"ls", home / "run"}), 0);
+  EXPECT_EQ(run_without_privileges({"inspect", home / "run/1/config"}), 0);
+  EXPECT_EQ(run_without_privileges({"ls", home.path()}), 1);
+
+  fs::permissions(home.path(), fs::perms::owner_all);
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ class Directory {
  public:
   /// Opens a directory by path, following links as any program would.
   static Directory open(Syscalls& syscalls, const std::filesystem::path& path);
+  /// As above, only to look names up in it: it can be neither listed nor synced, and need not be readable.
+  static Directory enter(Syscalls& syscalls, const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
