@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
 #include "cairn/coord/coordinator.hpp"
 
 namespace cairn {
 namespace {
 
-class SingleProcess final : public Coordinator {
+/// Of a job of one rank: it has nobody to send to, or to wait for.
+class Nobody final : public Transport {
  public:
   std::size_t rank() const noexcept override { return 0; }
   std::size_t size() const noexcept override { return 1; }
+  std::span<const std::uint32_t> hosts() const noexcept override { return {&host_, 1}; }
+  void send(std::size_t /*to*/, Packet /*packet*/) override {}
+  void listen(Receiver /*receiver*/) override {}
+  void call_after(std::chrono::nanoseconds /*delay*/, std::function<void()> /*work*/) override {}
+  Time now() const override { return std::chrono::steady_clock::now(); }
 
-  Awaitable<std::vector<std::string>> gather(std::string text) override {
-    std::vector<std::string> texts;
-    texts.push_back(std::move(text));
-    co_return texts;
-  }
-
-  Awaitable<std::string> broadcast(std::string text, std::size_t /*root*/) override { co_return text; }
+ private:
+  const std::uint32_t host_ = 0;
 };
 
 }  // namespace
 
-Coordinator& single_process() {
+const std::shared_ptr<Coordinator>& single_process() {
   // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
-  static SingleProcess& coordinator = *new SingleProcess;
+  static const auto& coordinator =
+      *new std::shared_ptr<Coordinator>(std::make_shared<Coordinator>(std::make_unique<Nobody>()));
   return coordinator;
 }
 

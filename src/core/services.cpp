@@ -106,7 +106,7 @@ staging::MemoryHook pin_for(const std::vector<std::shared_ptr<DeviceCopier>>& co
 
 Services::Services(ContextOptions options_in)
     : options(std::move(options_in)),
-      coordinator(options.coordinator != nullptr ? *options.coordinator : single_process()),
+      coordinator(options.coordinator != nullptr ? *options.coordinator : *single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       has_unpinned(std::make_shared<std::atomic<bool>>(false)),
       buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes(),

@@ -1,32 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
-#include <string>
-#include <vector>
+#include <memory>
 
-#include "cairn/async/awaitable.hpp"
+#include "cairn/base/timeout.hpp"
+#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/transport.hpp"
 
 namespace cairn {
 
-/// Lets the processes of one job agree. Every rank calls the same methods in the same order, also after a
-/// failure of its own: leaving early would leave the others waiting.
-///
-/// Threads: one call at a time.
-class Coordinator {
- public:
-  virtual ~Coordinator() = default;
+struct CoordinatorOptions {
+  CoordinatorOptions() = default;
 
-  [[nodiscard]] virtual std::size_t rank() const noexcept = 0;
-  [[nodiscard]] virtual std::size_t size() const noexcept = 0;
-
-  /// The texts of all ranks, in their order, on every rank.
-  [[nodiscard]] virtual Awaitable<std::vector<std::string>> gather(std::string text) = 0;
-  /// The text of `root`, on every rank.
-  [[nodiscard]] virtual Awaitable<std::string> broadcast(std::string text, std::size_t root) = 0;
+  /// How long a rank that takes part may be silent before it counts as lost. Its transport speaks for it, however slow its disk
+  /// or its handlers are.
+  Timeout lost_after = std::chrono::seconds(30);
+  /// How often each rank that takes part says that it is there. Costs a packet for each neighbour in the tree.
+  std::chrono::nanoseconds heartbeat = std::chrono::seconds(1);
+  /// How long a rank may come later than its neighbours. Zero: as long as it likes; deadlines of saves count all the same.
+  Timeout join_timeout;
+  /// Neighbours below a rank in the tree along which texts go.
+  std::size_t fan_out = 16;
 };
 
-/// The coordinator of a program of one process.
-Coordinator& single_process();
+/// The processes of one job, which save and load together.
+///
+/// Threads: every method may be called from any thread.
+class Coordinator {
+ public:
+  /// Errors: Errc::invalid_argument for a job of no ranks, a rank beyond it, or options that make no sense.
+  explicit Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options = {});
+  /// Ends the conversations that are left with Errc::closed, here and on all ranks.
+  ~Coordinator();
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+
+  [[nodiscard]] std::size_t rank() const noexcept;
+  [[nodiscard]] std::size_t size() const noexcept;
+  /// How many ranks share this one's machine, itself included.
+  [[nodiscard]] std::size_t ranks_on_host() const noexcept;
+
+  /// Joins the next conversation: the n-th call on one rank meets the n-th on every other.
+  [[nodiscard]] Conversation join();
+
+  /// Lends the coordinator the calling thread; see Transport::progress.
+  bool progress();
+
+ private:
+  std::shared_ptr<coord::Exchanges> exchanges_;
+  std::unique_ptr<Transport> transport_;  // Goes first: then nobody calls the exchanges any more.
+};
+
+/// The coordinator of a program of one process. Lives as long as the process.
+[[nodiscard]] const std::shared_ptr<Coordinator>& single_process();
 
 }  // namespace cairn

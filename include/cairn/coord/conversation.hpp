@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+
+namespace cairn {
+
+namespace coord {
+class Exchange;
+class Exchanges;
+}  // namespace coord
+
+/// One subject of a conversation: a sequence of steps that every rank takes in the same order. Subjects do not wait for
+/// each other.
+///
+/// A step begins when its method is called, whether its answer is awaited or not; calls of one subject are made by one thread
+/// at a time. Texts are any bytes. Each step goes along a tree of ranks, and costs a rank a packet for each neighbour.
+/// Errors: that of the conversation, as soon as it has failed on any rank.
+class Subject {
+ public:
+  /// Joins the texts of neighbours in the tree; the first is of the lowest rank. Called on the transport's thread, or on the
+  /// caller's; what it throws fails the conversation.
+  using Merge = std::function<std::string(std::vector<std::string> texts)>;
+
+  /// The texts of all ranks, in their order, at rank 0; nothing elsewhere, where it waits for the ranks below in the tree.
+  [[nodiscard]] Awaitable<std::vector<std::string>> gather(std::string mine);
+  /// As above, but the texts are merged on their way: for what is too much for one rank.
+  [[nodiscard]] Awaitable<std::string> reduce(std::string mine, Merge merge);
+  /// The text of rank 0; `text` counts there only.
+  [[nodiscard]] Awaitable<std::string> broadcast(std::string text);
+  /// The text that rank 0 has for this rank; `by_rank` counts there only.
+  ///
+  /// Errors: Errc::invalid_argument at rank 0 when there is not one text for each rank.
+  [[nodiscard]] Awaitable<std::string> scatter(std::vector<std::string> by_rank);
+  /// Returns when all ranks have the same text.
+  ///
+  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, two ranks that differ, and their texts.
+  [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
+
+ private:
+  friend class Conversation;
+  Subject(std::shared_ptr<coord::Exchange> exchange, std::string name);
+
+  std::shared_ptr<coord::Exchange> exchange_;
+  std::string name_;
+  std::uint32_t next_step_ = 0;
+};
+
+/// What all ranks say to each other about one thing that they do together. It is independent of all other conversations.
+///
+/// From the moment a rank has joined it tells its neighbours in the tree that it is there, until it leaves. A rank that has
+/// joined and is silent for longer than CoordinatorOptions::lost_after is lost, and the conversation fails on all others.
+/// A moved-from one may only be destroyed. Destroying one that was not left fails it with Errc::closed.
+/// Threads: every method may be called from any thread.
+class Conversation {
+ public:
+  Conversation(Conversation&&) noexcept = default;
+  Conversation& operator=(Conversation&&) = delete;
+  ~Conversation();
+
+  /// The same on every rank, and of no other conversation of this job.
+  [[nodiscard]] std::uint64_t number() const noexcept;
+
+  /// Begins a subject. Every rank begins it with the same name, and once.
+  [[nodiscard]] Subject about(std::string_view name) const;
+
+  /// Makes every step fail, here with `why`, on the other ranks with Errc::peer_failed, this rank and what it says. The first
+  /// failure that a rank hears of counts.
+  void fail(const std::exception_ptr& why) const noexcept;
+  /// Completes by throwing what `fail` was given anywhere: for work that shall stop then. Does not complete before that.
+  [[nodiscard]] Awaitable<> failed() const;
+  /// The failure, if there is one yet.
+  [[nodiscard]] std::exception_ptr failure() const;
+
+  /// Nothing more will be said or heard: neighbours do not listen for signs of life any more.
+  void leave() noexcept;
+
+ private:
+  friend class Coordinator;
+  Conversation(std::shared_ptr<coord::Exchange> exchange, std::weak_ptr<coord::Exchanges> exchanges);
+
+  std::shared_ptr<coord::Exchange> exchange_;
+  std::weak_ptr<coord::Exchanges> exchanges_;
+};
+
+}  // namespace cairn

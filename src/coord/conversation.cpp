@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/coord/conversation.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "coord/exchanges.hpp"
+
+namespace cairn {
+namespace {
+
+using coord::Exchange;
+using coord::RankedText;
+using coord::Step;
+
+constexpr std::size_t kMostShownBytes = 100;  // Of a text on which ranks do not agree.
+
+Awaitable<std::vector<std::string>> texts_of(std::shared_ptr<Step> step) {
+  co_await step->done.wait();
+  std::vector<std::string> texts;
+  for (RankedText& each : step->texts) {
+    texts.push_back(std::move(each.second));
+  }
+  co_return texts;
+}
+
+Awaitable<std::string> text_of(std::shared_ptr<Step> step) {
+  co_await step->done.wait();
+  co_return std::move(step->text);
+}
+
+Awaitable<std::string> merged_text_of(std::shared_ptr<Step> step, bool is_root) {
+  co_await step->done.wait();
+  co_return is_root ? std::move(step->text) : std::string();
+}
+
+/// Of neighbours in the tree: one rank's text when all have the same, else two that differ.
+std::string same_or_two(const std::vector<std::string>& texts) {
+  const std::vector<RankedText> first = coord::decode_texts(texts.front());
+  for (const std::string& each : texts) {
+    const std::vector<RankedText> other = coord::decode_texts(each);
+    if (other.size() != 1) {
+      return each;
+    }
+    if (other.front().second != first.front().second) {
+      return texts.front() + each;
+    }
+  }
+  return texts.front();
+}
+
+std::string shown(const RankedText& text) {
+  const bool is_long = text.second.size() > kMostShownBytes;
+  return fmt::format("rank {} has '{}{}'", text.first, text.second.substr(0, kMostShownBytes),
+                     is_long ? "…" : "");
+}
+
+/// Says at rank 0 who has another text than it; empty when nobody has.
+std::string difference_from(const std::string& own, const std::string& merged) {
+  for (const RankedText& text : coord::decode_texts(merged)) {
+    if (text.second != own) {
+      return fmt::format("{}, {}", shown({0, own}), shown(text));
+    }
+  }
+  return {};
+}
+
+Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, std::uint32_t next,
+                     std::string what, std::string mine, std::shared_ptr<Step> up) {
+  co_await up->done.wait();
+  std::string difference;
+  if (exchange->rank() == 0) {
+    difference = difference_from(mine, up->text);
+  }
+  const std::shared_ptr<Step> down = exchange->begin_down(subject, next, std::move(difference));
+  co_await down->done.wait();
+  if (!down->text.empty()) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: {}", what, down->text));
+  }
+}
+
+}  // namespace
+
+Subject::Subject(std::shared_ptr<Exchange> exchange, std::string name)
+    : exchange_(std::move(exchange)), name_(std::move(name)) {}
+
+Awaitable<std::vector<std::string>> Subject::gather(std::string mine) {
+  return texts_of(exchange_->begin_up(name_, next_step_++, std::move(mine), {}));
+}
+
+Awaitable<std::string> Subject::reduce(std::string mine, Merge merge) {
+  return merged_text_of(exchange_->begin_up(name_, next_step_++, std::move(mine), std::move(merge)),
+                        exchange_->rank() == 0);
+}
+
+Awaitable<std::string> Subject::broadcast(std::string text) {
+  return text_of(exchange_->begin_down(name_, next_step_++, std::move(text)));
+}
+
+Awaitable<std::string> Subject::scatter(std::vector<std::string> by_rank) {
+  if (exchange_->rank() == 0 && by_rank.size() != exchange_->size()) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} texts for the {} ranks of '{}'", by_rank.size(), exchange_->size(), name_));
+  }
+  return text_of(exchange_->begin_parts(name_, next_step_++, std::move(by_rank)));
+}
+
+Awaitable<> Subject::agree(std::string what, std::string mine) {
+  const std::vector<RankedText> own = {{exchange_->rank(), mine}};
+  std::shared_ptr<Step> up = exchange_->begin_up(name_, next_step_++, coord::encode_texts(own), same_or_two);
+  return agree_on(exchange_, name_, next_step_++, std::move(what), std::move(mine), std::move(up));
+}
+
+Conversation::Conversation(std::shared_ptr<Exchange> exchange, std::weak_ptr<coord::Exchanges> exchanges)
+    : exchange_(std::move(exchange)), exchanges_(std::move(exchanges)) {}
+
+Conversation::~Conversation() {
+  if (exchange_) {
+    fail(std::make_exception_ptr(Error(Errc::closed, "the conversation was dropped")));
+    leave();
+  }
+}
+
+std::uint64_t Conversation::number() const noexcept {
+  return exchange_->number();
+}
+
+Subject Conversation::about(std::string_view name) const {
+  return {exchange_, std::string(name)};
+}
+
+void Conversation::fail(const std::exception_ptr& why) const noexcept {
+  exchange_->fail(why);
+}
+
+Awaitable<> Conversation::failed() const {
+  return exchange_->failed().wait();
+}
+
+std::exception_ptr Conversation::failure() const {
+  return exchange_->failure();
+}
+
+void Conversation::leave() noexcept {
+  if (exchange_->leave()) {
+    if (const auto exchanges = exchanges_.lock()) {
+      exchanges->forget(exchange_->number());
+    }
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/coord/coordinator.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "coord/exchanges.hpp"
+
+namespace cairn {
+namespace {
+
+void check(const Transport& transport, const CoordinatorOptions& options) {
+  const auto refuse = [](const std::string& why) { throw Error(Errc::invalid_argument, why); };
+  if (transport.rank() >= transport.size()) {
+    refuse(fmt::format("rank {} of a job of {} ranks", transport.rank(), transport.size()));
+  }
+  if (transport.hosts().size() != transport.size()) {
+    refuse(fmt::format("{} hosts for {} ranks", transport.hosts().size(), transport.size()));
+  }
+  if (options.fan_out == 0) {
+    refuse("CoordinatorOptions::fan_out is 0");
+  }
+  if (options.heartbeat.count() <= 0 || options.lost_after < options.heartbeat) {
+    refuse("CoordinatorOptions::lost_after is shorter than heartbeat, or heartbeat is not positive");
+  }
+}
+
+}  // namespace
+
+Coordinator::Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options)
+    : transport_(std::move(transport)) {
+  check(*transport_, options);
+  exchanges_ = std::make_shared<coord::Exchanges>(*transport_, options);
+  transport_->listen(
+      [exchanges = exchanges_](std::size_t from, const Packet& packet) { exchanges->receive(from, packet); });
+}
+
+Coordinator::~Coordinator() {
+  exchanges_->close();
+}
+
+std::size_t Coordinator::rank() const noexcept {
+  return transport_->rank();
+}
+
+std::size_t Coordinator::size() const noexcept {
+  return transport_->size();
+}
+
+std::size_t Coordinator::ranks_on_host() const noexcept {
+  const std::span<const std::uint32_t> hosts = transport_->hosts();
+  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), hosts[rank()]));
+}
+
+Conversation Coordinator::join() {
+  return Conversation(exchanges_->join(), exchanges_);
+}
+
+bool Coordinator::progress() {
+  return transport_->progress();
+}
+
+}  // namespace cairn

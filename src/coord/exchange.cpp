@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coord/exchange.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::coord {
+namespace {
+
+/// A rank that was stopped, or that nobody lent a thread, has heard nobody meanwhile: that is no silence of the others.
+constexpr int kMostTicksAtOnce = 2;
+
+}  // namespace
+
+Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
+                   std::uint64_t number)
+    : number_(number),
+      tree_(tree),
+      options_(options),
+      rank_(transport.rank()),
+      children_(tree.children(rank_)),
+      transport_(&transport) {
+  if (rank_ != 0) {
+    neighbours_.push_back({tree_.parent(rank_)});
+  }
+  for (const std::size_t child : children_) {
+    neighbours_.push_back({child});
+  }
+}
+
+std::exception_ptr Exchange::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Exchange::join() {
+  {
+    const std::lock_guard lock(mutex_);
+    has_joined_ = true;
+    if (transport_ == nullptr || neighbours_.empty()) {
+      return;
+    }
+    last_tick_ = transport_->now();
+    const Packet alive = packet_of(PacketKind::alive, {}, {});
+    for (const Neighbour& neighbour : neighbours_) {
+      send(neighbour.rank, alive);
+    }
+  }
+  tick_later();
+}
+
+bool Exchange::leave() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!has_joined_ || has_left_) {
+    return false;
+  }
+  has_left_ = true;
+  const Packet left = packet_of(PacketKind::left, {}, {});
+  for (const Neighbour& neighbour : neighbours_) {
+    send(neighbour.rank, left);
+  }
+  return true;
+}
+
+void Exchange::close() noexcept {
+  fail(std::make_exception_ptr(Error(Errc::closed, "the coordinator was closed")));
+  const std::lock_guard lock(mutex_);
+  transport_ = nullptr;
+}
+
+// Sending.
+
+Packet Exchange::packet_of(PacketKind kind, const Key& key, std::string_view body) const {
+  return std::make_shared<const std::string>(encode({number_, kind, key.second, key.first}, body));
+}
+
+void Exchange::send(std::size_t to, const Packet& packet) const {
+  if (transport_ != nullptr) {
+    transport_->send(to, packet);
+  }
+}
+
+void Exchange::send_down(const Packet& packet) const {
+  for (const std::size_t child : children_) {
+    send(child, packet);
+  }
+}
+
+void Exchange::send_parts(const Key& key, std::vector<RankedText> texts) {
+  std::map<std::size_t, std::vector<RankedText>> by_child;
+  for (RankedText& text : texts) {
+    if (text.first == rank_) {
+      step_at(key).text = std::move(text.second);
+    } else {
+      by_child[tree_.child_towards(rank_, text.first)].push_back(std::move(text));
+    }
+  }
+  for (const auto& [child, parts] : by_child) {
+    send(child, packet_of(PacketKind::parts, key, encode_texts(parts)));
+  }
+}
+
+// Steps.
+
+Step& Exchange::step_at(const Key& key) {
+  std::shared_ptr<Step>& step = steps_[key];
+  if (!step) {
+    step = std::make_shared<Step>();
+  }
+  return *step;
+}
+
+std::shared_ptr<Step> Exchange::begin(const Key& key) {
+  step_at(key);
+  const std::shared_ptr<Step> step = steps_[key];
+  if (step->is_begun) {
+    throw Error(Errc::invalid_argument, fmt::format("the subject '{}' was begun twice", key.first));
+  }
+  step->is_begun = true;
+  if (failure_) {
+    step->done.fail(failure_);
+  }
+  return step;
+}
+
+std::shared_ptr<Step> Exchange::begin_up(const std::string& subject, std::uint32_t number, std::string mine,
+                                         Subject::Merge merge) {
+  const Key key(subject, number);
+  std::shared_ptr<Step> step;
+  {
+    const std::lock_guard lock(mutex_);
+    step = begin(key);
+    step->merge = std::move(merge);
+    if (!step->merge) {
+      const std::vector<RankedText> own = {{rank_, std::move(mine)}};
+      mine = encode_texts(own);
+    }
+    step->arrived.emplace_back(rank_, std::move(mine));
+  }
+  pass_up(key, step);
+  fail_if_somebody_left();
+  return step;
+}
+
+void Exchange::take_up(std::size_t from, const Key& key, std::string_view body) {
+  std::shared_ptr<Step> step;
+  {
+    const std::lock_guard lock(mutex_);
+    step_at(key).arrived.emplace_back(from, body);
+    step = steps_[key];
+  }
+  pass_up(key, step);
+}
+
+void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
+  std::vector<RankedText> arrived;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!step->is_begun || step->arrived.size() != children_.size() + 1 || failure_) {
+      return;
+    }
+    arrived = std::exchange(step->arrived, {});
+    steps_.erase(key);
+  }
+  // Without the lock: what merges is the caller's, and may take its time.
+  std::sort(arrived.begin(), arrived.end());
+  try {
+    if (step->merge) {
+      std::vector<std::string> texts;
+      for (RankedText& each : arrived) {
+        texts.push_back(std::move(each.second));
+      }
+      step->text = step->merge(std::move(texts));
+    } else {
+      for (const RankedText& each : arrived) {
+        step->text += each.second;
+      }
+    }
+    if (rank_ == 0 && !step->merge) {
+      step->texts = decode_texts(step->text);
+      std::sort(step->texts.begin(), step->texts.end());
+    }
+  } catch (...) {
+    fail(std::current_exception());
+    step->done.fail(std::current_exception());
+    return;
+  }
+  if (rank_ != 0) {
+    const std::lock_guard lock(mutex_);
+    send(tree_.parent(rank_), packet_of(PacketKind::up, key, step->text));
+  }
+  step->done.set();
+}
+
+std::shared_ptr<Step> Exchange::begin_down(const std::string& subject, std::uint32_t number,
+                                           std::string text) {
+  const Key key(subject, number);
+  return begin_hearing(key, [&](Step& step) {
+    send_down(packet_of(PacketKind::down, key, text));
+    step.text = std::move(text);
+  });
+}
+
+std::shared_ptr<Step> Exchange::begin_parts(const std::string& subject, std::uint32_t number,
+                                            std::vector<std::string> by_rank) {
+  const Key key(subject, number);
+  return begin_hearing(key, [&](Step& /*step*/) {
+    std::vector<RankedText> texts;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      texts.emplace_back(rank, std::move(by_rank[rank]));
+    }
+    send_parts(key, std::move(texts));
+  });
+}
+
+std::shared_ptr<Step> Exchange::begin_hearing(const Key& key, const std::function<void(Step&)>& speak) {
+  std::shared_ptr<Step> step;
+  {
+    const std::lock_guard lock(mutex_);
+    step = begin(key);
+    if (rank_ == 0) {
+      speak(*step);
+      step->has_come = true;
+    }
+    if (step->has_come) {
+      steps_.erase(key);
+      step->done.set();  // Nobody waits for it yet.
+    }
+  }
+  fail_if_somebody_left();
+  return step;
+}
+
+void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet) {
+  std::shared_ptr<Step> step;
+  {
+    const std::lock_guard lock(mutex_);
+    step_at(key);
+    step = steps_[key];
+    if (decoded.head.kind == PacketKind::parts) {
+      send_parts(key, decode_texts(decoded.body));
+    } else {
+      send_down(packet);
+      step->text = decoded.body;
+    }
+    step->has_come = true;
+    if (!step->is_begun) {
+      return;
+    }
+    steps_.erase(key);
+  }
+  step->done.set();
+}
+
+// What neighbours say.
+
+void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  const PacketKind kind = decoded.head.kind;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto neighbour = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                        [from](const Neighbour& each) { return each.rank == from; });
+    if (neighbour == neighbours_.end() || has_left_) {
+      return;
+    }
+    neighbour->silence = {};
+    neighbour->has_joined |= kind == PacketKind::alive || kind == PacketKind::up;
+    neighbour->has_left |= kind == PacketKind::left;
+  }
+  const Key key(decoded.head.subject, decoded.head.step);
+  switch (kind) {
+    case PacketKind::alive:
+      break;
+    case PacketKind::up:
+      take_up(from, key, decoded.body);
+      break;
+    case PacketKind::down:
+    case PacketKind::parts:
+      take_down(key, decoded, packet);
+      break;
+    case PacketKind::fail:
+      fail(decode_failure(decoded.body), from, packet);
+      break;
+    case PacketKind::left:
+      fail_if_somebody_left();
+      break;
+  }
+}
+
+void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept {
+  std::vector<std::shared_ptr<Step>> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || has_left_) {
+      return;
+    }
+    failure_ = why;
+    const Packet passed_on = packet ? packet : packet_of(PacketKind::fail, {}, encode_failure(rank_, why));
+    for (const Neighbour& neighbour : neighbours_) {
+      if (neighbour.rank != from) {
+        send(neighbour.rank, passed_on);
+      }
+    }
+    for (const auto& [key, step] : steps_) {
+      waiting.push_back(step);
+    }
+    steps_.clear();
+  }
+  failed_.fail(why);
+  for (const auto& step : waiting) {
+    step->done.fail(why);
+  }
+}
+
+bool Exchange::is_missing_from(const Neighbour& neighbour) const {
+  return std::any_of(steps_.begin(), steps_.end(), [&](const auto& each) {
+    const Step& step = *each.second;
+    if (!step.is_begun) {
+      return false;
+    }
+    const bool is_up = !step.arrived.empty();
+    const bool is_parent = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
+    return is_up ? !is_parent &&
+                       std::none_of(step.arrived.begin(), step.arrived.end(),
+                                    [&](const RankedText& text) { return text.first == neighbour.rank; })
+                 : is_parent;
+  });
+}
+
+void Exchange::fail_if_somebody_left() {
+  std::optional<std::size_t> missing;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Neighbour& neighbour : neighbours_) {
+      if (neighbour.has_left && is_missing_from(neighbour)) {
+        missing = neighbour.rank;
+      }
+    }
+  }
+  if (missing) {
+    fail(std::make_exception_ptr(
+        Error(Errc::peer_failed, fmt::format("rank {} has left before its part was done", *missing))));
+  }
+}
+
+// Signs of life.
+
+void Exchange::tick_later() {
+  const std::lock_guard lock(mutex_);
+  if (transport_ != nullptr && !has_left_ && !failure_) {
+    transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->tick();
+      }
+    });
+  }
+}
+
+std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
+  for (Neighbour& neighbour : neighbours_) {
+    neighbour.silence += elapsed;
+    if (neighbour.has_left) {
+      continue;
+    }
+    if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
+      return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
+                         std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
+    }
+    const std::chrono::nanoseconds most = options_.join_timeout;
+    if (!neighbour.has_joined && most.count() != 0 && neighbour.silence > most) {
+      return fmt::format("rank {} has not joined within join_timeout", neighbour.rank);
+    }
+  }
+  return {};
+}
+
+void Exchange::tick() {
+  std::string lost;
+  {
+    const std::lock_guard lock(mutex_);
+    if (transport_ == nullptr || has_left_ || failure_) {
+      return;
+    }
+    const Transport::Time now = transport_->now();
+    const auto elapsed =
+        std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
+    last_tick_ = now;
+    lost = find_lost(elapsed);
+    const Packet alive = packet_of(PacketKind::alive, {}, {});
+    for (const Neighbour& neighbour : neighbours_) {
+      if (!neighbour.has_left) {
+        send(neighbour.rank, alive);
+      }
+    }
+  }
+  if (!lost.empty()) {
+    fail(std::make_exception_ptr(Error(Errc::peer_failed, lost)));
+  }
+  tick_later();
+}
+
+}  // namespace cairn::coord

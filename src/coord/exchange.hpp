@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/async/event.hpp"
+#include "cairn/coord/coordinator.hpp"
+
+#include "coord/packet.hpp"
+#include "coord/tree.hpp"
+
+namespace cairn::coord {
+
+/// One step of a subject, here. What others send may come before the step has begun here.
+struct Step {
+  async::Event done;
+  std::vector<RankedText> texts;  ///< At the end: of a step up, where nothing merges.
+  std::string text;               ///< At the end: of a step down, or what was merged.
+
+  // On the way.
+  bool is_begun = false;
+  bool has_come = false;            ///< The text of rank 0.
+  Subject::Merge merge;             ///< Empty: texts are put one after the other.
+  std::vector<RankedText> arrived;  ///< From children, and this rank's own.
+};
+
+/// What one rank knows of a conversation. It exists from the first packet on, if that comes before the rank joins: texts
+/// of rank 0 and failures are passed on even then, so that nobody waits for one who is late.
+///
+/// Threads: every method may be called from any thread.
+class Exchange : public std::enable_shared_from_this<Exchange> {
+ public:
+  Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options, std::uint64_t number);
+
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::size_t size() const noexcept { return tree_.size; }
+  [[nodiscard]] const async::Event& failed() const noexcept { return failed_; }
+  [[nodiscard]] std::exception_ptr failure() const;
+
+  /// From here on this rank is there, and listens for its neighbours.
+  void join();
+  /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
+  bool leave() noexcept;
+  /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
+  void close() noexcept;
+
+  void receive(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
+  /// The first failure counts; it is passed on to all neighbours but the one that it came from.
+  void fail(const std::exception_ptr& why) noexcept { fail(why, rank_, nullptr); }
+
+  /// Begins a step in which texts go to rank 0. Its `done` waits for the ranks below this one.
+  std::shared_ptr<Step> begin_up(const std::string& subject, std::uint32_t number, std::string mine,
+                                 Subject::Merge merge);
+  /// Begins one in which a text comes from rank 0; `text` counts there.
+  std::shared_ptr<Step> begin_down(const std::string& subject, std::uint32_t number, std::string text);
+  /// Begins one in which each rank gets another text.
+  std::shared_ptr<Step> begin_parts(const std::string& subject, std::uint32_t number,
+                                    std::vector<std::string> by_rank);
+
+ private:
+  using Key = std::pair<std::string, std::uint32_t>;
+
+  struct Neighbour {
+    std::size_t rank = 0;
+    bool has_joined = false;
+    bool has_left = false;
+    std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
+  };
+
+  // All of these hold the mutex.
+  Step& step_at(const Key& key);
+  std::shared_ptr<Step> begin(const Key& key);
+  void send(std::size_t to, const Packet& packet) const;
+  void send_down(const Packet& packet) const;
+  void send_parts(const Key& key, std::vector<RankedText> texts);
+  /// A step down: `speak` is rank 0's part of it.
+  std::shared_ptr<Step> begin_hearing(const Key& key, const std::function<void(Step&)>& speak);
+  [[nodiscard]] Packet packet_of(PacketKind kind, const Key& key, std::string_view body) const;
+  [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const;
+  [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
+
+  void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
+  void take_up(std::size_t from, const Key& key, std::string_view body);
+  /// Goes on with a step up whose texts are all there.
+  void pass_up(const Key& key, const std::shared_ptr<Step>& step);
+  void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
+  /// Nobody waits for what a rank that has left will not say.
+  void fail_if_somebody_left();
+  void tick();
+  void tick_later();
+
+  const std::uint64_t number_;
+  const Tree tree_;
+  const CoordinatorOptions options_;
+  const std::size_t rank_;
+  const std::vector<std::size_t> children_;
+  const async::Event failed_;
+
+  mutable std::mutex mutex_;  // Protects what follows.
+  Transport* transport_;      // Null once closed.
+  bool has_joined_ = false;
+  bool has_left_ = false;
+  std::exception_ptr failure_;
+  std::vector<Neighbour> neighbours_;
+  std::map<Key, std::shared_ptr<Step>> steps_;
+  Transport::Time last_tick_;
+};
+
+}  // namespace cairn::coord

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coord/exchanges.hpp"
+
+#include <utility>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::coord {
+
+Exchanges::Exchanges(Transport& transport, const CoordinatorOptions& options)
+    : transport_(&transport), options_(options), tree_{transport.size(), options.fan_out} {}
+
+std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = exchanges_.find(number);
+  if (found != exchanges_.end()) {
+    return found->second;
+  }
+  if (number < next_ || is_closed_) {
+    return nullptr;
+  }
+  auto made = std::make_shared<Exchange>(*transport_, tree_, options_, number);
+  exchanges_.emplace(number, made);
+  return made;
+}
+
+std::vector<std::shared_ptr<Exchange>> Exchanges::all() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Exchange>> exchanges;
+  for (const auto& [number, exchange] : exchanges_) {
+    exchanges.push_back(exchange);
+  }
+  return exchanges;
+}
+
+std::shared_ptr<Exchange> Exchanges::join() {
+  std::shared_ptr<Exchange> exchange;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_) {
+      throw Error(Errc::closed, "the coordinator was closed");
+    }
+    std::shared_ptr<Exchange>& slot = exchanges_[next_];
+    if (!slot) {
+      slot = std::make_shared<Exchange>(*transport_, tree_, options_, next_);
+    }
+    exchange = slot;
+    ++next_;
+  }
+  exchange->join();
+  return exchange;
+}
+
+void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
+  try {
+    const DecodedPacket decoded = decode(*packet);
+    if (const auto exchange = find(decoded.head.conversation)) {
+      exchange->receive(from, decoded, packet);
+    }
+  } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
+    for (const auto& exchange : all()) {
+      exchange->fail(std::current_exception());
+    }
+  }
+}
+
+void Exchanges::forget(std::uint64_t number) noexcept {
+  const std::lock_guard lock(mutex_);
+  exchanges_.erase(number);
+}
+
+void Exchanges::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  for (const auto& exchange : all()) {
+    exchange->close();
+  }
+}
+
+}  // namespace cairn::coord

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "coord/exchange.hpp"
+
+namespace cairn::coord {
+
+/// All conversations of one rank that have begun anywhere and were not left here.
+///
+/// Threads: every method may be called from any thread.
+class Exchanges {
+ public:
+  Exchanges(Transport& transport, const CoordinatorOptions& options);
+
+  [[nodiscard]] std::shared_ptr<Exchange> join();
+  /// What belongs to a conversation that was left here is dropped: late packets of an old one never reach a new one.
+  void receive(std::size_t from, const Packet& packet) noexcept;
+  void forget(std::uint64_t number) noexcept;
+  void close() noexcept;
+
+ private:
+  /// Null for one that was left.
+  [[nodiscard]] std::shared_ptr<Exchange> find(std::uint64_t number);
+  [[nodiscard]] std::vector<std::shared_ptr<Exchange>> all() const;
+
+  Transport* const transport_;  // Until `close`.
+  const CoordinatorOptions options_;
+  const Tree tree_;
+  mutable std::mutex mutex_;  // Protects what follows.
+  bool is_closed_ = false;
+  std::uint64_t next_ = 0;  // Number of the conversation that this rank joins next.
+  std::map<std::uint64_t, std::shared_ptr<Exchange>> exchanges_;
+};
+
+}  // namespace cairn::coord

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coord/packet.hpp"
+
+#include <boost/endian/conversion.hpp>
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::coord {
+namespace {
+
+constexpr std::uint32_t kNobody = 0xFFFFFFFF;  // In place of a rank: the text names one.
+
+template <class T>
+void put(std::string& text, T value) {
+  char bytes[sizeof(T)];
+  boost::endian::endian_store<T, sizeof(T), boost::endian::order::little>(
+      reinterpret_cast<unsigned char*>(bytes), value);
+  text.append(bytes, sizeof(T));
+}
+
+std::string_view take_bytes(std::string_view& text, std::uint64_t bytes) {
+  if (bytes > text.size()) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("a packet ends {} bytes too early", bytes - text.size()));
+  }
+  const std::string_view taken = text.substr(0, static_cast<std::size_t>(bytes));
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
+template <class T>
+T take(std::string_view& text) {
+  const std::string_view bytes = take_bytes(text, sizeof(T));
+  return boost::endian::endian_load<T, sizeof(T), boost::endian::order::little>(
+      reinterpret_cast<const unsigned char*>(bytes.data()));
+}
+
+}  // namespace
+
+std::string encode(const PacketHead& head, std::string_view body) {
+  std::string packet;
+  packet.reserve(17 + head.subject.size() + body.size());
+  put(packet, head.conversation);
+  put(packet, static_cast<std::uint8_t>(head.kind));
+  put(packet, head.step);
+  put(packet, static_cast<std::uint32_t>(head.subject.size()));
+  packet.append(head.subject).append(body);
+  return packet;
+}
+
+DecodedPacket decode(std::string_view packet) {
+  DecodedPacket decoded;
+  decoded.head.conversation = take<std::uint64_t>(packet);
+  const auto kind = take<std::uint8_t>(packet);
+  if (kind > static_cast<std::uint8_t>(PacketKind::left)) {
+    throw Error(Errc::malformed_metadata, fmt::format("a packet of unknown kind {}", kind));
+  }
+  decoded.head.kind = static_cast<PacketKind>(kind);
+  decoded.head.step = take<std::uint32_t>(packet);
+  const auto subject_bytes = take<std::uint32_t>(packet);
+  decoded.head.subject = take_bytes(packet, subject_bytes);
+  decoded.body = packet;
+  return decoded;
+}
+
+std::string encode_texts(const std::vector<RankedText>& texts) {
+  std::string body;
+  for (const auto& [rank, text] : texts) {
+    put(body, static_cast<std::uint32_t>(rank));
+    put(body, static_cast<std::uint64_t>(text.size()));
+    body += text;
+  }
+  return body;
+}
+
+std::vector<RankedText> decode_texts(std::string_view body) {
+  std::vector<RankedText> texts;
+  while (!body.empty()) {
+    const auto rank = take<std::uint32_t>(body);
+    const auto bytes = take<std::uint64_t>(body);
+    texts.emplace_back(rank, take_bytes(body, bytes));
+  }
+  return texts;
+}
+
+std::string encode_failure(std::size_t rank, const std::exception_ptr& why) {
+  std::string body;
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    const bool names_rank = error.code() == Errc::peer_failed;
+    put(body, names_rank ? kNobody : static_cast<std::uint32_t>(rank));
+    body += names_rank ? error.detail() : error.what();
+  } catch (...) {
+    put(body, static_cast<std::uint32_t>(rank));
+    body += describe(std::current_exception());
+  }
+  return body;
+}
+
+std::exception_ptr decode_failure(std::string_view body) {
+  const auto rank = take<std::uint32_t>(body);
+  std::string text = rank == kNobody ? std::string(body) : fmt::format("rank {}: {}", rank, body);
+  return std::make_exception_ptr(Error(Errc::peer_failed, std::move(text)));
+}
+
+}  // namespace cairn::coord

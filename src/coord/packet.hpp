@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::coord {
+
+/// What a packet is about.
+enum class PacketKind : std::uint8_t {
+  alive,  ///< I have joined, and am there.
+  up,     ///< A text on its way to rank 0.
+  down,   ///< A text of rank 0 for everybody.
+  parts,  ///< Texts of rank 0 for the ranks of a subtree.
+  fail,   ///< The conversation has failed.
+  left,   ///< I say nothing more.
+};
+
+struct PacketHead {
+  std::uint64_t conversation = 0;
+  PacketKind kind = PacketKind::alive;
+  std::uint32_t step = 0;
+  std::string_view subject;
+};
+
+struct DecodedPacket {
+  PacketHead head;
+  std::string_view body;
+};
+
+/// Little-endian: conversation u64, kind u8, step u32, bytes of the subject u32, the subject, the body.
+[[nodiscard]] std::string encode(const PacketHead& head, std::string_view body);
+/// Views of `packet`. Errors: Errc::malformed_metadata when it is too short or of an unknown kind.
+[[nodiscard]] DecodedPacket decode(std::string_view packet);
+
+/// A text, and whose it is.
+using RankedText = std::pair<std::size_t, std::string>;
+
+/// For each text: rank u32, bytes u64, the text.
+[[nodiscard]] std::string encode_texts(const std::vector<RankedText>& texts);
+/// Errors: Errc::malformed_metadata.
+[[nodiscard]] std::vector<RankedText> decode_texts(std::string_view body);
+
+/// A failure on its way: rank u32, what it says.
+[[nodiscard]] std::string encode_failure(std::size_t rank, const std::exception_ptr& why);
+/// Errc::peer_failed, "rank <rank>: <what it says>".
+[[nodiscard]] std::exception_ptr decode_failure(std::string_view body);
+
+}  // namespace cairn::coord

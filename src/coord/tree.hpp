@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace cairn::coord {
+
+/// Who talks to whom: rank 0 is the root, and each rank has up to `fan_out` children.
+struct Tree {
+  std::size_t size = 1;
+  std::size_t fan_out = 16;
+
+  [[nodiscard]] std::size_t parent(std::size_t rank) const noexcept { return (rank - 1) / fan_out; }
+
+  [[nodiscard]] std::vector<std::size_t> children(std::size_t rank) const {
+    std::vector<std::size_t> ranks;
+    for (std::size_t i = 1; i <= fan_out && rank * fan_out + i < size; ++i) {
+      ranks.push_back(rank * fan_out + i);
+    }
+    return ranks;
+  }
+
+  /// The child of `above` whose subtree holds `rank`.
+  [[nodiscard]] std::size_t child_towards(std::size_t above, std::size_t rank) const noexcept {
+    while (parent(rank) != above) {
+      rank = parent(rank);
+    }
+    return rank;
+  }
+};
+
+}  // namespace cairn::coord

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/coord/conversation.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
+
+#include "coord/simulated_job.hpp"
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using testing::End;
+using testing::Ends;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Job;
+using testing::Shared;
+
+std::string text_of(std::size_t rank) {
+  return fmt::format("{}.", rank);
+}
+
+std::string all_texts(std::size_t ranks) {
+  std::string all;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    all += text_of(rank);
+  }
+  return all;
+}
+
+std::string joined(std::vector<std::string> texts) {
+  return fmt::format("{}", fmt::join(texts, ""));
+}
+
+Awaitable<std::string> gather(Shared conversation, std::size_t rank) {
+  std::vector<std::string> texts = co_await conversation->about("it").gather(text_of(rank));
+  co_return joined(std::move(texts));
+}
+
+Awaitable<std::string> reduce_and_broadcast(Shared conversation, std::size_t rank) {
+  Subject subject = conversation->about("it");
+  std::string all = co_await subject.reduce(text_of(rank), joined);
+  co_return co_await subject.broadcast(std::move(all));
+}
+
+class Sizes : public ::testing::TestWithParam<std::pair<std::size_t, std::size_t>> {
+ protected:
+  Job job_{GetParam().first, GetParam().second};
+};
+
+TEST_P(Sizes, GatherBringsAllTextsToRankZeroInTheirOrder) {
+  const std::vector<std::string> texts = Job::texts(job_.run(gather));
+
+  EXPECT_EQ(texts.front(), all_texts(job_.size()));
+  EXPECT_THAT(std::vector(texts.begin() + 1, texts.end()), Each(IsEmpty()));
+}
+
+TEST_P(Sizes, BroadcastBringsWhatWasMergedToAll) {
+  std::vector<std::string> texts = Job::texts(job_.run(reduce_and_broadcast));
+
+  EXPECT_THAT(texts, Each(texts.front()));
+  EXPECT_EQ(texts.front().size(), all_texts(job_.size()).size());
+  EXPECT_EQ(Job::texts(job_.run(reduce_and_broadcast)), texts);  // Whoever comes first this time.
+}
+
+Awaitable<std::string> scatter(Shared conversation, std::size_t rank) {
+  std::vector<std::string> texts;
+  if (rank == 0) {
+    texts = co_await conversation->about("sizes").gather("");
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      texts[i] = text_of(i);
+    }
+  } else {
+    co_await conversation->about("sizes").gather("");
+  }
+  co_return co_await conversation->about("parts").scatter(std::move(texts));
+}
+
+TEST_P(Sizes, ScatterGivesEachRankItsOwnText) {
+  const std::vector<std::string> texts = Job::texts(job_.run(scatter));
+
+  for (std::size_t rank = 0; rank < job_.size(); ++rank) {
+    EXPECT_EQ(texts[rank], text_of(rank));
+  }
+}
+
+Awaitable<std::string> agree(Shared conversation, std::size_t rank) {
+  Subject subject = conversation->about("it");
+  co_await subject.agree("paths", "same");
+  co_await subject.agree("names", rank % 5 == 3 ? "other" : "same");
+  co_return "agreed";
+}
+
+TEST_P(Sizes, AgreeRefusesOnAllRanksWhatIsNotTheSame) {
+  const std::vector<End> ends = job_.run(agree);
+
+  for (const End& end : ends) {
+    if (job_.size() <= 3) {
+      EXPECT_EQ(end.text, "agreed");
+    } else {
+      EXPECT_THAT([&] { end.rethrow(); },
+                  Fails(Errc::invalid_argument, HasSubstr("names: rank 0 has 'same', rank ")));
+    }
+  }
+}
+
+Awaitable<std::string> cross(Shared conversation, std::size_t rank) {
+  Subject one = conversation->about("one");
+  Subject other = conversation->about("other");
+  Awaitable<std::string> first = rank % 2 == 0 ? one.broadcast("1") : other.broadcast("2");
+  Awaitable<std::string> second = rank % 2 == 0 ? other.broadcast("2") : one.broadcast("1");
+  std::string text = co_await std::move(first);
+  text += co_await std::move(second);
+  co_return text;
+}
+
+TEST_P(Sizes, SubjectsDoNotWaitForEachOther) {
+  for (const std::string& text : Job::texts(job_.run(cross))) {
+    EXPECT_THAT(text, ::testing::AnyOf("12", "21"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Conversation, Sizes,
+                         ::testing::Values(std::pair<std::size_t, std::size_t>(1, 16), std::pair(2, 16),
+                                           std::pair(3, 1), std::pair(4, 2), std::pair(17, 16),
+                                           std::pair(100, 3)),
+                         [](const auto& each) {
+                           return fmt::format("{}_ranks_of_{}", each.param.first, each.param.second);
+                         });
+
+Awaitable<std::string> fail_at_five(Shared conversation, std::size_t rank) {
+  if (rank == 5) {
+    conversation->fail(std::make_exception_ptr(Error(Errc::io_failure, "the disk of five")));
+  }
+  co_return co_await reduce_and_broadcast(conversation, rank);
+}
+
+TEST(FailedConversation, TellsAllWhichRankFailedAndWhy) {
+  Job job(40);
+  const std::vector<End> ends = job.run(fail_at_five);
+
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    const bool is_own = rank == 5;
+    EXPECT_THAT([&] { ends[rank].rethrow(); },
+                Fails(is_own ? Errc::io_failure : Errc::peer_failed,
+                      AllOf(HasSubstr("the disk of five"), HasSubstr(is_own ? "" : "rank 5: "))));
+    EXPECT_LT(ends[rank].time, 20ms);  // Twelve neighbours at most are between two ranks.
+  }
+}
+
+TEST(FailedConversation, KeepsItsFirstFailure) {
+  testing::SimulatedNetwork network(1);
+  Coordinator coordinator(network.transport(0));
+  Conversation conversation = coordinator.join();
+  conversation.fail(std::make_exception_ptr(std::runtime_error("first")));
+  conversation.fail(std::make_exception_ptr(std::runtime_error("second")));
+
+  EXPECT_EQ(describe(conversation.failure()), "first");
+  conversation.leave();
+}
+
+Awaitable<std::string> wait_for_failure(Shared conversation, std::size_t rank) {
+  if (rank == 3) {
+    conversation->fail(std::make_exception_ptr(std::runtime_error("a program's own")));
+  }
+  co_await conversation->failed();
+  co_return "not reached";
+}
+
+TEST(FailedConversation, EndsWorkThatWaitsForIt) {
+  Job job(7);
+  const std::vector<std::string> texts = Job::texts(job.run(wait_for_failure));
+
+  EXPECT_EQ(texts[3], "a program's own");
+  EXPECT_THAT(texts[6], HasSubstr("rank 3: a program's own"));
+}
+
+Awaitable<std::string> merge_badly(Shared conversation, std::size_t rank) {
+  const auto merge = [](std::vector<std::string>) -> std::string {
+    throw std::runtime_error("cannot merge");
+  };
+  Subject subject = conversation->about("it");
+  co_await subject.reduce(text_of(rank), merge);
+  co_return co_await subject.broadcast("");
+}
+
+TEST(FailedConversation, IsOneWhoseMergeThrows) {
+  Job job(9);
+
+  EXPECT_THAT(Job::texts(job.run(merge_badly)), Each(HasSubstr("cannot merge")));
+}
+
+Awaitable<std::string> two_rounds(Shared conversation, std::size_t rank) {
+  Subject subject = conversation->about("it");
+  co_await subject.agree("first", "same");
+  co_await subject.agree("second", "same");
+  co_return fmt::format("{} agreed", conversation->number() + 0 * rank);
+}
+
+TEST(LostRank, FailsTheConversationOnAllOthersInTime) {
+  for (const std::size_t lost : {0, 1, 2, 9}) {
+    Job job(10);
+    const Ends ends = job.start_without(6, two_rounds);  // It keeps the others.
+    job.start(6, 2s, two_rounds, ends);
+    job.network().at(1s, [&] { job.network().crash(lost); });
+    job.network().run();
+
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      if (rank != lost) {
+        const std::string culprit = fmt::format("rank {} is lost", lost);
+        EXPECT_THAT([&] { (*ends)[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr(culprit))) << rank;
+        EXPECT_LE((*ends)[rank].time, 1s + 30s + 2s);
+      }
+    }
+  }
+}
+
+TEST(LateRank, IsNotLost) {
+  Job job(8);
+  const Ends ends = job.start_without(2, two_rounds);
+  job.start(2, 600s, two_rounds, ends);
+  job.network().run();
+
+  EXPECT_THAT(Job::texts(*ends), Each("0 agreed"));
+}
+
+Awaitable<std::string> hear(Shared conversation, std::size_t rank) {
+  co_return co_await conversation->about("it").broadcast(rank == 0 ? "news" : "");
+}
+
+TEST(LateRank, PassesOnWhatOthersWaitFor) {
+  Job job(7);
+  const Ends ends = job.start_without(1, hear);
+  job.start(1, 600s, hear, ends);
+  job.network().run();
+
+  EXPECT_THAT(Job::texts(*ends), Each("news"));
+  EXPECT_LT((*ends)[3].time, 1s);  // Rank 1 is between it and rank 0.
+}
+
+TEST(RankThatLeft, IsNotLost) {
+  testing::SimulatedNetwork network(2);
+  Coordinator first(network.transport(0));
+  Coordinator second(network.transport(1));
+  Conversation stays = first.join();
+  Conversation goes = second.join();
+  network.run(5s);
+  goes.leave();
+  network.run(100s);
+
+  EXPECT_EQ(stays.failure(), nullptr);
+  stays.leave();
+}
+
+TEST(StoppedRank, LearnsWhatHappenedAndTakesPartInTheNextConversation) {
+  Job job(8);
+  const Ends ends = job.start_without(6, two_rounds);  // It keeps the others.
+  job.start(6, 2s, two_rounds, ends);
+  job.network().at(1s, [&] { job.network().stop(3); });
+  job.network().at(100s, [&] { job.network().go_on(3); });
+  job.network().run();
+
+  EXPECT_THAT([&] { (*ends)[0].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 is lost")));
+  EXPECT_THAT([&] { (*ends)[3].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 is lost")));
+  EXPECT_THAT(Job::texts(job.run(two_rounds)), Each("1 agreed"));
+}
+
+TEST(LateRank, CanBeGivenATimeToCome) {
+  testing::SimulatedNetwork network(2);
+  CoordinatorOptions options;
+  options.join_timeout = 5s;
+  Coordinator first(network.transport(0), options);
+  Coordinator second(network.transport(1), options);
+
+  Conversation conversation = first.join();
+  network.run(100s);
+
+  EXPECT_THAT([&] { std::rethrow_exception(conversation.failure()); },
+              Fails(Errc::peer_failed, HasSubstr("rank 1 has not joined")));
+  conversation.leave();
+}
+
+Awaitable<std::string> leave_at_once(Shared conversation, std::size_t rank) {
+  if (rank == 1) {
+    co_return "left";
+  }
+  co_return co_await reduce_and_broadcast(conversation, rank);
+}
+
+TEST(RankThatLeaves, FailsThoseThatNeedIt) {
+  Job job(4);
+  const std::vector<End> ends = job.run(leave_at_once);
+
+  EXPECT_EQ(ends[1].text, "left");
+  EXPECT_THAT([&] { ends[0].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 1 has left")));
+  EXPECT_THAT([&] { ends[3].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 1 has left")));
+}
+
+TEST(DroppedConversation, FailsOnTheOthers) {
+  testing::SimulatedNetwork network(2);
+  Coordinator first(network.transport(0));
+  Coordinator second(network.transport(1));
+  Conversation kept = first.join();
+  { const Conversation dropped = second.join(); }
+  network.run(1s);
+
+  EXPECT_THAT([&] { std::rethrow_exception(kept.failure()); },
+              Fails(Errc::peer_failed, AllOf(HasSubstr("rank 1: "), HasSubstr("closed"))));
+}
+
+TEST(ClosedCoordinator, FailsItsConversationsHereAndThere) {
+  testing::SimulatedNetwork network(2);
+  Coordinator first(network.transport(0));
+  auto second = std::make_unique<Coordinator>(network.transport(1));
+  Conversation kept = first.join();
+  Conversation closed = second->join();
+  second.reset();
+  network.run(1s);
+
+  EXPECT_THAT([&] { std::rethrow_exception(closed.failure()); }, Fails(Errc::closed));
+  EXPECT_THAT([&] { std::rethrow_exception(kept.failure()); },
+              Fails(Errc::peer_failed, HasSubstr("rank 1: ")));
+}
+
+TEST(OldConversation, SaysNothingInANewOne) {
+  Job job(2);
+  const auto ends = std::make_shared<std::vector<End>>(2);
+  job.start(0, 0s, fail_at_five, ends);
+  job.network().run(1ms);
+  {  // Rank 1 gives its first conversation up while the packets of rank 0 are on their way to it.
+    Conversation first = job.coordinator(1).join();
+    first.leave();
+  }
+  job.network().run(1s);
+
+  EXPECT_THAT(Job::texts(job.run(two_rounds)), Each("1 agreed"));
+}
+
+TEST(IdleCoordinator, WakesNobodyUp) {
+  Job job(20);
+  job.run(two_rounds);
+  const auto end = job.network().now();
+
+  EXPECT_TRUE(job.network().run(0ns)) << "something is left to happen";
+  EXPECT_LT(end, 2s + 100ms);  // No heartbeat came after the last that was due.
+}
+
+TEST(MalformedPacket, FailsWhatWaits) {
+  testing::SimulatedNetwork network(2);
+  Coordinator first(network.transport(0));
+  const auto stranger = network.transport(1);
+  Conversation conversation = first.join();
+  stranger->send(0, std::make_shared<const std::string>("no packet"));
+  network.run(1s);
+
+  EXPECT_THAT([&] { std::rethrow_exception(conversation.failure()); }, Fails(Errc::malformed_metadata));
+}
+
+TEST(CoordinatorOptions, ThatMakeNoSenseAreRefused) {
+  testing::SimulatedNetwork network(1);
+  const auto make = [&](auto change) {
+    CoordinatorOptions options;
+    change(options);
+    const Coordinator coordinator(network.transport(0), options);
+  };
+  EXPECT_THAT([&] { make([](auto& options) { options.fan_out = 0; }); },
+              Fails(Errc::invalid_argument, HasSubstr("fan_out")));
+  EXPECT_THAT([&] { make([](auto& options) { options.heartbeat = 0s; }); },
+              Fails(Errc::invalid_argument, HasSubstr("heartbeat")));
+  EXPECT_THAT([&] { make([](auto& options) { options.lost_after = 1ms; }); },
+              Fails(Errc::invalid_argument, HasSubstr("lost_after")));
+}
+
+TEST(Coordinator, CountsTheRanksOfItsMachine) {
+  Job job(6);  // Four of them share the first.
+
+  EXPECT_EQ(job.coordinator(0).ranks_on_host(), 4u);
+  EXPECT_EQ(job.coordinator(5).ranks_on_host(), 2u);
+}
+
+}  // namespace
+}  // namespace cairn

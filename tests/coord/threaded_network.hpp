@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cairn/coord/transport.hpp"
+
+namespace cairn::testing {
+
+/// A job whose ranks are in one process, each with a thread of its own: what real threads do to conversations.
+class ThreadedNetwork {
+ public:
+  explicit ThreadedNetwork(std::size_t ranks) : hosts_(ranks, 0) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      boxes_.push_back(std::make_shared<Mailbox>());
+    }
+  }
+
+  [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
+    return std::make_unique<Wire>(boxes_, hosts_, rank);
+  }
+
+ private:
+  using Time = Transport::Time;
+
+  struct Later {
+    Time time;
+    std::function<void()> work;
+    bool operator<(const Later& other) const { return other.time < time; }
+  };
+
+  struct Mailbox {
+    std::mutex mutex;  // Protects what follows.
+    std::condition_variable changed;
+    std::deque<std::pair<std::size_t, Packet>> packets;
+    std::priority_queue<Later> later;
+    Transport::Receiver receiver;
+    bool is_closed = false;
+  };
+
+  class Wire final : public Transport {
+   public:
+    Wire(std::vector<std::shared_ptr<Mailbox>> boxes, std::vector<std::uint32_t> hosts, std::size_t rank)
+        : boxes_(std::move(boxes)), hosts_(std::move(hosts)), rank_(rank), thread_([this] { serve(); }) {}
+    ~Wire() override {
+      {
+        const std::lock_guard lock(own().mutex);
+        own().is_closed = true;
+        own().changed.notify_all();
+      }
+      thread_.join();
+    }
+
+    std::size_t rank() const noexcept override { return rank_; }
+    std::size_t size() const noexcept override { return boxes_.size(); }
+    std::span<const std::uint32_t> hosts() const noexcept override { return hosts_; }
+    void send(std::size_t to, Packet packet) override {
+      Mailbox& box = *boxes_[to];
+      const std::lock_guard lock(box.mutex);
+      box.packets.emplace_back(rank_, std::move(packet));
+      box.changed.notify_all();
+    }
+    void listen(Receiver receiver) override {
+      const std::lock_guard lock(own().mutex);
+      own().receiver = std::move(receiver);
+      own().changed.notify_all();
+    }
+    void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
+      const std::lock_guard lock(own().mutex);
+      own().later.push({now() + delay, std::move(work)});
+      own().changed.notify_all();
+    }
+    Time now() const override { return std::chrono::steady_clock::now(); }
+
+   private:
+    Mailbox& own() { return *boxes_[rank_]; }
+
+    void serve() {
+      Mailbox& box = own();
+      std::unique_lock lock(box.mutex);
+      while (!box.is_closed) {
+        std::function<void()> work;
+        if (box.receiver && !box.packets.empty()) {
+          work = [&box, next = std::move(box.packets.front())] { box.receiver(next.first, next.second); };
+          box.packets.pop_front();
+        } else if (!box.later.empty() && box.later.top().time <= now()) {
+          work = box.later.top().work;
+          box.later.pop();
+        } else if (!box.later.empty()) {
+          box.changed.wait_until(lock, box.later.top().time);
+          continue;
+        } else {
+          box.changed.wait(lock);
+          continue;
+        }
+        lock.unlock();
+        work();
+        work = nullptr;
+        lock.lock();
+      }
+    }
+
+    std::vector<std::shared_ptr<Mailbox>> boxes_;
+    const std::vector<std::uint32_t> hosts_;
+    const std::size_t rank_;
+    std::thread thread_;
+  };
+
+  std::vector<std::shared_ptr<Mailbox>> boxes_;
+  std::vector<std::uint32_t> hosts_;
+};
+
+}  // namespace cairn::testing
