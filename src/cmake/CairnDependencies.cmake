@@ -29,6 +29,12 @@ cairn_decide(CAIRN_HAS_URING CAIRN_URING "${liburing_FOUND}" liburing-dev)
 find_package(Protobuf QUIET)
 cairn_decide(CAIRN_HAS_PROTOBUF CAIRN_PROTOBUF "${Protobuf_FOUND}" "libprotobuf-dev and protobuf-compiler")
 
+if(NOT CAIRN_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON)
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()
+cairn_decide(CAIRN_HAS_MPI CAIRN_MPI "${MPI_CXX_FOUND}" "MPI (libopenmpi-dev or libmpich-dev)")
+
 # Only looked for when asked for: looking for a compiler takes seconds.
 if(NOT CAIRN_CUDA STREQUAL "OFF")
   include(CheckLanguage)

@@ -15,13 +15,14 @@ endif()
 #     SOURCES  <files relative to the calling folder>
 #     HEADERS  <public headers relative to include/>
 #     PUBLIC   <targets that the public headers use>
-#     PRIVATE  <targets that only the sources use>)
+#     PRIVATE  <targets that only the sources use>
+#     [NOT_INSTALLED])
 #
 # Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
 function(cairn_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NOT_INSTALLED" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
   set(target cairn_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(cairn::${name} ALIAS ${target})
@@ -34,7 +35,9 @@ function(cairn_module name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
-  set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
+  if(NOT arg_NOT_INSTALLED)
+    set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
+  endif()
 endfunction()
 
 # Defines one test program from the files of one folder and registers each of its tests with ctest.

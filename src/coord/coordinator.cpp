@@ -37,7 +37,8 @@ Coordinator::Coordinator(std::unique_ptr<Transport> transport, CoordinatorOption
   check(*transport_, options);
   exchanges_ = std::make_shared<coord::Exchanges>(*transport_, options);
   transport_->listen(
-      [exchanges = exchanges_](std::size_t from, const Packet& packet) { exchanges->receive(from, packet); });
+      [exchanges = exchanges_](std::size_t from, const Packet& packet) { exchanges->receive(from, packet); },
+      [exchanges = exchanges_] { exchanges->close(); });
 }
 
 Coordinator::~Coordinator() {

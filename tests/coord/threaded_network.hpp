@@ -70,7 +70,7 @@ class ThreadedNetwork {
       box.packets.emplace_back(rank_, std::move(packet));
       box.changed.notify_all();
     }
-    void listen(Receiver receiver) override {
+    void listen(Receiver receiver, std::function<void()> /*ended*/) override {
       const std::lock_guard lock(own().mutex);
       own().receiver = std::move(receiver);
       own().changed.notify_all();

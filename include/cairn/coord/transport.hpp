@@ -20,7 +20,7 @@ using Packet = std::shared_ptr<const std::string>;
 /// is told of that: silence is what counts.
 /// Threads: `send`, `call_after` and `now` may be called from any thread. What `listen` and `call_after` are given is called
 ///          by one thread of the transport's, never by two at once; it must neither block nor throw.
-/// Destructor: returns when nothing of that kind runs, or will.
+/// Destructor: sends what was to be sent, as long as that takes no second; returns when nothing of that kind runs, or will.
 class Transport {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -35,8 +35,9 @@ class Transport {
 
   /// Returns at once, also when `to` never receives.
   virtual void send(std::size_t to, Packet packet) = 0;
-  /// Says who is given what arrives. Called once; what came before is kept for it.
-  virtual void listen(Receiver receiver) = 0;
+  /// Says who is given what arrives, and who is told when the transport ends before it is destroyed. Called once; what came
+  /// before is kept for it.
+  virtual void listen(Receiver receiver, std::function<void()> ended) = 0;
   /// Calls `work` in so much time: the only clock of what is built on top, so that tests can have one of their own.
   virtual void call_after(std::chrono::nanoseconds delay, std::function<void()> work) = 0;
   [[nodiscard]] virtual Time now() const = 0;
