@@ -11,36 +11,56 @@
 #include "cairn/staging/device_pieces.hpp"
 
 #include "core/load_job.hpp"
-#include "core/range_reader.hpp"
 #include "core/text_limit.hpp"
+#include "staging/internal/range_reader.hpp"
 
 namespace cairn {
 namespace {
 
 using core::LoadJob;
-using core::RangeReader;
 
 std::string relative_to(const std::string& directory, std::string_view file) {
   return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
 }
 
-Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string relative) {
-  const auto bytes = job->source().file_bytes(relative);
+/// Errors: Errc::not_found.
+std::uint64_t size_of(const store::FileSource& source, const std::string& relative) {
+  const auto bytes = source.file_bytes(relative);
   if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", job->source().root().string(), relative));
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
   }
-  if (*bytes > core::kMaxTextBytes) {
+  return *bytes;
+}
+
+Background<> read_ranges(std::shared_ptr<LoadJob> job, std::string relative,
+                         std::vector<DestinationPiece> pieces) {
+  const store::FileSource* source = &job->source();  // Which the job keeps.
+  staging::FileToRead file;
+  file.name = relative;
+  file.path = source->root() / relative;
+  file.size_bytes = size_of(*source, relative);
+  file.open = [source, relative](int flags) { return source->open_file(relative, flags); };
+  if (job->options().verify) {
+    file.digest = [source, relative] { return source->digest(relative); };
+  }
+  staging::RangeReader reader(job->plane(), std::move(file), std::move(pieces));
+  co_await reader.read();
+  job->count_file(relative);
+}
+
+Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string relative) {
+  const std::uint64_t bytes = size_of(job->source(), relative);
+  if (bytes > core::kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
-                fmt::format("'{}' has {} bytes: too many to be read as one text", relative, *bytes));
+                fmt::format("'{}' has {} bytes: too many to be read as one text", relative, bytes));
   }
-  std::string text(*bytes, '\0');
+  std::string text(bytes, '\0');
   DestinationPiece piece;
   piece.size_bytes = text.size();
   piece.data = reinterpret_cast<std::byte*>(text.data());
   std::vector<DestinationPiece> pieces;
   pieces.push_back(std::move(piece));
-  const auto reader = std::make_shared<RangeReader>(job, std::move(relative), std::move(pieces));
-  co_await RangeReader::read(reader);
+  co_await read_ranges(std::move(job), std::move(relative), std::move(pieces));
   co_return text;
 }
 
@@ -87,18 +107,14 @@ Background<std::string> LoadContext::read_file(std::string_view file) const {
 
 Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
   follow_programs(std::span<const DestinationPiece>(pieces));
-  return RangeReader::read(
-      std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
+  return read_ranges(job_, relative_to(directory_, file), std::move(pieces));
 }
 
 std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view file) const {
   const store::FileSource& source = job_->source();
   const std::string relative = relative_to(directory_, file);
-  const auto bytes = source.file_bytes(relative);
-  if (!bytes) {
-    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
-  }
-  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), *bytes, source.root() / relative);
+  const std::uint64_t bytes = size_of(source, relative);
+  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), bytes, source.root() / relative);
 }
 
 Background<> LoadContext::run(std::function<void()> work) const {

@@ -163,8 +163,8 @@ void LoadJob::start_over() {
                        path_.filename().string());
   source_.reset();
   parts_.clear();
-  read_bytes = 0;
-  cached_bytes = 0;
+  plane().read_bytes = 0;
+  plane().cached_bytes = 0;
   const std::lock_guard lock(mutex_);
   loaded_ = Loaded();
   files_.clear();
@@ -310,7 +310,7 @@ Awaitable<> LoadJob::describe_parts(std::shared_ptr<LoadJob> self) {
   if (missing) {
     bool is_current = true;
     std::function<void()> look = [&] { is_current = self->is_current(); };
-    co_await self->run(std::move(look));
+    co_await self->run_call(std::move(look));
     if (!is_current) {
       std::rethrow_exception(missing);  // It is not the item that lacks a file.
     }
@@ -383,8 +383,8 @@ void LoadJob::end_load(std::string problem) {
   fill_numbers(result_);
   fill_words(result_);
   result_.path = source_->path();
-  result_.bytes = read_bytes;
-  result_.cached_bytes = cached_bytes;
+  result_.bytes = plane().read_bytes;
+  result_.cached_bytes = plane().cached_bytes;
   result_.files = files_.size();
   result_.load_time = meter().last() - meter().begin();
   if (!problem.empty()) {

@@ -39,9 +39,6 @@ class LoadJob final : public Operation {
   /// Enters a file that is read from.
   void count_file(const std::string& relative);
 
-  std::atomic<std::uint64_t> read_bytes{0};
-  std::atomic<std::uint64_t> cached_bytes{0};
-
   /// The results, to be asked for once the job is done.
   [[nodiscard]] Loaded take_loaded();
   [[nodiscard]] LoadResult result();

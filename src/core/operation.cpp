@@ -15,6 +15,8 @@
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
 
+#include "core/drop_later.hpp"
+
 namespace cairn::core {
 namespace {
 
@@ -83,7 +85,28 @@ Operation::Operation(std::shared_ptr<Services> services, std::string title, obse
       blocking_lane_(async::make_lane(strand_, blocking_gate_)),
       background_lane_(async::make_lane(strand_, background_gate_)),
       main_(std::make_shared<async::TaskGroup>(strand_)),
-      helpers_(std::make_shared<async::TaskGroup>(strand_)) {}
+      helpers_(std::make_shared<async::TaskGroup>(strand_)),
+      plane_(make_plane()) {}
+
+std::unique_ptr<staging::DataPlane> Operation::make_plane() const {
+  return std::unique_ptr<staging::DataPlane>(new staging::DataPlane{
+      .engine = *engine_,
+      .meter = *meter_,
+      .workers = services_->workers,
+      .calls = calls_,
+      .behind = background_,
+      .buffers = services_->buffers,
+      .scratch = services_->scratch,
+      .transfers = services_->transfers,
+      .gathers = services_->gathers,
+      .files = services_->files,
+      .helpers = helpers_,
+      .prepared = prepared_,
+      .blocking_gate = blocking_gate_,
+      .background_gate = background_gate_,
+      .destroy_later = [services = services_](auto thing) { drop_later(services, std::move(thing)); },
+  });
+}
 
 const async::Event& Operation::released() const noexcept {
   return kind_.memory == CallersMemory::unused ? nothing_used_ : blocking_gate_.left();
@@ -258,46 +281,13 @@ std::exception_ptr Operation::explain(std::exception_ptr failure) {
   return std::make_exception_ptr(Error(Errc::cancelled, title_));
 }
 
-Awaitable<> Operation::run(std::function<void()> work) const {
-  return gives_way() ? async::offload(background_, std::move(work))
-                     : async::offload(services_->workers, std::move(work));
-}
-
 Awaitable<> Operation::run_call(std::function<void()> work) const {
   return async::offload(calls_, std::move(work));
 }
 
 Awaitable<> Operation::run_users(std::function<void()> work) const {
-  return async::offload(gives_way() ? background_ : calls_, std::move(work));
-}
-
-async::Gate::Visit Operation::touch_memory() const {
-  async::Gate::Visit visit =
-      prepared_.has_happened() ? background_gate_.try_enter() : blocking_gate_.try_enter();
-  if (!visit) {
-    throw Error(Errc::cancelled, "the caller's memory is the caller's again");
-  }
-  return visit;
-}
-
-// outlives: who awaits keeps the operation.
-Awaitable<staging::Buffer> Operation::acquire_buffer(const Operation& self) {
-  staging::Buffer buffer = self.try_acquire_buffer();
-  if (!buffer) {
-    const observe::Meter::TimePoint begin = self.meter_->now();
-    buffer = co_await self.services_->buffers.acquire();
-    self.meter_->waited_for_pool(self.meter_->now() - begin);
-    self.meter_->saw_pool(self.services_->buffers.leased_bytes());
-  }
-  co_return buffer;
-}
-
-staging::Buffer Operation::try_acquire_buffer() const {
-  staging::Buffer buffer = services_->buffers.try_acquire();
-  if (buffer) {
-    meter_->saw_pool(services_->buffers.leased_bytes());
-  }
-  return buffer;
+  const bool gives_way = plane_->gives_way && prepared_.has_happened();
+  return async::offload(gives_way ? background_ : calls_, std::move(work));
 }
 
 void Operation::fill_numbers(Report& report) const {
@@ -328,17 +318,6 @@ std::string Operation::deliver_trace() const {
   } catch (...) {
     return fmt::format("the trace is lost: {}", describe(std::current_exception()));
   }
-}
-
-Awaitable<> Operation::run_on_borrowed(std::function<void()> work) const {
-  std::function<void()> visit = [gate = blocking_gate_, work = std::move(work)] {
-    const async::Gate::Visit inside = gate.try_enter();
-    if (!inside) {
-      throw Error(Errc::cancelled, "the caller's memory is the caller's again");
-    }
-    work();
-  };
-  return async::offload(services_->workers, std::move(visit));
 }
 
 Awaitable<> Operation::stop_helpers() const {

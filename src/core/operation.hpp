@@ -23,6 +23,7 @@
 #include "core/failures.hpp"
 #include "core/services.hpp"
 #include "observe/internal/metered_engine.hpp"
+#include "staging/internal/data_plane.hpp"
 
 namespace cairn::core {
 
@@ -99,26 +100,13 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] io::Engine& engine() const noexcept { return *engine_; }
   /// Tasks beside the main work: those that move chunks.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
+  /// What its files are written and read with.
+  [[nodiscard]] staging::DataPlane& plane() const noexcept { return *plane_; }
 
-  /// Runs what computes (hashes, copies of our own) on a worker thread.
-  [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
   /// Runs code of a handler, which may do either.
   [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
-  /// As `run`, for work of the blocking phase that reads the caller's memory.
-  [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
-
-  /// Whoever touches memory that may be the caller's holds one, for as long as he does; of the phase that runs.
-  ///
-  /// Errors: Errc::cancelled when the memory is the caller's again.
-  [[nodiscard]] async::Gate::Visit touch_memory() const;
-
-  /// Waits for a staging buffer, and measures that.
-  // outlives: who awaits keeps the operation.
-  [[nodiscard]] static Awaitable<staging::Buffer> acquire_buffer(const Operation& self);
-  /// A staging buffer when one is free, else an empty one.
-  [[nodiscard]] staging::Buffer try_acquire_buffer() const;
 
  protected:
   /// Whether it was asked to stop.
@@ -137,9 +125,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
-
-  /// Whether what computes gives way to the program.
-  [[nodiscard]] virtual bool gives_way() const noexcept { return false; }
 
   /// From here on it must not take effect.
   virtual void refuse_effect() noexcept {}
@@ -162,6 +147,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] Awaitable<> stop_helpers() const;
 
  private:
+  [[nodiscard]] std::unique_ptr<staging::DataPlane> make_plane() const;
   static Awaitable<> run_to_end(std::shared_ptr<Operation> self, Awaitable<> work);
 
   /// Starts `call` at `when`, on a thread that may take its time.
@@ -195,6 +181,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   async::Event decided_;
   async::Event told_;
   async::Event done_;
+  std::unique_ptr<staging::DataPlane> plane_;
   std::atomic<bool> is_finished_{false};
   std::atomic<bool> is_given_up_{false};
   mutable std::mutex mutex_;  // Protects what follows.

@@ -12,16 +12,16 @@
 
 #include "core/drop_later.hpp"
 #include "core/save_job.hpp"
-#include "core/staged_file.hpp"
 #include "core/text_limit.hpp"
+#include "staging/internal/staged_file.hpp"
 
 namespace cairn {
 namespace {
 
 using core::SaveJob;
-using core::StagedFile;
 using observe::TransferSpan;
 using observe::WorkSpan;
+using staging::StagedFile;
 
 Background<> wait_created(std::shared_ptr<SaveJob> job) {
   co_await job->created().wait();
@@ -90,13 +90,17 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Con
     co_await file->finish(bytes.size());
     file.reset();
   }
-  job->written_bytes += bytes.size();
+  job->plane().written_bytes += bytes.size();
   job->add(std::move(digest));
 }
 
-Awaitable<Background<>> stage_pieces(std::shared_ptr<StagedFile> file) {
+Background<> finish_pieces(std::shared_ptr<SaveJob> job, std::shared_ptr<StagedFile> file) {
+  job->add(co_await StagedFile::finish(std::move(file)));
+}
+
+Awaitable<Background<>> stage_pieces(std::shared_ptr<SaveJob> job, std::shared_ptr<StagedFile> file) {
   co_await StagedFile::stage(file);
-  co_return StagedFile::finish(std::move(file));
+  co_return finish_pieces(std::move(job), std::move(file));
 }
 
 Background<> run_beside(std::shared_ptr<SaveJob> job, std::string directory, std::function<void()> work) {
@@ -169,15 +173,28 @@ std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
   std::string relative = directory_ + "/" + std::string(file);
   job_->claim(relative);
   job_->total_bytes += bytes;
-  job_->staged_bytes += bytes;
+  job_->plane().staged_bytes += bytes;
   return relative;
 }
 
 Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
                                                   std::uint64_t file_bytes) const {
   require_component(file);
-  return stage_pieces(std::make_shared<StagedFile>(job_, directory_ + "/" + std::string(file),
-                                                   std::move(pieces), file_bytes));
+  std::string relative = directory_ + "/" + std::string(file);
+  staging::FileToWrite plan;
+  plan.name = relative;
+  plan.size_bytes = file_bytes;
+  plan.pieces = std::move(pieces);
+  plan.snapshot = snapshot();
+  plan.may_create = job_->created();
+  plan.create = [job = job_.get(), relative](const io::DurableFileOptions& options) {
+    return job->create_file(relative, options);  // The plane is the job's: it lives.
+  };
+  const std::shared_ptr<staging::DataPlane> plane(job_, &job_->plane());
+  auto staged = std::make_shared<StagedFile>(plane, std::move(plan));
+  job_->claim(relative);
+  job_->total_bytes += file_bytes;
+  return stage_pieces(job_, std::move(staged));
 }
 
 std::shared_ptr<std::pmr::memory_resource> SaveContext::plan_memory() const {

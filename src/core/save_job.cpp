@@ -47,10 +47,11 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
       path_(std::move(plan.path)),
       items_(std::move(plan.items)),
       options_(std::move(plan.options)),
-      is_waited_for_(plan.is_waited_for),
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
       started_at_(utc(this->services().clock.now())),
-      uuid_(store::make_uuid(this->services().options.random)) {}
+      uuid_(store::make_uuid(this->services().options.random)) {
+  plane().gives_way = !plan.is_waited_for;
+}
 
 SaveJob::~SaveJob() {
   if (staged_) {
@@ -444,8 +445,8 @@ SaveResult SaveJob::result() {
 SaveProgress SaveJob::progress() const {
   SaveProgress progress;
   progress.total_bytes = total_bytes;
-  progress.staged_bytes = staged_bytes;
-  progress.written_bytes = written_bytes;
+  progress.staged_bytes = plane().staged_bytes;
+  progress.written_bytes = plane().written_bytes;
   return progress;
 }
 

@@ -89,8 +89,6 @@ class SaveJob final : public Operation {
   [[nodiscard]] SaveProgress progress() const;
 
   std::atomic<std::uint64_t> total_bytes{0};
-  std::atomic<std::uint64_t> staged_bytes{0};
-  std::atomic<std::uint64_t> written_bytes{0};
 
  private:
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
@@ -124,9 +122,6 @@ class SaveJob final : public Operation {
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
-  [[nodiscard]] bool gives_way() const noexcept override {
-    return !is_waited_for_ && prepared().has_happened();
-  }
   void refuse_effect() noexcept override { fate_.stop(); }
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
@@ -135,7 +130,6 @@ class SaveJob final : public Operation {
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
-  bool is_waited_for_;
   std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
   std::string started_at_;
   store::Uuid uuid_;

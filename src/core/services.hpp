@@ -19,9 +19,9 @@
 #include "cairn/io/engine.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 
-#include "core/file_budget.hpp"
 #include "core/save_queue.hpp"
 #include "observe/internal/metrics.hpp"
+#include "staging/internal/file_budget.hpp"
 
 namespace cairn::core {
 
@@ -52,10 +52,6 @@ class Services {
   /// The copier of a device, or null.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
-  /// How many coroutines share the requests of one file: two for each that may be in flight. Disks answer many requests at
-  /// once, and the next ones must be there while those are verified or hashed.
-  [[nodiscard]] std::size_t lanes() const noexcept { return 2 * transfers.capacity(); }
-
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 
@@ -77,7 +73,7 @@ class Services {
   std::shared_ptr<KeptMemory> plans;  ///< Memory for what handlers plan.
   async::Semaphore transfers;         ///< One permit for each request in flight.
   async::Semaphore gathers;           ///< One permit for each borrowed run that is in a staging buffer.
-  FileBudget files;
+  staging::FileBudget files;
   SaveQueue saves;
   std::unique_ptr<io::Engine> engine;
   // Pools that grow do so while all of their threads are blocked, so that nobody waits for a stranger's disk or handler.

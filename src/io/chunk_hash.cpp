@@ -99,13 +99,15 @@ FileDigest ChunkHasher::finish(std::string path) {
   return digest;
 }
 
-void verify_chunk(std::string_view path, std::uint64_t index, std::span<const std::byte> chunk,
-                  std::uint64_t expected) {
-  if (hash_chunk(chunk) != expected) {
-    const std::uint64_t begin = index * kChunkBytes;
-    throw Error(Errc::checksum_mismatch,
-                fmt::format("{}: chunk {} (bytes {} to {})", path, index, begin, begin + chunk.size()));
-  }
+void verify_chunks(std::string_view path, std::uint64_t offset_bytes, std::span<const std::byte> data,
+                   const FileDigest& digest) {
+  for_each_chunk(offset_bytes, data, [&](std::uint64_t index, std::span<const std::byte> chunk) {
+    if (hash_chunk(chunk) != digest.chunks.at(index)) {
+      const std::uint64_t begin = index * kChunkBytes;
+      throw Error(Errc::checksum_mismatch,
+                  fmt::format("{}: chunk {} (bytes {} to {})", path, index, begin, begin + chunk.size()));
+    }
+  });
 }
 
 }  // namespace cairn::io

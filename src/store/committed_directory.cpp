@@ -262,11 +262,7 @@ std::string CommittedDirectory::read_verified(std::string_view relative, std::si
   std::string text(static_cast<std::size_t>(digest.size_bytes), '\0');
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(text));
   io::read_all(file, bytes, 0, path);
-  for (std::size_t i = 0; i < digest.chunks.size(); ++i) {
-    const std::size_t begin = i * io::kChunkBytes;
-    io::verify_chunk(path, i, bytes.subspan(begin, std::min(io::kChunkBytes, bytes.size() - begin)),
-                     digest.chunks[i]);
-  }
+  io::verify_chunks(path, 0, bytes, digest);
   return text;
 }
 

@@ -20,12 +20,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "cairn/async/event.hpp"
+
 #include "core/blob_handler.hpp"
-#include "core/file_budget.hpp"
 #include "core/limits.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
-#include "support/run.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn {
@@ -408,20 +408,6 @@ TEST(DefaultOpenFiles, NeedNoProc) {
   sources.open_files = 1024;
 
   EXPECT_GE(core::default_open_files(sources), 256u);
-}
-
-TEST(FileBudget, AsksHoldersOnlyWhenSomebodyWaits) {
-  const core::FileBudget budget(2);
-  const async::Permit both = testing::run(budget.acquire(2));
-  const async::Event asked;
-  budget.set_when_wanted(asked);
-  EXPECT_FALSE(asked.has_happened());
-
-  asked.on_complete([&both](const std::exception_ptr&) { const_cast<async::Permit&>(both).release(); });
-  const async::Permit one = testing::run(budget.acquire(1));
-
-  EXPECT_TRUE(asked.has_happened());
-  EXPECT_EQ(budget.taken(), 1u);
 }
 
 }  // namespace

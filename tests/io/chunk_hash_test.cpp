@@ -96,10 +96,20 @@ TEST(ChunkHasher, StartsAnewAfterFinish) {
   EXPECT_THAT(empty.chunks, ElementsAre());
 }
 
-TEST(VerifyChunk, NamesTheFileAndTheChunk) {
-  EXPECT_THAT([] { verify_chunk("/c/data", 3, bytes_of("abc"), 1); },
-              Fails(Errc::checksum_mismatch, HasSubstr("/c/data: chunk 3 (bytes 3145728 to 3145731)")));
-  EXPECT_NO_THROW(verify_chunk("f", 0, bytes_of("abc"), hash_chunk(bytes_of("abc"))));
+TEST(VerifyChunks, NamesTheFileAndTheChunkThatDiffers) {
+  const std::string two = std::string(kChunkBytes, 'a') + "abc";
+  const std::uint64_t first = hash_chunk(bytes_of(two).first(kChunkBytes));
+  const std::uint64_t last = hash_chunk(bytes_of("abc"));
+  const auto verify = [&](std::uint64_t expected_first, std::uint64_t expected_last) {
+    const FileDigest digest{"data", 4 * kChunkBytes + 3, {1, 2, 3, expected_first, expected_last}};
+    verify_chunks("/c/data", 3 * kChunkBytes, bytes_of(two), digest);
+  };
+
+  EXPECT_NO_THROW(verify(first, last));
+  EXPECT_THAT([&] { verify(1, last); },
+              Fails(Errc::checksum_mismatch, HasSubstr("/c/data: chunk 3 (bytes 3145728 to 4194304)")));
+  EXPECT_THAT([&] { verify(first, 1); },
+              Fails(Errc::checksum_mismatch, HasSubstr("/c/data: chunk 4 (bytes 4194304 to 4194307)")));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ LAYERS = {
     "observe": ["base", "io"],
     "store": ["base", "async", "io", "observe"],
     "coord": ["base", "async"],
-    "staging": ["base", "async", "array"],
+    "staging": ["base", "async", "io", "observe"],
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
     "array_store": ["base", "async", "array", "io", "staging", "formats"],

@@ -72,10 +72,21 @@ class ChunkHasher {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Compares chunk number `index` of `path` with what it must hash to.
+/// Calls `visit(index, chunk)` for each chunk of `data`, bytes of a file from `offset_bytes` on, where a chunk begins. The
+/// last one may be short: the file ends there.
+template <class Visit>
+void for_each_chunk(std::uint64_t offset_bytes, std::span<const std::byte> data, Visit visit) {
+  for (std::uint64_t index = offset_bytes / kChunkBytes; !data.empty(); ++index) {
+    const std::size_t size = data.size() < kChunkBytes ? data.size() : kChunkBytes;
+    visit(index, data.first(size));
+    data = data.subspan(size);
+  }
+}
+
+/// Compares whole chunks of the file at `path`, those that `data` is from `offset_bytes` on, with what they must hash to.
 ///
 /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range.
-void verify_chunk(std::string_view path, std::uint64_t index, std::span<const std::byte> chunk,
-                  std::uint64_t expected);
+void verify_chunks(std::string_view path, std::uint64_t offset_bytes, std::span<const std::byte> data,
+                   const FileDigest& digest);
 
 }  // namespace cairn::io

@@ -31,7 +31,7 @@ class FileIndex;
 ///
 /// Invariant: `manifest()` is the one that COMMIT vouches for. Data files are checked when they are
 /// opened
-///            (kind and size) and when their chunks are read (`verify_chunk`).
+///            (kind and size) and when their chunks are read (`verify_chunks`).
 /// Every call blocks. Threads: const methods may run concurrently.
 class CommittedDirectory {
  public:

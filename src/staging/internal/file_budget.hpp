@@ -8,7 +8,7 @@
 #include "cairn/async/event.hpp"
 #include "cairn/async/semaphore.hpp"
 
-namespace cairn::core {
+namespace cairn::staging {
 
 /// The descriptors that the files of all saves and loads of a context share.
 ///
@@ -39,4 +39,4 @@ class FileBudget {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace cairn::core
+}  // namespace cairn::staging

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,14 +11,26 @@
 
 #include "cairn/async/event.hpp"
 #include "cairn/async/semaphore.hpp"
+#include "cairn/io/chunk_hash.hpp"
 #include "cairn/io/durable_file.hpp"
 #include "cairn/staging/buffer_pool.hpp"
 #include "cairn/staging/device_pieces.hpp"
 #include "cairn/staging/pieces.hpp"
+#include "cairn/staging/snapshot.hpp"
 
-#include "core/save_job.hpp"
+#include "staging/internal/data_plane.hpp"
 
-namespace cairn::core {
+namespace cairn::staging {
+
+/// A file that is to be written.
+struct FileToWrite {
+  std::string name;  ///< Relative to the checkpoint.
+  std::uint64_t size_bytes = 0;
+  std::vector<SourcePiece> pieces;
+  Snapshot snapshot = Snapshot::copy;
+  async::Event may_create;  ///< Its directory is there; fails when that could not be made.
+  std::function<io::DurableFile(const io::DurableFileOptions&)> create;  ///< Blocks.
+};
 
 /// One file on its way from pieces in memory to the disk, in runs of one staging buffer each.
 ///
@@ -29,43 +42,46 @@ namespace cairn::core {
 /// run out: they would else all be held by files whose handlers wait for the end of one that cannot be opened.
 /// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
 /// where not; also those runs that hold nothing of the caller's.
-/// Threads: coroutines on the job's strand; only copies and hashes run elsewhere.
+/// Ownership: the tasks of the phases, and those beside them, keep the file. What they await is a member of it.
+/// Threads:   coroutines on one strand, that of the plane's helpers; only copies and hashes run elsewhere.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:
-  StagedFile(std::shared_ptr<SaveJob> job, std::string relative, std::vector<SourcePiece> pieces,
-             std::uint64_t file_bytes);
+  /// Errors: Errc::invalid_argument when the pieces overlap, or reach beyond the file.
+  StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file);
   ~StagedFile();
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
 
   /// The blocking phase; afterwards nothing of the caller's is read any more (with Snapshot::copy).
   static Awaitable<> stage(std::shared_ptr<StagedFile> self);
-  /// The background phase: done when the file is durable and hashed.
-  static Background<> finish(std::shared_ptr<StagedFile> self);
+  /// The background phase: done when the file is durable; returns what it must hash to.
+  static Background<io::FileDigest> finish(std::shared_ptr<StagedFile> self);
 
  private:
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
   static Awaitable<> finish_when_asked(std::shared_ptr<StagedFile> self);
-  /// Writes what is left, syncs and closes the file.
-  static Awaitable<> complete(std::shared_ptr<StagedFile> self);
-  static Awaitable<> take_snapshots(std::shared_ptr<StagedFile> self);
-  static Awaitable<> copy_lane(std::shared_ptr<StagedFile> self);
-  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run,
-                                  staging::Buffer buffer);
-  static Awaitable<> borrow_lane(std::shared_ptr<StagedFile> self);
-  static Awaitable<> write_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
-                               std::span<const std::byte> data);
-  static Awaitable<> hash_run(std::shared_ptr<StagedFile> self, std::uint64_t run,
-                              std::span<const std::byte> data);
+  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer);
 
-  [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * staging::kBufferBytes; }
+  /// Writes what is left, syncs and closes the file.
+  Awaitable<> complete();
+  Awaitable<> take_snapshots();
+  /// Several of each share the runs of the file.
+  Awaitable<> copy_runs();
+  Awaitable<> write_runs();
+  Awaitable<> write_borrowed(std::uint64_t run);
+  Awaitable<> write_run(std::uint64_t run, std::span<const std::byte> data);
+  Awaitable<> hash_run(std::uint64_t run, std::span<const std::byte> data);
+
+  [[nodiscard]] bool is_copied() const noexcept { return snapshot_ == Snapshot::copy; }
+  [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * kBufferBytes; }
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
   [[nodiscard]] std::uint64_t bytes_of(std::span<const std::uint64_t> runs) const;
   /// Decides what is copied while the caller waits.
   void divide();
   [[nodiscard]] std::vector<bool> runs_of(std::span<const SourcePiece> pieces) const;
-  void fill(std::span<const std::uint64_t> runs, std::span<const staging::Buffer> buffers) const;
+  [[nodiscard]] std::vector<Buffer> try_acquire_more(Buffer first, std::size_t most) const;
+  void fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers);
   /// Gathers a run of what may be the caller's, with zeros where there is nothing.
   void fill_borrowed(std::uint64_t run, std::span<std::byte> data) const;
   void hash(std::uint64_t run, std::span<const std::byte> data);
@@ -75,13 +91,16 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   /// Closes the file, if it is open, and gives its descriptors to others. While nobody uses it.
   void let_go() noexcept;
 
-  std::shared_ptr<SaveJob> job_;
-  std::string relative_;
+  const std::shared_ptr<DataPlane> plane_;
+  const std::string name_;
+  const std::uint64_t file_bytes_;
+  const Snapshot snapshot_;
+  const async::Event may_create_;
+  const std::function<io::DurableFile(const io::DurableFileOptions&)> create_;
   std::vector<SourcePiece> pieces_;   // What the background phase reads.
   std::vector<SourcePiece> callers_;  // What is copied while the caller waits.
   DeviceSnapshots snapshots_;         // Refer to pieces.
-  std::uint64_t file_bytes_;
-  std::uint64_t runs_;
+  const std::uint64_t runs_;
   std::vector<bool> has_pieces_;      // Whether a run has bytes that the background phase reads.
   std::vector<std::uint64_t> now_;    // Runs of the blocking phase.
   std::vector<std::uint64_t> later_;  // Runs of the background phase.
@@ -99,4 +118,4 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   bool has_failed_ = false;  // It does not come to its end.
 };
 
-}  // namespace cairn::core
+}  // namespace cairn::staging

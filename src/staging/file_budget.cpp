@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/file_budget.hpp"
+#include "staging/internal/file_budget.hpp"
 
 #include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-namespace cairn::core {
+namespace cairn::staging {
 
 struct FileBudget::State {
   explicit State(std::size_t descriptors) : semaphore(descriptors) {}
@@ -78,4 +78,4 @@ std::size_t FileBudget::taken() const {
   return state_->semaphore.taken();
 }
 
-}  // namespace cairn::core
+}  // namespace cairn::staging

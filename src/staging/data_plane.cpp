@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging/internal/data_plane.hpp"
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::staging {
+namespace {
+
+constexpr const char* kGivenBack = "the caller's memory is the caller's again";
+
+}  // namespace
+
+Awaitable<> DataPlane::run(std::function<void()> work) const {
+  return gives_way && prepared.has_happened() ? async::offload(behind, std::move(work))
+                                              : async::offload(workers, std::move(work));
+}
+
+Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
+  std::function<void()> visit = [gate = blocking_gate, work = std::move(work)] {
+    const async::Gate::Visit inside = gate.try_enter();
+    if (!inside) {
+      throw Error(Errc::cancelled, kGivenBack);
+    }
+    work();
+  };
+  return async::offload(workers, std::move(visit));
+}
+
+Awaitable<> DataPlane::run_call(std::function<void()> work) const {
+  return async::offload(calls, std::move(work));
+}
+
+async::Gate::Visit DataPlane::touch_memory() const {
+  async::Gate::Visit visit = (prepared.has_happened() ? background_gate : blocking_gate).try_enter();
+  if (!visit) {
+    throw Error(Errc::cancelled, kGivenBack);
+  }
+  return visit;
+}
+
+Awaitable<Buffer> DataPlane::acquire_buffer() {
+  Buffer buffer = try_acquire_buffer();
+  if (!buffer) {
+    const observe::Meter::TimePoint begin = meter.now();
+    buffer = co_await buffers.acquire();
+    meter.waited_for_pool(meter.now() - begin);
+    meter.saw_pool(buffers.leased_bytes());
+  }
+  co_return buffer;
+}
+
+Buffer DataPlane::try_acquire_buffer() {
+  Buffer buffer = buffers.try_acquire();
+  if (buffer) {
+    meter.saw_pool(buffers.leased_bytes());
+  }
+  return buffer;
+}
+
+}  // namespace cairn::staging

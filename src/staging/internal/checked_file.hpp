@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/semaphore.hpp"
+#include "cairn/io/chunk_hash.hpp"
+#include "cairn/io/file.hpp"
+
+#include "staging/internal/data_plane.hpp"
+
+namespace cairn::staging {
+
+/// A file that is to be read.
+struct FileToRead {
+  std::string name;            ///< Relative to the checkpoint.
+  std::filesystem::path path;  ///< For errors.
+  std::uint64_t size_bytes = 0;
+  std::function<io::FileHandle(int flags)> open;  ///< Blocks.
+  /// What it must hash to; blocks. Empty, or nothing: that is not verified.
+  std::function<std::optional<io::FileDigest>()> digest;
+};
+
+/// A file that is read in ranges, and verified: every range that is read of a checkpoint goes through here.
+///
+/// A large file that is not in the page cache is read past it, when enough of it is asked for. Where a file or its disk
+/// takes no direct reads, which some say only when one is made, they go through the cache.
+/// Threads: coroutines on one strand; `read_now` and `verify` may be called from any thread once it is open.
+class CheckedFile {
+ public:
+  /// `asked_bytes` is about how much will be read. The plane outlives the file.
+  CheckedFile(DataPlane& plane, FileToRead file, std::uint64_t asked_bytes);
+  /// Closes it later when it is still open: somebody did not come to the end.
+  ~CheckedFile();
+  CheckedFile(const CheckedFile&) = delete;
+  CheckedFile& operator=(const CheckedFile&) = delete;
+
+  /// Waits until its descriptors may be opened.
+  Awaitable<> acquire_descriptors();
+  /// Opens it. Blocks.
+  void open();
+  void close();
+
+  [[nodiscard]] const std::string& name() const noexcept { return file_.name; }
+  [[nodiscard]] std::uint64_t size_bytes() const noexcept { return file_.size_bytes; }
+  [[nodiscard]] bool is_verified() const noexcept { return digest_.has_value(); }
+  /// Whether it seems to be in the page cache: `read_now` does not wait for a disk then.
+  [[nodiscard]] bool is_cached() const noexcept { return is_cached_; }
+
+  /// What a range is to be a multiple of, but for the end of the file: a hash covers a whole chunk, and a direct read
+  /// whole pages.
+  [[nodiscard]] std::uint64_t unit_bytes() const noexcept;
+  /// Whether a range would be read past the page cache, where memory is aligned for it.
+  [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::size_t bytes) const noexcept;
+  [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept;
+
+  /// Reads a range through the engine.
+  // outlives: `data` is the caller's, who awaits this
+  Awaitable<> read(std::uint64_t offset_bytes, std::span<std::byte> data);
+  /// Reads a range here and now, through the page cache.
+  void read_now(std::uint64_t offset_bytes, std::span<std::byte> data) const;
+  /// Compares a range with what it must hash to, if that is known.
+  ///
+  /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range.
+  void verify(std::uint64_t offset_bytes, std::span<const std::byte> data) const;
+
+ private:
+  /// Opens the file a second time, past the page cache, or notes why not.
+  void open_direct();
+  void refuse_direct(const std::string& why);
+  /// Whether a second descriptor, past the page cache, is worth its open.
+  [[nodiscard]] bool wants_direct() const noexcept;
+
+  DataPlane& plane_;
+  const FileToRead file_;
+  const std::uint64_t asked_bytes_;
+  std::optional<io::FileDigest> digest_;
+  async::Permit place_;  // Of the descriptors below; goes after them.
+  io::FileHandle buffered_;
+  io::FileHandle direct_;
+  bool is_direct_ = false;  // Whether `direct_` serves.
+  bool is_cached_ = false;
+};
+
+}  // namespace cairn::staging

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/byte_budget.hpp"
+#include "cairn/async/event.hpp"
+#include "cairn/async/gate.hpp"
+#include "cairn/async/limited_pool.hpp"
+#include "cairn/async/semaphore.hpp"
+#include "cairn/async/task_group.hpp"
+#include "cairn/async/thread_pool.hpp"
+#include "cairn/io/engine.hpp"
+#include "cairn/staging/buffer_pool.hpp"
+
+#include "observe/internal/meter.hpp"
+#include "staging/internal/file_budget.hpp"
+
+namespace cairn::staging {
+
+/// What the files of one operation are written and read with: threads, memory and limits, which the operations of a
+/// context share, and what is the operation's own.
+///
+/// Threads: everything here may be used from any thread.
+struct DataPlane {
+  io::Engine& engine;
+  observe::Meter& meter;
+  async::ThreadPool& workers;  ///< Copy and hash: nothing that blocks.
+  async::LimitedPool calls;    ///< For system calls that block.
+  async::LimitedPool behind;   ///< Hash, where that gives way to the program.
+  BufferPool buffers;
+  async::ByteBudget scratch;   ///< Memory for small runs of reads, which would waste most of a buffer.
+  async::Semaphore transfers;  ///< One permit for each request in flight.
+  async::Semaphore gathers;    ///< One permit for each borrowed run that is in a buffer.
+  FileBudget files;
+  std::shared_ptr<async::TaskGroup> helpers;  ///< The operation's tasks beside its main work, on its strand.
+
+  async::Event prepared{};        ///< The blocking phase is over.
+  async::Gate blocking_gate{};    ///< Around the caller's memory until then,
+  async::Gate background_gate{};  ///< and from then on.
+  bool gives_way = false;  ///< Whether what computes gives way to the program once the caller has gone on.
+  /// Destroys what may take its time over it, on a thread that may. Empty: here and now.
+  std::function<void(std::shared_ptr<void>)> destroy_later{};
+
+  std::atomic<std::uint64_t> staged_bytes{0};
+  std::atomic<std::uint64_t> written_bytes{0};
+  std::atomic<std::uint64_t> read_bytes{0};
+  std::atomic<std::uint64_t> cached_bytes{0};  ///< Of those that were read: copied from the page cache.
+
+  /// Runs what computes (hashes, copies of our own) on a worker thread.
+  [[nodiscard]] Awaitable<> run(std::function<void()> work) const;
+  /// As `run`, for work of the blocking phase that reads the caller's memory.
+  [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
+  /// Runs system calls that may block, on threads that nobody else waits for.
+  [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
+
+  /// Whoever touches memory that may be the caller's holds one, for as long as he does; of the phase that runs.
+  ///
+  /// Errors: Errc::cancelled when the memory is the caller's again.
+  [[nodiscard]] async::Gate::Visit touch_memory() const;
+
+  /// Waits for a staging buffer, and measures that. The plane outlives the wait.
+  [[nodiscard]] Awaitable<Buffer> acquire_buffer();
+  /// A staging buffer when one is free, else an empty one.
+  [[nodiscard]] Buffer try_acquire_buffer();
+
+  /// How many coroutines share the runs of one file: two for each request that may be in flight. Disks answer many
+  /// requests at once, and the next ones must be there while those are verified or hashed.
+  [[nodiscard]] std::size_t sharers() const noexcept { return 2 * transfers.capacity(); }
+
+  /// Destroys `thing` where that may take its time: to close a file may take as long as the disk likes, and the last
+  /// reference is often dropped by somebody who must not wait for that.
+  template <class T>
+  void drop_later(T thing) const noexcept {
+    if (!destroy_later) {
+      return;
+    }
+    try {
+      destroy_later(std::make_shared<T>(std::move(thing)));
+    } catch (...) {  // No memory: here and now.
+    }
+  }
+};
+
+}  // namespace cairn::staging

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/async/byte_budget.hpp"
+#include "cairn/staging/buffer_pool.hpp"
+#include "cairn/staging/pieces.hpp"
+
+#include "staging/internal/checked_file.hpp"
+#include "staging/internal/data_plane.hpp"
+
+namespace cairn::staging {
+
+/// Reads ranges of one file to where they belong, and verifies them on the way.
+///
+/// Where there are hashes the ranges are widened to whole chunks, because a hash covers a whole chunk. They are read in
+/// runs of one staging buffer at most, many at a time. A run that belongs wholly to one place in memory is read
+/// straight there, if it is aligned or is read through the page cache anyway; a small one that belongs to several takes
+/// as much memory as it has bytes; all others take a staging buffer.
+/// A file that is in the page cache already is copied from it by several threads; else the cache is passed by.
+/// Ownership: the frame that awaits `read` owns the reader.
+/// Threads:   coroutines on one strand; copies and hashes run elsewhere.
+class RangeReader {
+ public:
+  /// The plane outlives the reader.
+  RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces);
+
+  /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends before;
+  ///         Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass through.
+  Awaitable<> read();
+
+ private:
+  struct Run {
+    std::uint64_t offset_bytes;
+    std::size_t bytes;
+  };
+
+  struct Scratch {
+    Scratch() = default;
+
+    std::span<std::byte> bytes;
+    Buffer buffer;           // Either this,
+    async::ByteLease lease;  // or these.
+    std::unique_ptr<std::byte[]> memory;
+  };
+
+  /// Several share the runs of the file.
+  Awaitable<> read_runs();
+  Awaitable<> read_through_cache(Run run, std::byte* place);
+  Awaitable<> read_into_place(Run run, std::byte* place);
+  Awaitable<> read_through_buffer(Run run);
+  /// Memory for a run that is read before it goes where it belongs.
+  Awaitable<Scratch> acquire_scratch(std::size_t bytes);
+
+  void plan();
+  /// Adds a run, or widens the last one: runs do not cross the windows of one buffer each.
+  void add_range(std::uint64_t begin, std::uint64_t end);
+  void deliver(Run run, std::span<const std::byte> data) const;
+
+  DataPlane& plane_;
+  std::vector<DestinationPiece> pieces_;
+  const bool has_devices_;
+  CheckedFile file_;
+  std::vector<Run> runs_;
+  std::size_t next_run_ = 0;
+};
+
+}  // namespace cairn::staging

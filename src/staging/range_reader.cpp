@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging/internal/range_reader.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/aligned_memory.hpp"
+
+namespace cairn::staging {
+namespace {
+
+/// A run of more than this takes a staging buffer; one of less would waste most of it, and the first touch of a buffer
+/// makes a huge page.
+constexpr std::size_t kMostScratchBytes = std::size_t{256} << 10;
+
+/// Making the pages of less than this takes no longer than going to another thread for it.
+constexpr std::size_t kMinTouchBytes = std::size_t{64} << 10;
+
+std::uint64_t bytes_of(std::span<const DestinationPiece> pieces) {
+  return std::accumulate(
+      pieces.begin(), pieces.end(), std::uint64_t{0},
+      [](std::uint64_t sum, const DestinationPiece& piece) { return sum + piece.size_bytes; });
+}
+
+bool is_on_device(const DestinationPiece& piece) {
+  return piece.sink != nullptr && piece.sink->on_device().copier != nullptr;
+}
+
+}  // namespace
+
+// outlives: the plane outlives the reader.
+RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces)
+    : plane_(plane),
+      pieces_(std::move(pieces)),
+      has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
+      file_(plane, std::move(file), bytes_of(pieces_)) {}
+
+Awaitable<> RangeReader::read() {
+  co_await file_.acquire_descriptors();
+  std::function<void()> prepare = [this] {
+    const observe::WorkSpan span(plane_.meter, Work::open, file_.name(), 0, 0);
+    arrange(pieces_, file_.size_bytes());
+    file_.open();
+    plan();
+  };
+  co_await plane_.run_call(std::move(prepare));
+  std::vector<Awaitable<>> sharers;
+  const std::size_t most = file_.is_cached() ? plane_.workers.size() : plane_.sharers();
+  for (std::size_t i = 0; i < std::min(most, runs_.size()); ++i) {
+    sharers.push_back(read_runs());
+  }
+  co_await async::when_all(std::move(sharers));
+  file_.close();
+}
+
+void RangeReader::plan() {
+  const std::uint64_t unit = file_.unit_bytes();
+  for (const DestinationPiece& piece : pieces_) {
+    // Without overflow: the piece lies within the file.
+    const std::uint64_t last = piece.offset_bytes + piece.size_bytes;
+    add_range(piece.offset_bytes / unit * unit,
+              std::min(file_.size_bytes(), last / unit * unit + (last % unit != 0 ? unit : 0)));
+  }
+}
+
+void RangeReader::add_range(std::uint64_t begin, std::uint64_t end) {
+  while (begin < end) {
+    const std::uint64_t window = begin / kBufferBytes;
+    const std::uint64_t run_end = std::min(end, (window + 1) * kBufferBytes);
+    if (!runs_.empty() && runs_.back().offset_bytes / kBufferBytes == window) {
+      Run& last = runs_.back();
+      last.bytes =
+          static_cast<std::size_t>(std::max(run_end, last.offset_bytes + last.bytes) - last.offset_bytes);
+    } else {
+      runs_.push_back({begin, static_cast<std::size_t>(run_end - begin)});
+    }
+    begin = run_end;
+  }
+}
+
+Awaitable<> RangeReader::read_runs() {
+  while (next_run_ < runs_.size()) {
+    const Run run = runs_[next_run_++];
+    // Held while the kernel, too, works on what may be the caller's.
+    const async::Gate::Visit inside = plane_.touch_memory();
+    std::byte* place = contiguous(pieces_, run.offset_bytes, run.bytes);
+    if (file_.is_cached()) {
+      co_await read_through_cache(run, place);
+    } else if (place != nullptr && (file_.is_direct(run.offset_bytes, std::span(place, run.bytes)) ||
+                                    !file_.is_direct(run.offset_bytes, run.bytes))) {
+      co_await read_into_place(run, place);
+    } else {
+      co_await read_through_buffer(run);
+    }
+  }
+}
+
+Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
+  Scratch scratch;
+  if (place == nullptr) {
+    scratch = co_await acquire_scratch(run.bytes);
+  }
+  const std::span<std::byte> data = place != nullptr ? std::span(place, run.bytes) : scratch.bytes;
+  std::function<void()> copy = [&] {
+    file_.read_now(run.offset_bytes, data);
+    file_.verify(run.offset_bytes, data);
+    if (place == nullptr) {
+      deliver(run, data);
+    }
+  };
+  co_await plane_.run(std::move(copy));
+}
+
+Awaitable<> RangeReader::read_into_place(Run run, std::byte* place) {
+  const std::span<std::byte> data(place, run.bytes);
+  if (run.bytes >= kMinTouchBytes) {
+    // Fresh pages are made here, by several threads, and not in the kernel's one path to the disk.
+    std::function<void()> prepare = [&] {
+      const observe::WorkSpan span(plane_.meter, Work::prepare, file_.name(), run.offset_bytes, run.bytes);
+      touch(data.data(), data.size());
+    };
+    co_await plane_.run(std::move(prepare));
+  }
+  co_await file_.read(run.offset_bytes, data);
+  if (file_.is_verified()) {
+    std::function<void()> check = [&] { file_.verify(run.offset_bytes, data); };
+    co_await plane_.run(std::move(check));
+  }
+}
+
+Awaitable<> RangeReader::read_through_buffer(Run run) {
+  const Scratch scratch = co_await acquire_scratch(run.bytes);
+  const std::span<std::byte> data = scratch.bytes;
+  co_await file_.read(run.offset_bytes, data);
+  std::function<void()> finish = [&] {
+    file_.verify(run.offset_bytes, data);
+    deliver(run, data);
+  };
+  co_await plane_.run(std::move(finish));
+}
+
+Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(std::size_t bytes) {
+  Scratch scratch;
+  if (bytes > kMostScratchBytes || has_devices_) {  // Staging memory is pinned for devices.
+    scratch.buffer = co_await plane_.acquire_buffer();
+    scratch.bytes = scratch.buffer.bytes().first(bytes);
+  } else {
+    scratch.lease = co_await plane_.scratch.acquire(bytes);
+    scratch.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    scratch.bytes = std::span(scratch.memory.get(), bytes);
+  }
+  co_return scratch;
+}
+
+void RangeReader::deliver(Run run, std::span<const std::byte> data) const {
+  const observe::WorkSpan span(plane_.meter, Work::place, file_.name(), run.offset_bytes, run.bytes);
+  scatter(pieces_, run.offset_bytes, data);
+}
+
+}  // namespace cairn::staging

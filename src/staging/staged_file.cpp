@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging/internal/staged_file.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/async/suspend.hpp"
+#include "cairn/async/when_all.hpp"
+#include "cairn/base/checked.hpp"
+
+namespace cairn::staging {
+namespace {
+
+/// Buffers filled in one visit of a worker thread: enough to make the visit cheap.
+constexpr std::size_t kRunsAVisit = 8;
+
+/// Whether a piece must be read before the caller goes on.
+bool is_callers_memory(const SourcePiece& piece) {
+  return piece.data != nullptr || !piece.source->is_lasting();
+}
+
+/// Blocks of a direct write; the file is cut to its size afterwards.
+std::size_t padded(std::size_t bytes) {
+  return round_up(bytes, io::kDirectBytes);
+}
+
+}  // namespace
+
+StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
+    : plane_(std::move(plane)),
+      name_(std::move(file.name)),
+      file_bytes_(file.size_bytes),
+      snapshot_(file.snapshot),
+      may_create_(file.may_create),
+      create_(std::move(file.create)),
+      pieces_(std::move(file.pieces)),
+      runs_(file_bytes_ / kBufferBytes + (file_bytes_ % kBufferBytes != 0 ? 1 : 0)),
+      hashes_(io::chunk_count(file_bytes_)) {
+  arrange(pieces_, file_bytes_);
+  if (runs_ == 0) {
+    written_.set();
+  }
+}
+
+StagedFile::~StagedFile() {
+  let_go();
+}
+
+void StagedFile::let_go() noexcept {
+  if (file_) {  // It has not come to its end.
+    plane_->drop_later(std::pair(std::move(place_), std::move(*file_)));
+    file_.reset();
+  }
+  place_.release();
+}
+
+std::size_t StagedFile::descriptors() const {
+  return file_bytes_ >= io::DurableFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
+}
+
+std::size_t StagedFile::run_bytes(std::uint64_t run) const {
+  return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
+}
+
+std::uint64_t StagedFile::bytes_of(std::span<const std::uint64_t> runs) const {
+  return std::accumulate(runs.begin(), runs.end(), std::uint64_t{0},
+                         [this](std::uint64_t sum, std::uint64_t run) { return sum + run_bytes(run); });
+}
+
+std::vector<bool> StagedFile::runs_of(std::span<const SourcePiece> pieces) const {
+  std::vector<bool> runs(runs_);
+  for (const SourcePiece& piece : pieces) {
+    const std::uint64_t end = piece.offset_bytes + piece.size_bytes;
+    for (std::uint64_t run = piece.offset_bytes / kBufferBytes; offset(run) < end; ++run) {
+      runs[run] = true;
+    }
+  }
+  return runs;
+}
+
+void StagedFile::divide() {
+  if (is_copied()) {
+    std::vector<SourcePiece> own;
+    callers_.reserve(pieces_.size());
+    for (SourcePiece& piece : pieces_) {
+      (is_callers_memory(piece) ? callers_ : own).push_back(std::move(piece));
+    }
+    pieces_ = std::move(own);
+  }
+  has_pieces_ = runs_of(pieces_);
+  const std::vector<bool> is_callers = runs_of(callers_);
+  for (std::uint64_t run = 0; run < runs_; ++run) {
+    (is_callers[run] ? now_ : later_).push_back(run);
+  }
+}
+
+Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
+  DataPlane& plane = *self->plane_;
+  follow_programs(std::span<const SourcePiece>(self->pieces_));
+  if (self->is_copied()) {
+    self->place_ = co_await plane.files.acquire(self->descriptors());
+    plane.helpers->spawn(open(self));
+    co_await self->take_snapshots();
+  }
+  self->divide();
+  std::vector<Awaitable<>> sharers;
+  for (std::size_t i = 0; i < std::min(plane.workers.size(), self->now_.size()); ++i) {
+    sharers.push_back(self->copy_runs());
+  }
+  co_await async::when_all(std::move(sharers));
+  self->next_ = 0;
+  self->callers_.clear();  // The caller's memory is the caller's again.
+  self->may_hash_.set();
+  if (self->is_copied()) {
+    plane.helpers->spawn(finish_when_asked(self));
+    plane.files.set_when_wanted(self->may_finish_);
+  }
+}
+
+Awaitable<> StagedFile::take_snapshots() {
+  const bool has_devices = std::any_of(pieces_.begin(), pieces_.end(), [](const SourcePiece& piece) {
+    return piece.data == nullptr && piece.source->on_device().copier != nullptr;
+  });
+  if (!has_devices) {
+    co_return;
+  }
+  std::function<void()> snapshot = [this] {
+    const observe::WorkSpan span(plane_->meter, Work::copy, name_, 0, 0);
+    snapshots_ = snapshot_on_devices(pieces_);
+  };
+  co_await plane_->run_on_borrowed(std::move(snapshot));
+  for (const Device device : snapshots_.refused) {
+    plane_->meter.add_fallback(
+        fmt::format("{} has no room for a snapshot; its arrays were copied while the caller waited",
+                    to_string(device)),
+        name_);
+  }
+}
+
+Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
+  ++self->users_;
+  std::exception_ptr failure;
+  try {
+    co_await self->may_create_.wait();
+    std::function<void()> create = [&self] {
+      const observe::WorkSpan span(self->plane_->meter, Work::create, self->name_, 0, self->file_bytes_);
+      io::DurableFileOptions options;
+      options.expected_bytes = self->file_bytes_;
+      self->file_.emplace(self->create_(options));
+    };
+    co_await self->plane_->run_call(std::move(create));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  self->opened_.complete(failure);
+  self->leave_file();
+}
+
+void StagedFile::leave_file() noexcept {
+  if (--users_ == 0 && has_failed_) {
+    let_go();
+  }
+}
+
+Awaitable<> StagedFile::copy_runs() {
+  while (next_ < now_.size()) {
+    Buffer first = plane_->try_acquire_buffer();
+    if (!first) {
+      may_hash_.set();
+      first = co_await plane_->acquire_buffer();
+    }
+    const std::size_t left = now_.size() - next_;
+    if (left == 0) {
+      co_return;  // The other sharers took the rest while this one waited.
+    }
+    std::vector<Buffer> buffers = try_acquire_more(std::move(first), std::min(kRunsAVisit, left));
+    const auto runs = std::span<const std::uint64_t>(now_).subspan(next_, buffers.size());
+    next_ += buffers.size();
+    std::function<void()> copy = [&] { fill(runs, buffers); };
+    co_await plane_->run_on_borrowed(std::move(copy));
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      ++users_;
+      plane_->helpers->spawn(write_staged(shared_from_this(), runs[i], std::move(buffers[i])));
+    }
+  }
+}
+
+std::vector<Buffer> StagedFile::try_acquire_more(Buffer first, std::size_t most) const {
+  std::vector<Buffer> buffers;
+  buffers.push_back(std::move(first));
+  while (buffers.size() < most) {
+    Buffer more = plane_->try_acquire_buffer();
+    if (!more) {
+      break;
+    }
+    buffers.push_back(std::move(more));
+  }
+  return buffers;
+}
+
+void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers) {
+  const observe::WorkSpan span(plane_->meter, Work::copy, name_, offset(runs.front()), bytes_of(runs));
+  DeviceTransfers started;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    // Padded with zeros: beyond the file's size there are no pieces.
+    gather(callers_, offset(runs[i]), buffers[i].bytes().first(padded(run_bytes(runs[i]))), started);
+  }
+  started.wait();
+  plane_->staged_bytes += bytes_of(runs);
+}
+
+Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer) {
+  std::exception_ptr failure;
+  try {
+    const std::size_t bytes = self->run_bytes(run);
+    if (self->has_pieces_[run]) {
+      co_await self->may_hash_.wait();  // A device may keep a worker waiting, and the caller with it.
+      std::function<void()> add = [&] {
+        const observe::WorkSpan span(self->plane_->meter, Work::copy, self->name_, self->offset(run), 0);
+        gather_onto(self->pieces_, self->offset(run), buffer.bytes().first(bytes));
+      };
+      co_await self->plane_->run(std::move(add));
+    }
+    co_await self->write_run(run, buffer.bytes().first(padded(bytes)));
+    co_await self->may_hash_.wait();
+    co_await self->hash_run(run, buffer.bytes().first(bytes));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  buffer.release();
+  self->end_run(std::move(failure));
+  self->leave_file();
+}
+
+// outlives: `data` is the caller's, who awaits this
+Awaitable<> StagedFile::write_run(std::uint64_t run, std::span<const std::byte> data) {
+  co_await opened_.wait();
+  const async::Permit turn = co_await plane_->transfers.acquire();
+  const observe::TransferSpan span(plane_->meter, Work::write, name_, offset(run), run_bytes(run));
+  // Padding past the end of the file is for direct writes only.
+  const std::size_t bytes = file_->is_direct() ? data.size() : run_bytes(run);
+  co_await file_->write(offset(run), data.first(bytes));
+  plane_->written_bytes += run_bytes(run);
+}
+
+// outlives: `data` is the caller's, who awaits this
+Awaitable<> StagedFile::hash_run(std::uint64_t run, std::span<const std::byte> data) {
+  std::function<void()> work = [&] { hash(run, data); };
+  co_await plane_->run(std::move(work));
+}
+
+void StagedFile::hash(std::uint64_t run, std::span<const std::byte> data) {
+  const observe::WorkSpan span(plane_->meter, Work::hash, name_, offset(run), data.size());
+  io::for_each_chunk(offset(run), data, [this](std::uint64_t index, std::span<const std::byte> chunk) {
+    hashes_[index] = io::hash_chunk(chunk);
+  });
+}
+
+void StagedFile::fill_borrowed(std::uint64_t run, std::span<std::byte> data) const {
+  const async::Gate::Visit reading = plane_->touch_memory();
+  const observe::WorkSpan span(plane_->meter, Work::copy, name_, offset(run), run_bytes(run));
+  gather(pieces_, offset(run), data);
+}
+
+Awaitable<> StagedFile::write_runs() {
+  while (next_ < later_.size()) {
+    const std::uint64_t run = later_[next_++];
+    co_await write_borrowed(run);
+    plane_->staged_bytes += run_bytes(run);
+    end_run(nullptr);
+  }
+}
+
+Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
+  const std::size_t bytes = run_bytes(run);
+  // Held for as long as anybody works on what may be the caller's: the kernel, too.
+  async::Gate::Visit inside = plane_->touch_memory();
+  const std::byte* memory = contiguous(pieces_, offset(run), bytes);
+  if (memory != nullptr && file_->can_write_direct(memory, bytes, offset(run))) {
+    const std::span<const std::byte> data(memory, bytes);
+    co_await write_run(run, data);
+    co_await hash_run(run, data);
+    co_return;
+  }
+  inside.leave();  // There may be no buffer for long.
+  // No more buffers than requests in flight, or the state would be in memory twice.
+  const async::Permit turn = co_await plane_->gathers.acquire();
+  const Buffer buffer = co_await plane_->acquire_buffer();
+  const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
+  std::function<void()> copy = [&] {
+    fill_borrowed(run, data);
+    hash(run, data.first(bytes));  // While it is in the caches; and the buffer is free sooner.
+  };
+  co_await plane_->run(std::move(copy));
+  co_await write_run(run, data);
+}
+
+void StagedFile::end_run(std::exception_ptr failure) {
+  if (failure) {
+    written_.fail(std::move(failure));
+  } else if (++ended_runs_ == runs_) {
+    written_.set();
+  }
+}
+
+Awaitable<> StagedFile::finish_when_asked(std::shared_ptr<StagedFile> self) {
+  std::exception_ptr failure;
+  try {
+    co_await self->may_finish_.wait();
+    co_await self->complete();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  // Its handler may hear of it only when all others have staged, and they may wait for its place.
+  self->has_failed_ = failure != nullptr;
+  if (self->has_failed_ && self->users_ == 0) {
+    self->let_go();
+  }
+  self->finished_.complete(failure);
+}
+
+Background<io::FileDigest> StagedFile::finish(std::shared_ptr<StagedFile> self) {
+  if (self->is_copied()) {
+    self->may_finish_.set();
+    co_await self->finished_.wait();
+  } else {
+    self->place_ = co_await self->plane_->files.acquire(self->descriptors());
+    co_await open(self);
+    co_await self->complete();
+  }
+  io::FileDigest digest;
+  digest.path = self->name_;
+  digest.size_bytes = self->file_bytes_;
+  digest.chunks = std::move(self->hashes_);
+  co_return digest;
+}
+
+Awaitable<> StagedFile::complete() {
+  co_await opened_.wait();
+  if (!snapshots_.started.empty()) {
+    std::function<void()> wait = [this] { snapshots_.wait(); };
+    co_await plane_->run(std::move(wait));
+  }
+  std::vector<Awaitable<>> sharers;
+  for (std::size_t i = 0; i < std::min(plane_->sharers(), later_.size()); ++i) {
+    sharers.push_back(write_runs());
+  }
+  co_await async::when_all(std::move(sharers));
+  co_await written_.wait();
+  pieces_.clear();
+  {
+    const observe::TransferSpan span(plane_->meter, Work::sync, name_, 0, file_bytes_);
+    co_await file_->finish(file_bytes_);
+  }
+  plane_->meter.add_direct_bytes(file_->direct_bytes());
+  if (const std::string why = file_->why_not_direct(); !why.empty()) {
+    plane_->meter.add_fallback(why + "; written through the page cache", name_);
+  }
+  file_.reset();
+  place_.release();
+}
+
+}  // namespace cairn::staging
