@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/store/verify.hpp"
 
-#include <system_error>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <memory>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <span>
@@ -19,34 +14,37 @@
 
 #include <fmt/format.h>
 
+#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/io/chunk_hash.hpp"
 #include "cairn/store/committed_directory.hpp"
 
+#include "staging/internal/checked_file.hpp"
+#include "staging/internal/own_plane.hpp"
 #include "store/contents.hpp"
 
 namespace cairn::store {
 namespace {
 
 constexpr std::chrono::milliseconds kProgressInterval{100};
-constexpr std::uint64_t kBatchChunks = 8;  // What a thread takes at once: enough for read-ahead to work.
+
+/// Of small files, which a worker checks one after the other; larger ones are checked in runs, by several.
+constexpr std::uint64_t kVisitBytes = std::uint64_t{8} << 20;
+constexpr std::size_t kVisitFiles = 64;
 
 /// A file whose chunks are being compared.
-struct OpenFile {
-  const FileEntry* entry = nullptr;
-  io::FileHandle handle;
+struct Examined {
+  Examined(staging::DataPlane& plane, const FileEntry& what, staging::FileToRead how)
+      : entry(what), file(plane, std::move(how), what.size_bytes) {}
+
+  const FileEntry& entry;
+  staging::CheckedFile file;
   /// What each chunk must hash to; nothing when chunks.xxh3 does not say: then `found` is compared with the root.
   std::optional<io::FileDigest> expected;
   std::vector<std::uint64_t> found;
-  std::atomic<std::uint64_t> chunks_left{0};
   std::atomic<bool> is_unreadable = false;
-};
-
-/// Some chunks of one file: [begin, end).
-struct Batch {
-  std::shared_ptr<OpenFile> file;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+  std::uint64_t next_run = 0;  // Where it begins; on the strand.
 };
 
 std::string_view kind_name(io::FileKind kind) {
@@ -63,11 +61,17 @@ std::string_view kind_name(io::FileKind kind) {
   return "a special file";
 }
 
-/// The check of one checkpoint: threads take batches from a cursor that moves through the manifest's files.
+/// The check of one checkpoint: coroutines on a strand take files in the manifest's order, and large ones apart; workers
+/// read what is small or cached, and compare.
 class Check {
  public:
-  Check(const CommittedDirectory& checkpoint, const VerifyOptions& options)
-      : checkpoint_(checkpoint), options_(options), directory_(options.directory) {}
+  Check(io::Syscalls& syscalls, const CommittedDirectory& checkpoint, const VerifyOptions& options)
+      : checkpoint_(checkpoint),
+        options_(options),
+        directory_(options.directory),
+        threads_(options.threads != 0 ? options.threads
+                                      : std::max<std::size_t>(std::thread::hardware_concurrency(), 1)),
+        own_(syscalls, threads_) {}
 
   VerifyReport run();
 
@@ -79,15 +83,25 @@ class Check {
   void look_at(const std::string& relative, const io::DirectoryEntry& entry,
                const std::set<std::string>& directories, std::vector<std::string>& pending);
 
-  void run_threads();
-  void wait_for_threads();
-  void work() noexcept;
-  [[nodiscard]] std::optional<Batch> take();
-  [[nodiscard]] std::shared_ptr<OpenFile> open(const FileEntry& entry);
+  void check_files();
+  void tell_progress();
+  /// The next files that are taken at once: small ones, or a large one alone.
+  [[nodiscard]] std::span<const FileEntry* const> take();
+  Awaitable<> walk();
+  Awaitable<> check_large(const FileEntry* entry);
+  /// Several share the runs of a file.
+  Awaitable<> check_runs(Examined* file);
+  void check_small(const FileEntry& entry, std::span<std::byte> buffer);
+  [[nodiscard]] staging::FileToRead to_read(const FileEntry& entry) const;
+  /// False when there is nothing to compare: the problem has been reported.
+  [[nodiscard]] bool open(Examined& file);
   [[nodiscard]] bool has_expected_form(const std::string& path, std::uint64_t size_bytes);
   [[nodiscard]] std::optional<io::FileDigest> digest(const FileEntry& entry);
-  void compare(const Batch& batch, std::span<std::byte> buffer);
-  void compare_root(const OpenFile& file);
+  /// Reads some of a file here and now, and compares each chunk while it is in the processor's caches.
+  void check_now(Examined& file, std::uint64_t offset_bytes, std::uint64_t bytes,
+                 std::span<std::byte> buffer);
+  void compare(Examined& file, std::uint64_t offset_bytes, std::span<const std::byte> data);
+  void compare_root(const Examined& file);
   void report(Damage damage, std::string file, std::uint64_t size_bytes, std::string_view why);
   void report_chunk(Damage damage, const FileEntry& entry, std::uint64_t chunk, std::string_view why);
   void keep(VerifyProblem problem);
@@ -95,23 +109,20 @@ class Check {
   const CommittedDirectory& checkpoint_;
   const VerifyOptions& options_;
   const std::string directory_;
+  const std::size_t threads_;
   std::uint64_t total_bytes_ = 0;
   std::uint64_t table_bytes_ = 0;
   bool is_table_usable_ = true;
+  std::vector<const FileEntry*> wanted_;
+  std::size_t next_ = 0;                         // Of those, on the strand.
   std::atomic<std::uint64_t> checked_bytes_{0};  // Also those that could not be read: for progress.
   std::atomic<std::uint64_t> compared_bytes_{0};
   std::atomic<bool> is_stopped_ = false;
 
-  std::mutex cursor_mutex_;  // Protects the cursor: the next file, and the one that is being handed out.
-  std::size_t next_file_ = 0;
-  std::shared_ptr<OpenFile> current_;
-  std::uint64_t next_chunk_ = 0;
-
-  std::mutex mutex_;  // Protects what follows.
-  std::condition_variable ended_;
-  std::size_t running_ = 0;
-  std::exception_ptr failure_;
+  std::mutex mutex_;  // Protects the report.
   VerifyReport report_;
+
+  staging::OwnPlane own_;  // Last: its threads use the rest.
 };
 
 bool Check::is_wanted(std::string_view path) const {
@@ -122,7 +133,7 @@ bool Check::is_wanted(std::string_view path) const {
 VerifyReport Check::run() {
   count_files();
   check_table();
-  run_threads();
+  check_files();
   find_foreign();
   report_.path = checkpoint_.path();
   report_.bytes = compared_bytes_;
@@ -149,6 +160,7 @@ void Check::count_files() {
     if (is_wanted(entry.path)) {
       ++report_.files;
       total_bytes_ += entry.size_bytes;
+      wanted_.push_back(&entry);
     }
   }
 }
@@ -159,107 +171,132 @@ void Check::check_table() {
   is_table_usable_ = has_expected_form(std::string(kChunksName), table_bytes_);
 }
 
-void Check::run_threads() {
-  const std::size_t wanted = options_.threads != 0
-                                 ? options_.threads
-                                 : std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
-  const std::uint64_t useful = std::max<std::uint64_t>(total_bytes_ / (kBatchChunks * io::kChunkBytes), 1);
-  running_ = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, useful));
-  std::vector<std::jthread> threads;
-  const std::size_t count = running_;
-  try {
-    while (threads.size() < count) {
-      threads.emplace_back([this] { work(); });
+void Check::check_files() {
+  std::vector<Awaitable<>> walkers;
+  while (walkers.size() < threads_) {
+    walkers.push_back(walk());
+  }
+  const async::Event ended = async::start(own_.strand(), async::when_all(std::move(walkers)));
+  while (!ended.wait_for(kProgressInterval)) {
+    try {
+      tell_progress();
+    } catch (...) {
+      is_stopped_ = true;
+      static_cast<void>(ended.wait_for(std::chrono::nanoseconds::max()));
+      throw;
     }
-  } catch (const std::system_error&) {
-    // Fewer threads do the same work. Without any, this one does it, and nobody hears of progress.
+  }
+  ended.get();
+  tell_progress();
+}
+
+void Check::tell_progress() {
+  if (!options_.progress) {
+    return;
+  }
+  VerifyProgress progress{total_bytes_, checked_bytes_, 0};
+  {
     const std::lock_guard lock(mutex_);
-    running_ -= count - threads.size() - (threads.empty() ? 1 : 0);
+    progress.problems = report_.problem_count;
   }
-  if (threads.empty()) {
-    work();
-  }
-  wait_for_threads();
+  options_.progress(progress);
 }
 
-void Check::wait_for_threads() {
-  std::unique_lock lock(mutex_);
-  for (bool is_over = false; !is_over;) {
-    is_over = ended_.wait_for(lock, kProgressInterval, [this] { return running_ == 0; });
-    if (failure_) {
-      continue;  // The other threads end soon.
+std::span<const FileEntry* const> Check::take() {
+  const std::size_t begin = next_;
+  std::uint64_t bytes = 0;
+  while (next_ < wanted_.size() && next_ - begin < kVisitFiles) {
+    bytes += wanted_[next_]->size_bytes;
+    if (bytes > kVisitBytes && next_ != begin) {
+      break;
     }
-    if (options_.progress) {
-      const VerifyProgress progress{total_bytes_, checked_bytes_, report_.problem_count};
-      lock.unlock();
+    ++next_;
+  }
+  return std::span(wanted_).subspan(begin, next_ - begin);
+}
+
+Awaitable<> Check::walk() {
+  for (auto files = take(); !files.empty() && !is_stopped_; files = take()) {
+    if (files.front()->size_bytes > kVisitBytes) {
+      co_await check_large(files.front());
+      continue;
+    }
+    const staging::Buffer buffer = co_await own_.plane().acquire_buffer();
+    std::function<void()> visit = [&] {
+      for (const FileEntry* entry : files) {
+        check_small(*entry, buffer.bytes());
+      }
+    };
+    co_await own_.plane().run(std::move(visit));
+  }
+}
+
+void Check::check_small(const FileEntry& entry, std::span<std::byte> buffer) {
+  Examined file(own_.plane(), entry, to_read(entry));
+  if (open(file)) {
+    check_now(file, 0, entry.size_bytes, buffer);
+    compare_root(file);
+  }
+}
+
+Awaitable<> Check::check_large(const FileEntry* entry) {
+  Examined file(own_.plane(), *entry, to_read(*entry));
+  bool is_open = false;
+  std::function<void()> open = [&] { is_open = this->open(file); };
+  co_await own_.plane().run(std::move(open));
+  if (!is_open) {
+    co_return;
+  }
+  std::vector<Awaitable<>> sharers;
+  while (sharers.size() < (file.file.is_direct() ? own_.plane().sharers() : threads_)) {
+    sharers.push_back(check_runs(&file));
+  }
+  co_await async::when_all(std::move(sharers));
+  compare_root(file);
+}
+
+Awaitable<> Check::check_runs(Examined* file) {
+  const std::uint64_t size = file->entry.size_bytes;
+  while (file->next_run < size && !is_stopped_) {
+    const std::uint64_t offset = std::exchange(file->next_run, file->next_run + staging::kBufferBytes);
+    const staging::Buffer buffer = co_await own_.plane().acquire_buffer();
+    const std::span<std::byte> data = buffer.bytes().first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(staging::kBufferBytes, size - offset)));
+    bool is_read = false;
+    if (file->file.is_direct()) {
       try {
-        options_.progress(progress);
-      } catch (...) {
-        is_stopped_ = true;  // The threads are joined while the exception leaves.
-        throw;
+        co_await file->file.read(offset, data);
+        is_read = true;
+      } catch (const Error&) {  // Which chunk of it cannot be read shows below.
       }
-      lock.lock();
     }
-  }
-  if (failure_) {
-    std::rethrow_exception(failure_);
-  }
-}
-
-void Check::work() noexcept {
-  std::exception_ptr failure;
-  try {
-    std::vector<std::byte> buffer(io::kChunkBytes);
-    while (const std::optional<Batch> batch = take()) {
-      compare(*batch, buffer);
-    }
-  } catch (...) {
-    failure = std::current_exception();
-    is_stopped_ = true;
-  }
-  const std::lock_guard lock(mutex_);
-  if (failure && !failure_) {
-    failure_ = failure;
-  }
-  --running_;
-  ended_.notify_all();
-}
-
-std::optional<Batch> Check::take() {
-  const std::lock_guard lock(cursor_mutex_);
-  const std::vector<FileEntry>& files = checkpoint_.manifest().files;
-  while (!is_stopped_) {
-    if (current_) {
-      const std::uint64_t chunks = io::chunk_count(current_->entry->size_bytes);
-      const Batch batch{current_, next_chunk_, std::min(next_chunk_ + kBatchChunks, chunks)};
-      next_chunk_ = batch.end;
-      if (next_chunk_ == chunks) {
-        current_.reset();
+    std::function<void()> check = [&] {
+      if (is_read) {
+        compare(*file, offset, data);
+      } else {
+        check_now(*file, offset, data.size(), buffer.bytes());
       }
-      return batch;
-    }
-    if (next_file_ == files.size()) {
-      return std::nullopt;
-    }
-    const FileEntry& entry = files[next_file_++];
-    if (is_wanted(entry.path)) {
-      current_ = open(entry);
-      next_chunk_ = 0;
-    }
+    };
+    co_await own_.plane().run(std::move(check));
   }
-  return std::nullopt;
 }
 
-/// Null when there is nothing to compare: the problem has been reported.
-std::shared_ptr<OpenFile> Check::open(const FileEntry& entry) {
-  auto file = std::make_shared<OpenFile>();
-  file->entry = &entry;
-  file->expected = digest(entry);
-  const std::uint64_t chunks = io::chunk_count(entry.size_bytes);
+staging::FileToRead Check::to_read(const FileEntry& entry) const {
+  staging::FileToRead file;
+  file.name = entry.path;
+  file.path = checkpoint_.path() / entry.path;
+  file.size_bytes = entry.size_bytes;
+  file.open = [this, &entry](int flags) { return checkpoint_.open_file(entry.path, flags); };
+  return file;
+}
+
+bool Check::open(Examined& file) {
+  const FileEntry& entry = file.entry;
+  file.expected = digest(entry);
   bool is_open = has_expected_form(entry.path, entry.size_bytes);
   if (is_open) {
     try {
-      file->handle = checkpoint_.open_file(entry.path);
+      file.file.open();
     } catch (const Error& error) {
       is_open = false;
       report(Damage::unreadable, entry.path, entry.size_bytes, error.what());
@@ -267,17 +304,10 @@ std::shared_ptr<OpenFile> Check::open(const FileEntry& entry) {
   }
   if (!is_open) {
     checked_bytes_ += entry.size_bytes;
-    return nullptr;
+  } else if (!file.expected) {
+    file.found.resize(io::chunk_count(entry.size_bytes));
   }
-  if (!file->expected) {
-    file->found.resize(chunks);
-  }
-  file->chunks_left = chunks;
-  if (chunks == 0) {
-    compare_root(*file);
-    return nullptr;
-  }
-  return file;
+  return is_open;
 }
 
 bool Check::has_expected_form(const std::string& path, std::uint64_t size_bytes) {
@@ -318,39 +348,40 @@ std::optional<io::FileDigest> Check::digest(const FileEntry& entry) {
   }
 }
 
-void Check::compare(const Batch& batch, std::span<std::byte> buffer) {
-  OpenFile& file = *batch.file;
-  const FileEntry& entry = *file.entry;
-  const std::filesystem::path path = checkpoint_.path() / entry.path;
-  for (std::uint64_t chunk = batch.begin; chunk < batch.end && !is_stopped_; ++chunk) {
-    const std::uint64_t offset = chunk * io::kChunkBytes;
-    const auto size =
-        static_cast<std::size_t>(std::min<std::uint64_t>(io::kChunkBytes, entry.size_bytes - offset));
-    const std::span<std::byte> bytes = buffer.first(size);
-    checked_bytes_ += size;
+void Check::check_now(Examined& file, std::uint64_t offset_bytes, std::uint64_t bytes,
+                      std::span<std::byte> buffer) {
+  const std::uint64_t end = offset_bytes + bytes;
+  for (std::uint64_t offset = offset_bytes; offset < end && !is_stopped_; offset += io::kChunkBytes) {
+    const std::span<std::byte> chunk =
+        buffer.first(static_cast<std::size_t>(std::min<std::uint64_t>(io::kChunkBytes, end - offset)));
     try {
-      io::read_all(file.handle, bytes, offset, path);
+      file.file.read_now(offset, chunk);
     } catch (const Error& error) {
       file.is_unreadable = true;
-      report_chunk(Damage::unreadable, entry, chunk, error.what());
+      checked_bytes_ += chunk.size();
+      report_chunk(Damage::unreadable, file.entry, offset / io::kChunkBytes, error.what());
       continue;
     }
-    compared_bytes_ += size;
-    const std::uint64_t found = io::hash_chunk(bytes);
-    if (!file.expected) {
-      file.found[chunk] = found;
-    } else if (found != file.expected->chunks[chunk]) {
-      report_chunk(Damage::altered, entry, chunk, "not the bytes that were written");
-    }
-  }
-  if (file.chunks_left.fetch_sub(batch.end - batch.begin) == batch.end - batch.begin) {
-    compare_root(file);
+    compare(file, offset, chunk);
   }
 }
 
+void Check::compare(Examined& file, std::uint64_t offset_bytes, std::span<const std::byte> data) {
+  checked_bytes_ += data.size();
+  compared_bytes_ += data.size();
+  io::for_each_chunk(offset_bytes, data, [&](std::uint64_t index, std::span<const std::byte> chunk) {
+    const std::uint64_t found = io::hash_chunk(chunk);
+    if (!file.expected) {
+      file.found[index] = found;
+    } else if (found != file.expected->chunks[index]) {
+      report_chunk(Damage::altered, file.entry, index, "not the bytes that were written");
+    }
+  });
+}
+
 /// The last resort where chunks.xxh3 is damaged: it says whether a file is whole, not where it is not.
-void Check::compare_root(const OpenFile& file) {
-  const FileEntry& entry = *file.entry;
+void Check::compare_root(const Examined& file) {
+  const FileEntry& entry = file.entry;
   if (!file.expected && !file.is_unreadable && !is_stopped_ &&
       io::hash_root(file.found, entry.size_bytes) != entry.root) {
     report(Damage::altered, entry.path, entry.size_bytes, "not the bytes that were written");
@@ -462,7 +493,7 @@ std::string_view name(Damage damage) noexcept {
 VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options) {
   for (int restarts = 0;; ++restarts) {
     const CommittedDirectory checkpoint = CommittedDirectory::open(syscalls, path);
-    VerifyReport report = Check(checkpoint, options).run();
+    VerifyReport report = Check(syscalls, checkpoint, options).run();
     if (report.is_sound() || !checkpoint.directory().is_replaced()) {
       return report;
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/store/verify.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
@@ -11,10 +14,12 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/io/engine.hpp"
+#include "cairn/io/page_cache.hpp"
 
 #include "io/faulty_syscalls.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::store {
@@ -255,6 +260,79 @@ TEST_F(Verify, FindsTheSameWithAnyNumberOfThreads) {
   options.threads = 2;
 
   EXPECT_THAT(summary(check(options)), ElementsAre("state/data: altered 7", "state/data: altered 8"));
+}
+
+/// A checkpoint with a file that is large enough to be read past the page cache, and is not in it.
+class VerifyOfALargeFile : public Verify {
+ protected:
+  void SetUp() override {
+    save_sample(*engine_, directory_ / "large", std::string(17 * io::kChunkBytes + 5, 'y'));
+    path_ = directory_ / "large";
+    if (!make_cold()) {
+      GTEST_SKIP() << "files of this file system do not leave the page cache";
+    }
+  }
+
+  [[nodiscard]] bool make_cold() const {
+    const int fd = ::open((path_ / "state/data").c_str(), O_RDONLY | O_CLOEXEC);
+    ::fsync(fd);
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    const bool is_cold = !io::seems_cached(fd, 17 * io::kChunkBytes);
+    ::close(fd);
+    return is_cold;
+  }
+};
+
+TEST_F(VerifyOfALargeFile, LeavesItOutOfThePageCacheAndFindsNothing) {
+  const VerifyReport report = check();
+
+  EXPECT_THAT(summary(report), IsEmpty());
+  EXPECT_GT(report.bytes, 17 * io::kChunkBytes);
+  const int fd = ::open((path_ / "state/data").c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_FALSE(io::seems_cached(fd, 17 * io::kChunkBytes));
+  ::close(fd);
+}
+
+TEST_F(VerifyOfALargeFile, NamesTheChunksThatAreDamaged) {
+  flip("state/data", 7 * io::kChunkBytes);
+  flip("state/data", 8 * io::kChunkBytes);
+  flip("state/data", 17 * io::kChunkBytes);
+  ASSERT_TRUE(make_cold());
+
+  EXPECT_THAT(summary(check()),
+              ElementsAre("state/data: altered 7", "state/data: altered 8", "state/data: altered 17"));
+}
+
+TEST_F(VerifyOfALargeFile, ComparesItWithItsRootWhenTheChunkTableIsGone) {
+  fs::remove(path_ / "chunks.xxh3");
+  EXPECT_THAT(summary(check()), ElementsAre("chunks.xxh3: missing"));
+
+  flip("state/data", 9 * io::kChunkBytes);
+  ASSERT_TRUE(make_cold());
+  EXPECT_THAT(summary(check()), ElementsAre("chunks.xxh3: missing", "state/data: altered"));
+}
+
+/// A disk with one chunk that cannot be read.
+class DiskWithABadChunk final : public testing::ForwardingSyscalls {
+ public:
+  explicit DiskWithABadChunk(std::uint64_t chunk) : begin_(chunk * io::kChunkBytes) {}
+
+  std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept override {
+    const bool is_bad = offset < begin_ + io::kChunkBytes && offset + size > begin_;
+    return is_bad ? -EIO : ForwardingSyscalls::read_at(fd, data, size, offset);
+  }
+
+ private:
+  const std::uint64_t begin_;
+};
+
+TEST_F(VerifyOfALargeFile, NamesTheOneChunkThatCannotBeRead) {
+  flip("state/data", 10 * io::kChunkBytes);
+  ASSERT_TRUE(make_cold());
+  DiskWithABadChunk disk(9);
+
+  EXPECT_THAT(summary(verify(disk, path_)),
+              ElementsAre("state/data: unreadable 9", "state/data: altered 10"));
 }
 
 TEST_F(Verify, ReportsAChunkThatCannotBeReadAndGoesOn) {

@@ -60,7 +60,8 @@ struct VerifyReport {
 struct VerifyOptions {
   VerifyOptions() = default;
 
-  /// Threads that read and hash, 1 MiB of memory each; 0: as many as the machine has cores.
+  /// Threads that hash, and read what is small or in the page cache; 0: as many as the machine has cores. Each costs up to
+  /// 20 MiB of memory, for the transfers that it keeps in flight.
   std::size_t threads = 0;
   /// Check only what lies below this directory of the checkpoint; empty: everything.
   std::string directory;
@@ -73,11 +74,12 @@ struct VerifyOptions {
 /// Compares every byte of a committed checkpoint with the chain COMMIT, checkpoint.json, chunk hashes, chunks.
 ///
 /// Does not stop at damage: the report lists all that was found. A damaged chunks.xxh3 does not hide the state of the
-/// data, which is then compared with the root of each file. Memory: one chunk per thread, and eight bytes for
-/// each MiB of the files being read. Begins again when the checkpoint is replaced meanwhile. Blocks.
+/// data, which is then compared with the root of each file. Large files that are not in the page cache are read past it.
+/// Memory: besides that of the threads, eight bytes for each MiB of the files being read. Begins again when the checkpoint is replaced meanwhile. Blocks.
 ///
 /// Errors: Errc::not_found, Errc::not_committed, and what else makes CommittedDirectory::open fail: without a sound COMMIT
-///         and checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of the checkpoint.
+///         and checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of the checkpoint. EAGAIN
+///         when the system has not one thread left.
 [[nodiscard]] VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path,
                                   const VerifyOptions& options = {});
 

@@ -53,6 +53,8 @@ class CheckedFile {
   [[nodiscard]] bool is_verified() const noexcept { return digest_.has_value(); }
   /// Whether it seems to be in the page cache: `read_now` does not wait for a disk then.
   [[nodiscard]] bool is_cached() const noexcept { return is_cached_; }
+  /// Whether it is read past the page cache.
+  [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
 
   /// What a range is to be a multiple of, but for the end of the file: a hash covers a whole chunk, and a direct read
   /// whole pages.
