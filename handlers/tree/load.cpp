@@ -92,7 +92,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   co_return std::move(tree);
 }
 
-Awaitable<AbstractTree> describe(LoadContext context) {
+Awaitable<AbstractTree> read_metadata(LoadContext context) {
   formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
   co_return AbstractTree(std::move(index));
 }
@@ -104,7 +104,16 @@ Awaitable<Background<Tree>> TreeHandler::load(LoadContext context, std::optional
 }
 
 Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const {
-  return describe(std::move(context));
+  return read_metadata(std::move(context));
+}
+
+Description TreeHandler::describe(const AbstractTree& stored) const {
+  Description description;
+  description.kind = "tree";
+  description.arrays = stored.arrays();
+  description.values = stored.values();
+  description.says_all = true;
+  return description;
 }
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {

@@ -151,6 +151,14 @@ void LoadResponse::cancel() const {
   }
 }
 
+Description ItemMetadata::description() const {
+  return handler ? handler->describe(abstract.get()) : Description();
+}
+
+ArrayEntries arrays(const ItemMetadata& item) {
+  return item.description().arrays;
+}
+
 void ItemMetadata::throw_mismatch(std::type_index wanted) const {
   if (problem_code) {
     throw Error(problem_code, problem);

@@ -325,7 +325,8 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
   answer.handler_id = part.item.handler_id;
   for (const std::string& file : self->source_->files(part.item.directory)) {
     const std::string relative = part.item.directory.empty() ? file : part.item.directory + "/" + file;
-    answer.bytes += self->source_->file_bytes(relative).value_or(0);
+    answer.files.push_back({file, self->source_->file_bytes(relative).value_or(0)});
+    answer.bytes += answer.files.back().bytes;
   }
   std::exception_ptr failure;
   try {
@@ -333,6 +334,7 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     answer.handler_id =
         part.item.handler_id.empty() ? std::string(part.registration->handler->id()) : part.item.handler_id;
     answer.abstract = co_await part.registration->handler->metadata(self->context(part));
+    answer.handler = part.registration->handler;
   } catch (...) {
     failure = std::current_exception();
   }

@@ -2,7 +2,10 @@
 // The input is the data.json of the JSON handler. An Error, or a document that can be written and comes back.
 #include <nlohmann/json.hpp>
 
+#include "cairn/handlers/json.hpp"
+
 #include "fuzz/fuzzing.hpp"
+
 #include "json/text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -12,11 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto value = [&] {
     const cairn::fuzz::MemoryBound bound(65536 + 64 * size);
     return cairn::fuzz::attempt({Errc::malformed_metadata},
-                                [&] { return cairn::detail::parse_json(text, "input"); });
+                                [&] { return cairn::parse_json(text, "input"); });
   }();
   if (value) {
     const std::string written = cairn::detail::write_json(*value, "input");
-    cairn::fuzz::require(cairn::detail::parse_json(written, "written") == *value, "a document comes back");
+    cairn::fuzz::require(cairn::parse_json(written, "written") == *value, "a document comes back");
   }
   return 0;
 }

@@ -198,5 +198,15 @@ TEST_F(JsonHandlerLoad, NamesTheFileThatIsMissingWhenItDescribes) {
   EXPECT_THAT([&] { metadata<AbstractJson>(); }, Fails(Errc::not_found, HasSubstr("data.json")));
 }
 
+TEST_F(JsonHandlerTest, SaysWhatTheDocumentIsAndWhereItsTextLies) {
+  save(nlohmann::json::array({1, 2}));
+
+  const Description description = item_metadata().description();
+
+  EXPECT_EQ(description.kind, "JSON array");
+  EXPECT_THAT(description.texts, ::testing::ElementsAre("data.json"));
+  EXPECT_TRUE(description.says_all);
+}
+
 }  // namespace
 }  // namespace cairn

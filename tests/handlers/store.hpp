@@ -48,11 +48,13 @@ class StoreTest : public ::testing::Test {
         .template take<T>(request.name());
   }
 
+  ItemMetadata item_metadata() {
+    return core::read_metadata(path(), {}, handlers_, LoadOptions(), context_).at("item");
+  }
+
   template <class Abstract>
   Abstract metadata() {
-    return core::read_metadata(path(), {}, handlers_, LoadOptions(), context_)
-        .at("item")
-        .template as<Abstract>();
+    return item_metadata().template as<Abstract>();
   }
 
   [[nodiscard]] std::filesystem::path path() const { return folder_ / "checkpoint"; }

@@ -19,7 +19,7 @@ LAYERS = {
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
     "array_store": ["base", "async", "array", "io", "staging", "formats"],
-    "core": ["base", "async", "io", "observe", "store", "staging", "coord"],
+    "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord"],
     "handlers": INTERFACES,
     "training": ["base", "async", "io", "observe", "coord", "core"],
     "flash": ["base", "async", "io", "observe", "staging", "coord", "core"],

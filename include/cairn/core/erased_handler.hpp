@@ -36,6 +36,7 @@ class ErasedHandler {
   [[nodiscard]] virtual Awaitable<Background<AnyValue>> load(LoadContext context, AnyValue wanted) const = 0;
   /// The result holds an abstract value.
   [[nodiscard]] virtual Awaitable<AnyValue> metadata(LoadContext context) const = 0;
+  [[nodiscard]] virtual Description describe(const void* abstract) const = 0;
 
   const std::type_index handler_type;
   const std::type_index value_type;
@@ -87,6 +88,10 @@ class HandlerAdapter final : public ErasedHandler {
 
   Awaitable<AnyValue> metadata(LoadContext context) const override {
     return erase_result(handler_->metadata(std::move(context)));
+  }
+
+  Description describe(const void* abstract) const override {
+    return handler_->describe(*static_cast<const Abstract*>(abstract));
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/core/description.hpp"
 #include "cairn/core/load_context.hpp"
 #include "cairn/core/save_context.hpp"
 
@@ -40,6 +41,9 @@ class CheckpointableHandler {
 
   /// Cheap: reads no array data.
   [[nodiscard]] virtual Awaitable<AbstractT> metadata(LoadContext context) const = 0;
+
+  /// What people and tools are told of what metadata answered. Default: nothing, so that they are shown files and sizes.
+  [[nodiscard]] virtual Description describe(const AbstractT& /*stored*/) const { return {}; }
 
   /// Whether this very value can be saved; its type has matched already. Must be quick.
   [[nodiscard]] virtual bool is_handleable(const T&) const { return true; }

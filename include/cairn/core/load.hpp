@@ -122,15 +122,28 @@ class LoadResponse {
   std::shared_ptr<core::LoadJob> job_;
 };
 
+/// A file of a checkpointable.
+struct FileMetadata {
+  std::string name;  ///< In the checkpointable's directory.
+  std::uint64_t bytes = 0;
+};
+
 /// What a checkpoint says of one checkpointable, without its data.
 struct ItemMetadata {
-  std::string handler_id;   ///< As recorded; of a foreign folder, of the handler that recognised it.
-  std::uint64_t bytes = 0;  ///< In its files.
+  std::string handler_id;           ///< As recorded; of a foreign folder, of the handler that recognised it.
+  std::vector<FileMetadata> files;  ///< Sorted by name.
+  std::uint64_t bytes = 0;          ///< In its files.
   /// The handler's abstract value; empty when no handler could describe it, and `problem` says why: its files are
   /// damaged or missing, its handler is not registered or has failed. The other checkpointables are described all the same.
   AnyValue abstract;
   std::string problem;
   std::error_code problem_code;
+  std::shared_ptr<const ErasedHandler> handler;  ///< Whose abstract value it is; null when there is none.
+
+  /// What the handler says of it to people; nothing when no handler could describe it.
+  ///
+  /// Errors: Errc::malformed_metadata when files are damaged; what the handler throws.
+  [[nodiscard]] Description description() const;
 
   /// Errors: `problem_code` with `problem` when there is one; Errc::type_mismatch when the abstract value is of another
   ///         type.
@@ -144,6 +157,12 @@ struct ItemMetadata {
  private:
   [[noreturn]] void throw_mismatch(std::type_index wanted) const;
 };
+
+/// The arrays of a checkpointable, as its handler describes them.
+///
+/// Errors:  as ItemMetadata::description.
+/// Example: for (const ArrayEntry& array : arrays(metadata.at("state"))) { … }
+[[nodiscard]] ArrayEntries arrays(const ItemMetadata& item);
 
 /// What a checkpoint says of itself.
 struct CheckpointMetadata {

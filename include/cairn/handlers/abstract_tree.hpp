@@ -13,7 +13,8 @@
 
 #include "cairn/array/abstract_array.hpp"
 #include "cairn/array/cast.hpp"
-#include "cairn/array_store/array_entries.hpp"
+#include "cairn/core/callers_memory.hpp"
+#include "cairn/core/description.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
 
@@ -141,6 +142,9 @@ class AbstractTree {
 
   /// The arrays below, in the order of their paths.
   [[nodiscard]] ArrayEntries arrays() const;
+
+  /// The other leaves below, and every list, in the order of their paths.
+  [[nodiscard]] std::vector<DescribedValue> values() const;
 
   friend bool operator==(const AbstractTree& a, const AbstractTree& b);
 

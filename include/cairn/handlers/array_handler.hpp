@@ -27,6 +27,7 @@ class ArrayHandler final : public CheckpointableHandler<Array, AbstractArray> {
   [[nodiscard]] Awaitable<Background<Array>> load(LoadContext context,
                                                   std::optional<AbstractArray> wanted) const override;
   [[nodiscard]] Awaitable<AbstractArray> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractArray& stored) const override;
 };
 
 template <>

@@ -101,6 +101,7 @@ class ProtoHandler final : public CheckpointableHandler<ProtoMessage, AbstractPr
                                                          std::optional<AbstractProto> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractProto> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractProto& stored) const override;
 
   [[nodiscard]] bool is_handleable(const ProtoMessage& value) const override { return value.has_value(); }
 };

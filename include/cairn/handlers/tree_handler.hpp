@@ -35,6 +35,7 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
                                                  std::optional<AbstractTree> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
   /// Whether there is a safetensors file among them.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;

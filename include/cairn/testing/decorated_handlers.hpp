@@ -34,6 +34,9 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
     return handler_.metadata(std::move(context));
   }
+  [[nodiscard]] Description describe(const Abstract& stored) const override {
+    return handler_.describe(stored);
+  }
   [[nodiscard]] bool is_handleable(const Value& value) const override {
     return handler_.is_handleable(value);
   }
@@ -64,6 +67,9 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   }
   [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
     return handler_->metadata(std::move(context));
+  }
+  [[nodiscard]] Description describe(const Abstract& stored) const override {
+    return handler_->describe(stored);
   }
   [[nodiscard]] bool is_handleable(const Value& value) const override {
     return handler_->is_handleable(value);

@@ -182,6 +182,27 @@ TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
   }
 }
 
+TYPED_TEST_P(HandlerConformance, DescribesArraysAndTextsThatAreThere) {
+  this->start(TypeParam::make()).wait();
+  const auto metadata =
+      core::read_metadata(this->path(), {"item"}, this->registry(), LoadOptions(), this->context_);
+  const ItemMetadata& item = metadata.at("item");
+
+  const Description description = item.description();
+
+  std::vector<std::string> names;
+  for (const ArrayEntry& array : description.arrays) {
+    names.emplace_back(array.name);
+  }
+  EXPECT_EQ(names.size(), description.arrays.size());
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  for (const std::string& text : description.texts) {
+    EXPECT_TRUE(std::any_of(item.files.begin(), item.files.end(), [&text](const FileMetadata& file) {
+      return file.name == text;
+    })) << text;
+  }
+}
+
 TYPED_TEST_P(HandlerConformance, LeavesAllOrNothingWhenCancelled) {
   const auto subject = TypeParam::make();
   const auto saving = this->start(subject);
@@ -248,8 +269,8 @@ TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
 
 REGISTER_TYPED_TEST_SUITE_P(HandlerConformance, LoadsWhatWasSaved, KeepsTheValueOfTheBlockingPhase,
                             UsesTheValueInItsBlockingPhaseOnly, LoadsWhatItsMetadataDescribes,
-                            LeavesAllOrNothingWhenCancelled, ReportsMissingFiles,
-                            ReturnsNoOtherValueWhenOneFileIsMissing, RefusesAnAbstractValueOfAnotherKind,
-                            IsNotTriedOnWhatALaterVersionWrote);
+                            DescribesArraysAndTextsThatAreThere, LeavesAllOrNothingWhenCancelled,
+                            ReportsMissingFiles, ReturnsNoOtherValueWhenOneFileIsMissing,
+                            RefusesAnAbstractValueOfAnotherKind, IsNotTriedOnWhatALaterVersionWrote);
 
 }  // namespace cairn::testing

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array_store/array_entries.hpp"
+#include "cairn/array/array_entries.hpp"
 
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
-
-#include "array_store/index_of.hpp"
 
 namespace cairn {
 namespace {
@@ -19,25 +17,6 @@ std::vector<std::string> listed(const ArrayEntries& entries) {
     names.push_back(std::string(entry.name) + ":" + std::to_string(entry.bytes));
   }
   return names;
-}
-
-TEST(ArrayEntries, AreTheArraysOfAnIndex) {
-  formats::IndexBuilder builder;
-  const std::uint32_t file = builder.add_file("data");
-  const auto add = [&](std::string_view name, DType dtype, const std::vector<std::uint64_t>& dims) {
-    builder.add_array(name, dtype, dims);
-    builder.add_whole(file, 0);
-  };
-  add("c", DType::float64, {2, 3});
-  builder.add_integer("b", 1);
-  add("a", DType::uint8, {3});
-  add("d", DType::float64, {2, 3});
-  builder.add_string("e", "text");
-
-  const ArrayEntries entries(std::make_shared<const formats::Index>(testing::index_of(builder)));
-
-  EXPECT_EQ(entries.size(), 3u);
-  EXPECT_THAT(listed(entries), ElementsAre("a:3", "c:48", "d:48"));
 }
 
 TEST(ArrayEntries, AreTheArraysThatWereDescribed) {

@@ -12,19 +12,18 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/formats/index.hpp"
 
 namespace cairn {
 
 /// What a checkpoint says of one array. Ownership: the name is valid as long as the range it came from.
 struct ArrayEntry {
-  std::string_view name;  ///< Its path, as Tree describes paths.
+  std::string_view name;  ///< Its path, as Tree describes paths; empty where the array is all there is.
   DType dtype{};
   Shape shape;
   std::uint64_t bytes = 0;
 };
 
-/// The arrays of a checkpointable, in the order of their names. Reads them where the index lies: no tree is
+/// The arrays of a checkpointable, in the order of their names. Reads them where they are described: no tree is
 /// built.
 ///
 /// Threads: a value; copies share what they view.
@@ -39,6 +38,17 @@ class ArrayEntries {
     Shape shape;
   };
 
+  /// Where arrays are described.
+  class Source {
+   public:
+    virtual ~Source() = default;
+
+    [[nodiscard]] virtual std::size_t size() const noexcept = 0;
+    /// Finds the first array at `position` or behind it, and moves `position` there; false when there is none. `entry` holds
+    /// the one before, or nothing.
+    [[nodiscard]] virtual bool find(std::size_t& position, ArrayEntry& entry) const = 0;
+  };
+
   class Iterator {
    public:
     using value_type = ArrayEntry;
@@ -46,9 +56,7 @@ class ArrayEntries {
 
     Iterator() = default;
 
-    Iterator(const ArrayEntries* entries, std::size_t position) : entries_(entries), position_(position) {
-      settle();
-    }
+    explicit Iterator(const Source* source) : source_(source) { settle(); }
 
     [[nodiscard]] const ArrayEntry& operator*() const noexcept { return current_; }
 
@@ -62,41 +70,38 @@ class ArrayEntries {
 
     void operator++(int) { ++*this; }
 
-    [[nodiscard]] bool operator==(std::default_sentinel_t) const noexcept {
-      return !entries_ || position_ == entries_->end_;
-    }
+    [[nodiscard]] bool operator==(std::default_sentinel_t) const noexcept { return source_ == nullptr; }
 
    private:
-    void settle();
+    void settle() {
+      if (source_ != nullptr && !source_->find(position_, current_)) {
+        source_ = nullptr;
+      }
+    }
 
-    const ArrayEntries* entries_ = nullptr;
+    const Source* source_ = nullptr;
     std::size_t position_ = 0;
     ArrayEntry current_;
   };
 
   ArrayEntries() = default;
 
-  explicit ArrayEntries(std::shared_ptr<const formats::Index> index)
-      : index_(std::move(index)), end_(index_->size()) {}
+  explicit ArrayEntries(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
 
-  explicit ArrayEntries(std::vector<Described> arrays)
-      : described_(std::make_shared<const std::vector<Described>>(std::move(arrays))),
-        end_(described_->size()) {}
+  explicit ArrayEntries(std::vector<Described> arrays);
 
-  /// Ownership: iterators refer to this range.
-  [[nodiscard]] Iterator begin() const { return {this, 0}; }
+  /// Ownership: iterators refer to what this range and its copies share.
+  [[nodiscard]] Iterator begin() const { return Iterator(source_.get()); }
 
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   /// How many there are.
-  [[nodiscard]] std::size_t size() const noexcept { return index_ ? index_->array_count() : end_; }
+  [[nodiscard]] std::size_t size() const noexcept { return source_ ? source_->size() : 0; }
 
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
 
  private:
-  std::shared_ptr<const formats::Index> index_;
-  std::shared_ptr<const std::vector<Described>> described_;
-  std::size_t end_ = 0;
+  std::shared_ptr<const Source> source_;
 };
 
 }  // namespace cairn
