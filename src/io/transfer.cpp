@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 
 #include "cairn/async/suspend.hpp"
-#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/sleep.hpp"
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"

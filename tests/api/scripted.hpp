@@ -13,6 +13,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "cairn/async/event.hpp"
+#include "cairn/async/sleep.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/handler.hpp"
 

@@ -11,6 +11,7 @@
 #include "array_store/memory_files.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::array_store {
 namespace {
@@ -222,7 +223,7 @@ TEST_F(WriterTest, TellsWhenAllOfTheHeaderHasBeenRead) {
   ASSERT_TRUE(header.source->is_lasting());
   async::ThreadPool pool(1, "test");
   const async::Event is_read =
-      async::start(async::make_strand(pool.executor()), planned.index.headers_read());
+      testing::start(async::make_strand(pool.executor()), planned.index.headers_read());
   std::string text(header.size_bytes, '\0');
   const auto bytes = std::as_writable_bytes(std::span(text));
 

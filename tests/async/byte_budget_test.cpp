@@ -11,8 +11,6 @@
 #include <gmock/gmock.h>
 
 #include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
@@ -20,6 +18,8 @@
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -29,6 +29,9 @@ using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 /// Takes bytes, notes its number, and holds the bytes until the event.
 Awaitable<> take(ByteBudget budget, std::size_t bytes, int number, std::vector<int>* order, Event until) {

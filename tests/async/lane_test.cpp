@@ -10,7 +10,6 @@
 #include <gmock/gmock.h>
 
 #include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
 #include "cairn/async/task_group.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
@@ -18,12 +17,14 @@
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::async {
 namespace {
 
 using testing::eventually;
 using testing::Fails;
+using testing::start;
 
 Awaitable<> note_thread(std::vector<std::thread::id>* threads, ThreadPool* pool) {
   threads->push_back(std::this_thread::get_id());

@@ -13,8 +13,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
@@ -22,6 +20,8 @@
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -30,6 +30,9 @@ using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 class Suspend : public ::testing::Test {
  protected:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/task_scope.hpp"
+
+#include "support/task_scope.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -10,7 +11,7 @@
 
 #include "cairn/async/byte_budget.hpp"
 #include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/sleep.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
@@ -18,6 +19,7 @@
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::async {
 namespace {
@@ -25,6 +27,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::eventually;
 using testing::Fails;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 Awaitable<> throw_number() {
   throw 7;

@@ -9,9 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "cairn/async/event.hpp"
+#include "cairn/async/sleep.hpp"
 #include "cairn/async/suspend.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
@@ -19,6 +18,8 @@
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -27,6 +28,9 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::Fails;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 /// Fails in its own way when it is asked to stop.
 Awaitable<> fail_when_cancelled(Errc code) {
@@ -173,7 +177,7 @@ TEST(SettleAll, ListsFailuresInTheOrderInWhichTheyHappened) {
   tasks.push_back(fail_with(Errc::io_failure));
 
   EXPECT_THAT(texts(run(settle_all(std::move(tasks)))),
-              ElementsAre("task: i/o failure", "while stopping: closed"));
+              ElementsAre("task: io failure", "while stopping: closed"));
 }
 
 /// Settles in a cancelled coroutine, then awaits again.

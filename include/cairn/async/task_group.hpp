@@ -18,7 +18,7 @@ namespace cairn::async {
 
 /// Coroutines that run beside each other, owned together. Shared: it lives until the last of them has ended.
 ///
-/// TaskScope is the form for one owner who always waits. A group may be abandoned: tasks that never end are
+/// A group may be abandoned: tasks that never end are
 /// then destroyed with their executor.
 /// Threads: any thread may spawn, cancel and wait; one coroutine at a time settles.
 class TaskGroup : public std::enable_shared_from_this<TaskGroup> {

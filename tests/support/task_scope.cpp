@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/task_scope.hpp"
+#include "support/task_scope.hpp"
 
 #include <utility>
 
-#include "cairn/async/task_group.hpp"
 #include "cairn/async/when_all.hpp"
 
-namespace cairn::async {
+namespace cairn::testing {
 namespace {
 
-Awaitable<> join_group(std::shared_ptr<TaskGroup> group) {
-  const std::vector<std::exception_ptr> failures = co_await TaskGroup::settle(std::move(group));
-  rethrow_first(failures);
+Awaitable<> join_group(std::shared_ptr<async::TaskGroup> group) {
+  const std::vector<std::exception_ptr> failures = co_await async::TaskGroup::settle(std::move(group));
+  async::rethrow_first(failures);
 }
 
 }  // namespace
 
-TaskScope::TaskScope(Executor executor) : group_(std::make_shared<TaskGroup>(std::move(executor))) {}
+TaskScope::TaskScope(Executor executor)
+    : group_(std::make_shared<async::TaskGroup>(std::move(executor))) {}
 
 TaskScope::~TaskScope() {
   if (group_->is_running()) {
@@ -40,4 +40,4 @@ void TaskScope::wait() {
   group_->wait();
 }
 
-}  // namespace cairn::async
+}  // namespace cairn::testing

@@ -4,10 +4,9 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/task_group.hpp"
 
-namespace cairn::async {
-
-class TaskGroup;
+namespace cairn::testing {
 
 /// Owns coroutines that run beside the one that spawned them.
 ///
@@ -42,7 +41,7 @@ class TaskScope {
   void wait();
 
  private:
-  std::shared_ptr<TaskGroup> group_;
+  std::shared_ptr<async::TaskGroup> group_;
 };
 
-}  // namespace cairn::async
+}  // namespace cairn::testing

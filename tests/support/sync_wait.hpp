@@ -8,13 +8,13 @@
 #include "cairn/async/event.hpp"
 #include "cairn/async/when_all.hpp"
 
-namespace cairn::async {
+namespace cairn::testing {
 
 /// Starts `task` on `executor`; the event happens when it ends, with its failure.
 ///
 /// Ownership: whoever waits for the event owns the task; until then it must be able to run.
 /// Errors:    the event fails with Errc::closed when the executor's context is destroyed before the end.
-[[nodiscard]] Event start(const Executor& executor, Awaitable<> task);
+[[nodiscard]] async::Event start(const Executor& executor, Awaitable<> task);
 
 /// Runs `task` on `executor` and blocks the calling thread until it has ended; rethrows its failure.
 /// Not from a thread that `executor` needs.
@@ -25,13 +25,8 @@ inline void sync_wait(const Executor& executor, Awaitable<> task) {
 template <class T>
 T sync_wait(const Executor& executor, Awaitable<T> task) {
   std::optional<T> result;
-  sync_wait(executor, detail::store_result(std::move(task), &result));
+  sync_wait(executor, async::detail::store_result(std::move(task), &result));
   return std::move(*result);
 }
 
-/// Waits `duration`.
-///
-/// Cancel: stops waiting at once.
-Awaitable<> sleep_for(std::chrono::nanoseconds duration);
-
-}  // namespace cairn::async
+}  // namespace cairn::testing

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/sync_wait.hpp"
+#include "cairn/async/sleep.hpp"
 
 #include <memory>
 
 #include <gmock/gmock.h>
 
 #include "cairn/async/suspend.hpp"
-#include "cairn/async/task_scope.hpp"
 #include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
 #include "support/fails.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::Fails;
+using testing::sync_wait;
+using testing::TaskScope;
 
 Awaitable<std::unique_ptr<int>> make_seven() {
   co_return std::make_unique<int>(7);
