@@ -5,7 +5,6 @@
 #include "cairn/handlers/json.hpp"
 
 #include "fuzz/fuzzing.hpp"
-
 #include "json/text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,8 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A value of one or two bytes ("0,") becomes sixteen, and the list of them grows by doubling.
   const auto value = [&] {
     const cairn::fuzz::MemoryBound bound(65536 + 64 * size);
-    return cairn::fuzz::attempt({Errc::malformed_metadata},
-                                [&] { return cairn::parse_json(text, "input"); });
+    return cairn::fuzz::attempt({Errc::malformed_metadata}, [&] { return cairn::parse_json(text, "input"); });
   }();
   if (value) {
     const std::string written = cairn::detail::write_json(*value, "input");
