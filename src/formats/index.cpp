@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/index.hpp"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -57,29 +58,11 @@ bool is_valid(EntryKind kind) noexcept {
 }  // namespace
 
 std::string_view name(EntryKind kind) noexcept {
-  switch (kind) {
-    case EntryKind::array:
-      return "array";
-    case EntryKind::integer:
-      return "integer";
-    case EntryKind::unsigned_integer:
-      return "unsigned integer";
-    case EntryKind::floating:
-      return "float";
-    case EntryKind::boolean:
-      return "bool";
-    case EntryKind::string:
-      return "string";
-    case EntryKind::bytes:
-      return "bytes";
-    case EntryKind::null:
-      return "null";
-    case EntryKind::empty_map:
-      return "empty map";
-    case EntryKind::list:
-      return "list";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "?",      "array", "integer", "unsigned integer", "float", "bool",
+      "string", "bytes", "null",    "empty map",        "list"};
+  const auto number = static_cast<std::size_t>(kind);
+  return kNames[number < kNames.size() ? number : 0];
 }
 
 std::int64_t IndexEntry::as_integer() const {

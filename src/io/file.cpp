@@ -33,18 +33,6 @@ void require_component(std::string_view name) {
   }
 }
 
-/// Calls `remove`; what somebody else has removed meanwhile is as good as removed here.
-template <class Remove>
-void remove_if_there(Remove remove) {
-  try {
-    remove();
-  } catch (const Error& error) {
-    if (error.code() != std::errc::no_such_file_or_directory) {
-      throw;
-    }
-  }
-}
-
 /// What is called `path` below `top`, which itself is called "".
 template <class Use>
 void with_directory(const Directory& top, const std::string& path, Use use) {
@@ -318,11 +306,6 @@ void Directory::remove_file(std::string_view name) const {
 void Directory::remove_empty_directory(std::string_view name) const {
   require_component(name);
   require(syscalls().unlink_at(fd(), std::string(name).c_str(), true), "rmdir", path_ / name);
-}
-
-void Directory::remove_tree(std::string_view name, std::span<const std::string_view> last) const {
-  require_component(name);
-  remove_if_there([&] { remove_directory(*this, name, open_directory(name), last); });
 }
 
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,

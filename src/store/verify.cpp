@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -444,19 +445,9 @@ void Check::keep(VerifyProblem problem) {
 }  // namespace
 
 std::string_view name(Damage damage) noexcept {
-  switch (damage) {
-    case Damage::missing:
-      return "missing";
-    case Damage::wrong_kind:
-      return "wrong kind";
-    case Damage::wrong_size:
-      return "wrong size";
-    case Damage::altered:
-      return "altered";
-    case Damage::unreadable:
-      return "unreadable";
-  }
-  return "damaged";
+  static constexpr std::array<std::string_view, 5> kNames = {"missing", "wrong kind", "wrong size", "altered",
+                                                             "unreadable"};
+  return kNames[static_cast<std::size_t>(damage)];
 }
 
 VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options) {

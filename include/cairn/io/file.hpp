@@ -90,10 +90,6 @@ class Directory {
   void rename(std::string_view name, const Directory& to, std::string_view new_name, RenameMode mode) const;
   void remove_file(std::string_view name) const;
   void remove_empty_directory(std::string_view name) const;
-  /// Removes `name` and all beneath it; links are removed, never followed. What is called `last`
-  /// directly below `name` goes last, in that order, so that an interrupted removal stays recognisable.
-  /// What is gone already is no error: a recovery may remove the same.
-  void remove_tree(std::string_view name, std::span<const std::string_view> last = {}) const;
 
   /// Whether the path that it was opened by leads to another directory by now, or to none.
   [[nodiscard]] bool is_replaced() const;

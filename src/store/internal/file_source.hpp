@@ -16,6 +16,9 @@
 
 namespace cairn::store {
 
+/// The one checkpointable that foreign files are, and that `save` and `load` of one tree speak of.
+inline constexpr const char* kStateName = "state";
+
 /// One checkpointable that a source offers.
 struct SourceItem {
   std::string name;
