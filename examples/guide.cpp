@@ -273,7 +273,7 @@ void keep_the_newest() {
 
 void clean() {
   // [recover]
-  const auto report = cairn::store::recover(cairn::io::posix_syscalls(), "run");
+  const auto report = cairn::recover("run");
   for (const cairn::store::RecoveryEntry& entry : report.entries) {
     if (entry.kind == cairn::store::EntryClass::committed) {
       std::cout << entry.name << " can be loaded\n";

@@ -32,7 +32,7 @@ class ContextFiles final : public array_store::StoredFiles {
     return context_.read_pieces(file, std::move(pieces));
   }
 
-  [[nodiscard]] std::shared_ptr<const io::MappedFile> map(std::string_view file) const override {
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
     return context_.map_file(file);
   }
 

@@ -114,6 +114,9 @@ AbstractTree::AbstractTree(const Tree& tree) {
   });
 }
 
+AbstractTree::AbstractTree(formats::Index index)
+    : value_(std::make_shared<const formats::Index>(std::move(index))) {}
+
 AbstractTree::AbstractTree(const AbstractTree& other) {
   TreeAccess::clone(other, *this, TreeAccess::copy_leaf<AbstractTree>);
 }

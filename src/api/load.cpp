@@ -15,6 +15,7 @@
 #include "cairn/core/stateful.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 
+#include "core/internal/start.hpp"
 #include "store/internal/file_source.hpp"
 
 namespace cairn {

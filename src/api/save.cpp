@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/internal/start.hpp"
 #include "store/internal/file_source.hpp"
 
 namespace cairn {

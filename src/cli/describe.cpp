@@ -17,6 +17,7 @@
 
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
+#include "core/internal/start.hpp"
 
 namespace cairn::cli {
 namespace {

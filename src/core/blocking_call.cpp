@@ -17,7 +17,7 @@ namespace cairn::core {
 
 void run_within(const Context& context, const std::string& what, std::chrono::nanoseconds deadline,
                 std::function<void()> work) {
-  const std::shared_ptr<Services>& services = context.services();
+  const std::shared_ptr<Services>& services = core::services_of(context);
   services->require_own_process();
   if (deadline <= deadline.zero()) {
     work();

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "cairn/store/uuid.hpp"
+
 #include "core/check_options.hpp"
 #include "core/services.hpp"
 
@@ -18,6 +20,9 @@ constexpr std::chrono::milliseconds kLetGo{100};
 
 Context::Context(ContextOptions options) {
   core::check_options(options);
+  if (!options.random) {
+    options.random = store::system_random;
+  }
   services_ = core::Services::create(std::move(options));
 }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/internal/start.hpp"
 #include "core/load_job.hpp"
 #include "core/paths.hpp"
 #include "core/response.hpp"
@@ -40,7 +41,7 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
 std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
                                   const RegistrySnapshot& registry, const LoadOptions& options,
                                   const Context& context, core::Waiting waiting) {
-  const std::shared_ptr<core::Services>& services = context.services();
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
   services->require_own_process();
   const auto begin = services->clock.steady_now();
   core::refuse_here(*services, "a load");

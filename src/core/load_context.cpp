@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/io/mapped_file.hpp"
 #include "cairn/staging/device_pieces.hpp"
 
 #include "core/load_job.hpp"
@@ -91,14 +92,14 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
       std::make_shared<RangeReader>(job_, relative_to(directory_, file), std::move(pieces)));
 }
 
-std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view file) const {
+std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {
   const store::FileSource& source = job_->source();
   const std::string relative = relative_to(directory_, file);
   const auto bytes = source.file_bytes(relative);
   if (!bytes) {
     throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
   }
-  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), *bytes, source.root() / relative);
+  return io::map_file(source.open_file(relative, 0), *bytes, source.root() / relative);
 }
 
 Background<> LoadContext::run(std::function<void()> work) const {

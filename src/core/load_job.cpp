@@ -18,6 +18,7 @@
 #include "cairn/store/committed_directory.hpp"
 
 #include "core/drop_later.hpp"
+#include "core/resolve.hpp"
 
 namespace cairn::core {
 namespace {
@@ -271,7 +272,7 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
   try {
     AnyValue value = co_await std::move(background);
     const std::lock_guard lock(self->mutex_);
-    self->loaded_.put(part.item.name, std::move(value));
+    self->loaded_.values_.insert_or_assign(part.item.name, std::move(value));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -392,7 +393,7 @@ void LoadJob::end_load(std::string problem) {
   if (!problem.empty()) {
     result_.problems.push_back(std::move(problem));
   }
-  loaded_.set_result(result_);
+  loaded_.result_ = result_;
 }
 
 void LoadJob::count_end(const std::exception_ptr& failure) {

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/store/recovery.hpp"
+#include "cairn/store/verify.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/services.hpp"
@@ -18,7 +20,7 @@ namespace cairn {
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
                               const Context& context) {
   const auto report = std::make_shared<store::RecoveryReport>();
-  std::function<void()> work = [report, root, how = options.recovery, services = context.services()] {
+  std::function<void()> work = [report, root, how = options.recovery, services = core::services_of(context)] {
     *report = store::recover(services->engine->syscalls(), root, how);
   };
   core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
@@ -39,7 +41,7 @@ store::VerifyReport verify(const std::filesystem::path& path, const VerifyOption
       tell(progress);
     }
   };
-  std::function<void()> work = [report, path, how = std::move(how), services = context.services()] {
+  std::function<void()> work = [report, path, how = std::move(how), services = core::services_of(context)] {
     *report = store::verify(services->engine->syscalls(), path, how);
   };
   try {

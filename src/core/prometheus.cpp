@@ -10,7 +10,7 @@
 namespace cairn {
 
 std::string prometheus_text(const Context& context) {
-  const core::Services& services = *context.services();
+  const core::Services& services = *core::services_of(context);
   observe::Exposition out;
   const observe::OperationMetrics saves = services.metrics.saves();
   out.operations(saves, "save", "committed");

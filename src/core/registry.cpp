@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/resolve.hpp"
+
 namespace cairn {
 namespace {
 

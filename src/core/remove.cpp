@@ -21,7 +21,7 @@ namespace cairn {
 
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
                                        const Context& context) {
-  const std::shared_ptr<core::Services>& services = context.services();
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
   services->require_own_process();
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();

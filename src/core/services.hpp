@@ -98,4 +98,13 @@ class Services {
   std::exception_ptr lost_;
 };
 
+/// What a context keeps to itself.
+struct ContextServices {
+  static const std::shared_ptr<Services>& of(const Context& context) noexcept { return context.services_; }
+};
+
+[[nodiscard]] inline const std::shared_ptr<Services>& services_of(const Context& context) noexcept {
+  return ContextServices::of(context);
+}
+
 }  // namespace cairn::core

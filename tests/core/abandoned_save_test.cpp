@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "io/faulty_syscalls.hpp"
 

@@ -15,6 +15,7 @@
 #include "cairn/io/page_cache.hpp"
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"

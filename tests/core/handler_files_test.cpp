@@ -19,6 +19,7 @@
 #include "cairn/core/save.hpp"
 #include "cairn/store/committed_directory.hpp"
 
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"

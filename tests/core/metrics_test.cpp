@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "observe/internal/exposition.hpp"
 #include "observe/internal/metrics.hpp"

@@ -22,6 +22,7 @@
 
 #include "core/blob_handler.hpp"
 #include "core/file_budget.hpp"
+#include "core/internal/start.hpp"
 #include "core/limits.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"

@@ -11,6 +11,7 @@
 #include "cairn/store/remove_checkpoint.hpp"
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

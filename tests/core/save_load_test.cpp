@@ -8,6 +8,7 @@
 #include "cairn/async/event.hpp"
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

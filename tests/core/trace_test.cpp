@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "observe/internal/meter.hpp"
 #include "observe/internal/trace_recorder.hpp"

@@ -19,6 +19,7 @@
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
 
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
 #include "support/run.hpp"

@@ -10,6 +10,7 @@
 #include "cairn/array/copy.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

@@ -8,6 +8,7 @@
 
 #include "cairn/handlers/json.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

@@ -6,6 +6,7 @@
 #include "cairn/handlers/proto.hpp"
 #include "cairn/testing/handler_conformance.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 #include "messages.pb.h"
 

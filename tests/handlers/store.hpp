@@ -15,6 +15,7 @@
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
 
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

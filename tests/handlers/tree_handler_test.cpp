@@ -9,6 +9,7 @@
 
 #include "cairn/array/copy.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

@@ -15,8 +15,7 @@ Awaitable<> join_group(std::shared_ptr<async::TaskGroup> group) {
 
 }  // namespace
 
-TaskScope::TaskScope(Executor executor)
-    : group_(std::make_shared<async::TaskGroup>(std::move(executor))) {}
+TaskScope::TaskScope(Executor executor) : group_(std::make_shared<async::TaskGroup>(std::move(executor))) {}
 
 TaskScope::~TaskScope() {
   if (group_->is_running()) {

@@ -26,7 +26,7 @@ LAYERS = {
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "handlers", "training", "flash", "cuda", "mpi"],
-    "testing": [*INTERFACES, "handlers"],  # Suites that users run on handlers of their own; installed, not linked.
+    "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }
 # Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not installed) or private.
 PUBLIC_ONLY = ("handlers", "examples")  # Use nothing that a user could not.

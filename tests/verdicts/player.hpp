@@ -13,6 +13,7 @@
 #include "cairn/cairn.hpp"
 #include "cairn/store/recovery.hpp"
 
+#include "core/internal/start.hpp"
 #include "verdicts/journal.hpp"
 #include "verdicts/loan.hpp"
 #include "verdicts/oracle.hpp"

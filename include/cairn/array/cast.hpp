@@ -9,12 +9,6 @@
 
 namespace cairn {
 
-/// Whether a cast may change values.
-enum class Narrowing : std::uint8_t {
-  refused,  ///< Only casts that keep every value.
-  allowed,  ///< Values may be rounded, saturated or become NaN, as `cast` states.
-};
-
 /// Whether every value of `from` is a value of `to`: infinities and negative zero count as values, NaN as one
 /// value.
 ///

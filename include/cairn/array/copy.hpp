@@ -6,7 +6,6 @@
 #include <span>
 
 #include "cairn/array/array_view.hpp"
-#include "cairn/array/cast.hpp"
 
 namespace cairn {
 

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index.hpp"
-#include "cairn/io/mapped_file.hpp"
 #include "cairn/staging/pieces.hpp"
 
 namespace cairn::array_store {
@@ -42,7 +42,8 @@ class StoredFiles {
   [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
                                                 std::vector<DestinationPiece> pieces) const = 0;
   /// Maps a file into memory.
-  [[nodiscard]] virtual std::shared_ptr<const io::MappedFile> map(std::string_view file) const = 0;
+  [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
+      std::string_view file) const = 0;
 };
 
 /// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is

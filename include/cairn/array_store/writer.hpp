@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/cast.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/device_copier.hpp"

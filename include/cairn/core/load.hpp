@@ -17,7 +17,6 @@
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/waiting.hpp"
 #include "cairn/observe/report.hpp"
 #include "cairn/observe/trace.hpp"
 
@@ -49,8 +48,6 @@ class Loaded {
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
   /// What the load did.
   [[nodiscard]] const LoadResult& result() const { return result_; }
-  void set_result(LoadResult result) { result_ = std::move(result); }
-  void put(std::string name, AnyValue value) { values_.insert_or_assign(std::move(name), std::move(value)); }
 
   /// Moves the value out.
   ///
@@ -68,6 +65,8 @@ class Loaded {
   }
 
  private:
+  friend class core::LoadJob;
+
   AnyValue take_any(std::string_view name, std::type_index type);
 
   std::map<std::string, AnyValue, std::less<>> values_;
@@ -180,21 +179,4 @@ struct CheckpointMetadata {
   [[nodiscard]] const ItemMetadata& at(std::string_view name) const;
 };
 
-namespace core {
-
-/// Starts a load of `requests`, or of everything when there are none. Returns when the blocking phases are over.
-///
-/// `path` is a checkpoint, the directory of one of its checkpointables, or a foreign file or folder that a
-/// handler recognises: that one is called `state`.
-/// Errors: Errc::not_found, Errc::not_committed, Errc::unknown_handler_id, …; each names the culprit.
-LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
-                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
-                        Waiting waiting = Waiting::for_staged);
-
-/// Describes a checkpoint, or those of its checkpointables that are named. Reads no array data.
-CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
-                                 const RegistrySnapshot& registry, const LoadOptions& options,
-                                 const Context& context);
-
-}  // namespace core
 }  // namespace cairn

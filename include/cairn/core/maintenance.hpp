@@ -5,8 +5,7 @@
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/verify.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
 

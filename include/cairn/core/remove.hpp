@@ -5,7 +5,7 @@
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
 
@@ -26,7 +26,7 @@ struct RemoveOptions {
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
 ///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
-///          Errc::timed_out. OS errors pass through; see io/remove_checkpoint.hpp for what is left then.
+///          Errc::timed_out. OS errors pass through; what is left then goes with the next recovery.
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
                                        const Context& context);
 

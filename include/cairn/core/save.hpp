@@ -12,7 +12,6 @@
 #include "cairn/core/context.hpp"
 #include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/waiting.hpp"
 #include "cairn/observe/report.hpp"
 #include "cairn/observe/trace.hpp"
 
@@ -123,16 +122,4 @@ class AsyncResponse {
   std::shared_ptr<core::SaveJob> job_;
 };
 
-namespace core {
-
-/// Starts a save; returns at `staged` unless `options` say otherwise. Runs the blocking phase on the calling thread.
-///
-/// Errors: before anything is written: Errc::invalid_argument (names, temporaries that are borrowed, custom
-///         metadata), Errc::already_exists (a name given twice, an existing target), Errc::no_handler;
-///         what the blocking phase throws, with the checkpointable named.
-AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
-                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
-                         Waiting waiting = Waiting::for_staged);
-
-}  // namespace core
 }  // namespace cairn

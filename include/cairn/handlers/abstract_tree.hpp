@@ -12,13 +12,16 @@
 #include <vector>
 
 #include "cairn/array/abstract_array.hpp"
-#include "cairn/array/cast.hpp"
 #include "cairn/core/callers_memory.hpp"
 #include "cairn/core/description.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {
+
+namespace formats {
+class Index;
+struct IndexEntry;
+}  // namespace formats
 
 /// Stands for whatever is stored at its place in a tree, and asks to leave it there.
 struct Placeholder {
@@ -70,8 +73,7 @@ class AbstractTree {
   explicit AbstractTree(const Tree& tree);
 
   /// A view on an index.
-  explicit AbstractTree(formats::Index index)
-      : value_(std::make_shared<const formats::Index>(std::move(index))) {}
+  explicit AbstractTree(formats::Index index);
 
   AbstractTree(const AbstractTree& other);
 

@@ -3,7 +3,6 @@
 
 #include <optional>
 
-#include "cairn/array/cast.hpp"
 #include "cairn/array/dtype.hpp"
 
 namespace cairn {

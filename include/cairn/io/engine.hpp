@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cairn/io/engine_kind.hpp"
 #include "cairn/io/syscalls.hpp"
 
 namespace cairn::io {
@@ -58,8 +59,6 @@ class Engine {
   /// The operations that are not transfers: opening, renaming, syncing directories.
   [[nodiscard]] virtual Syscalls& syscalls() noexcept = 0;
 };
-
-enum class EngineKind : std::uint8_t { automatic, uring, threads };
 
 struct EngineOptions {
   EngineOptions() = default;  // Not an aggregate, so that a temporary may be passed in a coroutine.

@@ -2,19 +2,12 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "cairn/io/syscalls.hpp"
+#include "cairn/store/reports.hpp"
 #include "cairn/store/uuid.hpp"
 
 namespace cairn::store {
-
-struct RemovalReport {
-  /// What was in the checkpoint's directory and is not the checkpoint's, and where it was kept: a sentence for each
-  /// generation that held any. Empty as a rule.
-  std::vector<std::string> kept;
-};
 
 /// Removes the checkpoint at `path` for good, with all its generations. Blocks.
 ///
