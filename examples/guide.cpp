@@ -13,7 +13,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/store/recovery.hpp>
 #include <nlohmann/json.hpp>
 
 namespace {

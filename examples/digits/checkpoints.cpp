@@ -11,7 +11,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/store/recovery.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -10,11 +10,11 @@
 #include <fmt/format.h>
 
 #include "cairn/api/metadata.hpp"
-#include "cairn/array/overlap.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/stateful.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 
+#include "array/internal/overlap.hpp"
 #include "core/internal/start.hpp"
 #include "store/internal/file_source.hpp"
 

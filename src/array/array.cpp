@@ -7,8 +7,9 @@
 #include <fmt/format.h>
 
 #include "cairn/array/copy.hpp"
-#include "cairn/base/aligned_memory.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn {
 namespace {

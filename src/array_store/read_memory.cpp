@@ -4,9 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "cairn/base/aligned_memory.hpp"
-
 #include "array_store/read_steps.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/stream_copy.hpp"
+#include "base/internal/stream_copy.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/task_group.hpp"
+#include "async/internal/suspend.hpp"
+#include "async/internal/task_group.hpp"
 
 namespace cairn::async {
 namespace {

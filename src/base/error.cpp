@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/limits_behind.hpp"
-#include "cairn/base/printable.hpp"
+#include "base/internal/limits_behind.hpp"
+#include "base/internal/printable.hpp"
 
 namespace cairn {
 namespace {

@@ -11,13 +11,13 @@
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_string.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/store/manifest.hpp"
 
+#include "base/internal/json_string.hpp"
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
 #include "core/internal/start.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <fmt/core.h>
 
-#include "cairn/base/json_writer.hpp"
+#include "base/internal/json_writer.hpp"
 
 namespace cairn::cli {
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cairn/base/clock.hpp"
+#include "base/internal/clock.hpp"
 
 namespace cairn::cli {
 

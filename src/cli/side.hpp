@@ -9,7 +9,8 @@
 #include <string_view>
 
 #include "cairn/core/load.hpp"
-#include "cairn/store/committed_directory.hpp"
+
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::cli {
 

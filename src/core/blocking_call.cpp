@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/event.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
 
+#include "async/internal/event.hpp"
 #include "core/services.hpp"
 
 namespace cairn::core {

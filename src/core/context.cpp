@@ -4,10 +4,9 @@
 #include <chrono>
 #include <utility>
 
-#include "cairn/store/uuid.hpp"
-
 #include "core/check_options.hpp"
 #include "core/services.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn {
 namespace {

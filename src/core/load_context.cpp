@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/mapped_file.hpp"
-#include "cairn/staging/device_pieces.hpp"
 
 #include "core/load_job.hpp"
 #include "core/range_reader.hpp"
 #include "core/text_limit.hpp"
+#include "io/internal/mapped_file.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 namespace cairn {
 namespace {

@@ -13,12 +13,12 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/async/when_all.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
 #include "core/resolve.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::core {
 namespace {

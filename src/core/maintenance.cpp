@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/services.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn {
 

@@ -13,12 +13,12 @@
 #include <fmt/format.h>
 
 #include "cairn/async/when_all.hpp"
-#include "cairn/base/aligned_memory.hpp"
-#include "cairn/io/direct.hpp"
-#include "cairn/io/page_cache.hpp"
-#include "cairn/io/transfer.hpp"
 
+#include "base/internal/aligned_memory.hpp"
 #include "core/drop_later.hpp"
+#include "io/internal/direct.hpp"
+#include "io/internal/page_cache.hpp"
+#include "io/internal/transfer.hpp"
 
 namespace cairn::core {
 namespace {

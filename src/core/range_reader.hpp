@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 #include "cairn/staging/pieces.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/semaphore.hpp"
 #include "core/load_job.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/file.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 namespace cairn::core {
 

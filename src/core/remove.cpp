@@ -8,14 +8,14 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-#include "cairn/store/save_target.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/operation.hpp"
 #include "core/paths.hpp"
 #include "core/publication_order.hpp"
 #include "core/services.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/save_target.hpp"
 
 namespace cairn {
 

@@ -13,15 +13,15 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/names.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "core/check_options.hpp"
+#include "core/internal/names.hpp"
 #include "core/internal/start.hpp"
 #include "core/paths.hpp"
 #include "core/resolve.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn {
 namespace {

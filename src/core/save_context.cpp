@@ -8,12 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/file.hpp"
-
 #include "core/drop_later.hpp"
 #include "core/save_job.hpp"
 #include "core/staged_file.hpp"
 #include "core/text_limit.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn {
 namespace {

@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/async/timers.hpp"
-#include "cairn/base/kept_memory.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/io/engine.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
+#include "async/internal/thread_pool.hpp"
+#include "async/internal/timers.hpp"
+#include "base/internal/kept_memory.hpp"
 #include "core/file_budget.hpp"
 #include "core/save_queue.hpp"
+#include "io/internal/engine.hpp"
 #include "observe/internal/metrics.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 namespace cairn::core {
 

@@ -6,8 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "cairn/base/checked.hpp"
-
+#include "base/internal/checked.hpp"
 #include "core/watched_pages.hpp"
 
 namespace cairn {

@@ -7,7 +7,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/utf8.hpp"
+
+#include "base/internal/utf8.hpp"
 
 namespace cairn::formats {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/hugging_face.hpp"
+#include "formats/internal/hugging_face.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -11,9 +11,9 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
-#include "cairn/formats/box_cover.hpp"
 
 #include "formats/file_name.hpp"
+#include "formats/internal/box_cover.hpp"
 
 namespace cairn::formats {
 namespace {

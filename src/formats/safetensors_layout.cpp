@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/safetensors_layout.hpp"
+#include "formats/internal/safetensors_layout.hpp"
 
 #include <algorithm>
 #include <array>
@@ -12,11 +12,12 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_string.hpp"
-#include "cairn/base/utf8.hpp"
-#include "cairn/formats/safetensors.hpp"
+
+#include "base/internal/checked.hpp"
+#include "base/internal/json_string.hpp"
+#include "base/internal/utf8.hpp"
+#include "formats/internal/safetensors.hpp"
 
 namespace cairn::formats {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/mapped_file.hpp"
+#include "io/internal/mapped_file.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
+
+#include "io/internal/file.hpp"
 
 namespace cairn {
 

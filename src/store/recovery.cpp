@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/recovery.hpp"
+#include "store/internal/recovery.hpp"
 
 #include <fcntl.h>
 #include <system_error>
@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
 
+#include "io/internal/file.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/remove_checkpoint.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 
 #include <cstdint>
 #include <exception>
@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "io/internal/file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/survey.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cairn/store/staged_directory.hpp"
+#include "store/internal/staged_directory.hpp"
 
 namespace cairn::store {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/verify.hpp"
+#include "store/internal/verify.hpp"
 
 #include <system_error>
 
@@ -21,10 +21,10 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "io/internal/chunk_hash.hpp"
 #include "store/contents.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::store {
 namespace {

@@ -12,12 +12,12 @@
 #include <google/protobuf/wrappers.pb.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/array/cast.hpp"
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/proto.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "api/fixture.hpp"
+#include "array/internal/cast.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn {
 namespace {

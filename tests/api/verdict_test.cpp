@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/store/recovery.hpp"
-
 #include "api/fixture.hpp"
+#include "store/internal/recovery.hpp"
 #include "support/held_syscalls.hpp"
 #include "support/manual_clock.hpp"
 

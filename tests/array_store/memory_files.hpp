@@ -15,9 +15,9 @@
 #include "cairn/array_store/stored_files.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/io/mapped_file.hpp"
 
+#include "io/internal/file.hpp"
+#include "io/internal/mapped_file.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"
 

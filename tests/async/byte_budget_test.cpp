@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/byte_budget.hpp"
+#include "async/internal/byte_budget.hpp"
 
 #include <atomic>
 #include <optional>
@@ -10,11 +10,11 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/event.hpp"
+#include "async/internal/event.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -8,10 +8,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/sleep.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"

@@ -9,11 +9,11 @@
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/task_group.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/async/when_all.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/task_group.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"

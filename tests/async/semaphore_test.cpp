@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a byte budget does not use of the semaphore that it is built on; the rest is in byte_budget_test.cpp.
-#include "cairn/async/semaphore.hpp"
+#include "async/internal/semaphore.hpp"
 
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/sleep.hpp"
+#include "async/internal/sleep.hpp"
 
 #include <memory>
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/suspend.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "support/fails.hpp"
 #include "support/sync_wait.hpp"
 #include "support/task_scope.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/suspend.hpp"
+#include "async/internal/suspend.hpp"
 
 #include <system_error>
 
@@ -13,9 +13,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"

@@ -9,12 +9,12 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/sleep.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"

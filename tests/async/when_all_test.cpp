@@ -8,12 +8,12 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/sleep.hpp"
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/suspend.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"

@@ -8,10 +8,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/store/remove_checkpoint.hpp"
-
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

@@ -5,8 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
 #include "support/fails.hpp"

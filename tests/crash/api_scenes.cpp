@@ -14,7 +14,8 @@
 #include "cairn/api/context.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
-#include "cairn/store/committed_directory.hpp"
+
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::crash {
 namespace {

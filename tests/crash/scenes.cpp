@@ -13,14 +13,14 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/durable_file.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "crash/api_scenes.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/durable_file.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "support/sync_wait.hpp"
 
 namespace cairn::crash {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/chunk_hash.hpp"
+#include "io/internal/chunk_hash.hpp"
 
 namespace cairn::crash {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::crash {
 

@@ -15,9 +15,9 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/handlers/json.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "handlers/counter.hpp"
+#include "store/internal/verify.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::damage {

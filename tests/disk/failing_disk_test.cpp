@@ -13,9 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
 #include "disk/on_disk.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::disk {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/hugging_face.hpp"
+#include "formats/internal/hugging_face.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/safetensors_layout.hpp"
+#include "formats/internal/safetensors_layout.hpp"
 
 #include <cstdint>
 #include <deque>

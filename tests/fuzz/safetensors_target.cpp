@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/formats/safetensors.hpp"
-#include "cairn/formats/safetensors_layout.hpp"
-
+#include "formats/internal/safetensors.hpp"
+#include "formats/internal/safetensors_layout.hpp"
 #include "fuzz/data_size.hpp"
 #include "fuzz/fuzzing.hpp"
 

@@ -9,12 +9,12 @@
 #include <gmock/gmock.h>
 
 #include "cairn/core/load.hpp"
-#include "cairn/core/names.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
 
+#include "core/internal/names.hpp"
 #include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

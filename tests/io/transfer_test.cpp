@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/transfer.hpp"
+#include "io/internal/transfer.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

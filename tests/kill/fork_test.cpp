@@ -7,8 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "store/internal/recovery.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
 

@@ -7,9 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
 #include "kill/state.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::kill {
 namespace {

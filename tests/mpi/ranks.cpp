@@ -20,11 +20,11 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/mpi/transport.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "support/sync_wait.hpp"
 
 namespace cairn {

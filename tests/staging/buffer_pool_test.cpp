@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/staging/buffer_pool.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/sleep.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/sync_wait.hpp"

@@ -12,10 +12,10 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/manifest.hpp"
+#include "store/internal/manifest.hpp"
 
 #include <string>
 

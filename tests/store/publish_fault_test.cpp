@@ -11,9 +11,9 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/recovery.hpp"
+#include "store/internal/recovery.hpp"
 
 #include <fcntl.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/verify.hpp"
+#include "store/internal/verify.hpp"
 
 #include <cerrno>
 #include <filesystem>
@@ -10,9 +10,9 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/engine.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

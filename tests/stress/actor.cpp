@@ -9,8 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "store/internal/recovery.hpp"
 #include "stress/state.hpp"
 #include "support/holder.hpp"
 

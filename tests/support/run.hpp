@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/thread_pool.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "support/sync_wait.hpp"
 
 namespace cairn::testing {

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/event.hpp"
 #include "cairn/async/when_all.hpp"
+
+#include "async/internal/event.hpp"
 
 namespace cairn::testing {
 

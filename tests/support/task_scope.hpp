@@ -4,7 +4,8 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/task_group.hpp"
+
+#include "async/internal/task_group.hpp"
 
 namespace cairn::testing {
 

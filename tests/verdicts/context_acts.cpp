@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "store/internal/recovery.hpp"
 #include "verdicts/player.hpp"
 
 namespace cairn::verdicts {

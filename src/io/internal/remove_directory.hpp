@@ -5,7 +5,8 @@
 #include <string_view>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
+
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/base/clock.hpp"
 #include "cairn/observe/report.hpp"
 #include "cairn/observe/trace.hpp"
 
+#include "base/internal/clock.hpp"
 #include "observe/internal/trace_recorder.hpp"
 
 namespace cairn::observe {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/committed_directory.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::store {
 

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/formats/safetensors.hpp"
+
+#include "formats/internal/safetensors.hpp"
 
 namespace cairn::formats {
 

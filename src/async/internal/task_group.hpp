@@ -12,7 +12,8 @@
 #include <boost/asio/cancellation_signal.hpp>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/suspend.hpp"
+
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

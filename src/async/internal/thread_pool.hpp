@@ -8,8 +8,9 @@
 #include <type_traits>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/gate.hpp"
-#include "cairn/async/suspend.hpp"
+
+#include "async/internal/gate.hpp"
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

@@ -10,9 +10,10 @@
 #include <string_view>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/io/direct.hpp"
-#include "cairn/io/engine.hpp"
-#include "cairn/io/file.hpp"
+
+#include "io/internal/direct.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
 

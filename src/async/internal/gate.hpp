@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "cairn/async/event.hpp"
+#include "async/internal/event.hpp"
 
 namespace cairn::async {
 

@@ -3,9 +3,10 @@
 
 #include <filesystem>
 
-#include "cairn/io/syscalls.hpp"
 #include "cairn/store/reports.hpp"
-#include "cairn/store/uuid.hpp"
+
+#include "io/internal/syscalls.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/durable_file.hpp"
-#include "cairn/io/engine.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/store/manifest.hpp"
-#include "cairn/store/save_target.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/durable_file.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
+#include "store/internal/save_target.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

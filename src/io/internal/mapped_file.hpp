@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
 

@@ -7,7 +7,8 @@
 #include <span>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/byte_budget.hpp"
+
+#include "async/internal/byte_budget.hpp"
 
 namespace cairn::staging {
 

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/semaphore.hpp"
+
+#include "async/internal/semaphore.hpp"
 
 namespace cairn::async {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::io {
 

@@ -3,8 +3,9 @@
 
 #include <filesystem>
 
-#include "cairn/io/syscalls.hpp"
 #include "cairn/store/reports.hpp"
+
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::store {
 

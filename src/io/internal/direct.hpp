@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
 

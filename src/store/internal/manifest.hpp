@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "cairn/base/aligned_memory.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn {
 

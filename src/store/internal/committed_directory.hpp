@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/store/manifest.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

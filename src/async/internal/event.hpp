@@ -7,7 +7,8 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/base/clock.hpp"
+
+#include "base/internal/clock.hpp"
 
 namespace cairn::async {
 

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "cairn/base/json_events.hpp"
-#include "cairn/base/json_string.hpp"
+
+#include "base/internal/json_string.hpp"
 
 namespace cairn {
 

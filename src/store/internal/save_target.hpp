@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "cairn/io/file.hpp"
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::store {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "cairn/base/clock.hpp"
+#include "base/internal/clock.hpp"
 
 namespace cairn::async {
 

@@ -6,7 +6,8 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/thread_pool.hpp"
+
+#include "async/internal/thread_pool.hpp"
 
 namespace cairn::async {
 

@@ -7,7 +7,8 @@
 #include <span>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/io/engine.hpp"
+
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "cairn/io/engine_kind.hpp"
-#include "cairn/io/syscalls.hpp"
+
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::io {
 

@@ -14,7 +14,8 @@
 #include "cairn/array/box.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/formats/safetensors.hpp"
+
+#include "formats/internal/safetensors.hpp"
 
 namespace cairn::formats {
 
