@@ -3,9 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cairn/handlers/array_handler.hpp"
 #include "cairn/handlers/json.hpp"
-#include "cairn/handlers/stateful.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/when_all.hpp"
-#include "cairn/handlers/array_options.hpp"
+#include "cairn/async/awaitable.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/array_handler.hpp"
-
 #include <string>
 #include <utility>
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 

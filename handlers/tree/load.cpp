@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/array_files.hpp"
-#include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "assembler.hpp"

@@ -9,9 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/api/metadata.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/core/stateful.hpp"
+#include "cairn/core/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 
 #include "array/internal/overlap.hpp"

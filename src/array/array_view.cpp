@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
 #include "cairn/base/error.hpp"
 
 #include "base/internal/checked.hpp"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/box.hpp"
-
 #include <algorithm>
 #include <ostream>
 
 #include <fmt/format.h>
 
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 
 #include "base/internal/checked.hpp"

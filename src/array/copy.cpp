@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/copy.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
 
 namespace cairn {

@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array_store/stored_files.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/array_store/reader.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
 
 #include "async/internal/semaphore.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/array_store/read_plan.hpp"
+#include "cairn/array_store/reader.hpp"
 
 #include "array/internal/cast.hpp"
 

@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/box.hpp"
 #include "cairn/array/format.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "array/internal/overlap.hpp"
 #include "array_store/array_bytes.hpp"

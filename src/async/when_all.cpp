@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/when_all.hpp"
-
 #include <boost/asio/this_coro.hpp>
+
+#include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "async/internal/task_group.hpp"

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/array_options.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "cli/describe.hpp"
 #include "cli/text.hpp"

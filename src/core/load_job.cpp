@@ -13,7 +13,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"

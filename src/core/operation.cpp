@@ -11,7 +11,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "async/internal/thread_pool.hpp"

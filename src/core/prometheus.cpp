@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "cairn/core/context.hpp"
-#include "cairn/core/metrics.hpp"
 
 #include "core/services.hpp"
 #include "observe/internal/exposition.hpp"

@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "base/internal/aligned_memory.hpp"
 #include "core/drop_later.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/remove.hpp"
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -8,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/core/maintenance.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/operation.hpp"

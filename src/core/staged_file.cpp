@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "base/internal/checked.hpp"

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/entry_path.hpp"
-
 #include <algorithm>
 #include <cstddef>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
 

@@ -13,7 +13,6 @@
 #include "cairn/array/format.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
 
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"

@@ -14,7 +14,6 @@
 
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "formats/file_name.hpp"

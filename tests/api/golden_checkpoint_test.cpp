@@ -17,6 +17,8 @@
 
 #include "api/fixture.hpp"
 #include "array/internal/cast.hpp"
+#include "base/internal/clock.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/verify.hpp"
 
 namespace cairn {

@@ -14,6 +14,8 @@
 
 #include "api/fixture.hpp"
 #include "base/internal/printable.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/staged_directory.hpp"

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "api/fixture.hpp"
+#include "async/internal/event.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "support/held_syscalls.hpp"
 #include "support/manual_clock.hpp"

@@ -12,12 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/stored_files.hpp"
+#include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/base/error.hpp"
 
 #include "io/internal/file.hpp"
 #include "io/internal/mapped_file.hpp"
+#include "io/internal/syscalls.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"
 

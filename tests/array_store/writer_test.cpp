@@ -8,6 +8,7 @@
 #include "cairn/formats/index.hpp"
 
 #include "array_store/memory_files.hpp"
+#include "async/internal/event.hpp"
 #include "formats/internal/safetensors.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

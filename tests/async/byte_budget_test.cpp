@@ -10,7 +10,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "async/internal/event.hpp"

@@ -9,7 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 #include "async/internal/event.hpp"
 #include "async/internal/task_group.hpp"

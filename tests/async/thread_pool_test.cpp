@@ -12,7 +12,7 @@
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "async/internal/byte_budget.hpp"

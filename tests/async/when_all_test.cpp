@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/when_all.hpp"
-
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -8,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "async/internal/event.hpp"

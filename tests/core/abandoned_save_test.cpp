@@ -9,6 +9,7 @@
 #include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn {
 namespace {

@@ -19,6 +19,7 @@
 #include "cairn/core/save.hpp"
 
 #include "core/internal/start.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"

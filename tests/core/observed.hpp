@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/internal/clock.hpp"
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
 #include "support/fails.hpp"

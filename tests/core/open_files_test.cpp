@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "async/internal/event.hpp"
 #include "core/blob_handler.hpp"
 #include "core/file_budget.hpp"
 #include "core/internal/start.hpp"

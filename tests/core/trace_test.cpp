@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/observe/trace.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -12,6 +10,8 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "cairn/observe/report.hpp"
 
 #include "core/internal/start.hpp"
 #include "core/observed.hpp"

@@ -15,6 +15,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::crash {

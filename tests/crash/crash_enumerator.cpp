@@ -11,6 +11,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/verify.hpp"

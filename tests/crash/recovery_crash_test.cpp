@@ -12,6 +12,7 @@
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
 #include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 

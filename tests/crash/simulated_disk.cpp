@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/internal/chunk_hash.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::crash {
 namespace {

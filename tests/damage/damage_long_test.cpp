@@ -17,6 +17,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/verify.hpp"
 #include "support/number_from.hpp"
 #include "support/temp_dir.hpp"

@@ -17,6 +17,7 @@
 #include "cairn/handlers/json.hpp"
 
 #include "handlers/counter.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/verify.hpp"
 #include "support/temp_dir.hpp"
 

@@ -16,8 +16,8 @@
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
 #include "support/fails.hpp"

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "disk/on_disk.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 
 namespace cairn::disk {

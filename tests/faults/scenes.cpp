@@ -16,6 +16,7 @@
 #include "faults/injector.hpp"
 #include "faults/state.hpp"
 #include "faults/stopper.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 #include "store/internal/verify.hpp"

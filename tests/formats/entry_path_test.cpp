@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/entry_path.hpp"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/formats/index.hpp"
 
 #include "support/fails.hpp"
 

@@ -7,6 +7,7 @@
 
 #include "crash/simulated_machine.hpp"
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/manifest.hpp"
 

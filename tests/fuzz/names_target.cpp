@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
 #include "core/internal/names.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/array_handler.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
 #include "handlers/store.hpp"

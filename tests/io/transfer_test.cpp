@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_engine.hpp"
+#include "io/internal/engine.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"

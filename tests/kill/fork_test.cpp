@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"

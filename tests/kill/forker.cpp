@@ -23,6 +23,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "io/internal/engine.hpp"
 #include "kill/program.hpp"
 #include "kill/state.hpp"
 #include "store/internal/staged_directory.hpp"

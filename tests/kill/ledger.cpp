@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "io/internal/syscalls.hpp"
 #include "kill/state.hpp"
 #include "store/internal/recovery.hpp"
 

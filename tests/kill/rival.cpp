@@ -15,6 +15,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "kill/program.hpp"
 #include "kill/state.hpp"
 #include "store/internal/recovery.hpp"

@@ -25,6 +25,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "io/internal/syscalls.hpp"
 #include "kill/state.hpp"
 #include "store/internal/recovery.hpp"
 #include "support/number_from.hpp"

@@ -21,8 +21,11 @@
 #include "cairn/base/error.hpp"
 
 #include "io/attacked_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/sample_checkpoint.hpp"

@@ -11,8 +11,11 @@
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/internal/verify.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "store/internal/uuid.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::store {

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 #include "store/sample_checkpoint.hpp"

@@ -13,6 +13,8 @@
 #include "cairn/base/error.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"

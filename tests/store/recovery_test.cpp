@@ -18,6 +18,8 @@
 #include <spawn.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/sample_checkpoint.hpp"

@@ -14,6 +14,8 @@
 #include "cairn/base/error.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"

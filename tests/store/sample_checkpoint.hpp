@@ -6,8 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/staged_directory.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/owner.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"

@@ -15,7 +15,11 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"

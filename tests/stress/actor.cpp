@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "stress/state.hpp"
 #include "support/holder.hpp"

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "stress/actor.hpp"
 #include "support/lying_renames.hpp"

@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::testing {

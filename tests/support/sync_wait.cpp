@@ -7,6 +7,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+
 namespace cairn::testing {
 namespace {
 

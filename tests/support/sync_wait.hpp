@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/when_all.hpp"
 
 #include "async/internal/event.hpp"
 

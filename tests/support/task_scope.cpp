@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
 namespace cairn::testing {
 namespace {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "io/internal/syscalls.hpp"
 #include "store/internal/recovery.hpp"
 #include "verdicts/player.hpp"
 

@@ -13,12 +13,11 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/timeout.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -33,7 +32,7 @@ struct LoadOptions {
   bool verify = true;
   /// From the call to the end; afterwards the load fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
-  /// Takes a trace of this load; see trace.hpp. Null: none is made, which costs nothing.
+  /// Takes a trace of this load; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
   /// What handlers look for, by type.
   OptionSet handler_options;

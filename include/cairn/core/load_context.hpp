@@ -13,7 +13,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/core/option_set.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 

@@ -8,12 +8,11 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -47,7 +46,7 @@ struct SaveOptions {
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
   /// until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;
-  /// Takes a trace of this save; see trace.hpp. Null: none is made, which costs nothing.
+  /// Takes a trace of this save; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
   /// What handlers look for, by type (ArrayOptions, say).
   OptionSet handler_options;

@@ -11,9 +11,9 @@
 #include <variant>
 #include <vector>
 
-#include "cairn/array/abstract_array.hpp"
-#include "cairn/core/callers_memory.hpp"
-#include "cairn/core/description.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {

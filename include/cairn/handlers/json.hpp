@@ -9,9 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cairn/core/callers_memory.hpp"
-#include "cairn/core/copyable.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 

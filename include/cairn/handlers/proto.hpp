@@ -10,10 +10,9 @@
 
 #include <google/protobuf/message.h>
 
-#include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 

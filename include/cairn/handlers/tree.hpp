@@ -19,9 +19,8 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/copy.hpp"
-#include "cairn/core/callers_memory.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 
 namespace cairn {

@@ -17,11 +17,10 @@
 #include <gtest/gtest.h>
 
 #include "cairn/api/load.hpp"
-#include "cairn/api/metadata.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/testing/decorated_handlers.hpp"
 
 namespace cairn::testing {

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/array/box.hpp"
 #include "cairn/array/shape.hpp"
 
 namespace cairn::formats {

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/array/box.hpp"
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
 

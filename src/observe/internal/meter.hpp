@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
 #include "base/internal/clock.hpp"
 #include "observe/internal/trace_recorder.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/array_entries.hpp"
+#include "cairn/core/handler.hpp"
 
 namespace cairn {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/array_entries.hpp"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/core/handler.hpp"
 
 namespace cairn {
 namespace {
