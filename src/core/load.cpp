@@ -52,6 +52,13 @@ std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests re
 
 }  // namespace
 
+Loaded::Loaded() = default;
+Loaded::Loaded(const Loaded&) = default;
+Loaded::Loaded(Loaded&&) noexcept = default;
+Loaded& Loaded::operator=(const Loaded&) = default;
+Loaded& Loaded::operator=(Loaded&&) noexcept = default;
+Loaded::~Loaded() = default;
+
 AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   const auto found = values_.find(name);
   if (found == values_.end()) {

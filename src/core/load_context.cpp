@@ -58,6 +58,13 @@ Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std
 LoadContext::LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory)
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
 
+// Not in the header: each handler of a program would compile them again, in every coroutine.
+LoadContext::LoadContext(const LoadContext&) = default;
+LoadContext::LoadContext(LoadContext&&) noexcept = default;
+LoadContext& LoadContext::operator=(const LoadContext&) = default;
+LoadContext& LoadContext::operator=(LoadContext&&) noexcept = default;
+LoadContext::~LoadContext() = default;
+
 std::filesystem::path LoadContext::directory() const {
   return directory_.empty() ? job_->source().root() : job_->source().root() / directory_;
 }

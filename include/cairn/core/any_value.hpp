@@ -52,7 +52,12 @@ class AnyValue {
 /// Example: options.handler_options.set(ArrayOptions(DType::bfloat16));
 class OptionSet {
  public:
-  OptionSet() = default;
+  OptionSet();
+  OptionSet(const OptionSet&);
+  OptionSet(OptionSet&&) noexcept;
+  OptionSet& operator=(const OptionSet&);
+  OptionSet& operator=(OptionSet&&) noexcept;
+  ~OptionSet();
 
   template <class T>
   OptionSet& set(T options) {

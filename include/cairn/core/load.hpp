@@ -41,7 +41,12 @@ struct LoadOptions {
 /// What a load returned, by name.
 class Loaded {
  public:
-  Loaded() = default;
+  Loaded();
+  Loaded(const Loaded&);
+  Loaded(Loaded&&) noexcept;
+  Loaded& operator=(const Loaded&);
+  Loaded& operator=(Loaded&&) noexcept;
+  ~Loaded();
 
   [[nodiscard]] bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }

@@ -32,6 +32,11 @@ class LoadJob;
 class LoadContext {
  public:
   LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory);
+  LoadContext(const LoadContext&);
+  LoadContext(LoadContext&&) noexcept;
+  LoadContext& operator=(const LoadContext&);
+  LoadContext& operator=(LoadContext&&) noexcept;
+  ~LoadContext();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Where its files are. Files read past this class are not verified.

@@ -30,6 +30,11 @@ class SaveJob;
 class SaveContext {
  public:
   SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory);
+  SaveContext(const SaveContext&);
+  SaveContext(SaveContext&&) noexcept;
+  SaveContext& operator=(const SaveContext&);
+  SaveContext& operator=(SaveContext&&) noexcept;
+  ~SaveContext();
 
   /// The checkpointable's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
