@@ -88,7 +88,7 @@ Awaitable<AbstractJson> read_kind(LoadContext context) {
   }
   const auto kind = first == std::string::npos ? std::nullopt : kind_announced_by(begin[first]);
   if (!kind) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is no JSON document", path));
+    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is not a JSON document", path));
   }
   co_return AbstractJson(*kind);
 }

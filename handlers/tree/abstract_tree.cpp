@@ -287,7 +287,7 @@ const Tree& AbstractTree::stored_value() const noexcept {
 
 void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   if (!is_valid(dtype)) {
-    throw Error(Errc::invalid_argument, fmt::format("{} is no dtype", static_cast<unsigned>(dtype)));
+    throw Error(Errc::invalid_argument, fmt::format("{} is not a dtype", static_cast<unsigned>(dtype)));
   }
   materialise();
   std::string path;

@@ -110,7 +110,7 @@ bool is_entry_path(std::string_view path) noexcept {
 
 std::vector<std::string> split_path(std::string_view path) {
   if (!is_entry_path(path)) {
-    throw Error(Errc::malformed_metadata, fmt::format("'{}' is no path of a tree", path));
+    throw Error(Errc::malformed_metadata, fmt::format("'{}' is not a path of a tree", path));
   }
   std::vector<std::string> keys;
   std::string_view key;

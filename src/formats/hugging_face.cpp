@@ -28,7 +28,7 @@ void read_weight_map(JsonReader& reader, std::string_view path, HuggingFaceIndex
     std::string tensor(*key);
     const std::string_view file = reader.read_string();
     if (!is_plain_file_name(file)) {
-      refuse(path, tensor, fmt::format("'{}' is no plain file name", file));
+      refuse(path, tensor, fmt::format("'{}' is not a plain file name", file));
     }
     const auto [entry, is_new] = index.weight_map.try_emplace(std::move(tensor), file);
     if (!is_new) {

@@ -94,7 +94,7 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.owner_ = std::move(owner);
   index.path_ = std::move(path);
   if (bytes.size() < 2 * sizeof(flatbuffers::uoffset_t) || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
-    index.refuse(fmt::format("{} bytes are no index", bytes.size()));
+    index.refuse(fmt::format("{} bytes are not an index", bytes.size()));
   }
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   if (reinterpret_cast<std::uintptr_t>(data) % kColumnAlignment != 0) {
@@ -107,7 +107,7 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   }
   const char* identifier = stored::IndexIdentifier();
   if (!flatbuffers::Verifier(data, bytes.size()).VerifyBuffer<stored::AnyVersion>(identifier)) {
-    index.refuse("the bytes are no index");
+    index.refuse("the bytes are not an index");
   }
   const std::uint32_t version = flatbuffers::GetRoot<stored::AnyVersion>(data)->version();
   if (version > kIndexVersion) {
@@ -185,7 +185,7 @@ inline std::string_view Index::file_name(std::size_t i) const {
 void Index::check_file_names() const {
   for (std::size_t i = 0; i < file_name_ends_.size(); ++i) {
     if (!is_plain_file_name(file_name(i))) {
-      refuse(fmt::format("file {} is called '{}', which is no plain file name", i, file_name(i)));
+      refuse(fmt::format("file {} is called '{}', which is not a plain file name", i, file_name(i)));
     }
   }
 }
@@ -287,7 +287,7 @@ std::span<const std::byte> Index::bytes(const IndexEntry& entry) const {
 std::uint64_t Index::byte_size(const IndexArray& array, std::span<const std::uint64_t> extents) const {
   const std::optional<std::uint64_t> bytes = byte_count(array.dtype, extents);
   if (!bytes) {
-    refuse(fmt::format("array '{}': {} of shape {} is no whole number of bytes below 2^63", array.name,
+    refuse(fmt::format("array '{}': {} of shape {} is not a whole number of bytes below 2^63", array.name,
                        array.dtype, Shape(extents)));
   }
   return *bytes;
@@ -329,7 +329,7 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
 
 void Index::check_entry(const IndexEntry& entry) const {
   if (!is_entry_path(entry.name)) {
-    refuse(fmt::format("entry '{}': the name is no path", entry.name));
+    refuse(fmt::format("entry '{}': the name is not a path", entry.name));
   }
   if (entry.kind == EntryKind::array) {
     const IndexArray array = this->array(entry);
@@ -344,7 +344,7 @@ void Index::check_entry(const IndexEntry& entry) const {
       refuse(fmt::format("entry '{}': the string is not valid UTF-8", entry.name));
     }
   } else if (entry.kind == EntryKind::boolean && entry.value > 1) {
-    refuse(fmt::format("entry '{}': {} is no bool", entry.name, entry.value));
+    refuse(fmt::format("entry '{}': {} is not a bool", entry.name, entry.value));
   }
 }
 

@@ -39,7 +39,7 @@ std::uint64_t checked_size(const TensorSpec& spec) {
   }
   const std::optional<std::uint64_t> bytes = byte_count(spec.dtype, spec.shape);
   if (!bytes) {
-    refuse_layout(spec.name, fmt::format("{} of shape {} is no whole number of bytes below 2^63",
+    refuse_layout(spec.name, fmt::format("{} of shape {} is not a whole number of bytes below 2^63",
                                          name(spec.dtype), Shape(spec.shape)));
   }
   return *bytes;

@@ -29,7 +29,7 @@ bool is_plain_component(std::string_view name) noexcept {
 
 void require_component(std::string_view name) {
   if (!is_plain_component(name)) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is no name of a file", name));
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is not the name of a file", name));
   }
 }
 
@@ -89,7 +89,7 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
     case ENOTDIR:
     case ENXIO:
     case EISDIR:
-      throw Error(Errc::malformed_metadata, fmt::format("{} is no regular file", path.string()));
+      throw Error(Errc::malformed_metadata, fmt::format("{} is not a regular file", path.string()));
     default:
       throw_errno(error, "open", path);
   }
@@ -162,7 +162,7 @@ bool is_plain_relative(std::string_view relative) noexcept {
 
 void require_relative(std::string_view relative) {
   if (!is_plain_relative(relative)) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is no plain relative path", relative));
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is not a plain relative path", relative));
   }
 }
 

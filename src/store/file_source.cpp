@@ -104,7 +104,7 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
       throw Error(Errc::not_found, broken->second);
     }
     if (source->foreign_files_.empty()) {
-      throw Error(Errc::not_found, fmt::format("{} is no regular file", path.string()));
+      throw Error(Errc::not_found, fmt::format("{} is not a regular file", path.string()));
     }
   } else {
     for (const io::DirectoryEntry& entry : source->foreign_->list()) {

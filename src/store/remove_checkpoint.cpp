@@ -39,7 +39,7 @@ bool is_generation(const io::Directory& directory, std::uint32_t generation) {
 /// Opens what has the checkpoint's own name; refuses what is none.
 io::Directory open_first(const io::Directory& parent, const std::string& name, const io::FileStatus& status) {
   if (status.kind != io::FileKind::directory) {
-    throw Error(Errc::not_committed, fmt::format("{} is no directory", (parent.path() / name).string()));
+    throw Error(Errc::not_committed, fmt::format("{} is not a directory", (parent.path() / name).string()));
   }
   io::Directory directory = parent.open_directory(name);
   static_cast<void>(read_commit_record(directory));

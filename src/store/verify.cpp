@@ -380,7 +380,7 @@ void Check::find_foreign() {
         look_at(prefix.empty() ? entry.name : prefix + "/" + entry.name, entry, directories, pending);
       }
     } catch (const Error& error) {
-      // What is no directory, or is gone, was reported with the files that should be in it.
+      // What is not a directory, or is gone, was reported with the files that should be in it.
       if (error.code() != std::errc::no_such_file_or_directory &&
           error.code() != std::errc::not_a_directory &&
           error.code() != std::errc::too_many_symbolic_link_levels) {

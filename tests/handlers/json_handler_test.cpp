@@ -177,7 +177,7 @@ TEST_F(JsonHandlerLoad, DescribesEveryKindOfRoot) {
 TEST_F(JsonHandlerLoad, DescribesNoTextThatBeginsAsNoDocument) {
   for (const char* text : {"", "  ", "x", "+1", "\xef\xbb\xbf[]"}) {
     EXPECT_THAT([&] { described(text); },
-                Fails(Errc::malformed_metadata, HasSubstr("data.json: the text is no JSON")))
+                Fails(Errc::malformed_metadata, HasSubstr("data.json: the text is not a JSON")))
         << text;
   }
 }

@@ -70,14 +70,14 @@ TEST_F(DirectoryTest, RefusesAFifoWithoutWaitingForIt) {
   ASSERT_EQ(::mkfifo((temp_ / "fifo").c_str(), 0600), 0);
 
   EXPECT_THAT([&] { static_cast<void>(directory_.open_file("fifo")); },
-              Fails(Errc::malformed_metadata, HasSubstr("fifo is no regular file")));
+              Fails(Errc::malformed_metadata, HasSubstr("fifo is not a regular file")));
 }
 
 TEST_F(DirectoryTest, RefusesADirectoryInAFilesPlace) {
   std::filesystem::create_directory(temp_ / "d");
 
   EXPECT_THAT([&] { static_cast<void>(directory_.open_file("d")); },
-              Fails(Errc::malformed_metadata, HasSubstr("no regular file")));
+              Fails(Errc::malformed_metadata, HasSubstr("not a regular file")));
 }
 
 TEST_F(DirectoryTest, RefusesASymbolicLink) {

@@ -72,7 +72,7 @@ class Directory {
   /// Opens a regular file for reading. A FIFO or a device in its place is refused and does not
   /// block.
   ///
-  /// Errors: Errc::not_found; Errc::malformed_metadata when it is no regular file or lies behind a
+  /// Errors: Errc::not_found; Errc::malformed_metadata when it is not a regular file or lies behind a
   /// link.
   [[nodiscard]] FileHandle open_file(std::string_view relative, int flags = 0) const;
   /// Opens for reading what lies behind a symbolic link of this very directory, wherever that is: only for directories of

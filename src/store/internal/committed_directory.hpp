@@ -62,7 +62,7 @@ class CommittedDirectory {
   ///
   /// Errors: Errc::not_found when the checkpoint does not list it or it is gone;
   /// Errc::malformed_metadata when
-  ///         it is no regular file; Errc::checksum_mismatch when its size is not the one that was
+  ///         it is not a regular file; Errc::checksum_mismatch when its size is not the one that was
   ///         written.
   [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags = 0) const;
 
