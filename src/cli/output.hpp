@@ -30,7 +30,8 @@ class Output {
     write(fmt::format(format, std::forward<Values>(values)...));
   }
 
-  /// Writes what is still held. Errors: as write.
+  /// Writes what is still held.
+  /// Errors: as write.
   void flush();
 
  private:

@@ -7,7 +7,8 @@
 
 namespace cairn::io {
 
-/// A first-in-first-out queue through `Request::next`; allocates nothing. Threads: not safe.
+/// A first-in-first-out queue through `Request::next`; allocates nothing.
+/// Threads: not safe.
 class RequestQueue {
  public:
   [[nodiscard]] bool is_empty() const noexcept { return first_ == nullptr; }

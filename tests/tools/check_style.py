@@ -44,6 +44,8 @@ def check_any(path, text):
 
 
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else)\b", re.MULTILINE)
+GLUED = re.compile(r"^[ \t]*///[ \t]+(?!(?:Threads|Errors|Ownership|Cancel|Phase|Units|Shape|Example):)[^\n]*[.;)] (Threads|Errors|Ownership|Cancel|Phase|Units|Shape): ?",
+                   re.MULTILINE)
 USING_NAMESPACE = re.compile(r"\busing\s+namespace\b")
 BODY, TYPE, NAMESPACE = "body", "type", "namespace"
 
@@ -101,6 +103,8 @@ def check_header(path, text):
     for position, kinds in find_with_braces(text, USING_NAMESPACE):
         if BODY not in kinds:
             yield text.line(position), "using namespace in a header"
+    for match in GLUED.finditer(text.raw):
+        yield text.line(match.start()), f"'{match.group(1)}:' of a contract stands at the beginning of a line"
     parts = path.split("/")
     if parts[0] == "include" and parts[2] != "testing":
         for match in SYSTEM_HEADERS.finditer(text.code):
@@ -169,6 +173,7 @@ BAD = {
     "json in public header": ("too slow", "include/cairn/core/a.hpp", HEADER + "#include <nlohmann/json.hpp>\n"),
     "fmt in public header": ("too slow", "include/cairn/io/a.hpp", HEADER + "#include <fmt/format.h>\n"),
     "system header in public header": ("operating system", "include/cairn/io/a.hpp", HEADER + "#include <sys/stat.h>\n"),
+    "glued contract": ("beginning of a line", "include/cairn/io/a.hpp", HEADER + "/// Does it. Errors: none.\nvoid f();\n"),
     "unfinished": ("finish it", "src/a.cpp", HEAD + "// TO" + "DO: more\n"),
     "tab": ("a tab", "src/a.cpp", HEAD + "\tint a;\n"),
     "conditional in a function": ("conditional inside", "src/a.cpp", HEAD + "void f() {\n#ifdef A\n  g();\n#endif\n}\n"),
@@ -184,6 +189,7 @@ GOOD = {
     "header": ("src/a.hpp", HEADER + "namespace a {\n#ifdef B\nint c;\n#endif\n}\n"),
     "conditional in a type": ("src/a.hpp", HEADER + "struct S {\n#if A\n  int a;\n#endif\n};\n"),
     "conditional after a function": ("src/a.cpp", HEAD + "void f() { g({1}); }\n#if A\n#endif\n"),
+    "contract": ("src/a.hpp", HEADER + "/// Does it.\n///\n/// Threads: any; see Errors: below.\nvoid f();\n"),
     "longest header": ("src/a.hpp", HEADER + "int a;\n" * 298),
     "json in a handler's header": ("include/cairn/handlers/json.hpp", HEADER + "#include <nlohmann/json.hpp>\n"),
     "fmt in a source": ("src/a.cpp", HEAD + "#include <fmt/format.h>\n"),

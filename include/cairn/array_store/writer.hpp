@@ -46,7 +46,8 @@ struct PlannedFile {
   std::vector<SourcePiece> pieces;  ///< Cover all of it.
 };
 
-/// The index of planned files. Ownership: a handle; copies mean the same index.
+/// The index of planned files.
+/// Ownership: a handle; copies mean the same index.
 class PlannedIndex {
  public:
   explicit PlannedIndex(std::shared_ptr<WritePlan> plan) : plan_(std::move(plan)) {}

@@ -21,7 +21,8 @@
 
 namespace cairn {
 
-/// What a checkpoint says of one array. Ownership: the name is valid as long as the range it came from.
+/// What a checkpoint says of one array.
+/// Ownership: the name is valid as long as the range it came from.
 struct ArrayEntry {
   std::string_view name;  ///< Its path, as Tree describes paths; empty where the array is all there is.
   DType dtype{};

@@ -108,7 +108,8 @@ class LoadResponse {
   /// Cancel: stops waiting. Of a load that has not released the caller's memory yet it stops the load, too, and ends when
   ///         that is released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
-  /// Awaits `released`, and `done`; say nothing of how the load ended. Cancel: stops waiting.
+  /// Awaits `released`, and `done`; say nothing of how the load ended.
+  /// Cancel: stops waiting.
   [[nodiscard]] Awaitable<> released() const;
   [[nodiscard]] Awaitable<> done() const;
 

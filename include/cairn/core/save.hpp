@@ -99,9 +99,11 @@ class AsyncResponse {
   /// Cancel: stops waiting. Of a save that has not released the caller's memory yet it stops the save, too, and ends when
   ///         that is released.
   [[nodiscard]] Awaitable<> staged() const;
-  /// Awaits durability, on the caller's executor. Cancel: as `staged`.
+  /// Awaits durability, on the caller's executor.
+  /// Cancel: as `staged`.
   [[nodiscard]] Awaitable<SaveResult> committed() const;
-  /// Awaits `released`, and `done`; say nothing of how the save ended. Cancel: stops waiting.
+  /// Awaits `released`, and `done`; say nothing of how the save ended.
+  /// Cancel: stops waiting.
   [[nodiscard]] Awaitable<> released() const;
   [[nodiscard]] Awaitable<> done() const;
 

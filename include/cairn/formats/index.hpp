@@ -54,7 +54,8 @@ enum class EntryKind : std::uint8_t {
 /// "array", "integer", … for messages.
 [[nodiscard]] std::string_view name(EntryKind kind) noexcept;
 
-/// One entry. Ownership: views into the index that returned it.
+/// One entry.
+/// Ownership: views into the index that returned it.
 struct IndexEntry {
   std::string_view name;  ///< The path of the entry in its tree; see append_key.
   EntryKind kind{};
@@ -69,7 +70,8 @@ struct IndexEntry {
   [[nodiscard]] std::uint64_t list_size() const;
 };
 
-/// One array. Ownership: views into the index that returned it.
+/// One array.
+/// Ownership: views into the index that returned it.
 struct IndexArray {
   std::string_view name;
   DType dtype{};
@@ -78,7 +80,8 @@ struct IndexArray {
   std::uint32_t slice_count = 0;
 };
 
-/// The bytes of one part of an array: dense, row-major. Ownership: views into the index that returned it.
+/// The bytes of one part of an array: dense, row-major.
+/// Ownership: views into the index that returned it.
 struct IndexSlice {
   std::string_view file;                   ///< One plain component, beside the index.
   std::uint64_t offset = 0;                ///< First byte in the file.

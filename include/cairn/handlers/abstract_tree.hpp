@@ -114,10 +114,12 @@ class AbstractTree {
   /// Errors: Errc::type_mismatch when this is another kind of node.
   [[nodiscard]] Map& as_map();
   [[nodiscard]] List& as_list();
-  /// Appends to a list; null becomes one. Errors: as as_list.
+  /// Appends to a list; null becomes one.
+  /// Errors: as as_list.
   void push_back(AbstractTree element);
 
-  /// The array, to ask for another form of it. Errors: Errc::type_mismatch when this is no array.
+  /// The array, to ask for another form of it.
+  /// Errors: Errc::type_mismatch when this is no array.
   [[nodiscard]] AbstractArray& as_array();
   [[nodiscard]] const AbstractArray& as_array() const;
 

@@ -37,9 +37,9 @@ struct Request {
 
 /// Runs reads, writes and syncs of open files, many at a time, in no order.
 ///
-/// The results are the kernel's own: nothing is retried and nothing completed here; `transfer.hpp`
-/// does that. The destructor waits for every request in flight, because the kernel owns their
-/// memory. Threads: every method may be called from any thread.
+/// The results are the kernel's own: nothing is retried and nothing completed here; `transfer.hpp` does that. The destructor
+/// waits for every request in flight, because the kernel owns their memory.
+/// Threads: every method may be called from any thread.
 class Engine {
  public:
   Engine() = default;
@@ -81,9 +81,8 @@ struct EngineChoice {
 
 /// Builds an engine. `automatic` takes io_uring where the kernel offers it and threads otherwise.
 ///
-/// Errors: with `uring`, what the kernel answers (EPERM in many containers), or ENOSYS when Cairn
-/// was built
-///         without it; EAGAIN when no thread can be started.
+/// Errors: with `uring`, what the kernel answers (EPERM in many containers), or ENOSYS when Cairn was built without it;
+///         EAGAIN when no thread can be started.
 EngineChoice make_engine(EngineKind kind, EngineOptions options = {});
 
 }  // namespace cairn::io

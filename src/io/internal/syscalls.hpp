@@ -42,7 +42,8 @@ enum class RenameMode : std::uint8_t { replace, no_replace, exchange };
 ///
 /// Each returns a value >= 0, or -errno; none throws, none retries. Descriptors are opened with
 /// O_CLOEXEC. A name is relative to the directory descriptor before it; `AT_FDCWD` stands for the
-/// working directory. Threads: every method may be called from any thread.
+/// working directory.
+/// Threads: every method may be called from any thread.
 class Syscalls {
  public:
   Syscalls() = default;

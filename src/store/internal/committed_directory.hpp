@@ -29,10 +29,10 @@ class FileIndex;
 
 /// A committed checkpoint, open for reading.
 ///
-/// Invariant: `manifest()` is the one that COMMIT vouches for. Data files are checked when they are
-/// opened
+/// Invariant: `manifest()` is the one that COMMIT vouches for. Data files are checked when they are opened
 ///            (kind and size) and when their chunks are read (`verify_chunk`).
-/// Every call blocks. Threads: const methods may run concurrently.
+/// Every call blocks.
+/// Threads: const methods may run concurrently.
 class CommittedDirectory {
  public:
   /// Opens the checkpoint at `path`: its highest committed generation.

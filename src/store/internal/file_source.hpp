@@ -28,7 +28,8 @@ struct SourceItem {
 
 /// Where the files of a load come from: a committed checkpoint, or files of other programs.
 ///
-/// Every call blocks. Threads: const methods may run concurrently.
+/// Every call blocks.
+/// Threads: const methods may run concurrently.
 class FileSource {
  public:
   /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders

@@ -65,8 +65,8 @@ struct StagedOptions {
 /// target in one step, or leaves no trace.
 ///
 /// Invariant: until `publish` has renamed it, nothing at the target changes.
-/// Every call here blocks: call it on a worker thread. Only data files are written through the
-/// engine. Threads: `make_directory` and `create_file` may be called concurrently; the rest not.
+/// Every call here blocks: call it on a worker thread. Only data files are written through the engine.
+/// Threads: `make_directory` and `create_file` may be called concurrently; the rest not.
 class StagedDirectory {
  public:
   /// Creates `.tmp-<name>-<uuid>` beside `target`, marked as ours and locked while this object
