@@ -13,7 +13,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/store/recovery.hpp>
 #include <nlohmann/json.hpp>
 
 namespace {
@@ -273,7 +272,7 @@ void keep_the_newest() {
 
 void clean() {
   // [recover]
-  const auto report = cairn::store::recover(cairn::io::posix_syscalls(), "run");
+  const auto report = cairn::recover("run");
   for (const cairn::store::RecoveryEntry& entry : report.entries) {
     if (entry.kind == cairn::store::EntryClass::committed) {
       std::cout << entry.name << " can be loaded\n";

@@ -62,6 +62,15 @@ class PointHandler final : public cairn::CheckpointableHandler<Point, AbstractPo
     co_return AbstractPoint{type_of(stored.at("x")), type_of(stored.at("y"))};
   }
 
+  cairn::Description describe(const AbstractPoint& stored) const override {
+    const auto kind = [](NumberType type) { return type == NumberType::integer ? "integer" : "real"; };
+    cairn::Description description;
+    description.kind = "point";
+    description.values = {{"x", kind(stored.x), {}}, {"y", kind(stored.y), {}}};
+    description.texts = {"point.json"};
+    return description;
+  }
+
  private:
   static cairn::Background<Point> read(cairn::LoadContext context, std::optional<AbstractPoint> wanted) {
     const std::string text = co_await context.read_file("point.json");
@@ -85,6 +94,7 @@ int main() try {
 
   const auto metadata = cairn::checkpointables_metadata("run/7");
   const bool is_integer = metadata.at("point").as<AbstractPoint>().x == NumberType::integer;
+  const std::string kind = metadata.at("point").description().values.front().kind;  // "integer"
   // [/use]
   // [check]
   cairn::ContextOptions options;
@@ -93,7 +103,8 @@ int main() try {
   const auto checked = cairn::save_checkpointables("run/checked", {{"point", point}}, checking);
   const bool is_all_checked = checked.problems.empty();  // Otherwise they say what was not checked, and why.
   // [/check]
-  const bool is_right = converted == Point{1.0, std::int64_t{2}} && is_integer && is_all_checked;
+  const bool is_right =
+      converted == Point{1.0, std::int64_t{2}} && is_integer && kind == "integer" && is_all_checked;
   std::cout << "point "
             << (is_right ? "saved, described, and cast while loading" : "is not what it should be") << '\n';
   return is_right ? 0 : 1;

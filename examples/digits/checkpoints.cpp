@@ -11,7 +11,6 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json.hpp>
-#include <cairn/store/recovery.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -37,7 +36,7 @@ Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cai
     : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
   std::filesystem::create_directories(root_);
   std::size_t removed = 0;
-  for (const auto& entry : cairn::store::recover(cairn::io::posix_syscalls(), root_).entries) {
+  for (const auto& entry : cairn::recover(root_, {}, context_).entries) {
     removed += entry.is_removed ? 1u : 0u;
     if (const auto step = parse_step(entry.name); step && entry.kind == cairn::store::EntryClass::committed) {
       committed_.push_back(*step);

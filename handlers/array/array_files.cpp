@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/when_all.hpp"
-#include "cairn/handlers/array_options.hpp"
+#include "cairn/async/awaitable.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {
 namespace {
@@ -32,7 +32,7 @@ class ContextFiles final : public array_store::StoredFiles {
     return context_.read_pieces(file, std::move(pieces));
   }
 
-  [[nodiscard]] std::shared_ptr<const io::MappedFile> map(std::string_view file) const override {
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
     return context_.map_file(file);
   }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/array_handler.hpp"
-
 #include <string>
 #include <utility>
 
@@ -35,7 +33,7 @@ Background<Array> read(LoadContext context, std::optional<AbstractTree> wanted) 
   co_return tree.as<Array>();
 }
 
-Awaitable<AbstractArray> describe_array(LoadContext context) {
+Awaitable<AbstractArray> read_metadata(LoadContext context) {
   const TreeHandler trees;
   const std::string name = context.name();
   const AbstractTree tree = co_await trees.metadata(std::move(context));
@@ -62,7 +60,13 @@ Awaitable<Background<Array>> ArrayHandler::load(LoadContext context,
 }
 
 Awaitable<AbstractArray> ArrayHandler::metadata(LoadContext context) const {
-  return describe_array(std::move(context));
+  return read_metadata(std::move(context));
+}
+
+Description ArrayHandler::describe(const AbstractArray& stored) const {
+  Description description = TreeHandler().describe(AbstractTree(stored));
+  description.kind = "array";
+  return description;
 }
 
 }  // namespace cairn

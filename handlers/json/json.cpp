@@ -2,6 +2,7 @@
 #include "cairn/handlers/json.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,7 +40,7 @@ JsonKind kind_of(const nlohmann::json& value) noexcept {
 Awaitable<nlohmann::json> read(LoadContext context, AbstractJson wanted) {
   const std::string text = co_await context.read_file(kFile);
   const std::string path = (context.directory() / kFile).string();
-  nlohmann::json value = detail::parse_json(text, path);
+  nlohmann::json value = parse_json(text, path);
   if (wanted.kind && *wanted.kind != kind_of(value)) {
     throw Error(Errc::type_mismatch,
                 fmt::format("{}: stored is {}, wanted {}", path, name(kind_of(value)), name(*wanted.kind)));
@@ -70,7 +71,7 @@ std::optional<JsonKind> kind_announced_by(char first) noexcept {
 }
 
 /// Describes a document by its beginning, however large it is; whether the rest is one is for loads to say.
-Awaitable<AbstractJson> describe_json(LoadContext context) {
+Awaitable<AbstractJson> read_kind(LoadContext context) {
   const std::string path = (context.directory() / kFile).string();
   const std::uint64_t size =
       context.file_bytes(kFile).value_or(kBeginBytes);  // The read says that it is missing.
@@ -87,7 +88,7 @@ Awaitable<AbstractJson> describe_json(LoadContext context) {
   }
   const auto kind = first == std::string::npos ? std::nullopt : kind_announced_by(begin[first]);
   if (!kind) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is no JSON document", path));
+    throw Error(Errc::malformed_metadata, fmt::format("{}: the text is not a JSON document", path));
   }
   co_return AbstractJson(*kind);
 }
@@ -95,21 +96,9 @@ Awaitable<AbstractJson> describe_json(LoadContext context) {
 }  // namespace
 
 std::string_view name(JsonKind kind) noexcept {
-  switch (kind) {
-    case JsonKind::null:
-      return "null";
-    case JsonKind::boolean:
-      return "boolean";
-    case JsonKind::number:
-      return "number";
-    case JsonKind::string:
-      return "string";
-    case JsonKind::array:
-      return "array";
-    case JsonKind::object:
-      return "object";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 6> kNames = {"null",   "boolean", "number",
+                                                             "string", "array",   "object"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 // outlives: `value` is turned into text before the first suspension.
@@ -124,7 +113,15 @@ Awaitable<Background<nlohmann::json>> JsonHandler::load(LoadContext context,
 }
 
 Awaitable<AbstractJson> JsonHandler::metadata(LoadContext context) const {
-  return describe_json(std::move(context));
+  return read_kind(std::move(context));
+}
+
+Description JsonHandler::describe(const AbstractJson& stored) const {
+  Description description;
+  description.kind = stored.kind ? fmt::format("JSON {}", name(*stored.kind)) : "JSON";
+  description.texts = {std::string(kFile)};
+  description.says_all = true;
+  return description;
 }
 
 }  // namespace cairn

@@ -95,14 +95,14 @@ std::string write_json(const Json& value, std::string_view name) {
   }
 }
 
-Json parse_json(std::string_view text, std::string_view path) {
+}  // namespace cairn::detail
+
+nlohmann::json cairn::parse_json(std::string_view text, std::string_view path) {
   JsonRules rules;
   rules.max_depth = kMaxJsonDepth;
   JsonReader reader(text, path, rules);
-  Builder builder(reader);
+  detail::Builder builder(reader);
   reader.read_value(builder);
   reader.finish();
   return builder.take();
 }
-
-}  // namespace cairn::detail

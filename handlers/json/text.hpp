@@ -14,9 +14,4 @@ namespace cairn::detail {
 ///         JsonHandler::save.
 [[nodiscard]] std::string write_json(const nlohmann::json& value, std::string_view name);
 
-/// The document of a text that may be anything.
-///
-/// Errors: Errc::malformed_metadata, naming `path` and the byte.
-[[nodiscard]] nlohmann::json parse_json(std::string_view text, std::string_view path);
-
 }  // namespace cairn::detail

@@ -12,7 +12,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/text_format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
 #include "wire.hpp"
@@ -102,7 +102,7 @@ Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> w
   co_return ProtoMessage(std::move(message));
 }
 
-Awaitable<AbstractProto> describe(LoadContext context) {
+Awaitable<AbstractProto> read_metadata(LoadContext context) {
   std::string recorded = co_await read_type(std::move(context));
   co_return AbstractProto::named(std::move(recorded));
 }
@@ -167,7 +167,14 @@ Awaitable<Background<ProtoMessage>> ProtoHandler::load(LoadContext context,
 }
 
 Awaitable<AbstractProto> ProtoHandler::metadata(LoadContext context) const {
-  return describe(std::move(context));
+  return read_metadata(std::move(context));
+}
+
+Description ProtoHandler::describe(const AbstractProto& stored) const {
+  Description description;
+  description.kind = "protobuf message " + stored.full_name();
+  description.texts = {std::string(kTextFile)};
+  return description;
 }
 
 const ProtoMessage* WatchedCopy<ProtoMessage>::make(const ProtoMessage& value,

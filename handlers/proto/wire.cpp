@@ -115,7 +115,7 @@ void parse_message(const std::string& bytes, google::protobuf::Message& message,
   stream.SetRecursionLimit(kMostNesting);
   if (!message.ParsePartialFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) {
     throw Error(Errc::malformed_metadata,
-                fmt::format("{}: the bytes are no {}", path, message.GetTypeName()));
+                fmt::format("{}: the bytes are not a {}", path, message.GetTypeName()));
   }
   if (!message.IsInitialized()) {
     throw Error(Errc::malformed_metadata,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/stateful.hpp"
-
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/handlers/builtin.hpp"
 
 namespace cairn {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "assembler.hpp"
 #include "containers.hpp"
@@ -17,6 +17,77 @@ namespace cairn {
 
 using detail::TreeAccess;
 using formats::EntryKind;
+
+namespace {
+
+/// As std::equal, which calls memcmp for what are two numbers mostly.
+bool is_equal(std::span<const std::uint64_t> dims, const Shape& shape) noexcept {
+  if (dims.size() != shape.size()) {
+    return false;
+  }
+  bool is_same = true;
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    is_same = is_same && dims[i] == shape[i];
+  }
+  return is_same;
+}
+
+/// The arrays of an index, read where they lie.
+class IndexedArrays final : public ArrayEntries::Source {
+ public:
+  explicit IndexedArrays(std::shared_ptr<const formats::Index> index) : index_(std::move(index)) {}
+
+  [[nodiscard]] std::size_t size() const noexcept override { return index_->array_count(); }
+
+  [[nodiscard]] bool find(std::size_t& position, ArrayEntry& entry) const override {
+    formats::IndexArray array;
+    if (!index_->next_array(position, array)) {
+      return false;
+    }
+    // Neighbours are often of one dtype and shape: what was computed for the last one then holds.
+    if (array.dtype != entry.dtype || !is_equal(array.dims, entry.shape)) {
+      Shape shape(array.dims);
+      entry.bytes = checked_byte_count(array.name, array.dtype, shape);
+      entry.dtype = array.dtype;
+      entry.shape = std::move(shape);
+    }
+    entry.name = array.name;
+    return true;
+  }
+
+ private:
+  std::shared_ptr<const formats::Index> index_;
+};
+
+DescribedValue described(std::string_view path, TreeKind kind, const Tree& value) {
+  DescribedValue described{std::string(path), std::string(name(kind)), {}};
+  switch (value.kind()) {
+    case TreeKind::boolean:
+      described.value = value.as<bool>();
+      break;
+    case TreeKind::integer:
+      if (const auto large = value.large_integer()) {
+        described.value = *large;
+      } else {
+        described.value = value.as<std::int64_t>();
+      }
+      break;
+    case TreeKind::floating:
+      described.value = value.as<double>();
+      break;
+    case TreeKind::string:
+      described.value = value.as<std::string>();
+      break;
+    case TreeKind::bytes:
+      described.value = value.as<Bytes>();
+      break;
+    default:
+      break;
+  }
+  return described;
+}
+
+}  // namespace
 
 AbstractTree::AbstractTree(TreeKind kind) {
   switch (kind) {
@@ -42,6 +113,9 @@ AbstractTree::AbstractTree(const Tree& tree) {
     }
   });
 }
+
+AbstractTree::AbstractTree(formats::Index index)
+    : value_(std::make_shared<const formats::Index>(std::move(index))) {}
 
 AbstractTree::AbstractTree(const AbstractTree& other) {
   TreeAccess::clone(other, *this, TreeAccess::copy_leaf<AbstractTree>);
@@ -213,7 +287,7 @@ const Tree& AbstractTree::stored_value() const noexcept {
 
 void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   if (!is_valid(dtype)) {
-    throw Error(Errc::invalid_argument, fmt::format("{} is no dtype", static_cast<unsigned>(dtype)));
+    throw Error(Errc::invalid_argument, fmt::format("{} is not a dtype", static_cast<unsigned>(dtype)));
   }
   materialise();
   std::string path;
@@ -229,7 +303,7 @@ void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
 
 ArrayEntries AbstractTree::arrays() const {
   if (const View* view = std::get_if<View>(&value_)) {
-    return ArrayEntries(*view);
+    return ArrayEntries(std::make_shared<const IndexedArrays>(*view));
   }
   std::vector<ArrayEntries::Described> found;
   visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
@@ -239,6 +313,28 @@ ArrayEntries AbstractTree::arrays() const {
   });
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return ArrayEntries(std::move(found));
+}
+
+std::vector<DescribedValue> AbstractTree::values() const {
+  std::vector<DescribedValue> found;
+  if (const View* view = std::get_if<View>(&value_)) {
+    const formats::Index& index = **view;
+    const std::size_t count = index.size() - std::min(index.array_count(), index.size());
+    for (std::size_t i = 0; i < index.size() && found.size() < count; ++i) {
+      const formats::IndexEntry entry = index.entry(i);
+      if (entry.kind != EntryKind::array) {
+        found.push_back(described(entry.name, detail::kind_of(entry.kind), detail::scalar_of(index, entry)));
+      }
+    }
+    return found;
+  }
+  visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
+    if (leaf.kind() != TreeKind::array && !leaf.is_placeholder()) {
+      found.push_back(described(path, leaf.kind(), leaf.stored_value()));
+    }
+  });
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return found;
 }
 
 bool operator==(const AbstractTree& a, const AbstractTree& b) {

@@ -128,7 +128,7 @@ class Assembler {
     }
     const std::size_t position = TreeAccess::parse_position(escaped_key, elements->size());
     if (position == TreeAccess::kNoPosition) {
-      refuse(path, fmt::format("'{}' is no element of a list of {}", escaped_key, elements->size()));
+      refuse(path, fmt::format("'{}' is not an element of a list of {}", escaped_key, elements->size()));
     }
     Filled& list = lists_.at(&parent);
     const bool is_new = !list.is_filled[position];
@@ -139,7 +139,7 @@ class Assembler {
 
   std::string unescape(std::string_view path, std::string_view escaped_key) const {
     if (!formats::is_entry_path(escaped_key)) {
-      refuse(path, "the name is no path");
+      refuse(path, "the name is not a path");
     }
     return formats::split_path(escaped_key).front();
   }

@@ -18,7 +18,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn::detail {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
@@ -75,7 +75,7 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, std::st
     throw Error(Errc::structure_mismatch,
                 fmt::format("{}{}{}{}", missing.empty() ? "" : "members that the tree lacks: ", missing,
                             missing.empty() || unexpected.empty() ? "" : "; ",
-                            unexpected.empty() ? "" : "keys that are no members: " + unexpected));
+                            unexpected.empty() ? "" : "keys that are not members: " + unexpected));
   }
 }
 

@@ -7,10 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/array_files.hpp"
-#include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "assembler.hpp"
@@ -92,7 +91,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   co_return std::move(tree);
 }
 
-Awaitable<AbstractTree> describe(LoadContext context) {
+Awaitable<AbstractTree> read_metadata(LoadContext context) {
   formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
   co_return AbstractTree(std::move(index));
 }
@@ -104,7 +103,16 @@ Awaitable<Background<Tree>> TreeHandler::load(LoadContext context, std::optional
 }
 
 Awaitable<AbstractTree> TreeHandler::metadata(LoadContext context) const {
-  return describe(std::move(context));
+  return read_metadata(std::move(context));
+}
+
+Description TreeHandler::describe(const AbstractTree& stored) const {
+  Description description;
+  description.kind = "tree";
+  description.arrays = stored.arrays();
+  description.values = stored.values();
+  description.says_all = true;
+  return description;
 }
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {

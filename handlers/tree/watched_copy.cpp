@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 
 #include "containers.hpp"

@@ -9,13 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "cairn/api/metadata.hpp"
-#include "cairn/array/overlap.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/core/stateful.hpp"
+#include "cairn/core/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 
-#include "api/state_name.hpp"
+#include "array/internal/overlap.hpp"
+#include "core/internal/start.hpp"
+#include "store/internal/file_source.hpp"
 
 namespace cairn {
 namespace {
@@ -63,15 +63,15 @@ void check_destinations(const Requests& requests) {
 
 Awaitable<Tree> take_state(Awaitable<Loaded> all) {
   Loaded loaded = co_await std::move(all);
-  co_return loaded.take<Tree>(kStateName);
+  co_return loaded.take<Tree>(store::kStateName);
 }
 
 Requests state_request(std::optional<AbstractTree> wanted) {
   Requests requests;
   if (wanted) {
-    requests.emplace_back(kStateName, std::move(*wanted));
+    requests.emplace_back(store::kStateName, std::move(*wanted));
   } else {
-    requests.emplace_back(kStateName);
+    requests.emplace_back(store::kStateName);
   }
   return requests;
 }
@@ -92,11 +92,11 @@ Loaded load_checkpointables(const std::filesystem::path& path, const Requests& r
 }
 
 Tree TreeResponse::wait() const {
-  return response_.wait().take<Tree>(kStateName);
+  return response_.wait().take<Tree>(store::kStateName);
 }
 
 Tree TreeResponse::wait(Timeout timeout) const {
-  return response_.wait(timeout).take<Tree>(kStateName);
+  return response_.wait(timeout).take<Tree>(store::kStateName);
 }
 
 Awaitable<Tree> TreeResponse::loaded() const {
@@ -109,13 +109,14 @@ TreeResponse load_async(const std::filesystem::path& path, std::optional<Abstrac
 }
 
 Tree load(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
-  return load_checkpointables(path, state_request(std::nullopt), options, context).take<Tree>(kStateName);
+  return load_checkpointables(path, state_request(std::nullopt), options, context)
+      .take<Tree>(store::kStateName);
 }
 
 Tree load(const std::filesystem::path& path, AbstractTree wanted, const LoadOptions& options,
           const Context& context) {
   return load_checkpointables(path, state_request(std::move(wanted)), options, context)
-      .take<Tree>(kStateName);
+      .take<Tree>(store::kStateName);
 }
 
 CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const Context& context) {
@@ -133,8 +134,8 @@ AbstractTree metadata(const std::filesystem::path& path, const Context& context)
 
 AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
   const CheckpointMetadata all =
-      core::read_metadata(path, {kStateName}, handlers_of(context), options, context);
-  return all.at(kStateName).as<AbstractTree>();
+      core::read_metadata(path, {store::kStateName}, handlers_of(context), options, context);
+  return all.at(store::kStateName).as<AbstractTree>();
 }
 
 }  // namespace cairn

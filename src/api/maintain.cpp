@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/api/recover.hpp"
-#include "cairn/api/verify.hpp"
+#include "cairn/api/maintain.hpp"
 
 namespace cairn {
 
@@ -10,6 +9,14 @@ store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOp
 
 store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options) {
   return verify(path, options, default_context());
+}
+
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const Context& context) {
+  return remove_checkpoint(path, RemoveOptions(), context);
+}
+
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options) {
+  return remove_checkpoint(path, options, default_context());
 }
 
 }  // namespace cairn

@@ -3,7 +3,8 @@
 
 #include <utility>
 
-#include "api/state_name.hpp"
+#include "core/internal/start.hpp"
+#include "store/internal/file_source.hpp"
 
 namespace cairn {
 
@@ -32,17 +33,17 @@ SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpo
 
 SaveResult save(const std::filesystem::path& path, const Tree& state, const SaveOptions& options,
                 const Context& context) {
-  return save_checkpointables(path, {{kStateName, state}}, options, context);
+  return save_checkpointables(path, {{store::kStateName, state}}, options, context);
 }
 
 AsyncResponse save_async(const std::filesystem::path& path, const Tree& state, const SaveOptions& options,
                          const Context& context) {
-  return save_checkpointables_async(path, {{kStateName, state}}, options, context);
+  return save_checkpointables_async(path, {{store::kStateName, state}}, options, context);
 }
 
 AsyncResponse save_async(const std::filesystem::path& path, Tree&& state, const SaveOptions& options,
                          const Context& context) {
-  return save_checkpointables_async(path, {{kStateName, std::move(state)}}, options, context);
+  return save_checkpointables_async(path, {{store::kStateName, std::move(state)}}, options, context);
 }
 
 }  // namespace cairn

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/abstract_array.hpp"
-
 #include <fmt/format.h>
 
+#include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"
 
 namespace cairn {

@@ -6,9 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
-#include "cairn/base/aligned_memory.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn {
 namespace {
@@ -57,7 +58,7 @@ Array::Array(Shape shape, DType dtype) {
   const auto bytes = cairn::byte_count(dtype, shape);
   if (!bytes) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
+                fmt::format("{} elements of shape {} are not a whole number of bytes below 2^63", name(dtype),
                             to_string(shape)));
   }
   Memory memory = allocate(static_cast<std::size_t>(*bytes));

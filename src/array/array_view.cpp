@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/box.hpp"
-
 #include <algorithm>
 #include <ostream>
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/cast.hpp"
+#include "array/internal/cast.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,9 +2,8 @@
 #include <array>
 #include <limits>
 
-#include "cairn/array/cast.hpp"
-
 #include "array/float_format.hpp"
+#include "array/internal/cast.hpp"
 
 namespace cairn {
 namespace {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/copy.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
 
 namespace cairn {
@@ -203,7 +202,7 @@ Translated translate(std::uint64_t begin, std::size_t size, DType from, DType to
   };
   if (!is_valid(from) || !is_valid(to) || !aligned(begin) || !aligned(size)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} bytes at {} of {} are no whole elements, or no whole bytes of {}", size,
+                fmt::format("{} bytes at {} of {} are not whole elements, or not whole bytes of {}", size,
                             begin, name(from), name(to)));
   }
   return {begin * 8 / bits(from) * bits(to) / 8, size * 8 / bits(from) * bits(to) / 8};

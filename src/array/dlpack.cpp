@@ -10,8 +10,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 namespace {
@@ -132,8 +133,8 @@ MutableArrayView read_tensor(const DLTensor& tensor) {
   Shape shape = read_shape(tensor);
   const auto bytes = byte_count(dtype, shape);
   if (!bytes) {
-    refuse_dlpack(fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
-                              to_string(shape)));
+    refuse_dlpack(fmt::format("{} elements of shape {} are not a whole number of bytes below 2^63",
+                              name(dtype), to_string(shape)));
   }
   auto* data = static_cast<std::byte*>(tensor.data);
   if (data == nullptr && *bytes != 0) {

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 namespace {
@@ -81,7 +82,7 @@ std::uint64_t checked_byte_count(std::string_view array, DType dtype, const Shap
   const auto bytes = byte_count(dtype, shape);
   if (!bytes) {
     throw Error(Errc::malformed_metadata,
-                fmt::format("'{}': {} elements of shape {} are no whole number of bytes below 2^63", array,
+                fmt::format("'{}': {} elements of shape {} are not a whole number of bytes below 2^63", array,
                             name(dtype), to_string(shape)));
   }
   return *bytes;
@@ -90,7 +91,7 @@ std::uint64_t checked_byte_count(std::string_view array, DType dtype, const Shap
 Strides row_major_strides(DType dtype, const Shape& shape) {
   if (!byte_count(dtype, shape)) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} elements of shape {} are no whole number of bytes below 2^63", name(dtype),
+                fmt::format("{} elements of shape {} are not a whole number of bytes below 2^63", name(dtype),
                             to_string(shape)));
   }
   Strides strides(shape.size(), 0);

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 namespace cairn::array_store {
 namespace {

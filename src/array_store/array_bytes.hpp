@@ -14,8 +14,9 @@
 #include <utility>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/cast.hpp"
-#include "cairn/staging/device_pieces.hpp"
+
+#include "array/internal/cast.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 namespace cairn::array_store {
 

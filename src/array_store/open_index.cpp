@@ -11,15 +11,16 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array_store/stored_files.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/async/when_all.hpp"
-#include "cairn/base/aligned_memory.hpp"
+#include "cairn/array_store/reader.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
-#include "cairn/formats/hugging_face.hpp"
+#include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
-#include "cairn/formats/safetensors.hpp"
+
+#include "async/internal/semaphore.hpp"
+#include "base/internal/aligned_memory.hpp"
+#include "formats/internal/hugging_face.hpp"
+#include "formats/internal/safetensors.hpp"
 
 namespace cairn::array_store {
 namespace {

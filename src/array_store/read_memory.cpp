@@ -4,9 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "cairn/base/aligned_memory.hpp"
-
 #include "array_store/read_steps.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn::array_store {
 namespace {
@@ -76,7 +75,7 @@ std::vector<Array> map_arrays(std::span<const ReadArray> arrays, RegionsByFile& 
                               const StoredFiles& files) {
   std::vector<Array> mapped(arrays.size());
   for (auto& [file, in_file] : regions) {
-    std::shared_ptr<const io::MappedFile> memory;
+    std::shared_ptr<const std::span<const std::byte>> memory;
     std::erase_if(in_file, [&, name = std::string_view(file)](const Region& region) {
       const ReadArray& array = arrays[region.array];
       if (!array.is_plain) {
@@ -86,7 +85,7 @@ std::vector<Array> map_arrays(std::span<const ReadArray> arrays, RegionsByFile& 
         memory = files.map(name);
       }
       mapped[region.array] = Array::share(
-          ArrayView(memory->bytes().data() + region.begin, Shape(array.stored.dims), array.dtype), memory);
+          ArrayView(memory->data() + region.begin, Shape(array.stored.dims), array.dtype), memory);
       return true;
     });
   }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array_store/read_plan.hpp"
-
 #include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "cairn/async/when_all.hpp"
+#include "cairn/array_store/reader.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cairn/array/cast.hpp"
-#include "cairn/array_store/read_plan.hpp"
+#include "cairn/array_store/reader.hpp"
+
+#include "array/internal/cast.hpp"
 
 namespace cairn::array_store {
 

@@ -5,15 +5,15 @@
 
 #include <fmt/format.h>
 
-#include "cairn/array/box.hpp"
 #include "cairn/array/format.hpp"
-#include "cairn/array/overlap.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/box_cover.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
+#include "array/internal/overlap.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
+#include "formats/internal/box_cover.hpp"
 
 namespace cairn::array_store {
 namespace {

@@ -6,16 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/stream_copy.hpp"
+#include "base/internal/stream_copy.hpp"
 
 namespace cairn::array_store {
 namespace {
-
-formats::SafetensorsOptions layout_options() {
-  formats::SafetensorsOptions options;
-  options.defers_header = true;
-  return options;
-}
 
 /// The header of a planned file, made by the worker thread that needs it: outside the blocking phase, since the plan
 /// has all that it takes. It stays in the plan until the index drops it.
@@ -88,7 +82,7 @@ class ArraysSource final : public ByteSource {
 
 void lay_out(WritePlan& plan, std::size_t rank) {
   if (!plan.arrays.empty()) {
-    plan.layouts = formats::plan_measured_safetensors(plan.measures, layout_options());
+    plan.layouts = formats::plan_safetensors(plan.measures);
   }
   for (const formats::SafetensorsLayout& layout : plan.layouts) {
     plan.files.push_back(fmt::format("data-r{:05}-{:03}.safetensors", rank, plan.files.size()));
@@ -105,7 +99,7 @@ std::string make_header(const WritePlan& plan, std::size_t file) {
     specs[i].dtype = plan.measures[array].dtype;
     specs[i].shape = plan.shape(array);
   }
-  return formats::safetensors_header(specs, layout, layout_options());
+  return formats::safetensors_header(specs, layout);
 }
 
 std::vector<SourcePiece> make_pieces(const std::shared_ptr<WritePlan>& plan, std::size_t file) {

@@ -14,10 +14,11 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/async/event.hpp"
 #include "cairn/formats/index_builder.hpp"
-#include "cairn/formats/safetensors_layout.hpp"
 #include "cairn/staging/pieces.hpp"
+
+#include "async/internal/event.hpp"
+#include "formats/internal/safetensors_layout.hpp"
 
 namespace cairn::array_store {
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
 #include "array_store/write_plan.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/byte_budget.hpp"
+#include "async/internal/byte_budget.hpp"
 
 #include <utility>
 

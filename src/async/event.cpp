@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/event.hpp"
+#include "async/internal/event.hpp"
 
 #include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "cairn/async/suspend.hpp"
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/gate.hpp"
+#include "async/internal/gate.hpp"
 
 #include <atomic>
 #include <cstdint>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/limited_pool.hpp"
+#include "async/internal/limited_pool.hpp"
 
 #include <deque>
 #include <exception>
 #include <mutex>
 #include <utility>
 
-#include "cairn/async/suspend.hpp"
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

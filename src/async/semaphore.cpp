@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/semaphore.hpp"
+#include "async/internal/semaphore.hpp"
 
 #include <list>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/base/error.hpp"
+
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

@@ -17,7 +17,7 @@
 #include <boost/asio/recycling_allocator.hpp>
 #include <boost/asio/thread_pool.hpp>
 
-#include "cairn/async/gate.hpp"
+#include "async/internal/gate.hpp"
 
 namespace cairn::async {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/suspend.hpp"
+#include "async/internal/suspend.hpp"
 
 #include <condition_variable>
 #include <list>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/task_group.hpp"
+#include "async/internal/task_group.hpp"
 
 #include <optional>
 #include <utility>
@@ -10,9 +10,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/async/suspend.hpp"
-
 #include "async/executor_gone.hpp"
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/thread_pool.hpp"
+#include "async/internal/thread_pool.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -14,10 +14,9 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 
-#include "cairn/async/limited_pool.hpp"
-#include "cairn/base/thread.hpp"
-
+#include "async/internal/limited_pool.hpp"
 #include "async/strand.hpp"
+#include "base/internal/thread.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/timers.hpp"
+#include "async/internal/timers.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "cairn/base/thread.hpp"
+#include "base/internal/thread.hpp"
 
 namespace cairn::async {
 

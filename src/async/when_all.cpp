@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/when_all.hpp"
-
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/task_group.hpp"
+#include "cairn/async/awaitable.hpp"
+
+#include "async/internal/suspend.hpp"
+#include "async/internal/task_group.hpp"
 
 namespace cairn::async {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/aligned_memory.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 #include <sys/mman.h>
 
@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/clock.hpp"
+#include "base/internal/clock.hpp"
 
 namespace cairn {
 namespace {

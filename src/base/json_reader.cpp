@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <locale.h>
 
-#include "cairn/base/json_string.hpp"
-#include "cairn/base/utf8.hpp"
+#include "base/internal/json_string.hpp"
+#include "base/internal/utf8.hpp"
 
 namespace cairn {
 namespace {

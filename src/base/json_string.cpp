@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/json_string.hpp"
+#include "base/internal/json_string.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/printable.hpp"
-#include "cairn/base/utf8.hpp"
+#include "base/internal/printable.hpp"
+#include "base/internal/utf8.hpp"
 
 namespace cairn {
 namespace {

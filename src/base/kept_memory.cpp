@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/kept_memory.hpp"
+#include "base/internal/kept_memory.hpp"
 
 #include <system_error>
 
@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "cairn/base/checked.hpp"
+#include "base/internal/checked.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/limits_behind.hpp"
+#include "base/internal/limits_behind.hpp"
 
 #include <sys/resource.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/printable.hpp"
+#include "base/internal/printable.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/utf8.hpp"
+#include "base/internal/utf8.hpp"
 
 namespace cairn {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "cairn/base/stream_copy.hpp"
+#include "base/internal/stream_copy.hpp"
 
 namespace cairn {
 

@@ -4,7 +4,7 @@
 
 #include <emmintrin.h>
 
-#include "cairn/base/stream_copy.hpp"
+#include "base/internal/stream_copy.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/thread.hpp"
+#include "base/internal/thread.hpp"
 
 #include <sys/resource.h>
 #include <system_error>
@@ -10,7 +10,8 @@
 #include <pthread.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/limits_behind.hpp"
+
+#include "base/internal/limits_behind.hpp"
 
 namespace cairn {
 

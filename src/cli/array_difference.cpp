@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "cairn/array/cast.hpp"
+#include "array/internal/cast.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cairn/api/load.hpp"
 #include "cairn/handlers/json.hpp"
 
 #include "cli/comparison.hpp"
@@ -69,22 +68,11 @@ void walk(const std::string& title, Aspect aspect, const Json& a, const Json& b,
   }
 }
 
-Json load_json(const Side& side, std::string_view name) {
-  const std::string title(name);
-  return load_checkpointables(side.path(), {title}).take<Json>(title);
-}
-
 }  // namespace
 
 void compare_json(const std::string& title, Aspect aspect, std::string_view a, std::string_view b,
                   std::vector<Difference>& differences) {
-  walk(title, aspect, Json::parse(a), Json::parse(b), Json::json_pointer(), differences);
-}
-
-void compare_json_items(const Side& a, std::string_view name_a, const Side& b, std::string_view name_b,
-                        std::vector<Difference>& differences) {
-  walk(std::string(name_a), Aspect::value, load_json(a, name_a), load_json(b, name_b), Json::json_pointer(),
-       differences);
+  walk(title, aspect, parse_json(a, title), parse_json(b, title), Json::json_pointer(), differences);
 }
 
 }  // namespace cairn::cli

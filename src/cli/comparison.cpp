@@ -2,20 +2,20 @@
 #include "cli/comparison.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <map>
 #include <span>
 #include <sstream>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
-#include "cairn/formats/entry_path.hpp"
+#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/array_handler.hpp"
-#include "cairn/handlers/array_options.hpp"
-#include "cairn/handlers/builtin.hpp"
-#include "cairn/handlers/json.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 #include "cli/describe.hpp"
 #include "cli/text.hpp"
@@ -24,16 +24,16 @@ namespace cairn::cli {
 namespace {
 
 constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;  // Of each side.
-constexpr std::size_t kMostProtoBytes = std::size_t{4}
-                                        << 20;  // Of a text form; longer ones are for nobody to read.
+constexpr std::uint64_t kMostLineBytes = std::uint64_t{4}
+                                         << 20;  // Of lines; longer ones are for nobody to read.
 
 using Files = std::map<std::string, store::FileEntry>;
 
-/// A leaf of a tree as metadata knows it.
+/// An array or a value, as the side that it comes from describes it.
 struct Leaf {
-  std::string path;  ///< As the side that it comes from calls it.
-  TreeKind kind = TreeKind::null;
-  Tree value;  ///< Of a scalar.
+  std::string path;  ///< As that side calls it.
+  std::string kind;  ///< "array", or that of the value.
+  const DescribedValue* value = nullptr;
   AbstractArray array;
 };
 
@@ -65,66 +65,75 @@ std::string foreign_path(const std::string& path) {
   return keys.size() == 1 ? keys.front() : path;
 }
 
-void add_leaf(Leaves& leaves, std::string_view path, const AbstractTree& node, bool is_foreign) {
-  Leaf leaf;
-  leaf.path = path;
-  leaf.kind = node.kind();
-  if (leaf.kind == TreeKind::array) {
-    leaf.array = node.as_array();
-  } else {
-    leaf.value = node.stored_value();
-  }
-  std::string key = is_foreign ? foreign_path(leaf.path) : leaf.path;
-  leaves.emplace(std::move(key), std::move(leaf));
-}
-
-/// The leaves of a tree or an array; nothing for all else.
-std::optional<Leaves> leaves_of(const ItemMetadata& item, bool is_foreign) {
+/// What a description tells apart. Ownership: refers to its values.
+Leaves leaves_of(const Description& description, bool is_foreign) {
   Leaves leaves;
-  if (const auto* array = item.abstract.as<AbstractArray>()) {
-    add_leaf(leaves, "", AbstractTree(*array), false);
-    return leaves;
+  const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
+    std::string key = is_foreign ? foreign_path(path) : path;
+    leaves.emplace(std::move(key), Leaf{std::move(path), std::move(kind), value, std::move(array)});
+  };
+  for (const ArrayEntry& array : description.arrays) {
+    add(std::string(array.name), "array", nullptr, AbstractArray(array.shape, array.dtype));
   }
-  if (const auto* tree = item.abstract.as<AbstractTree>()) {
-    visit_leaves(*tree, [&](std::string_view path, const AbstractTree& node) {
-      add_leaf(leaves, path, node, is_foreign);
-    });
-    return leaves;
+  for (const DescribedValue& value : description.values) {
+    add(value.name, value.kind, &value, {});
   }
-  return std::nullopt;
+  return leaves;
 }
 
 std::string description(const Leaf& leaf) {
-  if (leaf.kind == TreeKind::array) {
+  if (leaf.value == nullptr) {
     return fmt::format("{} {}", name(leaf.array.dtype), to_string(leaf.array.shape));
   }
-  const std::string value = value_text(leaf.value);
-  return value.empty() ? std::string(name(leaf.kind)) : value;
+  const std::string value = value_text(*leaf.value);
+  return value.empty() ? leaf.kind : value;
 }
 
 bool is_same_file(const store::FileEntry& a, const store::FileEntry& b) {
   return a.size_bytes == b.size_bytes && a.root == b.root;
 }
 
-/// How far two integers lie apart; exact, though neither need fit in a double.
-double gap(const Tree& a, const Tree& b) {
-  // Below zero counts as the two's complement: the difference of the larger and the smaller is right all the same.
-  const auto bits = [](const Tree& value) {
-    return value.large_integer() ? *value.large_integer()
-                                 : static_cast<std::uint64_t>(value.as<std::int64_t>());
-  };
-  const auto is_negative = [](const Tree& value) {
-    return !value.large_integer() && value.as<std::int64_t>() < 0;
-  };
-  const std::uint64_t left = bits(a);
-  const std::uint64_t right = bits(b);
-  const bool is_left_larger = is_negative(a) == is_negative(b) ? left > right : is_negative(b);
-  return static_cast<double>(is_left_larger ? left - right : right - left);
+bool has_same_files(const std::optional<Files>& a, const std::optional<Files>& b) {
+  return a && b &&
+         std::equal(a->begin(), a->end(), b->begin(), b->end(), [](const auto& left, const auto& right) {
+           return left.first == right.first && is_same_file(left.second, right.second);
+         });
 }
 
-/// How far two numbers of one kind lie apart.
-double apart(const Tree& a, const Tree& b) {
-  return a.kind() == TreeKind::integer ? gap(a, b) : distance(a.as<double>(), b.as<double>());
+/// How far two values lie apart, if they are numbers of one kind: of integers exact, though neither need fit in a double.
+std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
+  const auto* x = std::get_if<double>(&a.value);
+  const auto* y = std::get_if<double>(&b.value);
+  if (x != nullptr && y != nullptr) {
+    return distance(*x, *y);
+  }
+  // Below zero counts as the two's complement: the difference of the larger and the smaller is right all the same.
+  const auto bits = [](const DescribedValue& value) -> std::optional<std::uint64_t> {
+    if (const auto* number = std::get_if<std::int64_t>(&value.value)) {
+      return static_cast<std::uint64_t>(*number);
+    }
+    const auto* large = std::get_if<std::uint64_t>(&value.value);
+    return large != nullptr ? std::optional(*large) : std::nullopt;
+  };
+  const auto is_negative = [](const DescribedValue& value) {
+    const auto* number = std::get_if<std::int64_t>(&value.value);
+    return number != nullptr && *number < 0;
+  };
+  const auto left = bits(a);
+  const auto right = bits(b);
+  if (!left || !right) {
+    return std::nullopt;
+  }
+  const bool is_left_larger = is_negative(a) == is_negative(b) ? *left > *right : is_negative(b);
+  return static_cast<double>(is_left_larger ? *left - *right : *right - *left);
+}
+
+/// Whether two values are the same, bit by bit.
+bool is_same_value(const DescribedValue& a, const DescribedValue& b) {
+  const auto* x = std::get_if<double>(&a.value);
+  const auto* y = std::get_if<double>(&b.value);
+  return x != nullptr && y != nullptr ? std::bit_cast<std::uint64_t>(*x) == std::bit_cast<std::uint64_t>(*y)
+                                      : a.value == b.value;
 }
 
 /// Calls `both`, `left` or `right` for each key of two sorted maps.
@@ -157,6 +166,24 @@ std::string text_of(const std::vector<std::string>& lines) {
   return lines.size() == 1 ? lines.front() : count_text(lines.size(), "line");
 }
 
+/// Starts to read these arrays and no others; whoever wrote them, they are read as a tree.
+LoadResponse load_arrays(const Side& side, const std::string& name, std::span<const ArrayPair> pairs,
+                         std::string ArrayPair::*path) {
+  AbstractTree wanted;
+  for (const ArrayPair& pair : pairs) {
+    AbstractTree* node = &wanted;
+    for (const std::string& key : formats::split_path(pair.*path)) {
+      node = &(*node)[key];
+    }
+    *node = pair.array;
+  }
+  TreeLoadOptions partial;
+  partial.partial = true;
+  LoadOptions options;
+  options.handler_options.set(partial);
+  return load_checkpointables_async(side.path(), {Request(name, std::move(wanted))}, options);
+}
+
 class Comparer {
  public:
   Comparer(const Side& a, const Side& b, const CompareOptions& options) : a_(a), b_(b), options_(options) {}
@@ -166,7 +193,6 @@ class Comparer {
  private:
   struct Batches {
     ItemPair item;
-    bool is_array = false;  ///< The checkpointable itself is the array.
     std::vector<ArrayPair> pairs;
   };
 
@@ -176,15 +202,14 @@ class Comparer {
   void compare_item(const ItemPair& item);
   void compare_leaves(const ItemPair& item, const Leaves& a, const Leaves& b);
   void compare_pair(Batches& batches, const std::string& title, const Leaf& a, const Leaf& b);
-  void compare_scalars(const std::string& title, const Tree& a, const Tree& b);
-  void compare_files(const ItemPair& item, const Files& a, const Files& b);
-  bool compare_proto(const ItemPair& item, const Files& a, const Files& b);
-  void compare_lines(const std::string& title, Aspect aspect, const std::string& a, const std::string& b);
+  void compare_values(const std::string& title, const DescribedValue& a, const DescribedValue& b);
+  void compare_texts(const ItemPair& item, const std::vector<std::string>& texts, const Files& a,
+                     const Files& b);
+  void compare_files(const ItemPair& item, const Description& description, const Files& a, const Files& b);
+  void compare_lines(const std::string& title, const std::string& a, const std::string& b);
   void compare_arrays();
   void compare_batch(const Batches& batches, std::span<const ArrayPair> pairs);
-  void compare_values(const ArrayPair& pair, const Array& a, const Array& b);
-  [[nodiscard]] LoadResponse load(const Side& side, const std::string& name, const Batches& batches,
-                                  std::span<const ArrayPair> pairs, std::string ArrayPair::*path) const;
+  void compare_elements(const ArrayPair& pair, const Array& a, const Array& b);
 
   const Side& a_;
   const Side& b_;
@@ -244,32 +269,29 @@ void Comparer::compare_item(const ItemPair& item) {
   }
   const std::optional<Files> files_a = a_.files(item.name_a);
   const std::optional<Files> files_b = b_.files(item.name_b);
-  const auto is_same_entry = [](const auto& left, const auto& right) {
-    return left.first == right.first && is_same_file(left.second, right.second);
-  };
-  if (files_a && files_b &&
-      std::equal(files_a->begin(), files_a->end(), files_b->begin(), files_b->end(), is_same_entry)) {
-    result_.arrays += arrays(a).size();
+  const Description described_a = a.description();
+  const Description described_b = b.description();
+  if (has_same_files(files_a, files_b)) {
+    result_.arrays += described_a.arrays.size();
     result_.same_files_bytes += a.bytes;
     return;
   }
-  const std::optional<Leaves> leaves_a = leaves_of(a, a_.is_foreign());
-  const std::optional<Leaves> leaves_b = leaves_of(b, b_.is_foreign());
-  if (leaves_a && leaves_b) {
-    compare_leaves(item, *leaves_a, *leaves_b);
-  } else if (a.abstract.as<AbstractJson>() != nullptr && b.abstract.as<AbstractJson>() != nullptr) {
-    if (options_.compares_values) {
-      compare_json_items(a_, item.name_a, b_, item.name_b, result_.differences);
-    }
-  } else if (files_a && files_b && !compare_proto(item, *files_a, *files_b)) {
-    compare_files(item, *files_a, *files_b);
+  const bool is_described = a.abstract.has_value() && b.abstract.has_value();
+  if (is_described && described_a.kind != described_b.kind) {
+    add(Aspect::kind, item.name_a, described_a.kind, described_b.kind);
+    return;
+  }
+  if (is_described) {
+    compare_leaves(item, leaves_of(described_a, a_.is_foreign()), leaves_of(described_b, b_.is_foreign()));
+  }
+  if (files_a && files_b) {
+    compare_files(item, described_a, *files_a, *files_b);
   }
 }
 
 void Comparer::compare_leaves(const ItemPair& item, const Leaves& a, const Leaves& b) {
   Batches batches;
   batches.item = item;
-  batches.is_array = a_.metadata().at(item.name_a).abstract.as<AbstractArray>() != nullptr;
   walk(
       a, b,
       [&](const auto& left, const auto& right) {
@@ -288,12 +310,12 @@ void Comparer::compare_leaves(const ItemPair& item, const Leaves& a, const Leave
 
 void Comparer::compare_pair(Batches& batches, const std::string& title, const Leaf& a, const Leaf& b) {
   if (a.kind != b.kind) {
-    add(Aspect::kind, title, std::string(name(a.kind)), std::string(name(b.kind)));
+    add(Aspect::kind, title, a.kind, b.kind);
     return;
   }
-  if (a.kind != TreeKind::array) {
+  if (a.value != nullptr && b.value != nullptr) {
     if (options_.compares_values) {
-      compare_scalars(title, a.value, b.value);
+      compare_values(title, *a.value, *b.value);
     }
     return;
   }
@@ -313,22 +335,41 @@ void Comparer::compare_pair(Batches& batches, const std::string& title, const Le
   }
 }
 
-void Comparer::compare_scalars(const std::string& title, const Tree& a, const Tree& b) {
-  if (a == b) {
+void Comparer::compare_values(const std::string& title, const DescribedValue& a, const DescribedValue& b) {
+  if (is_same_value(a, b)) {
     return;
   }
-  const bool is_number = a.kind() == TreeKind::integer || a.kind() == TreeKind::floating;
-  const bool is_near = is_number && options_.tolerance && apart(a, b) <= *options_.tolerance;
-  if (!is_near) {
+  const std::optional<double> gap = apart(a, b);
+  if (!gap || !options_.tolerance || *gap > *options_.tolerance) {
     add(Aspect::value, title, value_text(a), value_text(b));
   }
 }
 
-/// For checkpointables of handlers that this tool does not know: whatever they are, their files tell them
-/// apart.
-void Comparer::compare_files(const ItemPair& item, const Files& a, const Files& b) {
+/// What arrays and values do not say: texts do or, where they are not all there is, the files themselves.
+void Comparer::compare_files(const ItemPair& item, const Description& description, const Files& a,
+                             const Files& b) {
+  if (description.says_all) {
+    compare_texts(item, description.texts, a, b);
+    return;
+  }
+  const auto without_texts = [&description](Files files) {
+    std::erase_if(files, [&](const auto& file) {
+      return std::count(description.texts.begin(), description.texts.end(), file.first) != 0;
+    });
+    return files;
+  };
+  const Files others_a = without_texts(a);
+  const Files others_b = without_texts(b);
+  if (has_same_files(others_a, others_b)) {
+    return;
+  }
+  const std::size_t before = result_.differences.size();
+  compare_texts(item, description.texts, a, b);
+  if (result_.differences.size() != before) {
+    return;
+  }
   walk(
-      a, b,
+      others_a, others_b,
       [&](const auto& left, const auto& right) {
         if (!is_same_file(left.second, right.second) && options_.compares_values) {
           add(Aspect::file, title_of(item.name_a, left.first), size_text(left.second.size_bytes),
@@ -343,44 +384,27 @@ void Comparer::compare_files(const ItemPair& item, const Files& a, const Files& 
       });
 }
 
-/// Compares what protobuf messages are loaded from, their type and their binary form; false when one has neither. The
-/// text form is for people: it says where a difference is, not whether there is one.
-bool Comparer::compare_proto(const ItemPair& item, const Files& a, const Files& b) {
-  if (a_.metadata().at(item.name_a).handler_id != "cairn.proto/1") {
-    return false;
+void Comparer::compare_texts(const ItemPair& item, const std::vector<std::string>& texts, const Files& a,
+                             const Files& b) {
+  for (const std::string& name : texts) {
+    const auto left = a.find(name);
+    const auto right = b.find(name);
+    if (!options_.compares_values || left == a.end() || right == b.end() ||
+        is_same_file(left->second, right->second)) {
+      continue;
+    }
+    const std::uint64_t bytes = std::max(left->second.size_bytes, right->second.size_bytes);
+    if (name.ends_with(".json")) {
+      compare_json(item.name_a, Aspect::value, a_.read(left->second, bytes), b_.read(right->second, bytes),
+                   result_.differences);
+    } else if (bytes <= kMostLineBytes) {
+      compare_lines(item.name_a, a_.read(left->second, bytes), b_.read(right->second, bytes));
+    }
   }
-  const auto type_a = a.find("type.txt");
-  const auto type_b = b.find("type.txt");
-  const auto binary_a = a.find("message.binpb");
-  const auto binary_b = b.find("message.binpb");
-  if (type_a == a.end() || type_b == b.end() || binary_a == a.end() || binary_b == b.end()) {
-    return false;
-  }
-  const std::size_t before = result_.differences.size();
-  if (!is_same_file(type_a->second, type_b->second)) {
-    compare_lines(item.name_a, Aspect::kind, a_.read(type_a->second, kMostProtoBytes),
-                  b_.read(type_b->second, kMostProtoBytes));
-  }
-  if (is_same_file(binary_a->second, binary_b->second) || !options_.compares_values) {
-    return true;
-  }
-  const auto text_a = a.find("message.txtpb");
-  const auto text_b = b.find("message.txtpb");
-  if (text_a != a.end() && text_b != b.end() &&
-      std::max(text_a->second.size_bytes, text_b->second.size_bytes) <= kMostProtoBytes) {
-    compare_lines(item.name_a, Aspect::value, a_.read(text_a->second, kMostProtoBytes),
-                  b_.read(text_b->second, kMostProtoBytes));
-  }
-  if (result_.differences.size() == before) {
-    add(Aspect::file, title_of(item.name_a, binary_a->first), size_text(binary_a->second.size_bytes),
-        size_text(binary_b->second.size_bytes));
-  }
-  return true;
 }
 
 /// What is left of both texts without the lines that they begin and end with alike.
-void Comparer::compare_lines(const std::string& title, Aspect aspect, const std::string& a,
-                             const std::string& b) {
+void Comparer::compare_lines(const std::string& title, const std::string& a, const std::string& b) {
   std::vector<std::string> left = lines_of(a);
   std::vector<std::string> right = lines_of(b);
   const auto first = std::mismatch(left.begin(), left.end(), right.begin(), right.end());
@@ -392,8 +416,7 @@ void Comparer::compare_lines(const std::string& title, Aspect aspect, const std:
     right.pop_back();
   }
   if (!left.empty() || !right.empty()) {
-    const std::string place = aspect == Aspect::kind ? title : fmt::format("{}, line {}", title, line + 1);
-    add(aspect, place, text_of(left), text_of(right));
+    add(Aspect::value, fmt::format("{}, line {}", title, line + 1), text_of(left), text_of(right));
   }
 }
 
@@ -414,44 +437,17 @@ void Comparer::compare_arrays() {
 }
 
 void Comparer::compare_batch(const Batches& batches, std::span<const ArrayPair> pairs) {
-  const LoadResponse load_a = load(a_, batches.item.name_a, batches, pairs, &ArrayPair::path_a);
-  const LoadResponse load_b = load(b_, batches.item.name_b, batches, pairs, &ArrayPair::path_b);
-  Loaded loaded_a = load_a.wait();
-  Loaded loaded_b = load_b.wait();
-  if (batches.is_array) {
-    compare_values(pairs.front(), loaded_a.take<Array>(batches.item.name_a),
-                   loaded_b.take<Array>(batches.item.name_b));
-    return;
-  }
-  const Tree tree_a = loaded_a.take<Tree>(batches.item.name_a);
-  const Tree tree_b = loaded_b.take<Tree>(batches.item.name_b);
+  const auto& [name_a, name_b] = batches.item;
+  const LoadResponse load_a = load_arrays(a_, name_a, pairs, &ArrayPair::path_a);
+  const LoadResponse load_b = load_arrays(b_, name_b, pairs, &ArrayPair::path_b);
+  const Tree tree_a = load_a.wait().take<Tree>(name_a);
+  const Tree tree_b = load_b.wait().take<Tree>(name_b);
   for (const ArrayPair& pair : pairs) {
-    compare_values(pair, tree_a.at(pair.path_a).as<Array>(), tree_b.at(pair.path_b).as<Array>());
+    compare_elements(pair, tree_a.at(pair.path_a).as<Array>(), tree_b.at(pair.path_b).as<Array>());
   }
 }
 
-/// Starts to read these arrays and no others.
-LoadResponse Comparer::load(const Side& side, const std::string& name, const Batches& batches,
-                            std::span<const ArrayPair> pairs, std::string ArrayPair::*path) const {
-  if (batches.is_array) {
-    return load_checkpointables_async(side.path(), {name});
-  }
-  AbstractTree wanted;
-  for (const ArrayPair& pair : pairs) {
-    AbstractTree* node = &wanted;
-    for (const std::string& key : formats::split_path(pair.*path)) {
-      node = &(*node)[key];
-    }
-    *node = pair.array;
-  }
-  TreeLoadOptions partial;
-  partial.partial = true;
-  LoadOptions options;
-  options.handler_options.set(partial);
-  return load_checkpointables_async(side.path(), {Request(name, std::move(wanted))}, options);
-}
-
-void Comparer::compare_values(const ArrayPair& pair, const Array& a, const Array& b) {
+void Comparer::compare_elements(const ArrayPair& pair, const Array& a, const Array& b) {
   const ArrayDifference difference = cli::compare(a.view(), b.view(), options_.tolerance);
   result_.compared_bytes += pair.bytes;
   if (difference.differing != 0) {
@@ -465,27 +461,9 @@ void Comparer::compare_values(const ArrayPair& pair, const Array& a, const Array
 }  // namespace
 
 std::string_view name(Aspect aspect) noexcept {
-  switch (aspect) {
-    case Aspect::only_in_a:
-      return "only in A";
-    case Aspect::only_in_b:
-      return "only in B";
-    case Aspect::handler:
-      return "handler";
-    case Aspect::metadata:
-      return "metadata";
-    case Aspect::kind:
-      return "kind";
-    case Aspect::dtype:
-      return "dtype";
-    case Aspect::shape:
-      return "shape";
-    case Aspect::value:
-      return "value";
-    case Aspect::file:
-      break;
-  }
-  return "file";
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "only in A", "only in B", "handler", "metadata", "kind", "dtype", "shape", "value", "file"};
+  return kNames[static_cast<std::size_t>(aspect)];
 }
 
 Comparison compare(const Side& a, const Side& b, const CompareOptions& options) {

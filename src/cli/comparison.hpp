@@ -64,8 +64,5 @@ struct Comparison {
 /// The differences of two JSON documents, below `title`.
 void compare_json(const std::string& title, Aspect aspect, std::string_view a, std::string_view b,
                   std::vector<Difference>& differences);
-/// The same for the checkpointables of these names that are JSON documents.
-void compare_json_items(const Side& a, std::string_view name_a, const Side& b, std::string_view name_b,
-                        std::vector<Difference>& differences);
 
 }  // namespace cairn::cli

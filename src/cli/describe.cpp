@@ -2,19 +2,22 @@
 #include "cli/describe.hpp"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/base/json_string.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/store/manifest.hpp"
 
+#include "base/internal/json_string.hpp"
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
+#include "core/internal/start.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -50,9 +53,8 @@ std::uint64_t total_bytes(const CheckpointMetadata& metadata) {
 }
 
 int judge(const CheckpointMetadata& metadata, Output& out) {
-  const auto damaged = std::find_if(metadata.begin(), metadata.end(), [](const auto& item) {
-    return item.second.problem_code && item.second.problem_code != Errc::unknown_handler_id;
-  });
+  const auto damaged = std::find_if(metadata.begin(), metadata.end(),
+                                    [](const auto& item) { return !problem_text(item.second).empty(); });
   if (damaged == metadata.end()) {
     return 0;
   }
@@ -61,28 +63,28 @@ int judge(const CheckpointMetadata& metadata, Output& out) {
   return 1;
 }
 
-std::string array_title(std::string_view checkpointable, const ArrayEntry& array) {
-  return printable(array.name.empty() ? checkpointable : array.name);
+std::string part_title(std::string_view checkpointable, std::string_view path) {
+  return printable(path.empty() ? checkpointable : path);
 }
 
-std::string value_text(const Tree& value) {
-  switch (value.kind()) {
-    case TreeKind::boolean:
-      return value.as<bool>() ? "true" : "false";
-    case TreeKind::integer:
-      return value.large_integer() ? fmt::to_string(*value.large_integer())
-                                   : fmt::to_string(value.as<std::int64_t>());
-    case TreeKind::floating:
-      return fmt::to_string(value.as<double>());
-    case TreeKind::string: {
-      const auto text = value.as<std::string_view>();
-      return text.size() <= kMostTextBytes ? json_string(text) : count_text(text.size(), "byte");
-    }
-    case TreeKind::bytes:
-      return count_text(value.as<Bytes>().size(), "byte");
-    default:
+std::string value_text(const DescribedValue& value) {
+  const auto text = [](const auto& held) -> std::string {
+    using Held = std::decay_t<decltype(held)>;
+    if constexpr (std::is_same_v<Held, std::monostate>) {
       return "";
-  }
+    } else if constexpr (std::is_same_v<Held, std::string>) {
+      return held.size() <= kMostTextBytes ? json_string(held) : count_text(held.size(), "byte");
+    } else if constexpr (std::is_same_v<Held, std::vector<std::byte>>) {
+      return count_text(held.size(), "byte");
+    } else {
+      return fmt::to_string(held);
+    }
+  };
+  return std::visit(text, value.value);
+}
+
+std::string problem_text(const ItemMetadata& item) {
+  return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
 }
 
 void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {

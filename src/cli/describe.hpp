@@ -7,9 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/array_store/array_entries.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/handlers/tree.hpp"
 
 #include "cli/output.hpp"
 
@@ -27,11 +25,15 @@ namespace cairn::cli {
 /// damaged. A checkpointable whose handler the tool lacks is not.
 [[nodiscard]] int judge(const CheckpointMetadata& metadata, Output& out);
 
-/// What people call an array: its path, or the name of the checkpointable where it is all there is.
-[[nodiscard]] std::string array_title(std::string_view checkpointable, const ArrayEntry& array);
+/// What people call an array or a value: its path, or the name of the checkpointable where it is all there is.
+[[nodiscard]] std::string part_title(std::string_view checkpointable, std::string_view path);
 
-/// A scalar or small value of a tree, as people read it.
-[[nodiscard]] std::string value_text(const Tree& value);
+/// A value as people read it; empty when its kind says all.
+[[nodiscard]] std::string value_text(const DescribedValue& value);
+
+/// What keeps a checkpointable from being described; empty when nothing does but that the tool lacks its handler, whose files
+/// are then shown.
+[[nodiscard]] std::string problem_text(const ItemMetadata& item);
 
 /// Writes the key "arrays" with the list of them.
 void write_arrays(JsonWriter& json, const ArrayEntries& arrays);

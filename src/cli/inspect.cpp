@@ -1,91 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "cairn/base/error.hpp"
-#include "cairn/base/json_string.hpp"
-#include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/builtin.hpp"
-#include "cairn/handlers/json.hpp"
-
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
-#include "cli/proto.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
 
-/// Calls `visitor` for the leaves of a tree that are no arrays, as far as the checkpoint tells their values.
-void visit_values(const ItemMetadata& item,
-                  const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor) {
-  const auto* tree = item.abstract.as<AbstractTree>();
-  if (tree == nullptr) {
-    return;
+void write_value(JsonWriter& json, const DescribedValue& described) {
+  json.begin_object(JsonLayout::line).key("name").value(described.name).key("kind").value(described.kind);
+  const auto& value = described.value;
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    json.key("value").value(*text);
+  } else if (const auto* bytes = std::get_if<std::vector<std::byte>>(&value)) {
+    json.key("bytes").value(bytes->size());
+  } else if (const auto* number = std::get_if<double>(&value); number != nullptr && !std::isfinite(*number)) {
+    json.key("value").value(value_text(described));  // JSON has no word for infinities and NaN.
+  } else if (!std::holds_alternative<std::monostate>(value)) {
+    json.key("value").raw(value_text(described));
   }
-  visit_leaves(*tree, [&visitor](std::string_view path, const AbstractTree& leaf) {
-    const TreeKind kind = leaf.kind();
-    if (kind != TreeKind::array && kind != TreeKind::map && kind != TreeKind::list) {
-      visitor(path, leaf);
-    }
-  });
-}
-
-void write_value(JsonWriter& json, const Tree& value) {
-  switch (value.kind()) {
-    case TreeKind::boolean:
-    case TreeKind::integer:
-      json.key("value").raw(value_text(value));
-      break;
-    case TreeKind::floating:
-      // JSON has no word for infinities and NaN.
-      json.key("value").raw(std::isfinite(value.as<double>()) ? value_text(value)
-                                                              : json_string(value_text(value)));
-      break;
-    case TreeKind::string:
-      json.key("value").value(value.as<std::string_view>());
-      break;
-    case TreeKind::bytes:
-      json.key("bytes").value(value.as<Bytes>().size());
-      break;
-    default:
-      break;
-  }
+  json.end();
 }
 
 void write_item(JsonWriter& json, const ItemMetadata& item) {
+  const Description description = item.description();
   json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
-  if (!item.problem.empty()) {
-    json.key("problem").value(item.problem);
+  if (const std::string problem = problem_text(item); !problem.empty()) {
+    json.key("problem").value(problem);
   }
-  if (const auto type = message_type(item)) {
-    json.key("message_type").value(*type);
+  if (!description.kind.empty()) {
+    json.key("kind").value(description.kind);
   }
-  if (const auto* document = item.abstract.as<AbstractJson>(); document != nullptr && document->kind) {
-    json.key("json_kind").value(name(*document->kind));
-  }
-  write_arrays(json, arrays(item));
+  write_arrays(json, description.arrays);
   json.key("values").begin_list();
-  visit_values(item, [&json](std::string_view path, const AbstractTree& leaf) {
-    json.begin_object(JsonLayout::line).key("name").value(path).key("kind").value(name(leaf.kind()));
-    write_value(json, leaf.stored_value());
-    json.end();
-  });
+  for (const DescribedValue& value : description.values) {
+    write_value(json, value);
+  }
+  json.end().key("files").begin_list();
+  for (const FileMetadata& file : item.files) {
+    json.begin_object(JsonLayout::line).key("name").value(file.name).key("bytes").value(file.bytes).end();
+  }
   json.end().end();
 }
 
-void print_arrays(Output& out, std::string_view title, const ItemMetadata& item) {
-  const ArrayEntries entries = arrays(item);
-  if (entries.empty()) {
-    return;
-  }
+void print_arrays(Output& out, std::string_view title, const ArrayEntries& entries) {
   std::uint64_t bytes = 0;
   for (const ArrayEntry& array : entries) {
     bytes += array.bytes;
@@ -93,40 +59,49 @@ void print_arrays(Output& out, std::string_view title, const ItemMetadata& item)
   const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ArrayEntry& array : entries) {
-      row({array_title(title, array), std::string(name(array.dtype)), to_string(array.shape),
+      row({part_title(title, array.name), std::string(name(array.dtype)), to_string(array.shape),
            size_text(array.bytes)});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
   });
 }
 
-void print_values(Output& out, const ItemMetadata& item) {
-  std::vector<Row> values;  // Collected, because each visit builds the tree.
-  visit_values(item, [&values](std::string_view path, const AbstractTree& leaf) {
-    values.push_back(
-        {printable(path), std::string(name(leaf.kind())), printable(value_text(leaf.stored_value()))});
-  });
-  if (values.empty()) {
-    return;
-  }
+void print_values(Output& out, std::string_view title, const std::vector<DescribedValue>& values) {
   const std::array<Column, 3> columns{{{"VALUE"}, {"KIND"}, {""}}};
-  print_table(out, "  ", columns,
-              [&values](const RowVisitor& row) { std::for_each(values.begin(), values.end(), row); });
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for (const DescribedValue& value : values) {
+      row({part_title(title, value.name), printable(value.kind), printable(value_text(value))});
+    }
+  });
+}
+
+void print_files(Output& out, const std::vector<FileMetadata>& files) {
+  const std::array<Column, 2> columns{{{"FILE"}, {"SIZE", true}}};
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for (const FileMetadata& file : files) {
+      row({printable(file.name), size_text(file.bytes)});
+    }
+  });
 }
 
 void print_item(Output& out, std::string_view title, const ItemMetadata& item) {
+  const Description description = item.description();
   out.print("\n{}  {}  {}\n", printable(title), printable(item.handler_id), size_text(item.bytes));
-  if (!item.problem.empty()) {
-    out.print("  {}\n", printable(item.problem));
+  if (const std::string problem = problem_text(item); !problem.empty()) {
+    out.print("  {}\n", printable(problem));
   }
-  if (const auto type = message_type(item)) {
-    out.print("  protobuf message {}\n", printable(*type));
+  if (!description.kind.empty()) {
+    out.print("  {}\n", printable(description.kind));
   }
-  if (const auto* document = item.abstract.as<AbstractJson>(); document != nullptr && document->kind) {
-    out.print("  JSON {}\n", name(*document->kind));
+  if (!description.arrays.empty()) {
+    print_arrays(out, title, description.arrays);
   }
-  print_arrays(out, title, item);
-  print_values(out, item);
+  if (!description.values.empty()) {
+    print_values(out, title, description.values);
+  }
+  if (description.kind.empty() && description.arrays.empty() && description.values.empty()) {
+    print_files(out, item.files);
+  }
 }
 
 }  // namespace

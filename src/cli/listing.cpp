@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "cli/text.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::cli {
 namespace {

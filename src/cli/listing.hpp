@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/store/recovery.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::cli {
 

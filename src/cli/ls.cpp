@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/handlers/builtin.hpp"
 
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
@@ -93,13 +92,14 @@ void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists
   json.key("checkpointables").begin_object();
   for (const auto& [name, item] : metadata) {
     json.key(name).begin_object(lists_arrays ? JsonLayout::block : JsonLayout::line);
-    json.key("handler").value(item.handler_id).key("array_count").value(arrays(item).size());
+    const ArrayEntries entries = arrays(item);
+    json.key("handler").value(item.handler_id).key("array_count").value(entries.size());
     json.key("bytes").value(item.bytes);
-    if (!item.problem.empty()) {
-      json.key("problem").value(item.problem);
+    if (const std::string problem = problem_text(item); !problem.empty()) {
+      json.key("problem").value(problem);
     }
     if (lists_arrays) {
-      write_arrays(json, arrays(item));
+      write_arrays(json, entries);
     }
     json.end();
   }
@@ -108,19 +108,18 @@ void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists
 
 void print_items(Output& out, const CheckpointMetadata& metadata) {
   std::uint64_t array_count = 0;
+  std::vector<Row> rows;
   for (const auto& [name, item] : metadata) {
-    array_count += arrays(item).size();
+    const std::size_t count = arrays(item).size();
+    array_count += count;
+    rows.push_back({printable(name), printable(item.handler_id), count == 0 ? "-" : count_text(count),
+                    size_text(item.bytes)});
   }
+  rows.push_back({"total", count_text(metadata.items.size(), "checkpointable"), count_text(array_count),
+                  size_text(total_bytes(metadata))});
   const std::array<Column, 4> columns{{{"CHECKPOINTABLE"}, {"HANDLER"}, {"ARRAYS", true}, {"SIZE", true}}};
-  print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const auto& [name, item] : metadata) {
-      const std::size_t count = arrays(item).size();
-      row({printable(name), printable(item.handler_id), count == 0 ? "-" : count_text(count),
-           size_text(item.bytes)});
-    }
-    row({"total", count_text(metadata.items.size(), "checkpointable"), count_text(array_count),
-         size_text(total_bytes(metadata))});
-  });
+  print_table(out, "", columns,
+              [&rows](const RowVisitor& row) { std::for_each(rows.begin(), rows.end(), row); });
 }
 
 void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {

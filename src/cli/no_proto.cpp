@@ -7,8 +7,4 @@ RegistrySnapshot optional_proto_handlers() {
   return {};
 }
 
-std::optional<std::string> message_type(const ItemMetadata&) {
-  return std::nullopt;
-}
-
 }  // namespace cairn::cli

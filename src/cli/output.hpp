@@ -11,7 +11,7 @@
 
 #include <fmt/core.h>
 
-#include "cairn/base/json_writer.hpp"
+#include "base/internal/json_writer.hpp"
 
 namespace cairn::cli {
 
@@ -30,7 +30,8 @@ class Output {
     write(fmt::format(format, std::forward<Values>(values)...));
   }
 
-  /// Writes what is still held. Errors: as write.
+  /// Writes what is still held.
+  /// Errors: as write.
   void flush();
 
  private:

@@ -43,8 +43,8 @@ std::string progress_line(std::uint64_t done_bytes, std::uint64_t total_bytes,
   return line.substr(0, columns);
 }
 
-ProgressBar::ProgressBar(std::FILE* terminal)
-    : terminal_(terminal), is_terminal_(::isatty(::fileno(terminal)) == 1) {}
+ProgressBar::ProgressBar(std::FILE* terminal, const Clock& clock)
+    : terminal_(terminal), is_terminal_(::isatty(::fileno(terminal)) == 1), clock_(clock) {}
 
 ProgressBar::~ProgressBar() {
   if (is_shown_) {
@@ -54,7 +54,7 @@ ProgressBar::~ProgressBar() {
 }
 
 void ProgressBar::update(std::uint64_t done_bytes, std::uint64_t total_bytes) {
-  const auto elapsed = std::chrono::steady_clock::now() - begin_;
+  const auto elapsed = clock_.steady_now() - begin_;
   if (!is_terminal_ || elapsed < kPatience) {
     return;
   }

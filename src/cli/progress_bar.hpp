@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "base/internal/clock.hpp"
+
 namespace cairn::cli {
 
 /// The line of a progress bar, not wider than `columns`: "[####......]  40 %  1.6 GiB of 4.0 GiB  1.1 GiB/s  2 s left".
@@ -16,7 +18,7 @@ namespace cairn::cli {
 /// A progress bar for people who wait longer than a second at a terminal; nobody else sees it.
 class ProgressBar {
  public:
-  explicit ProgressBar(std::FILE* terminal);
+  explicit ProgressBar(std::FILE* terminal, const Clock& clock = system_clock());
   /// Removes the bar.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
@@ -28,7 +30,8 @@ class ProgressBar {
   std::FILE* terminal_;
   bool is_terminal_;
   bool is_shown_ = false;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const Clock& clock_;
+  std::chrono::steady_clock::time_point begin_ = clock_.steady_now();
 };
 
 }  // namespace cairn::cli

@@ -13,10 +13,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
 #include "cli/commands.hpp"
 #include "cli/text.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -9,7 +9,8 @@
 #include <string_view>
 
 #include "cairn/core/load.hpp"
-#include "cairn/store/committed_directory.hpp"
+
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::cli {
 
@@ -32,7 +33,8 @@ class Side {
 
   /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
   [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
-  /// Reads and verifies one of them. Errors: as CommittedDirectory::read_verified.
+  /// Reads and verifies one of them.
+  /// Errors: as CommittedDirectory::read_verified.
   [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
 
  private:

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/base/printable.hpp"
+#include "base/internal/printable.hpp"
 
 namespace cairn::cli {
 

@@ -15,11 +15,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
 
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/side.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::cli {
 namespace {

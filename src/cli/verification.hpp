@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/store/verify.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn::cli {
 

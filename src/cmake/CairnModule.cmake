@@ -63,6 +63,6 @@ function(cairn_test module)
     set_tests_properties("${module}.all" PROPERTIES LABELS "${arg_LABEL}" TIMEOUT 1200 COST ${arg_TIMEOUT})
     return()
   endif()
-  gtest_discover_tests(${target} TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60
+  gtest_discover_tests(${target} TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
     PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
 endfunction()

@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/event.hpp"
 #include "cairn/coord/coordinator.hpp"
 
+#include "async/internal/event.hpp"
 #include "coord/packet.hpp"
 #include "coord/tree.hpp"
 

@@ -35,7 +35,8 @@ struct DecodedPacket {
 
 /// Little-endian: conversation u64, kind u8, step u32, bytes of the subject u32, the subject, the body.
 [[nodiscard]] std::string encode(const PacketHead& head, std::string_view body);
-/// Views of `packet`. Errors: Errc::malformed_metadata when it is too short or of an unknown kind.
+/// Views of `packet`.
+/// Errors: Errc::malformed_metadata when it is too short or of an unknown kind.
 [[nodiscard]] DecodedPacket decode(std::string_view packet);
 
 /// A text, and whose it is.

@@ -14,4 +14,11 @@ std::string type_name(std::type_index type) {
   return status == 0 ? name.get() : type.name();
 }
 
+OptionSet::OptionSet() = default;
+OptionSet::OptionSet(const OptionSet&) = default;
+OptionSet::OptionSet(OptionSet&&) noexcept = default;
+OptionSet& OptionSet::operator=(const OptionSet&) = default;
+OptionSet& OptionSet::operator=(OptionSet&&) noexcept = default;
+OptionSet::~OptionSet() = default;
+
 }  // namespace cairn

@@ -7,17 +7,17 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/event.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
 
+#include "async/internal/event.hpp"
 #include "core/services.hpp"
 
 namespace cairn::core {
 
 void run_within(const Context& context, const std::string& what, std::chrono::nanoseconds deadline,
                 std::function<void()> work) {
-  const std::shared_ptr<Services>& services = context.services();
+  const std::shared_ptr<Services>& services = core::services_of(context);
   services->require_own_process();
   if (deadline <= deadline.zero()) {
     work();

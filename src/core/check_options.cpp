@@ -23,9 +23,6 @@ void check_options(const ContextOptions& options) {
                 fmt::format("ContextOptions::worker_threads is {}; at most {} are allowed",
                             options.worker_threads, kMostWorkers));
   }
-  if (!options.random) {
-    throw Error(Errc::invalid_argument, "ContextOptions::random is empty");
-  }
 }
 
 void check_options(const SaveOptions& options) {

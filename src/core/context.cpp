@@ -6,6 +6,7 @@
 
 #include "core/check_options.hpp"
 #include "core/services.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn {
 namespace {
@@ -18,6 +19,9 @@ constexpr std::chrono::milliseconds kLetGo{100};
 
 Context::Context(ContextOptions options) {
   core::check_options(options);
+  if (!options.random) {
+    options.random = store::system_random;
+  }
   services_ = core::Services::create(std::move(options));
 }
 

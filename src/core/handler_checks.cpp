@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "core/failures.hpp"
 
 namespace cairn::core {

@@ -9,9 +9,9 @@
 
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/erased_handler.hpp"
+#include "cairn/core/registry.hpp"
 #include "cairn/core/save_context.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn::core {
 

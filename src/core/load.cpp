@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/internal/start.hpp"
 #include "core/load_job.hpp"
 #include "core/paths.hpp"
 #include "core/response.hpp"
@@ -40,7 +41,7 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
 std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
                                   const RegistrySnapshot& registry, const LoadOptions& options,
                                   const Context& context, core::Waiting waiting) {
-  const std::shared_ptr<core::Services>& services = context.services();
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
   services->require_own_process();
   const auto begin = services->clock.steady_now();
   core::refuse_here(*services, "a load");
@@ -50,6 +51,13 @@ std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests re
 }
 
 }  // namespace
+
+Loaded::Loaded() = default;
+Loaded::Loaded(const Loaded&) = default;
+Loaded::Loaded(Loaded&&) noexcept = default;
+Loaded& Loaded::operator=(const Loaded&) = default;
+Loaded& Loaded::operator=(Loaded&&) noexcept = default;
+Loaded::~Loaded() = default;
 
 AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   const auto found = values_.find(name);
@@ -149,6 +157,14 @@ void LoadResponse::cancel() const {
   if (job_) {
     job_->stop(Errc::cancelled, "cancelled by the caller");
   }
+}
+
+Description ItemMetadata::description() const {
+  return handler ? handler->describe(abstract.get()) : Description();
+}
+
+ArrayEntries arrays(const ItemMetadata& item) {
+  return item.description().arrays;
 }
 
 void ItemMetadata::throw_mismatch(std::type_index wanted) const {

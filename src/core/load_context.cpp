@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/staging/device_pieces.hpp"
 
 #include "core/load_job.hpp"
 #include "core/text_limit.hpp"
+#include "io/internal/mapped_file.hpp"
+#include "staging/internal/device_pieces.hpp"
 #include "staging/internal/range_reader.hpp"
 
 namespace cairn {
@@ -77,6 +78,13 @@ Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std
 LoadContext::LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory)
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
 
+// Not in the header: each handler of a program would compile them again, in every coroutine.
+LoadContext::LoadContext(const LoadContext&) = default;
+LoadContext::LoadContext(LoadContext&&) noexcept = default;
+LoadContext& LoadContext::operator=(const LoadContext&) = default;
+LoadContext& LoadContext::operator=(LoadContext&&) noexcept = default;
+LoadContext::~LoadContext() = default;
+
 std::filesystem::path LoadContext::directory() const {
   return directory_.empty() ? job_->source().root() : job_->source().root() / directory_;
 }
@@ -110,11 +118,11 @@ Background<> LoadContext::read_pieces(std::string_view file, std::vector<Destina
   return read_ranges(job_, relative_to(directory_, file), std::move(pieces));
 }
 
-std::shared_ptr<const io::MappedFile> LoadContext::map_file(std::string_view file) const {
+std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {
   const store::FileSource& source = job_->source();
   const std::string relative = relative_to(directory_, file);
   const std::uint64_t bytes = size_of(source, relative);
-  return std::make_shared<io::MappedFile>(source.open_file(relative, 0), bytes, source.root() / relative);
+  return io::map_file(source.open_file(relative, 0), bytes, source.root() / relative);
 }
 
 Background<> LoadContext::run(std::function<void()> work) const {

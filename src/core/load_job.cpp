@@ -13,11 +13,12 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/when_all.hpp"
-#include "cairn/store/committed_directory.hpp"
+#include "cairn/async/awaitable.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
+#include "core/resolve.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::core {
 namespace {
@@ -271,7 +272,7 @@ Awaitable<> LoadJob::finish_part(std::shared_ptr<LoadJob> self, std::size_t inde
   try {
     AnyValue value = co_await std::move(background);
     const std::lock_guard lock(self->mutex_);
-    self->loaded_.put(part.item.name, std::move(value));
+    self->loaded_.values_.insert_or_assign(part.item.name, std::move(value));
   } catch (...) {
     failure = std::current_exception();
   }
@@ -325,7 +326,8 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
   answer.handler_id = part.item.handler_id;
   for (const std::string& file : self->source_->files(part.item.directory)) {
     const std::string relative = part.item.directory.empty() ? file : part.item.directory + "/" + file;
-    answer.bytes += self->source_->file_bytes(relative).value_or(0);
+    answer.files.push_back({file, self->source_->file_bytes(relative).value_or(0)});
+    answer.bytes += answer.files.back().bytes;
   }
   std::exception_ptr failure;
   try {
@@ -333,6 +335,7 @@ Awaitable<> LoadJob::describe_part(std::shared_ptr<LoadJob> self, std::size_t in
     answer.handler_id =
         part.item.handler_id.empty() ? std::string(part.registration->handler->id()) : part.item.handler_id;
     answer.abstract = co_await part.registration->handler->metadata(self->context(part));
+    answer.handler = part.registration->handler;
   } catch (...) {
     failure = std::current_exception();
   }
@@ -390,7 +393,7 @@ void LoadJob::end_load(std::string problem) {
   if (!problem.empty()) {
     result_.problems.push_back(std::move(problem));
   }
-  loaded_.set_result(result_);
+  loaded_.result_ = result_;
 }
 
 void LoadJob::count_end(const std::exception_ptr& failure) {

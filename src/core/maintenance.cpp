@@ -12,13 +12,15 @@
 
 #include "core/blocking_call.hpp"
 #include "core/services.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn {
 
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
                               const Context& context) {
   const auto report = std::make_shared<store::RecoveryReport>();
-  std::function<void()> work = [report, root, how = options.recovery, services = context.services()] {
+  std::function<void()> work = [report, root, how = options.recovery, services = core::services_of(context)] {
     *report = store::recover(services->engine->syscalls(), root, how);
   };
   core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
@@ -39,7 +41,7 @@ store::VerifyReport verify(const std::filesystem::path& path, const VerifyOption
       tell(progress);
     }
   };
-  std::function<void()> work = [report, path, how = std::move(how), services = context.services()] {
+  std::function<void()> work = [report, path, how = std::move(how), services = core::services_of(context)] {
     *report = store::verify(services->engine->syscalls(), path, how);
   };
   try {

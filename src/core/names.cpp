@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/names.hpp"
+#include "core/internal/names.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/utf8.hpp"
+
+#include "base/internal/utf8.hpp"
 
 namespace cairn::core {
 namespace {

@@ -11,10 +11,10 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
+#include "async/internal/suspend.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "core/drop_later.hpp"
 
 namespace cairn::core {

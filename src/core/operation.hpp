@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/gate.hpp"
-#include "cairn/async/limited_pool.hpp"
-#include "cairn/async/task_group.hpp"
-#include "cairn/async/timers.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/gate.hpp"
+#include "async/internal/limited_pool.hpp"
+#include "async/internal/task_group.hpp"
+#include "async/internal/timers.hpp"
 #include "core/failures.hpp"
 #include "core/services.hpp"
 #include "observe/internal/metered_engine.hpp"

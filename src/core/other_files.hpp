@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/file.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::core {
 

@@ -4,7 +4,8 @@
 #include <system_error>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
+
+#include "io/internal/file.hpp"
 
 namespace cairn::core {
 

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "cairn/core/context.hpp"
-#include "cairn/core/metrics.hpp"
 
 #include "core/services.hpp"
 #include "observe/internal/exposition.hpp"
@@ -10,7 +9,7 @@
 namespace cairn {
 
 std::string prometheus_text(const Context& context) {
-  const core::Services& services = *context.services();
+  const core::Services& services = *core::services_of(context);
   observe::Exposition out;
   const observe::OperationMetrics saves = services.metrics.saves();
   out.operations(saves, "save", "committed");

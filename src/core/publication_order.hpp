@@ -10,8 +10,8 @@
 #include <string>
 #include <tuple>
 
-#include "cairn/async/event.hpp"
-#include "cairn/io/syscalls.hpp"
+#include "async/internal/event.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::core {
 

@@ -8,6 +8,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/resolve.hpp"
+
 namespace cairn {
 namespace {
 
@@ -245,8 +247,9 @@ const Registration& resolve_foreign(const RegistrySnapshot& registry, const std:
                                     registration.handler->is_abstract_handleable(wanted.get())));
   });
   if (found == registry.rend()) {
-    throw Error(Errc::not_committed,
-                fmt::format("{} is no committed checkpoint, nor anything else that a handler reads", path));
+    throw Error(
+        Errc::not_committed,
+        fmt::format("{} is neither a committed checkpoint nor anything else that a handler reads", path));
   }
   return *found;
 }

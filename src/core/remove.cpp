@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/remove.hpp"
-
 #include <functional>
 #include <memory>
 #include <utility>
@@ -8,20 +6,21 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-#include "cairn/store/save_target.hpp"
+#include "cairn/core/maintenance.hpp"
 
 #include "core/blocking_call.hpp"
 #include "core/operation.hpp"
 #include "core/paths.hpp"
 #include "core/publication_order.hpp"
 #include "core/services.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/save_target.hpp"
 
 namespace cairn {
 
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
                                        const Context& context) {
-  const std::shared_ptr<core::Services>& services = context.services();
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
   services->require_own_process();
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();

@@ -6,8 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/base/error.hpp"
+
+#include "async/internal/suspend.hpp"
 
 namespace cairn::core {
 

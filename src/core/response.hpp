@@ -4,8 +4,8 @@
 #include <chrono>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/event.hpp"
 
+#include "async/internal/event.hpp"
 #include "core/operation.hpp"
 
 namespace cairn::core {

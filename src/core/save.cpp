@@ -13,13 +13,15 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/names.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "core/check_options.hpp"
+#include "core/internal/names.hpp"
+#include "core/internal/start.hpp"
 #include "core/paths.hpp"
+#include "core/resolve.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn {
 namespace {
@@ -96,7 +98,7 @@ core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const Sa
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
                                   const Context& context, const Call& call) {
-  const std::shared_ptr<core::Services>& services = context.services();
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
   try {
@@ -252,7 +254,7 @@ namespace core {
 AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
                          const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
                          Waiting waiting) {
-  const std::shared_ptr<Services>& services = context.services();
+  const std::shared_ptr<Services>& services = core::services_of(context);
   services->require_own_process();
   Call call;
   call.is_accepted = options.return_when_accepted;

@@ -8,11 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/file.hpp"
-
 #include "core/drop_later.hpp"
 #include "core/save_job.hpp"
 #include "core/text_limit.hpp"
+#include "io/internal/file.hpp"
 #include "staging/internal/staged_file.hpp"
 
 namespace cairn {
@@ -122,6 +121,13 @@ void require_component(std::string_view file) {
 
 SaveContext::SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory)
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
+
+// Not in the header: each handler of a program would compile them again, in every coroutine.
+SaveContext::SaveContext(const SaveContext&) = default;
+SaveContext::SaveContext(SaveContext&&) noexcept = default;
+SaveContext& SaveContext::operator=(const SaveContext&) = default;
+SaveContext& SaveContext::operator=(SaveContext&&) noexcept = default;
+SaveContext::~SaveContext() = default;
 
 std::filesystem::path SaveContext::directory() const {
   return job_->temporary_path() / directory_;

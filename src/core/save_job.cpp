@@ -10,13 +10,13 @@
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/when_all.hpp"
-#include "cairn/core/names.hpp"
-#include "cairn/store/manifest.hpp"
+#include "cairn/async/awaitable.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
+#include "core/internal/names.hpp"
 #include "core/other_files.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::core {
 namespace {

@@ -15,14 +15,14 @@
 
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/save.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/store/save_target.hpp"
-#include "cairn/store/staged_directory.hpp"
 
 #include "core/fate.hpp"
 #include "core/handler_checks.hpp"
 #include "core/operation.hpp"
 #include "core/publication_order.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "store/internal/save_target.hpp"
+#include "store/internal/staged_directory.hpp"
 
 namespace cairn::core {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "cairn/async/event.hpp"
+#include "async/internal/event.hpp"
 
 namespace cairn::core {
 

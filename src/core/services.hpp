@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/async/timers.hpp"
-#include "cairn/base/kept_memory.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/io/engine.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
+#include "async/internal/thread_pool.hpp"
+#include "async/internal/timers.hpp"
+#include "base/internal/kept_memory.hpp"
 #include "core/save_queue.hpp"
+#include "io/internal/engine.hpp"
 #include "observe/internal/metrics.hpp"
+#include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/file_budget.hpp"
 
 namespace cairn::core {
@@ -93,5 +93,14 @@ class Services {
   std::vector<std::shared_ptr<Operation>> closing_;  // Empty, with room for them all.
   std::exception_ptr lost_;
 };
+
+/// What a context keeps to itself.
+struct ContextServices {
+  static const std::shared_ptr<Services>& of(const Context& context) noexcept { return context.services_; }
+};
+
+[[nodiscard]] inline const std::shared_ptr<Services>& services_of(const Context& context) noexcept {
+  return ContextServices::of(context);
+}
 
 }  // namespace cairn::core

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/watched_memory.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
 
-#include "cairn/base/checked.hpp"
+#include "cairn/core/value_traits.hpp"
 
+#include "base/internal/checked.hpp"
 #include "core/watched_pages.hpp"
 
 namespace cairn {

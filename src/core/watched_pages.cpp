@@ -12,8 +12,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/checked.hpp"
 
 namespace cairn::core {
 namespace {

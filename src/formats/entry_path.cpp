@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/entry_path.hpp"
-
 #include <algorithm>
 #include <cstddef>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/utf8.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "base/internal/utf8.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -110,7 +110,7 @@ bool is_entry_path(std::string_view path) noexcept {
 
 std::vector<std::string> split_path(std::string_view path) {
   if (!is_entry_path(path)) {
-    throw Error(Errc::malformed_metadata, fmt::format("'{}' is no path of a tree", path));
+    throw Error(Errc::malformed_metadata, fmt::format("'{}' is not a path of a tree", path));
   }
   std::vector<std::string> keys;
   std::string_view key;

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "cairn/base/utf8.hpp"
+#include "base/internal/utf8.hpp"
 
 namespace cairn::formats {
 

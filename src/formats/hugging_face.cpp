@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/hugging_face.hpp"
+#include "formats/internal/hugging_face.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -11,9 +11,9 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
-#include "cairn/formats/box_cover.hpp"
 
 #include "formats/file_name.hpp"
+#include "formats/internal/box_cover.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -28,7 +28,7 @@ void read_weight_map(JsonReader& reader, std::string_view path, HuggingFaceIndex
     std::string tensor(*key);
     const std::string_view file = reader.read_string();
     if (!is_plain_file_name(file)) {
-      refuse(path, tensor, fmt::format("'{}' is no plain file name", file));
+      refuse(path, tensor, fmt::format("'{}' is not a plain file name", file));
     }
     const auto [entry, is_new] = index.weight_map.try_emplace(std::move(tensor), file);
     if (!is_new) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/index.hpp"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -12,7 +13,6 @@
 #include "cairn/array/format.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
 
 #include "formats/file_name.hpp"
 #include "formats/index_generated.h"
@@ -57,29 +57,11 @@ bool is_valid(EntryKind kind) noexcept {
 }  // namespace
 
 std::string_view name(EntryKind kind) noexcept {
-  switch (kind) {
-    case EntryKind::array:
-      return "array";
-    case EntryKind::integer:
-      return "integer";
-    case EntryKind::unsigned_integer:
-      return "unsigned integer";
-    case EntryKind::floating:
-      return "float";
-    case EntryKind::boolean:
-      return "bool";
-    case EntryKind::string:
-      return "string";
-    case EntryKind::bytes:
-      return "bytes";
-    case EntryKind::null:
-      return "null";
-    case EntryKind::empty_map:
-      return "empty map";
-    case EntryKind::list:
-      return "list";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 11> kNames = {
+      "?",      "array", "integer", "unsigned integer", "float", "bool",
+      "string", "bytes", "null",    "empty map",        "list"};
+  const auto number = static_cast<std::size_t>(kind);
+  return kNames[number < kNames.size() ? number : 0];
 }
 
 std::int64_t IndexEntry::as_integer() const {
@@ -112,7 +94,7 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.owner_ = std::move(owner);
   index.path_ = std::move(path);
   if (bytes.size() < 2 * sizeof(flatbuffers::uoffset_t) || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
-    index.refuse(fmt::format("{} bytes are no index", bytes.size()));
+    index.refuse(fmt::format("{} bytes are not an index", bytes.size()));
   }
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   if (reinterpret_cast<std::uintptr_t>(data) % kColumnAlignment != 0) {
@@ -125,7 +107,7 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   }
   const char* identifier = stored::IndexIdentifier();
   if (!flatbuffers::Verifier(data, bytes.size()).VerifyBuffer<stored::AnyVersion>(identifier)) {
-    index.refuse("the bytes are no index");
+    index.refuse("the bytes are not an index");
   }
   const std::uint32_t version = flatbuffers::GetRoot<stored::AnyVersion>(data)->version();
   if (version > kIndexVersion) {
@@ -203,7 +185,7 @@ inline std::string_view Index::file_name(std::size_t i) const {
 void Index::check_file_names() const {
   for (std::size_t i = 0; i < file_name_ends_.size(); ++i) {
     if (!is_plain_file_name(file_name(i))) {
-      refuse(fmt::format("file {} is called '{}', which is no plain file name", i, file_name(i)));
+      refuse(fmt::format("file {} is called '{}', which is not a plain file name", i, file_name(i)));
     }
   }
 }
@@ -305,7 +287,7 @@ std::span<const std::byte> Index::bytes(const IndexEntry& entry) const {
 std::uint64_t Index::byte_size(const IndexArray& array, std::span<const std::uint64_t> extents) const {
   const std::optional<std::uint64_t> bytes = byte_count(array.dtype, extents);
   if (!bytes) {
-    refuse(fmt::format("array '{}': {} of shape {} is no whole number of bytes below 2^63", array.name,
+    refuse(fmt::format("array '{}': {} of shape {} is not a whole number of bytes below 2^63", array.name,
                        array.dtype, Shape(extents)));
   }
   return *bytes;
@@ -347,7 +329,7 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
 
 void Index::check_entry(const IndexEntry& entry) const {
   if (!is_entry_path(entry.name)) {
-    refuse(fmt::format("entry '{}': the name is no path", entry.name));
+    refuse(fmt::format("entry '{}': the name is not a path", entry.name));
   }
   if (entry.kind == EntryKind::array) {
     const IndexArray array = this->array(entry);
@@ -362,7 +344,7 @@ void Index::check_entry(const IndexEntry& entry) const {
       refuse(fmt::format("entry '{}': the string is not valid UTF-8", entry.name));
     }
   } else if (entry.kind == EntryKind::boolean && entry.value > 1) {
-    refuse(fmt::format("entry '{}': {} is no bool", entry.name, entry.value));
+    refuse(fmt::format("entry '{}': {} is not a bool", entry.name, entry.value));
   }
 }
 

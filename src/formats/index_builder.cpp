@@ -14,7 +14,6 @@
 
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/entry_path.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "formats/file_name.hpp"
@@ -71,7 +70,7 @@ void IndexBuilder::reserve(std::size_t entries, std::size_t arrays, std::size_t 
 
 void IndexBuilder::add(std::string_view name, EntryKind kind, std::uint64_t value) {
   if (!is_entry_path(name)) {
-    refuse(fmt::format("entry '{}': the name is no path of a tree in UTF-8", name));
+    refuse(fmt::format("entry '{}': the name is not a path of a tree in UTF-8", name));
   }
   name_ends_.push_back(end_offset(names_.size() + name.size(), name));
   names_.append(name);
@@ -138,7 +137,7 @@ void IndexBuilder::add_array(std::string_view name, DType dtype, std::span<const
 
 std::uint32_t IndexBuilder::add_file(std::string_view file_name) {
   if (!is_plain_file_name(file_name)) {
-    refuse(fmt::format("'{}' is no plain file name", file_name));
+    refuse(fmt::format("'{}' is not a plain file name", file_name));
   }
   file_name_ends_.push_back(end_offset(file_names_.size() + file_name.size(), file_name));
   file_names_.append(file_name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/safetensors.hpp"
+#include "formats/internal/safetensors.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -180,8 +180,8 @@ void place_in_file(SafetensorsHeader& header, std::uint64_t file_size, std::stri
     const std::optional<std::uint64_t> bytes = byte_count(tensor.dtype, tensor.shape);
     if (!bytes) {
       refuse_tensor(path, tensor.name,
-                    fmt::format("{} of shape {} is no whole number of bytes below 2^63", name(tensor.dtype),
-                                tensor.shape));
+                    fmt::format("{} of shape {} is not a whole number of bytes below 2^63",
+                                name(tensor.dtype), tensor.shape));
     }
     if (tensor.end - tensor.begin != *bytes) {
       refuse_tensor(path, tensor.name,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/direct.hpp"
+#include "io/internal/direct.hpp"
 
 #include <cerrno>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/durable_file.hpp"
+#include "io/internal/durable_file.hpp"
 
 #include <fcntl.h>
 #include <system_error>
@@ -13,11 +13,11 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/transfer.hpp"
 
+#include "base/internal/checked.hpp"
 #include "io/internal/check.hpp"
+#include "io/internal/transfer.hpp"
 
 namespace cairn::io {
 

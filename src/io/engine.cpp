@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 #include <system_error>
 
@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/limits_behind.hpp"
 
+#include "base/internal/limits_behind.hpp"
 #include "io/thread_engine.hpp"
 #include "io/uring_engine.hpp"
 

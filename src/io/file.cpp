@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 #include <fcntl.h>
 #include <sys/types.h>
@@ -29,19 +29,7 @@ bool is_plain_component(std::string_view name) noexcept {
 
 void require_component(std::string_view name) {
   if (!is_plain_component(name)) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is no name of a file", name));
-  }
-}
-
-/// Calls `remove`; what somebody else has removed meanwhile is as good as removed here.
-template <class Remove>
-void remove_if_there(Remove remove) {
-  try {
-    remove();
-  } catch (const Error& error) {
-    if (error.code() != std::errc::no_such_file_or_directory) {
-      throw;
-    }
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is not the name of a file", name));
   }
 }
 
@@ -101,7 +89,7 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
     case ENOTDIR:
     case ENXIO:
     case EISDIR:
-      throw Error(Errc::malformed_metadata, fmt::format("{} is no regular file", path.string()));
+      throw Error(Errc::malformed_metadata, fmt::format("{} is not a regular file", path.string()));
     default:
       throw_errno(error, "open", path);
   }
@@ -174,7 +162,7 @@ bool is_plain_relative(std::string_view relative) noexcept {
 
 void require_relative(std::string_view relative) {
   if (!is_plain_relative(relative)) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is no plain relative path", relative));
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is not a plain relative path", relative));
   }
 }
 
@@ -318,11 +306,6 @@ void Directory::remove_file(std::string_view name) const {
 void Directory::remove_empty_directory(std::string_view name) const {
   require_component(name);
   require(syscalls().unlink_at(fd(), std::string(name).c_str(), true), "rmdir", path_ / name);
-}
-
-void Directory::remove_tree(std::string_view name, std::span<const std::string_view> last) const {
-  require_component(name);
-  remove_if_there([&] { remove_directory(*this, name, open_directory(name), last); });
 }
 
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,

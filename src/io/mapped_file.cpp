@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/mapped_file.hpp"
+#include "io/internal/mapped_file.hpp"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,8 +11,26 @@
 #include "cairn/base/error.hpp"
 
 namespace cairn::io {
+namespace {
 
-MappedFile::MappedFile(const FileHandle& file, std::uint64_t bytes, const std::filesystem::path& path) {
+struct Mapping {
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  ~Mapping() {
+    if (!bytes.empty()) {
+      ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+    }
+  }
+
+  std::span<const std::byte> bytes;
+};
+
+}  // namespace
+
+std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file, std::uint64_t bytes,
+                                                           const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.fd(), &status) != 0) {
     throw_errno(errno, "stat", path);
@@ -21,21 +39,16 @@ MappedFile::MappedFile(const FileHandle& file, std::uint64_t bytes, const std::f
     throw Error(Errc::io_failure,
                 fmt::format("{} has {} bytes, not {}", path.string(), status.st_size, bytes));
   }
-  if (bytes == 0) {
-    return;
+  const auto mapping = std::make_shared<Mapping>();
+  if (bytes != 0) {
+    const auto size = static_cast<std::size_t>(bytes);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+    if (memory == MAP_FAILED) {
+      throw_errno(errno, "mmap", path);
+    }
+    mapping->bytes = {static_cast<const std::byte*>(memory), size};
   }
-  const auto size = static_cast<std::size_t>(bytes);
-  void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
-  if (memory == MAP_FAILED) {
-    throw_errno(errno, "mmap", path);
-  }
-  bytes_ = {static_cast<const std::byte*>(memory), size};
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) {
-    ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-  }
+  return {mapping, &mapping->bytes};
 }
 
 }  // namespace cairn::io

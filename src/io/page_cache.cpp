@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/page_cache.hpp"
+#include "io/internal/page_cache.hpp"
 
 #include <sys/uio.h>
 

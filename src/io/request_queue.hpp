@@ -3,11 +3,12 @@
 
 #include <utility>
 
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 
-/// A first-in-first-out queue through `Request::next`; allocates nothing. Threads: not safe.
+/// A first-in-first-out queue through `Request::next`; allocates nothing.
+/// Threads: not safe.
 class RequestQueue {
  public:
   [[nodiscard]] bool is_empty() const noexcept { return first_ == nullptr; }

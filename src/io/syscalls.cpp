@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 #include <fcntl.h>
 #include <linux/openat2.h>

@@ -9,8 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "cairn/base/thread.hpp"
-
+#include "base/internal/thread.hpp"
 #include "io/request_queue.hpp"
 
 namespace cairn::io {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 

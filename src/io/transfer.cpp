@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/transfer.hpp"
+#include "io/internal/transfer.hpp"
 
 #include <system_error>
 
@@ -16,10 +16,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/sync_wait.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/sleep.hpp"
+#include "async/internal/suspend.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::io {

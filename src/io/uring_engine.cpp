@@ -18,8 +18,8 @@
 #include <liburing.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/thread.hpp"
 
+#include "base/internal/thread.hpp"
 #include "io/request_queue.hpp"
 
 namespace cairn::io {

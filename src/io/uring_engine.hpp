@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 

@@ -16,8 +16,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/thread.hpp"
 
+#include "base/internal/thread.hpp"
 #include "mpi/mpi_error.hpp"
 #include "mpi/postbox.hpp"
 

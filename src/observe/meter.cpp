@@ -99,34 +99,21 @@ void Meter::deliver() const {
   }
 }
 
-WorkSpan::WorkSpan(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes,
-                   std::uint64_t bytes)
-    : meter_(meter),
-      work_(work),
-      file_(file),
-      offset_bytes_(offset_bytes),
-      bytes_(bytes),
-      begin_(meter.now()) {}
+TraceSpan Span::until(Meter::TimePoint end) const {
+  return {name(work_), begin_, end, bytes_, offset_bytes_, file_};
+}
 
 WorkSpan::~WorkSpan() {
   const Meter::TimePoint end = meter_.now();
   meter_.add_work(work_, bytes_, end - begin_);
   if (TraceRecorder* trace = meter_.trace()) {
-    record([&] { trace->add_work({name(work_), begin_, end, bytes_, offset_bytes_, file_}); });
-  }
-}
-
-TransferSpan::TransferSpan(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes,
-                           std::uint64_t bytes)
-    : meter_(meter), work_(work), file_(file), offset_bytes_(offset_bytes), bytes_(bytes) {
-  if (meter_.trace() != nullptr) {
-    begin_ = meter_.now();
+    record([&] { trace->add_work(until(end)); });
   }
 }
 
 TransferSpan::~TransferSpan() {
   if (TraceRecorder* trace = meter_.trace()) {
-    record([&] { trace->add_transfer({name(work_), begin_, meter_.now(), bytes_, offset_bytes_, file_}); });
+    record([&] { trace->add_transfer(until(meter_.now())); });
   }
 }
 

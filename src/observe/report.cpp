@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/json_string.hpp"
+#include "base/internal/json_string.hpp"
 
 namespace cairn {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/observe/trace.hpp"
-
 #include <cerrno>
 #include <fstream>
 #include <utility>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
+#include "cairn/observe/report.hpp"
+
+#include "io/internal/file.hpp"
 
 namespace cairn {
 

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "cairn/base/json_string.hpp"
+#include "base/internal/json_string.hpp"
 
 namespace cairn::observe {
 namespace {

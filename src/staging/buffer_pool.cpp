@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/staging/buffer_pool.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 #include <system_error>
 
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/base/aligned_memory.hpp"
-#include "cairn/base/checked.hpp"
+#include "base/internal/aligned_memory.hpp"
+#include "base/internal/checked.hpp"
 
 namespace cairn::staging {
 namespace {

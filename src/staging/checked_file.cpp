@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/direct.hpp"
-#include "cairn/io/page_cache.hpp"
-#include "cairn/io/transfer.hpp"
+
+#include "io/internal/direct.hpp"
+#include "io/internal/page_cache.hpp"
+#include "io/internal/transfer.hpp"
 
 namespace cairn::staging {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "cairn/staging/device_pieces.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 namespace cairn::staging {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/staging/device_pieces.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/checked.hpp"
 #include "staging/device_batch.hpp"
 
 namespace cairn {

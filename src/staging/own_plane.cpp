@@ -8,8 +8,9 @@
 #include <exception>
 #include <mutex>
 
-#include "cairn/base/clock.hpp"
 #include "cairn/base/error.hpp"
+
+#include "base/internal/clock.hpp"
 
 namespace cairn::staging {
 namespace {

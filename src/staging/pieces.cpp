@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/base/stream_copy.hpp"
-#include "cairn/staging/device_pieces.hpp"
 
+#include "base/internal/stream_copy.hpp"
 #include "staging/device_batch.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 namespace cairn {
 namespace {

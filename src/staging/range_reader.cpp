@@ -6,8 +6,9 @@
 #include <numeric>
 #include <utility>
 
-#include "cairn/async/when_all.hpp"
-#include "cairn/base/aligned_memory.hpp"
+#include "cairn/async/awaitable.hpp"
+
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn::staging {
 namespace {

@@ -8,9 +8,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/when_all.hpp"
-#include "cairn/base/checked.hpp"
+#include "cairn/async/awaitable.hpp"
+
+#include "async/internal/suspend.hpp"
+#include "base/internal/checked.hpp"
 
 namespace cairn::staging {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/manifest.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::store {
 

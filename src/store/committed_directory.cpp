@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/committed_directory.hpp"
+#include "store/internal/committed_directory.hpp"
 
 #include <system_error>
 

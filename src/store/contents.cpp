@@ -14,6 +14,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/remove_directory.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
@@ -26,18 +27,6 @@ constexpr int kMostEmptyDepth = 128;  // Of directories that hold no file; deepe
 /// says what of the rest is its own.
 constexpr std::array<std::string_view, 5> kOwnFiles = {kChunksName, kOwnerName, kUncommittedName,
                                                        kManifestName, kCommitName};
-
-/// Calls `remove`; what somebody else has removed meanwhile is as good as removed here.
-template <class Remove>
-void unless_gone(Remove remove) {
-  try {
-    remove();
-  } catch (const Error& error) {
-    if (error.code() != std::errc::no_such_file_or_directory) {
-      throw;
-    }
-  }
-}
 
 /// Whether there is no file below a directory, however many directories there are.
 bool holds_no_file(const io::Directory& directory, int depth) {
@@ -68,7 +57,7 @@ class ListedFiles {
     remove_below(directory, "");
     for (const std::string_view name : kOwnFiles) {
       if (own_.contains(name)) {
-        unless_gone([&] { directory.remove_file(name); });
+        io::remove_if_there([&] { directory.remove_file(name); });
       }
     }
     return std::move(foreign_);
@@ -81,9 +70,9 @@ class ListedFiles {
       if (prefix.empty() && is_own_file(entry.name) && entry.kind != io::FileKind::directory) {
         own_.insert(entry.name);
       } else if (entry.kind == io::FileKind::directory) {
-        unless_gone([&] { remove_directory_of(directory, entry.name, path); });
+        io::remove_if_there([&] { remove_directory_of(directory, entry.name, path); });
       } else if (files_.contains(path)) {
-        unless_gone([&] { directory.remove_file(entry.name); });
+        io::remove_if_there([&] { directory.remove_file(entry.name); });
       } else {
         report(path);
       }

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/manifest.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::store {
 

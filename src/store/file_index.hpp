@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/store/manifest.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn::store {
 

@@ -13,9 +13,6 @@
 namespace cairn::store {
 namespace {
 
-/// The name of the one checkpointable that foreign files are.
-constexpr const char* kForeignName = "state";
-
 /// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
 bool has_commit(const io::Directory& parent, const std::string& name) {
   try {
@@ -107,7 +104,7 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
       throw Error(Errc::not_found, broken->second);
     }
     if (source->foreign_files_.empty()) {
-      throw Error(Errc::not_found, fmt::format("{} is no regular file", path.string()));
+      throw Error(Errc::not_found, fmt::format("{} is not a regular file", path.string()));
     }
   } else {
     for (const io::DirectoryEntry& entry : source->foreign_->list()) {
@@ -118,7 +115,7 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
       add(entry.name);
     }
   }
-  source->items_.push_back({kForeignName, "", ""});
+  source->items_.push_back({kStateName, "", ""});
   return source;
 }
 

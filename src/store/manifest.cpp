@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/manifest.hpp"
+#include "store/internal/manifest.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,12 +16,13 @@
 #include <boost/endian/arithmetic.hpp>
 #include <fmt/format.h>
 
-#include "cairn/base/checked.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
-#include "cairn/base/json_writer.hpp"
-#include "cairn/base/utf8.hpp"
-#include "cairn/io/file.hpp"
+
+#include "base/internal/checked.hpp"
+#include "base/internal/json_writer.hpp"
+#include "base/internal/utf8.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::store {
 namespace {

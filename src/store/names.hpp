@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/store/uuid.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

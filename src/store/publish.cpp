@@ -22,11 +22,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/recovery.hpp"
+#include "store/internal/recovery.hpp"
 
 #include <fcntl.h>
 #include <system_error>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <optional>
 #include <string_view>
@@ -14,8 +15,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
 
+#include "io/internal/file.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"
@@ -205,39 +206,14 @@ io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& pat
 }  // namespace
 
 std::string_view name(EntryClass kind) noexcept {
-  switch (kind) {
-    case EntryClass::committed:
-      return "committed";
-    case EntryClass::damaged:
-      return "damaged";
-    case EntryClass::unreadable:
-      return "unreadable";
-    case EntryClass::displaced:
-      return "displaced";
-    case EntryClass::live:
-      return "live";
-    case EntryClass::abandoned:
-      return "abandoned";
-    case EntryClass::retired:
-      return "retired";
-    case EntryClass::foreign:
-      break;
-  }
-  return "foreign";
+  static constexpr std::array<std::string_view, 8> kNames = {
+      "committed", "damaged", "unreadable", "displaced", "live", "abandoned", "retired", "foreign"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string_view name(RecoveryAction action) noexcept {
-  switch (action) {
-    case RecoveryAction::keep:
-      break;
-    case RecoveryAction::unmark:
-      return "unmark";
-    case RecoveryAction::restore:
-      return "restore";
-    case RecoveryAction::remove:
-      return "remove";
-  }
-  return "keep";
+  static constexpr std::array<std::string_view, 4> kNames = {"keep", "unmark", "restore", "remove"};
+  return kNames[static_cast<std::size_t>(action)];
 }
 
 RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {

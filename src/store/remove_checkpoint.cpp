@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/remove_checkpoint.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 
 #include <cstdint>
 #include <exception>
@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "io/internal/file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/survey.hpp"
@@ -39,7 +39,7 @@ bool is_generation(const io::Directory& directory, std::uint32_t generation) {
 /// Opens what has the checkpoint's own name; refuses what is none.
 io::Directory open_first(const io::Directory& parent, const std::string& name, const io::FileStatus& status) {
   if (status.kind != io::FileKind::directory) {
-    throw Error(Errc::not_committed, fmt::format("{} is no directory", (parent.path() / name).string()));
+    throw Error(Errc::not_committed, fmt::format("{} is not a directory", (parent.path() / name).string()));
   }
   io::Directory directory = parent.open_directory(name);
   static_cast<void>(read_commit_record(directory));

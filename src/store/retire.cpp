@@ -11,12 +11,12 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

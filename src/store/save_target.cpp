@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/save_target.hpp"
+#include "store/internal/save_target.hpp"
 
 #include "io/internal/check.hpp"
 #include "store/staged_state.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/staged_directory.hpp"
+#include "store/internal/staged_directory.hpp"
 
 #include <fcntl.h>
 #include <system_error>
@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"

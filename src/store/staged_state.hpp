@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cairn/store/staged_directory.hpp"
+#include "store/internal/staged_directory.hpp"
 
 namespace cairn::store {
 
@@ -24,7 +24,7 @@ struct Current {
 /// Whether a directory has the files that every checkpoint has, sound or not.
 [[nodiscard]] bool is_checkpoint(const io::Directory& directory);
 
-/// Refuses a target that `overwrite` does not cover: anything that is no checkpoint.
+/// Refuses a target that `overwrite` does not cover: anything that is not a checkpoint.
 ///
 /// Errors: Errc::already_exists.
 void require_replaceable(const io::Directory& parent, const Current& current, bool overwrite);

@@ -15,12 +15,12 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "io/internal/read_small_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/uuid.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::store {
 

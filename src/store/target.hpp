@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::store {
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/verify.hpp"
+#include "store/internal/verify.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -14,15 +15,15 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "async/internal/start.hpp"
+#include "io/internal/chunk_hash.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/contents.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::store {
 namespace {
@@ -410,7 +411,7 @@ void Check::find_foreign() {
         look_at(prefix.empty() ? entry.name : prefix + "/" + entry.name, entry, directories, pending);
       }
     } catch (const Error& error) {
-      // What is no directory, or is gone, was reported with the files that should be in it.
+      // What is not a directory, or is gone, was reported with the files that should be in it.
       if (error.code() != std::errc::no_such_file_or_directory &&
           error.code() != std::errc::not_a_directory &&
           error.code() != std::errc::too_many_symbolic_link_levels) {
@@ -475,19 +476,9 @@ void Check::keep(VerifyProblem problem) {
 }  // namespace
 
 std::string_view name(Damage damage) noexcept {
-  switch (damage) {
-    case Damage::missing:
-      return "missing";
-    case Damage::wrong_kind:
-      return "wrong kind";
-    case Damage::wrong_size:
-      return "wrong size";
-    case Damage::altered:
-      return "altered";
-    case Damage::unreadable:
-      return "unreadable";
-  }
-  return "damaged";
+  static constexpr std::array<std::string_view, 5> kNames = {"missing", "wrong kind", "wrong size", "altered",
+                                                             "unreadable"};
+  return kNames[static_cast<std::size_t>(damage)];
 }
 
 VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options) {

@@ -17,10 +17,9 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "cairn/io/durable_file.hpp"
-
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
+#include "io/internal/durable_file.hpp"
 #include "support/held_syscalls.hpp"
 
 namespace cairn {

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/handlers/json.hpp"
-#include "cairn/store/manifest.hpp"
 
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace cairn {
 namespace {

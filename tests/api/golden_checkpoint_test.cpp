@@ -12,12 +12,14 @@
 #include <google/protobuf/wrappers.pb.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/array/cast.hpp"
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/proto.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "api/fixture.hpp"
+#include "array/internal/cast.hpp"
+#include "base/internal/clock.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn {
 namespace {

@@ -12,13 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/base/printable.hpp"
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/staged_directory.hpp"
-#include "cairn/store/verify.hpp"
-
 #include "api/fixture.hpp"
+#include "base/internal/printable.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/api/remove.hpp"
+#include "cairn/api/maintain.hpp"
 
 #include "api/fixture.hpp"
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/event.hpp"
 #include "cairn/core/handler.hpp"
 
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
+#include "async/internal/event.hpp"
 
 namespace cairn {
 namespace {

@@ -12,9 +12,11 @@
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/async/event.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/handler.hpp"
+
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
 
 namespace cairn::testing {
 

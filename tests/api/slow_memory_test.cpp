@@ -17,6 +17,8 @@ namespace {
 
 using testing::Fails;
 
+constexpr std::chrono::milliseconds kGrace{20};
+
 /// Memory of the caller's that takes longer to read than a save waits for what it has given up.
 struct SlowMemory {
   std::shared_ptr<std::atomic<int>> readers = std::make_shared<std::atomic<int>>(0);
@@ -30,7 +32,7 @@ class SlowSource final : public ByteSource {
   void read(std::uint64_t /*offset_bytes*/, std::span<std::byte> out) const override {
     ++*memory_.readers;
     ++*memory_.reads;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    std::this_thread::sleep_for(10 * kGrace);
     std::memset(out.data(), 0, out.size());
     --*memory_.readers;
   }
@@ -67,6 +69,7 @@ class SlowMemoryTest : public testing::ApiTest {
   static ContextOptions slow() {
     ContextOptions options = small();
     options.registry.add<SlowMemoryHandler>();
+    options.stop_grace = kGrace;
     return options;
   }
 

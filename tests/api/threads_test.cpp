@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/event.hpp"
 #include "cairn/core/handler.hpp"
 
 #include "api/fixture.hpp"
+#include "async/internal/event.hpp"
 
 namespace cairn {
 namespace {

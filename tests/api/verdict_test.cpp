@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/store/recovery.hpp"
-
 #include "api/fixture.hpp"
+#include "async/internal/event.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "support/held_syscalls.hpp"
 #include "support/manual_clock.hpp"
 

@@ -10,8 +10,6 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/array/abstract_array.hpp"
-
 #include "support/fails.hpp"
 
 namespace cairn {

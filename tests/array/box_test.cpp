@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/box.hpp"
-
 #include <cstdint>
 
 #include <gmock/gmock.h>
+
+#include "cairn/array/shape.hpp"
 
 #include "support/fails.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/copy.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -12,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "cairn/array/array.hpp"
+#include "cairn/array/array_view.hpp"
 
 #include "support/fails.hpp"
 

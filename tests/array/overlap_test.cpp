@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array/overlap.hpp"
+#include "array/internal/overlap.hpp"
 
 #include <algorithm>
 #include <cstddef>

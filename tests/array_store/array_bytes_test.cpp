@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "array/internal/cast.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
 

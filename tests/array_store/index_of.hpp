@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/read_plan.hpp"
+#include "cairn/array_store/reader.hpp"
 #include "cairn/formats/index_builder.hpp"
 
 namespace cairn::testing {

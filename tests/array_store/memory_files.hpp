@@ -12,11 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/array_store/stored_files.hpp"
+#include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
 
+#include "io/internal/file.hpp"
+#include "io/internal/mapped_file.hpp"
+#include "io/internal/syscalls.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"
 
@@ -73,12 +75,12 @@ class MemoryFiles final : public array_store::StoredFiles {
     co_return;
   }
 
-  [[nodiscard]] std::shared_ptr<const io::MappedFile> map(std::string_view file) const override {
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
     const std::string& text = texts.find(file)->second;
     const auto path = folder_ / std::string(file);
     write_text(path, text);
     const io::Directory folder = io::Directory::open(io::posix_syscalls(), path.parent_path());
-    return std::make_shared<io::MappedFile>(folder.open_file(file), text.size(), path);
+    return io::map_file(folder.open_file(file), text.size(), path);
   }
 
   std::map<std::string, std::string, std::less<>> texts;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/array_store/read_plan.hpp"
-
 #include <gmock/gmock.h>
+
+#include "cairn/array_store/reader.hpp"
 
 #include "array_store/index_of.hpp"
 #include "array_store/memory_files.hpp"

@@ -6,11 +6,13 @@
 #include <gmock/gmock.h>
 
 #include "cairn/formats/index.hpp"
-#include "cairn/formats/safetensors.hpp"
 
 #include "array_store/memory_files.hpp"
+#include "async/internal/event.hpp"
+#include "formats/internal/safetensors.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::array_store {
 namespace {

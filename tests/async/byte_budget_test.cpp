@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/byte_budget.hpp"
+#include "async/internal/byte_budget.hpp"
 
 #include <atomic>
 #include <optional>
@@ -10,16 +10,16 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -29,6 +29,9 @@ using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 /// Takes bytes, notes its number, and holds the bytes until the event.
 Awaitable<> take(ByteBudget budget, std::size_t bytes, int number, std::vector<int>* order, Event until) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/event.hpp"
+#include "async/internal/event.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -8,14 +8,15 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -25,6 +26,9 @@ using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 std::exception_ptr failure() {
   return std::make_exception_ptr(Error(Errc::io_failure, "disk"));

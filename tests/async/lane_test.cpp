@@ -9,21 +9,22 @@
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_group.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/task_group.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::async {
 namespace {
 
 using testing::eventually;
 using testing::Fails;
+using testing::start;
 
 Awaitable<> note_thread(std::vector<std::thread::id>* threads, ThreadPool* pool) {
   threads->push_back(std::this_thread::get_id());

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/limited_pool.hpp"
+#include "async/internal/limited_pool.hpp"
 
 #include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/suspend.hpp"
+
+#include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 

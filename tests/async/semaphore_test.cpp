@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a byte budget does not use of the semaphore that it is built on; the rest is in byte_budget_test.cpp.
-#include "cairn/async/semaphore.hpp"
+#include "async/internal/semaphore.hpp"
 
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -23,6 +23,7 @@ using ::testing::ElementsAre;
 using testing::eventually;
 using testing::Fails;
 using testing::run;
+using testing::TaskScope;
 
 Awaitable<> hold(Semaphore semaphore, std::size_t count, int number, std::vector<int>* order, Event until) {
   const Permit permit = co_await semaphore.acquire(count);

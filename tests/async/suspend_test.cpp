@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/suspend.hpp"
+#include "async/internal/suspend.hpp"
 
 #include <system_error>
 
@@ -13,15 +13,15 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -30,6 +30,9 @@ using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 class Suspend : public ::testing::Test {
  protected:

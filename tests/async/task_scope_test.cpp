@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/task_scope.hpp"
+
+#include "support/task_scope.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -8,16 +9,17 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::async {
 namespace {
@@ -25,6 +27,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::eventually;
 using testing::Fails;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 Awaitable<> throw_number() {
   throw 7;

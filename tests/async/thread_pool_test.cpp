@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/thread_pool.hpp"
+#include "async/internal/thread_pool.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -12,16 +12,17 @@
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/when_all.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -30,6 +31,9 @@ using namespace std::chrono_literals;
 using testing::eventually;
 using testing::Fails;
 using ::testing::HasSubstr;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 Awaitable<> hold(Awaitable<> wait, Token /*token*/) {
   co_await std::move(wait);

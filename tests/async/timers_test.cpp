@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/timers.hpp"
+#include "async/internal/timers.hpp"
 
 #include <chrono>
 #include <memory>
@@ -7,8 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "async/parked.hpp"
 #include "support/manual_clock.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/async/when_all.hpp"
-
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -8,17 +6,19 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/suspend.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/suspend.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
 #include "async/tasks.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::async {
 namespace {
@@ -27,6 +27,9 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::Fails;
 using testing::run;
+using testing::start;
+using testing::sync_wait;
+using testing::TaskScope;
 
 /// Fails in its own way when it is asked to stop.
 Awaitable<> fail_when_cancelled(Errc code) {
@@ -173,7 +176,7 @@ TEST(SettleAll, ListsFailuresInTheOrderInWhichTheyHappened) {
   tasks.push_back(fail_with(Errc::io_failure));
 
   EXPECT_THAT(texts(run(settle_all(std::move(tasks)))),
-              ElementsAre("task: i/o failure", "while stopping: closed"));
+              ElementsAre("task: io failure", "while stopping: closed"));
 }
 
 /// Settles in a cancelled coroutine, then awaits again.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/aligned_memory.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 #include <cstdint>
 #include <utility>

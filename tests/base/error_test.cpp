@@ -10,8 +10,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/base/checked.hpp"
-
+#include "base/internal/checked.hpp"
 #include "support/fails.hpp"
 
 namespace cairn {

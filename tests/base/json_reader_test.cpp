@@ -15,8 +15,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/base/json_writer.hpp"
-
+#include "base/internal/json_writer.hpp"
 #include "support/fails.hpp"
 
 namespace cairn {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/json_string.hpp"
+#include "base/internal/json_string.hpp"
 
 #include <string>
 
@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/base/json_reader.hpp"
-#include "cairn/base/utf8.hpp"
+
+#include "base/internal/utf8.hpp"
 
 namespace cairn {
 namespace {

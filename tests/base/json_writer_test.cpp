@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/json_writer.hpp"
+#include "base/internal/json_writer.hpp"
 
 #include <string>
 

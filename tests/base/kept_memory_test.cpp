@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/kept_memory.hpp"
+#include "base/internal/kept_memory.hpp"
 
 #include <cstdint>
 #include <limits>

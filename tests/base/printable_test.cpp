@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/printable.hpp"
+#include "base/internal/printable.hpp"
 
 #include <string>
 

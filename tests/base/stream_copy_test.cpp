@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/stream_copy.hpp"
+#include "base/internal/stream_copy.hpp"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/base/utf8.hpp"
+#include "base/internal/utf8.hpp"
 
 #include <cstddef>
 #include <string>

@@ -16,8 +16,7 @@
 #include <liburing.h>
 #include <xxhash.h>
 
-#include "cairn/base/aligned_memory.hpp"
-
+#include "base/internal/aligned_memory.hpp"
 #include "bench/measure.hpp"
 
 namespace cairn::bench {

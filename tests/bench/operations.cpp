@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/base/aligned_memory.hpp"
 #include "cairn/cairn.hpp"
 
+#include "base/internal/aligned_memory.hpp"
 #include "bench/ceilings.hpp"
 #include "bench/interference.hpp"
 #include "bench/measure.hpp"

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/base/aligned_memory.hpp"
+#include "base/internal/aligned_memory.hpp"
 
 namespace cairn::bench {
 namespace {

@@ -123,6 +123,16 @@ TEST_F(Cli, InspectShowsArraysValuesAndCustomMetadata) {
             HasSubstr(R"(custom     {"run":"first"})"), HasSubstr("example.strange/1")));
 }
 
+TEST_F(Cli, InspectShowsTheFilesOfAHandlerThatItDoesNotKnow) {
+  const CliResult result = run_cli({"inspect", path_, "strange"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("strange  example.strange/1  1 B\n"
+                                          "  FILE       SIZE\n"
+                                          "  value.txt   1 B\n"),
+                                Not(HasSubstr("cairn.tree/1"))));
+}
+
 TEST_F(Cli, InspectOfAnUnknownNameListsTheKnownOnes) {
   const CliResult result = run_cli({"inspect", path_, "modle"});
 

@@ -258,6 +258,23 @@ TEST_F(CliDiff, ComparesFilesOfHandlersThatItDoesNotKnow) {
             json::parse(R"({"aspect": "file", "name": "it/value.txt", "a": "1 B", "b": "1 B"})"));
 }
 
+TEST_F(CliDiff, TellsKindsOfJsonApart) {
+  save_json("a", {{"x", 1}});
+  save_json("b", {1, 2});
+
+  EXPECT_EQ(differences({"--metadata"}),
+            json::parse(R"([{"aspect": "kind", "name": "config", "a": "JSON object", "b": "JSON array"}])"));
+}
+
+TEST_F(CliDiff, TellsEmptyMapsListsAndNullApart) {
+  save("a", Tree{{"x", Tree::map()}, {"y", Tree::list()}, {"z", nullptr}, {"same", Tree::list()}});
+  save("b", Tree{{"x", Tree::list()}, {"y", nullptr}, {"z", Tree::map()}, {"same", Tree::list()}});
+
+  EXPECT_THAT(diff().out,
+              AllOf(HasSubstr("kind    model/x  map | list\n"), HasSubstr("model/y  list | null\n"),
+                    HasSubstr("model/z  null | map\n"), HasSubstr("3 differences")));
+}
+
 TEST_F(CliDiff, ComparesNoValuesWhenOnlyMetadataIsWanted) {
   save("a", weights({1, 2}));
   save("b", weights({3, 4}));

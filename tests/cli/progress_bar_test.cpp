@@ -9,10 +9,11 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <pty.h>
+
+#include "support/manual_clock.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -64,9 +65,10 @@ class PseudoTerminal {
 };
 
 TEST(ProgressBar, SaysNothingToWhoWaitsLessThanASecond) {
+  const testing::ManualClock clock;
   const PseudoTerminal screen(80);
   {
-    ProgressBar bar(screen.terminal());
+    ProgressBar bar(screen.terminal(), clock);
     bar.update(1, 4);
   }
 
@@ -74,10 +76,11 @@ TEST(ProgressBar, SaysNothingToWhoWaitsLessThanASecond) {
 }
 
 TEST(ProgressBar, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
+  testing::ManualClock clock;
   const PseudoTerminal screen(120);
   {
-    ProgressBar bar(screen.terminal());
-    std::this_thread::sleep_for(kLongerThanPatience);
+    ProgressBar bar(screen.terminal(), clock);
+    clock.advance(kLongerThanPatience);
     bar.update(1 << 20, 4 << 20);
     EXPECT_THAT(screen.seen(), AllOf(StartsWith(kErase), HasSubstr("[#######......................."),
                                      HasSubstr("25 %  1.0 MiB of 4.0 MiB")));
@@ -89,9 +92,10 @@ TEST(ProgressBar, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
 }
 
 TEST(ProgressBar, LeavesTheLastColumnOfANarrowTerminalFree) {
+  testing::ManualClock clock;
   const PseudoTerminal screen(12);
-  ProgressBar bar(screen.terminal());
-  std::this_thread::sleep_for(kLongerThanPatience);
+  ProgressBar bar(screen.terminal(), clock);
+  clock.advance(kLongerThanPatience);
 
   bar.update(1 << 20, 4 << 20);
 
@@ -99,10 +103,11 @@ TEST(ProgressBar, LeavesTheLastColumnOfANarrowTerminalFree) {
 }
 
 TEST(ProgressBar, SaysNothingWhereThereIsNoTerminal) {
+  testing::ManualClock clock;
   std::FILE* file = std::tmpfile();
   {
-    ProgressBar bar(file);
-    std::this_thread::sleep_for(kLongerThanPatience);
+    ProgressBar bar(file, clock);
+    clock.advance(kLongerThanPatience);
     bar.update(1, 4);
   }
 

@@ -61,7 +61,7 @@ TEST_F(CliProto, InspectGivesTheHandlerAndTheTypeOfTheMessageAsJson) {
   ASSERT_EQ(result.status, 0) << result.err;
   const nlohmann::json item = nlohmann::json::parse(result.out)["checkpointables"]["settings"];
   EXPECT_EQ(item["handler"], "cairn.proto/1");
-  EXPECT_EQ(item["message_type"], "google.protobuf.StringValue");
+  EXPECT_EQ(item["kind"], "protobuf message google.protobuf.StringValue");
 }
 
 TEST_F(CliProto, DiffShowsTheLinesOfTheMessageThatDiffer) {
@@ -105,7 +105,10 @@ TEST_F(CliProto, DiffTellsTypesApartThatHaveTheSameBytes) {
   const testing::CliResult result = run_cli({"diff", path(), directory_ / "8", "--metadata"});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.out, HasSubstr("google.protobuf.StringValue | google.protobuf.BytesValue\n"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr(
+          "protobuf message google.protobuf.StringValue | protobuf message google.protobuf.BytesValue\n"));
 }
 
 }  // namespace

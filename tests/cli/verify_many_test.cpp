@@ -12,11 +12,10 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cairn/store/staged_directory.hpp"
-#include "cairn/store/uuid.hpp"
-
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/internal/uuid.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::cli {

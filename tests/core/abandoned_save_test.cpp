@@ -6,8 +6,10 @@
 
 #include <gmock/gmock.h>
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn {
 namespace {

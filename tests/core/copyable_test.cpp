@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/copyable.hpp"
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +12,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 namespace {

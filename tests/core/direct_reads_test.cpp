@@ -12,9 +12,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/io/page_cache.hpp"
-
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
+#include "io/internal/page_cache.hpp"
+#include "io/internal/syscalls.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"

@@ -8,6 +8,7 @@
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "support/run.hpp"
 

@@ -7,9 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/suspend.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::core {

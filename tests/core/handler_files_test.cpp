@@ -17,8 +17,10 @@
 #include "cairn/core/handler.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
-#include "cairn/store/committed_directory.hpp"
 
+#include "core/internal/start.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/metrics.hpp"
+#include "observe/internal/metrics.hpp"
 
 #include <system_error>
 
@@ -11,9 +11,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "cairn/core/context.hpp"
+
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "observe/internal/exposition.hpp"
-#include "observe/internal/metrics.hpp"
 
 namespace cairn {
 namespace {

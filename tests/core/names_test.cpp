@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/names.hpp"
+#include "core/internal/names.hpp"
 
 #include <string>
 

@@ -10,7 +10,9 @@
 
 #include <gmock/gmock.h>
 
+#include "base/internal/clock.hpp"
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

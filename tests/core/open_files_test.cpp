@@ -20,9 +20,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "core/limits.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"

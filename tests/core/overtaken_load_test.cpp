@@ -8,9 +8,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/store/remove_checkpoint.hpp"
-
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "core/blob_handler.hpp"
+#include "core/resolve.hpp"
 #include "support/fails.hpp"
 
 namespace cairn {

@@ -13,6 +13,7 @@
 
 #include "cairn/core/format.hpp"
 
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "io/faulty_syscalls.hpp"
 

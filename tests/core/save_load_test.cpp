@@ -5,9 +5,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

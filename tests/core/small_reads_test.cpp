@@ -14,6 +14,8 @@
 #include <gmock/gmock.h>
 
 #include "core/blob_handler.hpp"
+#include "core/internal/start.hpp"
+#include "io/internal/syscalls.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/observe/trace.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -13,6 +11,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cairn/observe/report.hpp"
+
+#include "core/internal/start.hpp"
 #include "core/observed.hpp"
 #include "observe/internal/meter.hpp"
 #include "observe/internal/trace_recorder.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/core/watched_memory.hpp"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +15,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 namespace {

@@ -14,7 +14,9 @@
 #include "cairn/api/context.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
-#include "cairn/store/committed_directory.hpp"
+
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::crash {
 namespace {

@@ -10,9 +10,11 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/verify.hpp"
+
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/verify.hpp"
 
 namespace cairn::crash {
 namespace {

@@ -13,6 +13,7 @@
 #include "crash/scenes.hpp"
 #include "crash/simulated_disk.hpp"
 #include "crash/simulated_machine.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::crash {
 

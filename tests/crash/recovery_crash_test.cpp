@@ -8,13 +8,13 @@
 
 #include <gtest/gtest.h>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-
 #include "crash/crash_enumerator.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 
 namespace cairn::crash {
 namespace {

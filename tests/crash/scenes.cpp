@@ -13,15 +13,15 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/durable_file.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
 
+#include "async/internal/thread_pool.hpp"
 #include "crash/api_scenes.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/durable_file.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::crash {
 namespace {
@@ -53,7 +53,7 @@ store::StagedOptions options_of(const SimulatedProcess& process, bool overwrite)
 void finish(Background<> task) {
   // One for each program: one that waits for its turn must not keep another from running.
   thread_local async::ThreadPool pool(1, "crash");
-  async::sync_wait(async::make_strand(pool.executor()), std::move(task));
+  testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
 void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text) {

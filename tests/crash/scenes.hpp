@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/store/staged_directory.hpp"
-
 #include "crash/simulated_machine.hpp"
+#include "store/internal/staged_directory.hpp"
 
 namespace cairn::crash {
 

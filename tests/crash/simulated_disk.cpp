@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/io/chunk_hash.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::crash {
 namespace {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::crash {
 
@@ -50,7 +50,8 @@ class Fate {
 ///   names or none, as the journals of ext4, XFS and btrfs guarantee, and a second move needs the first.
 /// - Of an unsynced file it keeps any size that the file has had, and of each sector any content that it has
 ///   had, zeros, or garbage.
-/// Copies share what they have in common. Threads: a value.
+/// Copies share what they have in common.
+/// Threads: a value.
 class SimulatedDisk {
  public:
   SimulatedDisk();  ///< Nothing but the root directory.

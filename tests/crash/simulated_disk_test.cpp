@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include "io/internal/syscalls.hpp"
+
 namespace cairn::crash {
 namespace {
 

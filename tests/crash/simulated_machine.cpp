@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "io/internal/syscalls.hpp"
+
 namespace cairn::crash {
 namespace {
 

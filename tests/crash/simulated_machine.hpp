@@ -13,11 +13,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/engine.hpp"
-#include "cairn/io/syscalls.hpp"
-#include "cairn/store/uuid.hpp"
-
 #include "crash/simulated_disk.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::crash {
 

@@ -16,8 +16,9 @@
 #include <gtest/gtest.h>
 
 #include "cairn/cairn.hpp"
-#include "cairn/store/verify.hpp"
 
+#include "io/internal/syscalls.hpp"
+#include "store/internal/verify.hpp"
 #include "support/number_from.hpp"
 #include "support/temp_dir.hpp"
 

@@ -15,9 +15,10 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/handlers/json.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "handlers/counter.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/verify.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::damage {

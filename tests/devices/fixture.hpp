@@ -16,9 +16,10 @@
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
 #include "support/run.hpp"

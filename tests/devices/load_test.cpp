@@ -3,6 +3,7 @@
 #include <string>
 #include <thread>
 
+#include "core/internal/start.hpp"
 #include "devices/fixture.hpp"
 
 namespace cairn {

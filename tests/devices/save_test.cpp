@@ -7,6 +7,7 @@
 
 #include "cairn/array/dlpack.hpp"
 
+#include "core/internal/start.hpp"
 #include "devices/fixture.hpp"
 
 namespace cairn {

@@ -13,9 +13,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
 #include "disk/on_disk.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::disk {
 namespace {

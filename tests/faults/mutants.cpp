@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "io/internal/syscalls.hpp"
 #include "support/forwarding_syscalls.hpp"
 
 namespace cairn::faults {

@@ -5,9 +5,8 @@
 #include <functional>
 #include <memory>
 
-#include "cairn/io/syscalls.hpp"
-
 #include "faults/injector.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::faults {
 

@@ -16,6 +16,7 @@
 
 #include "faults/matrix.hpp"
 #include "faults/scenes.hpp"
+#include "io/internal/syscalls.hpp"
 #include "support/lying_renames.hpp"
 
 namespace cairn::faults {

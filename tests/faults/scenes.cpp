@@ -12,13 +12,14 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-#include "cairn/store/verify.hpp"
 
 #include "faults/injector.hpp"
 #include "faults/state.hpp"
 #include "faults/stopper.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/verify.hpp"
 #include "support/holder.hpp"
 #include "support/temp_dir.hpp"
 

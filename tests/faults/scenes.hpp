@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/engine.hpp"
-#include "cairn/io/syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::faults {
 

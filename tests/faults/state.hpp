@@ -26,7 +26,8 @@ class State {
                   const Context& context) const;
   [[nodiscard]] AsyncResponse save_async(const std::filesystem::path& path, const SaveOptions& options,
                                          const Context& context) const;
-  /// Loads a checkpoint. Errors: std::logic_error when it holds other values.
+  /// Loads a checkpoint.
+  /// Errors: std::logic_error when it holds other values.
   LoadResult require_at(const std::filesystem::path& path, const Context& context) const;
 
  private:

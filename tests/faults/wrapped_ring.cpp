@@ -9,9 +9,8 @@
 
 #include <liburing.h>
 
-#include "cairn/io/engine.hpp"
-
 #include "faults/injector.hpp"
+#include "io/internal/engine.hpp"
 
 using cairn::faults::Injector;
 using cairn::faults::injector;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/box_cover.hpp"
+#include "formats/internal/box_cover.hpp"
 
 #include <cstdint>
 #include <limits>

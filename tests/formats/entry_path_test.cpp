@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/entry_path.hpp"
-
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "cairn/formats/index.hpp"
 
 #include "support/fails.hpp"
 
@@ -51,7 +51,7 @@ TEST(SplitPath, FindsNoKeysInTheRoot) {
 TEST(SplitPath, RefusesWhatAppendKeyNeverWrites) {
   for (const char* path : {"/", "/a", "a/", "a//b", "~", "a~", "a~2", "~2b", "~3", "~/a", "\xFF"}) {
     EXPECT_THAT([&] { static_cast<void>(split_path(path)); },
-                Fails(Errc::malformed_metadata, HasSubstr("no path")))
+                Fails(Errc::malformed_metadata, HasSubstr("not a path")))
         << path;
   }
 }

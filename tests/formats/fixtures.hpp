@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/formats/safetensors.hpp"
+#include "formats/internal/safetensors.hpp"
 
 namespace cairn::formats {
 

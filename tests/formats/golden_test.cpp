@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,7 +8,6 @@
 
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
-#include "cairn/formats/safetensors_layout.hpp"
 
 #include "formats/fixtures.hpp"
 #include "support/temp_dir.hpp"
@@ -50,16 +48,6 @@ std::string golden_index() {
   return {reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size()};
 }
 
-SafetensorsLayout golden_layout() {
-  static constexpr std::array<std::uint64_t, 1> kBias = {3};
-  static constexpr std::array<std::uint64_t, 2> kWeights = {2, 1024};
-  static constexpr std::array<std::uint64_t, 2> kOffsets = {0, 0};
-  std::vector<TensorSpec> specs(2);
-  specs[0] = {"params/b", DType::bfloat16, kBias, std::nullopt};
-  specs[1] = {"params/w", DType::float32, kWeights, kOffsets};
-  return plan_safetensors(specs);
-}
-
 TEST(GoldenIndex, IsStillWrittenByteForByte) {
   EXPECT_EQ(golden_index(), read_text(data_path("formats/index.fb")));
 }
@@ -83,11 +71,6 @@ TEST(GoldenIndex, IsStillRead) {
   const IndexSlice slice = index.slice(index.array(entry("params/w")), 1);
   EXPECT_EQ(slice.file, "data-r00001-000.safetensors");
   EXPECT_THAT(slice.offsets, ElementsAre(2, 0));
-}
-
-TEST(GoldenDataFile, HasTheSameHeaderByteForByte) {
-  EXPECT_EQ(golden_layout().header,
-            read_text(data_path("formats/data-r00000-000.safetensors")).substr(0, 4096));
 }
 
 TEST(GoldenDataFile, IsStillRead) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/hugging_face.hpp"
+#include "formats/internal/hugging_face.hpp"
 
 #include <algorithm>
 #include <array>
@@ -81,15 +81,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadIndex{"TensorTwice", R"({"weight_map":{"w":"f","w":"g"}})", "tensor 'w': is given twice"},
         BadIndex{"TextBehindTheEnd", naming("f") + "x", "something follows"},
         BadIndex{"Deep", R"({"x":)" + std::string(1'000'000, '['), "nested deeper than 127"},
-        BadIndex{"FileIsEmpty", naming(""), "no plain file name"},
-        BadIndex{"FileIsTheFolder", naming("."), "no plain file name"},
-        BadIndex{"FileIsTheParent", naming(".."), "no plain file name"},
-        BadIndex{"FileIsBelow", naming("a/f"), "no plain file name"},
-        BadIndex{"FileIsAbove", naming("../f"), "no plain file name"},
-        BadIndex{"FileIsAbsolute", naming("/etc/passwd"), "no plain file name"},
-        BadIndex{"FileHasABackslash", naming(R"(a\\f)"), "no plain file name"},
+        BadIndex{"FileIsEmpty", naming(""), "not a plain file name"},
+        BadIndex{"FileIsTheFolder", naming("."), "not a plain file name"},
+        BadIndex{"FileIsTheParent", naming(".."), "not a plain file name"},
+        BadIndex{"FileIsBelow", naming("a/f"), "not a plain file name"},
+        BadIndex{"FileIsAbove", naming("../f"), "not a plain file name"},
+        BadIndex{"FileIsAbsolute", naming("/etc/passwd"), "not a plain file name"},
+        BadIndex{"FileHasABackslash", naming(R"(a\\f)"), "not a plain file name"},
         BadIndex{"FileHasANul", naming(R"(a\u0000f)"), "tensor 'w'"},
-        BadIndex{"FileIsTooLong", naming(std::string(256, 'f')), "no plain file name"}),
+        BadIndex{"FileIsTooLong", naming(std::string(256, 'f')), "not a plain file name"}),
     [](const auto& test) { return test.param.name; });
 
 /// The folder's files, with headers, and their bytes.

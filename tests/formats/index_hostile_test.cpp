@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
                "'b' is blob 0, which another entry is"},
         Damage{"BlobThatIsNotThere", [](Columns& c) { c.values[1] = UINT64_MAX; }, "'b' is blob"},
         Damage{"StringThatIsNoUtf8", [](Columns& c) { c.blobs = "\xFF\xFF\xFF\xFF"; }, "not valid UTF-8"},
-        Damage{"BoolThatIsTwo", [](Columns& c) { c.kinds[1] = 5, c.values[1] = 2; }, "2 is no bool"},
+        Damage{"BoolThatIsTwo", [](Columns& c) { c.kinds[1] = 5, c.values[1] = 2; }, "2 is not a bool"},
         Damage{"DtypeZero", [](Columns& c) { c.dtypes = {0}; }, "unknown dtype 0"},
         Damage{"DtypeThatIsTooNew", [](Columns& c) { c.dtypes = {200}; }, "unknown dtype 200"},
         Damage{"TooManyDimensions", [](Columns& c) { c.dims.assign(65, 1), c.dims_ends = {65}; },
@@ -212,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
                [](Columns& c) {
                  c.dims = {1ull << 40, 1ull << 40};
                },
-               "no whole number of bytes"},
+               "not a whole number of bytes"},
         Damage{"BoxOfAnotherRank", [](Columns& c) { c.box_ends = {2}; }, "a box of 2 numbers"},
         Damage{"BoxBeyondTheArray",
                [](Columns& c) {
@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"FileThatIsNotThere", [](Columns& c) { c.slice_files = {1}; }, "file 1 of 1"},
         Damage{"FileThatIsAPath",
                [](Columns& c) { c.file_names = "../../etc/passwd", c.file_name_ends = {16}; },
-               "no plain file name"},
+               "not a plain file name"},
         Damage{"OffsetThatWraps", [](Columns& c) { c.slice_offsets = {UINT64_MAX - 3}; }, "beyond 2^63"},
         Damage{"OffsetNearTheEnd", [](Columns& c) { c.slice_offsets = {INT64_MAX}; }, "beyond 2^63"}),
     [](const auto& test) { return test.param.name; });
@@ -246,8 +246,8 @@ INSTANTIATE_TEST_SUITE_P(
                                c.names = "aa/b", c.name_ends = {1, 4};
                              },
                              "'a/b' lies below the leaf 'a'"},
-                      Damage{"NoPath", [](Columns& c) { c.names = "a/"; }, "no path"},
-                      Damage{"NoUtf8", [](Columns& c) { c.names = "a\xFF"; }, "no path"}),
+                      Damage{"NoPath", [](Columns& c) { c.names = "a/"; }, "not a path"},
+                      Damage{"NoUtf8", [](Columns& c) { c.names = "a\xFF"; }, "not a path"}),
     [](const auto& test) { return test.param.name; });
 
 TEST(IndexOfALaterVersion, IsRefusedAsUnsupportedWhateverElseItHolds) {
@@ -275,7 +275,7 @@ TEST(IndexWithoutAColumn, IsRefused) {
 
 TEST(IndexWithAnotherIdentifier, IsRefused) {
   EXPECT_THAT([] { open_and_read(write(Columns(), "CRNJ")); },
-              Fails(Errc::malformed_metadata, HasSubstr("no index")));
+              Fails(Errc::malformed_metadata, HasSubstr("not an index")));
 }
 
 TEST(IndexTruncated, IsRefusedAtEveryLength) {

@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cairn/formats/safetensors.hpp"
-
 #include "formats/fixtures.hpp"
+#include "formats/internal/safetensors.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/formats/safetensors.hpp"
+#include "formats/internal/safetensors.hpp"
 
 #include <cstdint>
 #include <span>

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/box_cover.hpp"
-
+#include "formats/internal/box_cover.hpp"
 #include "fuzz/fuzzing.hpp"
 
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/manifest.hpp"
-
 #include "crash/simulated_machine.hpp"
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace {
 

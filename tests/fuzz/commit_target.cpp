@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <string>
 
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/store/manifest.hpp"
-
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace {
 

@@ -25,7 +25,7 @@ STRICTER = {
     "a name is given twice: which tensor it means would depend on the reader": r"is given twice",
     "a tensor is written as a JSON array": r"expected '\{'",
     "more dimensions than an array has": r"more than 64 dimensions",
-    "extents beside a 0 that no strides could be computed of": r"no whole number of bytes below 2\^63|too many elements",
+    "extents beside a 0 that no strides could be computed of": r"not a whole number of bytes below 2\^63|too many elements",
 }
 
 

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/box_cover.hpp"
-#include "cairn/formats/hugging_face.hpp"
-#include "cairn/formats/safetensors.hpp"
-
+#include "formats/internal/box_cover.hpp"
+#include "formats/internal/hugging_face.hpp"
+#include "formats/internal/safetensors.hpp"
 #include "fuzz/data_size.hpp"
 #include "fuzz/fuzzing.hpp"
 

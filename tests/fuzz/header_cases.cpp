@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/base/error.hpp"
-#include "cairn/formats/safetensors.hpp"
 
+#include "formats/internal/safetensors.hpp"
 #include "fuzz/data_size.hpp"
 #include "fuzz/mutator.hpp"
 

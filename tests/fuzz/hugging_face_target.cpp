@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/hugging_face.hpp"
-#include "cairn/io/file.hpp"
-
+#include "formats/internal/hugging_face.hpp"
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using cairn::Errc;

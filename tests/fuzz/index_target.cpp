@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "cairn/formats/entry_path.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
 

@@ -4,10 +4,9 @@
 #include <set>
 #include <string>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/manifest.hpp"
-
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
 
 namespace {
 

@@ -3,9 +3,8 @@
 // and that a manifest can hold.
 #include <string>
 
-#include "cairn/store/manifest.hpp"
-
 #include "fuzz/fuzzing.hpp"
+#include "store/internal/manifest.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using cairn::Errc;

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "cairn/base/utf8.hpp"
-#include "cairn/core/names.hpp"
-#include "cairn/formats/entry_path.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/store/manifest.hpp"
+#include "cairn/formats/index.hpp"
 
+#include "base/internal/utf8.hpp"
+#include "core/internal/names.hpp"
 #include "fuzz/fuzzing.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 
 namespace {

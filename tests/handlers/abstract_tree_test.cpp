@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -41,6 +42,15 @@ AbstractTree stored() {
   return AbstractTree(open(builder));
 }
 
+std::vector<std::string> values(const AbstractTree& tree) {
+  std::vector<std::string> found;
+  for (const DescribedValue& value : tree.values()) {
+    const auto* number = std::get_if<std::int64_t>(&value.value);
+    found.push_back(value.name + ":" + value.kind + (number != nullptr ? std::to_string(*number) : ""));
+  }
+  return found;
+}
+
 std::vector<std::string> names(const AbstractTree& tree) {
   std::vector<std::string> found;
   for (const ArrayEntry& array : tree.arrays()) {
@@ -55,6 +65,35 @@ TEST(AbstractTreeView, ListsArraysWithoutBuildingTheTree) {
   EXPECT_THAT(names(tree), ElementsAre("a/n", "a/w", "layers/0"));
   EXPECT_EQ(tree.arrays().size(), 3U);
   EXPECT_TRUE(tree.is_view());
+}
+
+TEST(AbstractTreeView, TellsValuesWithoutBuildingTheTree) {
+  const AbstractTree tree = stored();
+
+  EXPECT_THAT(values(tree), ElementsAre("layers:list", "layers/1:integer7", "none:map"));
+  EXPECT_TRUE(tree.is_view());
+}
+
+TEST(AbstractTree, TellsTheSameValuesOnceItIsBuilt) {
+  AbstractTree tree = stored();
+
+  tree.materialise();
+
+  EXPECT_EQ(values(tree), values(stored()));
+}
+
+TEST(AbstractTree, HoldsValuesOfAllKinds) {
+  const Tree tree = {{"a", true},   {"b", -1},      {"c", ~std::uint64_t{0}},     {"d", 0.5},
+                     {"e", "text"}, {"f", nullptr}, {"g", Bytes(2, std::byte{1})}};
+  using Value = decltype(DescribedValue::value);
+  std::vector<Value> found;
+
+  for (const DescribedValue& value : AbstractTree(tree).values()) {
+    found.push_back(value.value);
+  }
+
+  EXPECT_EQ(found, (std::vector<Value>{true, std::int64_t{-1}, ~std::uint64_t{0}, 0.5, "text",
+                                       std::monostate(), Bytes(2, std::byte{1})}));
 }
 
 TEST(AbstractTreeView, TellsDtypeShapeAndBytes) {

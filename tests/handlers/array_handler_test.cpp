@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/array_handler.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {
@@ -64,9 +65,8 @@ TEST_F(ArrayHandlerTest, DescribesShapeAndDtype) {
 
 TEST_F(ArrayHandlerTest, ShowsAsOneArrayWithoutAName) {
   save(Array::zeros({2, 3}, DType::bfloat16));
-  const auto described = core::read_metadata(path(), {}, handlers_, LoadOptions(), context_);
 
-  const ArrayEntries entries = arrays(described.at("item"));
+  const ArrayEntries entries = arrays(item_metadata());
 
   ASSERT_EQ(entries.size(), 1U);
   EXPECT_EQ(entries.begin()->name, "");

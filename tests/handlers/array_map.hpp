@@ -37,7 +37,18 @@ class ArrayMapHandler final : public CheckpointableHandler<ArrayMap, AbstractArr
     co_return read(std::move(context), std::move(wanted));
   }
   Awaitable<AbstractArrayMap> metadata(LoadContext context) const override {
-    return describe(std::move(context));
+    return read_forms(std::move(context));
+  }
+  Description describe(const AbstractArrayMap& stored) const override {
+    std::vector<ArrayEntries::Described> arrays;
+    for (const auto& [path, array] : stored) {
+      arrays.push_back({path, array.dtype, array.shape});
+    }
+    Description description;
+    description.kind = "array map";
+    description.arrays = ArrayEntries(std::move(arrays));
+    description.says_all = true;
+    return description;
   }
 
  private:
@@ -59,7 +70,7 @@ class ArrayMapHandler final : public CheckpointableHandler<ArrayMap, AbstractArr
     }
     co_return map;
   }
-  static Awaitable<AbstractArrayMap> describe(LoadContext context) {
+  static Awaitable<AbstractArrayMap> read_forms(LoadContext context) {
     const formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
     AbstractArrayMap map;
     for (std::size_t i = 0; i < index.size(); ++i) {

@@ -46,6 +46,18 @@ TEST_F(ArrayMapTest, DescribesItself) {
   EXPECT_EQ(metadata<AbstractArrayMap>(), expected);
 }
 
+TEST_F(ArrayMapTest, TellsToolsItsArrays) {
+  save(map_);
+  std::vector<std::string> names;
+
+  for (const ArrayEntry& array : arrays(item_metadata())) {
+    names.emplace_back(array.name);
+  }
+
+  EXPECT_THAT(names, ElementsAre("a/b", "floats"));
+  EXPECT_EQ(item_metadata().description().kind, "array map");
+}
+
 TEST_F(ArrayMapTest, LoadsAPartAndCasts) {
   save(map_);
   AbstractArrayMap wanted = {{"floats", AbstractArray({2}, DType::float64)}};

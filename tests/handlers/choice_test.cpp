@@ -7,6 +7,7 @@
 
 #include "cairn/handlers/json.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/counter.hpp"
 #include "handlers/store.hpp"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
-#include "cairn/handlers/array_handler.hpp"
+#include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/json.hpp"
-#include "cairn/handlers/stateful.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/testing/handler_conformance.hpp"
 

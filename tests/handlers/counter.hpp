@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/stateful.hpp"
+#include "cairn/core/checkpointable.hpp"
 
 namespace cairn::testing {
 

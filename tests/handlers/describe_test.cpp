@@ -136,7 +136,7 @@ TEST(FromTree, ListsMissingAndUnknownKeysWithTheirPaths) {
 
   EXPECT_THAT([&] { from_tree(tree, restored); },
               Fails(Errc::structure_mismatch,
-                    HasSubstr("'layers/0/range'; keys that are no members: 'layers/0/colour'")));
+                    HasSubstr("'layers/0/range'; keys that are not members: 'layers/0/colour'")));
 }
 
 TEST(FromTree, ListsTheFirstOfManyUnknownKeys) {

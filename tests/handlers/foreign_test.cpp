@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

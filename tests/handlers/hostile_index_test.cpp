@@ -3,6 +3,7 @@
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

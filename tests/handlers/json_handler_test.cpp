@@ -8,6 +8,7 @@
 
 #include "cairn/handlers/json.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {
@@ -176,7 +177,7 @@ TEST_F(JsonHandlerLoad, DescribesEveryKindOfRoot) {
 TEST_F(JsonHandlerLoad, DescribesNoTextThatBeginsAsNoDocument) {
   for (const char* text : {"", "  ", "x", "+1", "\xef\xbb\xbf[]"}) {
     EXPECT_THAT([&] { described(text); },
-                Fails(Errc::malformed_metadata, HasSubstr("data.json: the text is no JSON")))
+                Fails(Errc::malformed_metadata, HasSubstr("data.json: the text is not a JSON")))
         << text;
   }
 }
@@ -196,6 +197,16 @@ TEST_F(JsonHandlerLoad, NamesTheFileThatIsMissingWhenItDescribes) {
   std::filesystem::remove(item("data.json"));
 
   EXPECT_THAT([&] { metadata<AbstractJson>(); }, Fails(Errc::not_found, HasSubstr("data.json")));
+}
+
+TEST_F(JsonHandlerTest, SaysWhatTheDocumentIsAndWhereItsTextLies) {
+  save(nlohmann::json::array({1, 2}));
+
+  const Description description = item_metadata().description();
+
+  EXPECT_EQ(description.kind, "JSON array");
+  EXPECT_THAT(description.texts, ::testing::ElementsAre("data.json"));
+  EXPECT_TRUE(description.says_all);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/start.hpp"
 #include "support/peak_memory.hpp"
 #include "support/temp_dir.hpp"
 

@@ -6,6 +6,7 @@
 #include "cairn/handlers/proto.hpp"
 #include "cairn/testing/handler_conformance.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 #include "messages.pb.h"
 
@@ -86,6 +87,7 @@ TEST_F(ProtoHandlerTest, RecordsTheFullTypeName) {
 
   EXPECT_EQ(read_text(item("type.txt")), "cairn.test.Settings\n");
   EXPECT_EQ(metadata<AbstractProto>().full_name(), "cairn.test.Settings");
+  EXPECT_EQ(item_metadata().description().kind, "protobuf message cairn.test.Settings");
 }
 
 TEST_F(ProtoHandlerTest, WritesATextForPeople) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/handlers/stateful.hpp"
+#include "cairn/handlers/builtin.hpp"
 
 #include "handlers/counter.hpp"
 #include "handlers/store.hpp"

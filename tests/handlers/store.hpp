@@ -9,12 +9,13 @@
 #include <gmock/gmock.h>
 
 #include "cairn/core/load.hpp"
-#include "cairn/core/names.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/array_options.hpp"
 #include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
+#include "core/internal/names.hpp"
+#include "core/internal/start.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
@@ -48,11 +49,13 @@ class StoreTest : public ::testing::Test {
         .template take<T>(request.name());
   }
 
+  ItemMetadata item_metadata() {
+    return core::read_metadata(path(), {}, handlers_, LoadOptions(), context_).at("item");
+  }
+
   template <class Abstract>
   Abstract metadata() {
-    return core::read_metadata(path(), {}, handlers_, LoadOptions(), context_)
-        .at("item")
-        .template as<Abstract>();
+    return item_metadata().template as<Abstract>();
   }
 
   [[nodiscard]] std::filesystem::path path() const { return folder_ / "checkpoint"; }

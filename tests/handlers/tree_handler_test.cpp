@@ -7,8 +7,9 @@
 #include <set>
 #include <span>
 
-#include "cairn/array/copy.hpp"
+#include "cairn/array/array_view.hpp"
 
+#include "core/internal/start.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {

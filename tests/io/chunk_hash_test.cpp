@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/chunk_hash.hpp"
+#include "io/internal/chunk_hash.hpp"
 
 #include <string>
 

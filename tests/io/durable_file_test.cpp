@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/durable_file.hpp"
+#include "io/internal/durable_file.hpp"
 
 #include <sys/mount.h>
 #include <unistd.h>
@@ -12,10 +12,11 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/when_all.hpp"
-#include "cairn/base/aligned_memory.hpp"
+#include "cairn/async/awaitable.hpp"
 
+#include "base/internal/aligned_memory.hpp"
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"

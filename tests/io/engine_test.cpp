@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "cairn/io/engine.hpp"
+#include "io/internal/engine.hpp"
 
 namespace cairn::io {
 

@@ -14,10 +14,10 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/base/aligned_memory.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/engine.hpp"
 
+#include "base/internal/aligned_memory.hpp"
+#include "io/internal/engine.hpp"
 #include "support/own_user.hpp"
 
 namespace cairn::io {

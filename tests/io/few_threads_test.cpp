@@ -5,8 +5,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/io/engine.hpp"
-
+#include "io/internal/engine.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
 

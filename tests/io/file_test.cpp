@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,6 +16,7 @@
 #include "io/attacked_syscalls.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/check.hpp"
+#include "io/internal/remove_directory.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
@@ -56,7 +57,7 @@ TEST_F(DirectoryTest, RefusesNamesThatLeaveIt) {
         std::string("a//b"), std::string("a/"), std::string("a\0b", 3)}) {
     EXPECT_THAT([&] { static_cast<void>(directory_.open_file(name)); }, Fails(Errc::invalid_argument))
         << name;
-    EXPECT_THAT([&] { directory_.remove_tree(name); }, Fails(Errc::invalid_argument)) << name;
+    EXPECT_THAT([&] { directory_.remove_file(name); }, Fails(Errc::invalid_argument)) << name;
   }
 }
 
@@ -69,14 +70,14 @@ TEST_F(DirectoryTest, RefusesAFifoWithoutWaitingForIt) {
   ASSERT_EQ(::mkfifo((temp_ / "fifo").c_str(), 0600), 0);
 
   EXPECT_THAT([&] { static_cast<void>(directory_.open_file("fifo")); },
-              Fails(Errc::malformed_metadata, HasSubstr("fifo is no regular file")));
+              Fails(Errc::malformed_metadata, HasSubstr("fifo is not a regular file")));
 }
 
 TEST_F(DirectoryTest, RefusesADirectoryInAFilesPlace) {
   std::filesystem::create_directory(temp_ / "d");
 
   EXPECT_THAT([&] { static_cast<void>(directory_.open_file("d")); },
-              Fails(Errc::malformed_metadata, HasSubstr("no regular file")));
+              Fails(Errc::malformed_metadata, HasSubstr("not a regular file")));
 }
 
 TEST_F(DirectoryTest, RefusesASymbolicLink) {
@@ -124,7 +125,7 @@ TEST_F(DirectoryTest, RemovesATreeButNotWhatItsLinksPointTo) {
   write_text(temp_ / "tree/a/b/file", "x");
   std::filesystem::create_directory_symlink("../outside", temp_ / "tree/link");
 
-  directory_.remove_tree("tree");
+  remove_directory(directory_, "tree", directory_.open_directory("tree"));
 
   EXPECT_THAT(list_tree(temp_.path()), ElementsAre("outside", "outside/keep"));
 }
@@ -140,7 +141,8 @@ TEST_F(DirectoryTest, RemovesWhatGoesLastOnlyWhenAllElseIsGone) {
 
   syscalls.plan({Call::unlink, 3, 1, -EIO});
 
-  EXPECT_THAT([&] { directory.remove_tree("tree", kLast); }, FailsWithErrno(EIO, HasSubstr("unlink")));
+  EXPECT_THAT([&] { remove_directory(directory, "tree", directory.open_directory("tree"), kLast); },
+              FailsWithErrno(EIO, HasSubstr("unlink")));
   EXPECT_THAT(list_tree(temp_.path()), ElementsAre("tree", "tree/mark"));
 }
 

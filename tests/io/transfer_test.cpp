@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/io/transfer.hpp"
+#include "io/internal/transfer.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_engine.hpp"
+#include "io/internal/engine.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"

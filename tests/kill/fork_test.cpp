@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"
 

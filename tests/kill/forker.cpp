@@ -22,10 +22,11 @@
 #include <thread>
 
 #include "cairn/cairn.hpp"
-#include "cairn/store/staged_directory.hpp"
 
+#include "io/internal/engine.hpp"
 #include "kill/program.hpp"
 #include "kill/state.hpp"
+#include "store/internal/staged_directory.hpp"
 
 namespace cairn::kill {
 namespace {

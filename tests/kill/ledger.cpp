@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
 #include "kill/state.hpp"
+#include "store/internal/recovery.hpp"
 
 namespace cairn::kill {
 namespace {

@@ -15,6 +15,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "support/lying_renames.hpp"
 #include "support/slow_calls.hpp"
 

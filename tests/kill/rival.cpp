@@ -14,10 +14,11 @@
 #include <string_view>
 
 #include "cairn/cairn.hpp"
-#include "cairn/store/recovery.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "kill/program.hpp"
 #include "kill/state.hpp"
+#include "store/internal/recovery.hpp"
 #include "support/dice.hpp"
 
 namespace cairn::kill {

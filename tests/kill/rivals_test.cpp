@@ -25,9 +25,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
 #include "kill/state.hpp"
+#include "store/internal/recovery.hpp"
 #include "support/number_from.hpp"
 #include "support/process.hpp"
 #include "support/temp_dir.hpp"

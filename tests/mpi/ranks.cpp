@@ -20,11 +20,12 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/mpi/transport.hpp"
+
+#include "async/internal/thread_pool.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn {
 namespace {
@@ -40,7 +41,7 @@ void require(bool is_right, const std::string& claim) {
 template <class T>
 T run(Awaitable<T> task) {
   static async::ThreadPool& pool = *new async::ThreadPool(1, "ranks");
-  return async::sync_wait(async::make_strand(pool.executor()), std::move(task));
+  return testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
 /// What a task that must fail says.

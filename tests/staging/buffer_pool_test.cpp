@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/staging/buffer_pool.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -16,14 +16,15 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/task_scope.hpp"
-#include "cairn/async/thread_pool.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
+#include "async/internal/thread_pool.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
+#include "support/sync_wait.hpp"
+#include "support/task_scope.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -123,7 +124,7 @@ TEST(BufferPoolAcquire, ServesInArrivalOrderWhenTheBudgetIsSpent) {
   std::optional<Buffer> first = pool.try_acquire();
   const Buffer second = pool.try_acquire();
   std::vector<int> order;
-  async::TaskScope scope(async::make_strand(threads.executor()));
+  testing::TaskScope scope(async::make_strand(threads.executor()));
   for (int number = 0; number < 5; ++number) {
     scope.spawn(take_and_note(pool, number, &order));
   }
@@ -142,7 +143,7 @@ TEST(BufferPoolAcquire, LeavesThePoolAsItWasWhenCancelled) {
   Buffer first = pool.try_acquire();
   Buffer second = pool.try_acquire();
   std::vector<int> order;
-  async::TaskScope scope(async::make_strand(threads.executor()));
+  testing::TaskScope scope(async::make_strand(threads.executor()));
   scope.spawn(take_and_note(pool, 0, &order));
 
   scope.cancel();
@@ -272,8 +273,8 @@ TEST(BufferPoolStress, NeverSharesABufferBetweenThreads) {
   std::vector<std::unique_ptr<bool>> are_intact;
   for (int number = 0; number < 8; ++number) {
     are_intact.push_back(std::make_unique<bool>(true));
-    ended.push_back(async::start(async::make_strand(threads.executor()),
-                                 fill_many(pool, number, are_intact.back().get())));
+    ended.push_back(testing::start(async::make_strand(threads.executor()),
+                                   fill_many(pool, number, are_intact.back().get())));
   }
 
   for (const async::Event& event : ended) {

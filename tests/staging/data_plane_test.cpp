@@ -10,9 +10,9 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
-#include "cairn/io/transfer.hpp"
 
+#include "io/internal/file.hpp"
+#include "io/internal/transfer.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "staging/test_plane.hpp"
 #include "support/fails.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/staging/device_pieces.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -7,8 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/staging/buffer_pool.hpp"
-
+#include "staging/internal/buffer_pool.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::staging {

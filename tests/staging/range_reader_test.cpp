@@ -15,11 +15,11 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/base/aligned_memory.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/page_cache.hpp"
-#include "cairn/staging/device_pieces.hpp"
 
+#include "base/internal/aligned_memory.hpp"
+#include "io/internal/page_cache.hpp"
+#include "staging/internal/device_pieces.hpp"
 #include "staging/test_plane.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

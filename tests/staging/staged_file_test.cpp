@@ -12,10 +12,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/base/aligned_memory.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/io/file.hpp"
 
+#include "base/internal/aligned_memory.hpp"
+#include "io/internal/file.hpp"
 #include "staging/test_plane.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"

@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/base/clock.hpp"
-#include "cairn/io/engine.hpp"
-
+#include "base/internal/clock.hpp"
+#include "io/internal/engine.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "support/forwarding_syscalls.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::staging {
 

@@ -19,10 +19,13 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
 
 #include "io/attacked_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/sample_checkpoint.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/committed_directory.hpp"
+#include "store/internal/committed_directory.hpp"
 
 #include <sys/stat.h>
 
@@ -10,11 +10,13 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-#include "cairn/store/verify.hpp"
-
 #include "io/attacked_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/uuid.hpp"
+#include "store/internal/verify.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

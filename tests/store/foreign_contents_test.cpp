@@ -8,11 +8,13 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-#include "cairn/store/verify.hpp"
-
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/uuid.hpp"
+#include "store/internal/verify.hpp"
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"

@@ -12,10 +12,12 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/manifest.hpp"
+#include "store/internal/manifest.hpp"
 
 #include <string>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "store/internal/uuid.hpp"
 #include "support/fails.hpp"
 
 namespace cairn::store {

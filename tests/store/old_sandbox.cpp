@@ -15,9 +15,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/remove_checkpoint.hpp"
-
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 #include "store/sample_checkpoint.hpp"
 
 namespace cairn::store {

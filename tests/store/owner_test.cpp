@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {

@@ -11,9 +11,11 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/recovery.hpp"
+#include "store/internal/recovery.hpp"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -18,6 +18,8 @@
 #include <spawn.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/sample_checkpoint.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/remove_checkpoint.hpp"
+#include "store/internal/remove_checkpoint.hpp"
 
 #include <cerrno>
 #include <filesystem>
@@ -12,9 +12,11 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/recovery.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"

@@ -6,9 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/store/committed_directory.hpp"
-#include "cairn/store/staged_directory.hpp"
-
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/owner.hpp"
 #include "support/run.hpp"
 #include "support/temp_dir.hpp"

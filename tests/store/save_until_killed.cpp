@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include "io/internal/engine.hpp"
 #include "store/sample_checkpoint.hpp"
 
 int main(int argc, char** argv) {

@@ -18,6 +18,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/staged_directory.hpp"
+#include "store/internal/staged_directory.hpp"
 
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -14,9 +14,12 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/store/recovery.hpp"
-
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/recovery.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"

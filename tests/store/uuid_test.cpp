@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/store/uuid.hpp"
+#include "store/internal/uuid.hpp"
 
 #include <algorithm>
 

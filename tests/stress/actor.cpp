@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "stress/state.hpp"
 #include "support/holder.hpp"
 

@@ -14,6 +14,7 @@
 
 #include "cairn/cairn.hpp"
 
+#include "io/internal/syscalls.hpp"
 #include "support/chronicle.hpp"
 #include "support/slow_calls.hpp"
 

@@ -13,7 +13,8 @@ inline constexpr const char* kLargeArray = "arrays/2";
 
 /// What the save of that number saves: a tree that shows whether all of it is of one save.
 [[nodiscard]] Tree make_state(std::uint64_t number);
-/// Whose save a tree is. Errors: Error when it is not whole.
+/// Whose save a tree is.
+/// Errors: Error when it is not whole.
 [[nodiscard]] std::uint64_t number_in(const Tree& state);
 
 }  // namespace cairn::stress

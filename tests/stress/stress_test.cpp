@@ -18,8 +18,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "stress/actor.hpp"
 #include "support/lying_renames.hpp"
 #include "support/number_from.hpp"

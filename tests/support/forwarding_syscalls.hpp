@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cairn/io/syscalls.hpp"
-
+#include "io/internal/syscalls.hpp"
 #include "support/call_kind.hpp"
 
 namespace cairn::testing {

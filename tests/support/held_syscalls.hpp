@@ -6,8 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cairn/async/event.hpp"
-
+#include "async/internal/event.hpp"
 #include "support/forwarding_syscalls.hpp"
 
 namespace cairn::testing {

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/store/committed_directory.hpp"
+
+#include "io/internal/syscalls.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::testing {
 namespace {

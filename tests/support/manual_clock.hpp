@@ -6,7 +6,7 @@
 #include <functional>
 #include <mutex>
 
-#include "cairn/base/clock.hpp"
+#include "base/internal/clock.hpp"
 
 namespace cairn::testing {
 

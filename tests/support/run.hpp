@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/sync_wait.hpp"
-#include "cairn/async/thread_pool.hpp"
+
+#include "async/internal/thread_pool.hpp"
+#include "support/sync_wait.hpp"
 
 namespace cairn::testing {
 
@@ -18,7 +19,7 @@ namespace cairn::testing {
 template <class T>
 T run(Awaitable<T> task, std::size_t threads = 2) {
   async::ThreadPool pool(threads, "test");
-  return async::sync_wait(async::make_strand(pool.executor()), std::move(task));
+  return testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
 /// Whether `claim` becomes true within ten seconds.

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "io/internal/syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::testing {

@@ -19,14 +19,14 @@ LAYERS = {
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
     "array_store": ["base", "async", "array", "io", "staging", "formats"],
-    "core": ["base", "async", "io", "observe", "store", "staging", "coord"],
+    "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord"],
     "handlers": INTERFACES,
     "training": ["base", "async", "io", "observe", "coord", "core"],
     "flash": ["base", "async", "io", "observe", "staging", "coord", "core"],
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
     "api": [*INTERFACES, "handlers", "training", "flash", "cuda", "mpi"],
-    "testing": [*INTERFACES, "handlers"],  # Suites that users run on handlers of their own; installed, not linked.
+    "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }
 # Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not installed) or private.
 PUBLIC_ONLY = ("handlers", "examples")  # Use nothing that a user could not.

@@ -11,6 +11,7 @@ MAX_LINES = {".hpp": 300, ".cpp": 600}
 MAX_FUNCTION_LINES = 60
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 LICENSED_SUFFIXES = {".hpp", ".cpp", ".cmake", ".py", ".sh", ".fbs", ".proto"}
+SYSTEM_HEADERS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:sys|linux|asm)/[^>]*|fcntl\.h|unistd\.h|pthread\.h|poll\.h)>", re.MULTILINE)
 SLOW_HEADERS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(nlohmann/json\.hpp|fmt/format\.h|mpi\.h)>", re.MULTILINE)
 LEAN_MODULES = {"base", "async", "array", "io", "coord", "staging", "core"}
 UNFINISHED = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + "X|HA" + r"CK)\b")
@@ -43,6 +44,8 @@ def check_any(path, text):
 
 
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else)\b", re.MULTILINE)
+GLUED = re.compile(r"^[ \t]*///[ \t]+(?!(?:Threads|Errors|Ownership|Cancel|Phase|Units|Shape|Example):)[^\n]*[.;)] (Threads|Errors|Ownership|Cancel|Phase|Units|Shape): ?",
+                   re.MULTILINE)
 USING_NAMESPACE = re.compile(r"\busing\s+namespace\b")
 BODY, TYPE, NAMESPACE = "body", "type", "namespace"
 
@@ -100,7 +103,12 @@ def check_header(path, text):
     for position, kinds in find_with_braces(text, USING_NAMESPACE):
         if BODY not in kinds:
             yield text.line(position), "using namespace in a header"
+    for match in GLUED.finditer(text.raw):
+        yield text.line(match.start()), f"'{match.group(1)}:' of a contract stands at the beginning of a line"
     parts = path.split("/")
+    if parts[0] == "include" and parts[2] != "testing":
+        for match in SYSTEM_HEADERS.finditer(text.code):
+            yield text.line(match.start()), f"<{match.group(1)}>, of the operating system, in a public header"
     if parts[0] == "include" and parts[2] in LEAN_MODULES:
         for match in SLOW_HEADERS.finditer(text.code):
             yield text.line(match.start()), f"<{match.group(1)}> is too slow for a public header of {parts[2]}"
@@ -164,6 +172,8 @@ BAD = {
     "all of asio": ("boost/asio.hpp", "src/a.cpp", HEAD + "#include <boost/asio.hpp>\n"),
     "json in public header": ("too slow", "include/cairn/core/a.hpp", HEADER + "#include <nlohmann/json.hpp>\n"),
     "fmt in public header": ("too slow", "include/cairn/io/a.hpp", HEADER + "#include <fmt/format.h>\n"),
+    "system header in public header": ("operating system", "include/cairn/io/a.hpp", HEADER + "#include <sys/stat.h>\n"),
+    "glued contract": ("beginning of a line", "include/cairn/io/a.hpp", HEADER + "/// Does it. Errors: none.\nvoid f();\n"),
     "unfinished": ("finish it", "src/a.cpp", HEAD + "// TO" + "DO: more\n"),
     "tab": ("a tab", "src/a.cpp", HEAD + "\tint a;\n"),
     "conditional in a function": ("conditional inside", "src/a.cpp", HEAD + "void f() {\n#ifdef A\n  g();\n#endif\n}\n"),
@@ -179,6 +189,7 @@ GOOD = {
     "header": ("src/a.hpp", HEADER + "namespace a {\n#ifdef B\nint c;\n#endif\n}\n"),
     "conditional in a type": ("src/a.hpp", HEADER + "struct S {\n#if A\n  int a;\n#endif\n};\n"),
     "conditional after a function": ("src/a.cpp", HEAD + "void f() { g({1}); }\n#if A\n#endif\n"),
+    "contract": ("src/a.hpp", HEADER + "/// Does it.\n///\n/// Threads: any; see Errors: below.\nvoid f();\n"),
     "longest header": ("src/a.hpp", HEADER + "int a;\n" * 298),
     "json in a handler's header": ("include/cairn/handlers/json.hpp", HEADER + "#include <nlohmann/json.hpp>\n"),
     "fmt in a source": ("src/a.cpp", HEAD + "#include <fmt/format.h>\n"),

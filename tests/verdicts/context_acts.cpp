@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "cairn/store/recovery.hpp"
-
+#include "io/internal/syscalls.hpp"
+#include "store/internal/recovery.hpp"
 #include "verdicts/player.hpp"
 
 namespace cairn::verdicts {

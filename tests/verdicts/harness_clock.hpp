@@ -11,8 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "cairn/base/clock.hpp"
-
+#include "base/internal/clock.hpp"
 #include "support/dice.hpp"
 
 namespace cairn::verdicts {

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "cairn/cairn.hpp"
-#include "cairn/store/recovery.hpp"
 
+#include "core/internal/start.hpp"
+#include "store/internal/recovery.hpp"
 #include "verdicts/journal.hpp"
 #include "verdicts/loan.hpp"
 #include "verdicts/oracle.hpp"

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "core/internal/start.hpp"
 #include "verdicts/player.hpp"
 #include "verdicts/sloth.hpp"
 

@@ -9,9 +9,9 @@
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/async/event.hpp"
 #include "cairn/core/handler.hpp"
 
+#include "async/internal/event.hpp"
 #include "verdicts/harness_clock.hpp"
 
 namespace cairn::verdicts {

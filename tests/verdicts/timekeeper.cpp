@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cairn/base/thread.hpp"
-
+#include "base/internal/thread.hpp"
 #include "support/number_from.hpp"
 #include "verdicts/stillness.hpp"
 

@@ -46,6 +46,12 @@ enum class DType : std::uint8_t {
   float4 = 22,           ///< OCP MX E2M1, packed, finite values only.
 };
 
+/// Whether a cast may change values.
+enum class Narrowing : std::uint8_t {
+  refused,  ///< Only casts that keep every value.
+  allowed,  ///< Values may be rounded, saturated or become NaN, as `cast` states.
+};
+
 inline constexpr DType kFirstDType = DType::boolean;
 inline constexpr DType kLastDType = DType::float4;
 

@@ -13,12 +13,10 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/cast.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
-#include "cairn/staging/snapshot.hpp"
 
 namespace cairn::array_store {
 
@@ -48,7 +46,8 @@ struct PlannedFile {
   std::vector<SourcePiece> pieces;  ///< Cover all of it.
 };
 
-/// The index of planned files. Ownership: a handle; copies mean the same index.
+/// The index of planned files.
+/// Ownership: a handle; copies mean the same index.
 class PlannedIndex {
  public:
   explicit PlannedIndex(std::shared_ptr<WritePlan> plan) : plan_(std::move(plan)) {}
@@ -77,7 +76,7 @@ struct PlannedWrite {
 
 /// Turns arrays into pieces of safetensors files, and an index that says where each lies.
 ///
-/// Paths are those of formats/entry_path.hpp; each is added once. What is not an array goes to `entries`.
+/// Paths are those of formats/index.hpp; each is added once. What is not an array goes to `entries`.
 /// Ownership: with Snapshot::copy and borrow the caller keeps elements valid and unchanged until the pieces have been read;
 ///            with share, pieces keep the owners of their arrays.
 /// Threads:   not safe.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Boost 1.81's awaitable.hpp uses std::exchange without including it.
-#include <utility>
+#include <exception>
+#include <optional>
+#include <utility>  // Boost 1.81's awaitable.hpp uses std::exchange without including it.
+#include <vector>
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
@@ -22,3 +24,50 @@ using Background = boost::asio::awaitable<T>;
 using Executor = boost::asio::any_io_executor;
 
 }  // namespace cairn
+
+namespace cairn::async {
+
+/// Rethrows the first failure that is no cancellation; the first of all when there is none; else nothing.
+void rethrow_first(const std::vector<std::exception_ptr>& failures);
+
+/// Runs all tasks beside each other on the caller's executor (a strand) and waits for every one of them.
+/// When one fails, the others are asked to stop. Returns the failures in the order in which they happened.
+///
+/// Cancel: asks the tasks to stop, and waits for them all the same.
+Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks);
+
+/// The same with the tasks on another executor, one that runs nothing at the same time as the caller's (a lane of his strand).
+Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks);
+
+/// As settle_all(), then rethrows the first failure.
+Awaitable<> when_all(std::vector<Awaitable<>> tasks);
+
+namespace detail {
+
+/// `slot` must stay valid until the returned task has finished.
+template <class T>
+Awaitable<> store_result(Awaitable<T> task, std::optional<T>* slot) {
+  slot->emplace(co_await std::move(task));
+}
+
+}  // namespace detail
+
+/// As above, and returns the results in the order of the tasks.
+template <class T>
+Awaitable<std::vector<T>> when_all(std::vector<Awaitable<T>> tasks) {
+  std::vector<std::optional<T>> slots(tasks.size());
+  std::vector<Awaitable<>> stores;
+  stores.reserve(tasks.size());
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    stores.push_back(detail::store_result(std::move(tasks[i]), &slots[i]));
+  }
+  co_await when_all(std::move(stores));
+  std::vector<T> results;
+  results.reserve(slots.size());
+  for (auto& slot : slots) {
+    results.push_back(std::move(*slot));
+  }
+  co_return results;
+}
+
+}  // namespace cairn::async

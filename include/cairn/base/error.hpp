@@ -33,7 +33,7 @@ enum class Errc : int {
   structure_mismatch,    ///< A tree lacks keys that were wanted, or has keys that were not.
   incomplete_shards,     ///< The stored slices do not cover the array.
   overlapping_shards,    ///< Stored slices of one array overlap.
-  not_committed,         ///< The directory is no committed checkpoint.
+  not_committed,         ///< The directory is not a committed checkpoint.
   commit_unknown,        ///< The checkpoint may be there or not, whole in any case; see docs/reliability.md.
   handler_failed,        ///< A handler threw something that is not a `cairn::Error`, or forgot a file.
   peer_failed,           ///< Another rank failed.

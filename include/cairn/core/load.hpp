@@ -13,13 +13,11 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/base/timeout.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/waiting.hpp"
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -34,7 +32,7 @@ struct LoadOptions {
   bool verify = true;
   /// From the call to the end; afterwards the load fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
-  /// Takes a trace of this load; see trace.hpp. Null: none is made, which costs nothing.
+  /// Takes a trace of this load; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
   /// What handlers look for, by type.
   OptionSet handler_options;
@@ -43,14 +41,17 @@ struct LoadOptions {
 /// What a load returned, by name.
 class Loaded {
  public:
-  Loaded() = default;
+  Loaded();
+  Loaded(const Loaded&);
+  Loaded(Loaded&&) noexcept;
+  Loaded& operator=(const Loaded&);
+  Loaded& operator=(Loaded&&) noexcept;
+  ~Loaded();
 
   [[nodiscard]] bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
   /// What the load did.
   [[nodiscard]] const LoadResult& result() const { return result_; }
-  void set_result(LoadResult result) { result_ = std::move(result); }
-  void put(std::string name, AnyValue value) { values_.insert_or_assign(std::move(name), std::move(value)); }
 
   /// Moves the value out.
   ///
@@ -68,6 +69,8 @@ class Loaded {
   }
 
  private:
+  friend class core::LoadJob;
+
   AnyValue take_any(std::string_view name, std::type_index type);
 
   std::map<std::string, AnyValue, std::less<>> values_;
@@ -105,7 +108,8 @@ class LoadResponse {
   /// Cancel: stops waiting. Of a load that has not released the caller's memory yet it stops the load, too, and ends when
   ///         that is released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
-  /// Awaits `released`, and `done`; say nothing of how the load ended. Cancel: stops waiting.
+  /// Awaits `released`, and `done`; say nothing of how the load ended.
+  /// Cancel: stops waiting.
   [[nodiscard]] Awaitable<> released() const;
   [[nodiscard]] Awaitable<> done() const;
 
@@ -122,15 +126,28 @@ class LoadResponse {
   std::shared_ptr<core::LoadJob> job_;
 };
 
+/// A file of a checkpointable.
+struct FileMetadata {
+  std::string name;  ///< In the checkpointable's directory.
+  std::uint64_t bytes = 0;
+};
+
 /// What a checkpoint says of one checkpointable, without its data.
 struct ItemMetadata {
-  std::string handler_id;   ///< As recorded; of a foreign folder, of the handler that recognised it.
-  std::uint64_t bytes = 0;  ///< In its files.
+  std::string handler_id;           ///< As recorded; of a foreign folder, of the handler that recognised it.
+  std::vector<FileMetadata> files;  ///< Sorted by name.
+  std::uint64_t bytes = 0;          ///< In its files.
   /// The handler's abstract value; empty when no handler could describe it, and `problem` says why: its files are
   /// damaged or missing, its handler is not registered or has failed. The other checkpointables are described all the same.
   AnyValue abstract;
   std::string problem;
   std::error_code problem_code;
+  std::shared_ptr<const ErasedHandler> handler;  ///< Whose abstract value it is; null when there is none.
+
+  /// What the handler says of it to people; nothing when no handler could describe it.
+  ///
+  /// Errors: Errc::malformed_metadata when files are damaged; what the handler throws.
+  [[nodiscard]] Description description() const;
 
   /// Errors: `problem_code` with `problem` when there is one; Errc::type_mismatch when the abstract value is of another
   ///         type.
@@ -144,6 +161,12 @@ struct ItemMetadata {
  private:
   [[noreturn]] void throw_mismatch(std::type_index wanted) const;
 };
+
+/// The arrays of a checkpointable, as its handler describes them.
+///
+/// Errors:  as ItemMetadata::description.
+/// Example: for (const ArrayEntry& array : arrays(metadata.at("state"))) { … }
+[[nodiscard]] ArrayEntries arrays(const ItemMetadata& item);
 
 /// What a checkpoint says of itself.
 struct CheckpointMetadata {
@@ -161,21 +184,4 @@ struct CheckpointMetadata {
   [[nodiscard]] const ItemMetadata& at(std::string_view name) const;
 };
 
-namespace core {
-
-/// Starts a load of `requests`, or of everything when there are none. Returns when the blocking phases are over.
-///
-/// `path` is a checkpoint, the directory of one of its checkpointables, or a foreign file or folder that a
-/// handler recognises: that one is called `state`.
-/// Errors: Errc::not_found, Errc::not_committed, Errc::unknown_handler_id, …; each names the culprit.
-LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
-                        const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
-                        Waiting waiting = Waiting::for_staged);
-
-/// Describes a checkpoint, or those of its checkpointables that are named. Reads no array data.
-CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
-                                 const RegistrySnapshot& registry, const LoadOptions& options,
-                                 const Context& context);
-
-}  // namespace core
 }  // namespace cairn

@@ -6,14 +6,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/core/option_set.hpp"
-#include "cairn/io/mapped_file.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
@@ -32,6 +32,11 @@ class LoadJob;
 class LoadContext {
  public:
   LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory);
+  LoadContext(const LoadContext&);
+  LoadContext(LoadContext&&) noexcept;
+  LoadContext& operator=(const LoadContext&);
+  LoadContext& operator=(LoadContext&&) noexcept;
+  ~LoadContext();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// Where its files are. Files read past this class are not verified.
@@ -63,10 +68,10 @@ class LoadContext {
   [[nodiscard]] Background<> read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const;
 
   /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long
-  /// as opening a file takes.
+  /// as opening a file takes. Who makes the file shorter while the result lives ends the program (SIGBUS).
   ///
-  /// Errors: Errc::not_found; as io::MappedFile.
-  [[nodiscard]] std::shared_ptr<const io::MappedFile> map_file(std::string_view file) const;
+  /// Errors: Errc::not_found; Errc::io_failure when the file is shorter than recorded; OS errors.
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(std::string_view file) const;
 
   /// Runs `work` on a worker thread, beside the other coroutines of this load: for what computes long.
   [[nodiscard]] Background<> run(std::function<void()> work) const;

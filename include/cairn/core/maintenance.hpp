@@ -5,8 +5,7 @@
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/store/recovery.hpp"
-#include "cairn/store/verify.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
 
@@ -39,5 +38,26 @@ struct VerifyOptions {
 /// Errors: as store::verify; Errc::timed_out.
 [[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,
                                          const Context& context);
+
+struct RemoveOptions {
+  RemoveOptions() = default;
+
+  /// From the call to its end; afterwards it comes back with Errc::timed_out. The removal may go on, and keeps its place before
+  /// later saves to the same path: the checkpoint is there, whole, or gone. Zero: no limit.
+  Timeout deadline;
+};
+
+/// Removes the checkpoint at `path` for good. Returns when no power cut can bring it back and its files are gone.
+///
+/// Saves to `path` that were called before end first; those that are called later are published afterwards.
+/// After a crash at any moment the checkpoint is there, whole, or it is not and `store::recover` removes the rest; never
+/// remove one with other means. Save the next one first: this asks nobody whether it is the last.
+/// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
+/// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
+/// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
+///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
+///          Errc::timed_out. OS errors pass through; what is left then goes with the next recovery.
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
+                                       const Context& context);
 
 }  // namespace cairn

@@ -3,15 +3,129 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <typeindex>
 #include <utility>
 #include <vector>
 
-#include "cairn/core/erased_handler.hpp"
+#include "cairn/core/any_value.hpp"
+#include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
+
+/// A handler of any type, as the registry keeps it. Pointers are to the handler's own types.
+class ErasedHandler {
+ public:
+  ErasedHandler(std::type_index handler, std::type_index value, std::type_index abstract)
+      : handler_type(handler), value_type(value), abstract_type(abstract) {}
+  virtual ~ErasedHandler() = default;
+  ErasedHandler(const ErasedHandler&) = delete;
+  ErasedHandler& operator=(const ErasedHandler&) = delete;
+
+  [[nodiscard]] virtual std::string_view id() const noexcept = 0;
+  [[nodiscard]] virtual bool is_handleable(const void* value) const = 0;
+  [[nodiscard]] virtual bool is_abstract_handleable(const void* abstract) const = 0;
+  [[nodiscard]] virtual bool recognises(std::span<const std::string> files) const = 0;
+  [[nodiscard]] virtual Awaitable<Background<>> save(SaveContext context, const void* value) const = 0;
+  /// A copy of the value, to be given to `save` in its place; null when its type does not say how it is copied.
+  [[nodiscard]] virtual const void* copy(const void* value,
+                                         const std::shared_ptr<WatchedMemory>& memory) const = 0;
+  /// `wanted` holds an abstract value or nothing; the result holds a value.
+  [[nodiscard]] virtual Awaitable<Background<AnyValue>> load(LoadContext context, AnyValue wanted) const = 0;
+  /// The result holds an abstract value.
+  [[nodiscard]] virtual Awaitable<AnyValue> metadata(LoadContext context) const = 0;
+  [[nodiscard]] virtual Description describe(const void* abstract) const = 0;
+
+  const std::type_index handler_type;
+  const std::type_index value_type;
+  const std::type_index abstract_type;
+};
+
+namespace detail {
+
+// A handler's types may well lie in an unnamed namespace of a program; g++ says so of these coroutines' frames.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wunknown-warning-option"
+#pragma GCC diagnostic ignored "-Wsubobject-linkage"
+
+template <class T>
+Background<AnyValue> erase_result(Background<T> background) {
+  co_return AnyValue::of(co_await std::move(background));
+}
+
+/// Binds a typed handler to the erased interface. The coroutines keep the handler alive.
+template <class T, class Abstract>
+class HandlerAdapter final : public ErasedHandler {
+ public:
+  using Handler = CheckpointableHandler<T, Abstract>;
+
+  HandlerAdapter(std::type_index handler_type_index, std::shared_ptr<const Handler> handler)
+      : ErasedHandler(handler_type_index, typeid(T), typeid(Abstract)), handler_(std::move(handler)) {}
+
+  std::string_view id() const noexcept override { return handler_->id(); }
+  bool is_handleable(const void* value) const override {
+    return handler_->is_handleable(*static_cast<const T*>(value));
+  }
+  bool is_abstract_handleable(const void* abstract) const override {
+    return handler_->is_abstract_handleable(*static_cast<const Abstract*>(abstract));
+  }
+  bool recognises(std::span<const std::string> files) const override { return handler_->recognises(files); }
+
+  Awaitable<Background<>> save(SaveContext context, const void* value) const override {
+    return handler_->save(std::move(context), *static_cast<const T*>(value));
+  }
+
+  const void* copy(const void* value, const std::shared_ptr<WatchedMemory>& memory) const override {
+    return WatchedCopy<T>::make(*static_cast<const T*>(value), memory);
+  }
+
+  Awaitable<Background<AnyValue>> load(LoadContext context, AnyValue wanted) const override {
+    return load_with(handler_, std::move(context), std::move(wanted));
+  }
+
+  Awaitable<AnyValue> metadata(LoadContext context) const override {
+    return erase_result(handler_->metadata(std::move(context)));
+  }
+
+  Description describe(const void* abstract) const override {
+    return handler_->describe(*static_cast<const Abstract*>(abstract));
+  }
+
+ private:
+  static Awaitable<Background<AnyValue>> load_with(std::shared_ptr<const Handler> handler,
+                                                   LoadContext context, AnyValue wanted) {
+    std::optional<Abstract> abstract;
+    if (const Abstract* asked = std::as_const(wanted).template as<Abstract>()) {
+      abstract = *asked;
+    }
+    Background<T> background = co_await handler->load(std::move(context), std::move(abstract));
+    co_return erase_result(std::move(background));
+  }
+
+  std::shared_ptr<const Handler> handler_;
+};
+
+#pragma GCC diagnostic pop
+
+template <class T, class Abstract>
+std::shared_ptr<const ErasedHandler> adapt(
+    std::type_index type, std::shared_ptr<const CheckpointableHandler<T, Abstract>> handler) {
+  return std::make_shared<HandlerAdapter<T, Abstract>>(type, std::move(handler));
+}
+
+}  // namespace detail
+
+/// Makes a handler ready for a registry.
+template <class H>
+std::shared_ptr<const ErasedHandler> erase_handler(std::shared_ptr<const H> handler) {
+  using Base = CheckpointableHandler<typename H::Value, typename H::Abstract>;
+  return detail::adapt<typename H::Value, typename H::Abstract>(
+      typeid(H), std::static_pointer_cast<const Base>(std::move(handler)));
+}
 
 struct RegistrationOptions {
   RegistrationOptions() = default;
@@ -85,37 +199,4 @@ void register_handler(RegistrationOptions options = {}) {
 /// Puts registries on top of each other: the later the layer, the higher its precedence.
 RegistrySnapshot layer(std::vector<RegistrySnapshot> layers);
 
-namespace core {
-
-/// The handler that saves a value of `type`.
-///
-/// 1. A handler bound to the name, if it can handle the value. 2. The last registered that can.
-/// (Stateful objects come as `StatefulReference`, which only their own handler takes: they come first.)
-/// `near_miss` is what save_near_miss says of the type.
-/// Errors: Errc::no_handler, listing every registration and why it was passed over, and what to do.
-const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
-                                     std::type_index type, const void* value, std::string_view shown_type,
-                                     std::string_view near_miss = {});
-
-/// The handler that loads a checkpointable whose files `recorded_id` wrote.
-///
-/// 1. The handler recorded, by id or alias, if it can serve `wanted`. 2. A handler bound to the name that can.
-/// 3. If `wanted` is given, the last registered that can serve it.
-/// Errors: Errc::unknown_handler_id when nobody reads the id and nothing else matches; Errc::no_handler when
-///         the one recorded cannot serve `wanted`, nor anybody else.
-const Registration& resolve_for_load(const RegistrySnapshot& registry, std::string_view name,
-                                     std::string_view recorded_id, const AnyValue& wanted);
-
-/// Says why another handler than the recorded one loads: who saved, what that handler loads, what was asked for. Empty
-/// when `chosen` reads what `recorded_id` wrote.
-[[nodiscard]] std::string explain_choice(const RegistrySnapshot& registry, std::string_view recorded_id,
-                                         const AnyValue& wanted, const Registration& chosen);
-
-/// The handler that recognises a foreign folder with these files.
-///
-/// Errors: Errc::not_committed when none does.
-const Registration& resolve_foreign(const RegistrySnapshot& registry, const std::vector<std::string>& files,
-                                    const AnyValue& wanted, std::string_view path);
-
-}  // namespace core
 }  // namespace cairn

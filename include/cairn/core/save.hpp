@@ -8,13 +8,11 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/option_set.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/waiting.hpp"
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
 namespace cairn {
 
@@ -48,7 +46,7 @@ struct SaveOptions {
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
   /// until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;
-  /// Takes a trace of this save; see trace.hpp. Null: none is made, which costs nothing.
+  /// Takes a trace of this save; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
   /// What handlers look for, by type (ArrayOptions, say).
   OptionSet handler_options;
@@ -101,9 +99,11 @@ class AsyncResponse {
   /// Cancel: stops waiting. Of a save that has not released the caller's memory yet it stops the save, too, and ends when
   ///         that is released.
   [[nodiscard]] Awaitable<> staged() const;
-  /// Awaits durability, on the caller's executor. Cancel: as `staged`.
+  /// Awaits durability, on the caller's executor.
+  /// Cancel: as `staged`.
   [[nodiscard]] Awaitable<SaveResult> committed() const;
-  /// Awaits `released`, and `done`; say nothing of how the save ended. Cancel: stops waiting.
+  /// Awaits `released`, and `done`; say nothing of how the save ended.
+  /// Cancel: stops waiting.
   [[nodiscard]] Awaitable<> released() const;
   [[nodiscard]] Awaitable<> done() const;
 
@@ -123,16 +123,4 @@ class AsyncResponse {
   std::shared_ptr<core::SaveJob> job_;
 };
 
-namespace core {
-
-/// Starts a save; returns at `staged` unless `options` say otherwise. Runs the blocking phase on the calling thread.
-///
-/// Errors: before anything is written: Errc::invalid_argument (names, temporaries that are borrowed, custom
-///         metadata), Errc::already_exists (a name given twice, an existing target), Errc::no_handler;
-///         what the blocking phase throws, with the checkpointable named.
-AsyncResponse start_save(const std::filesystem::path& path, Checkpointables items,
-                         const RegistrySnapshot& registry, const SaveOptions& options, const Context& context,
-                         Waiting waiting = Waiting::for_staged);
-
-}  // namespace core
 }  // namespace cairn

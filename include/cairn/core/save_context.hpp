@@ -12,10 +12,9 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/core/option_set.hpp"
+#include "cairn/core/any_value.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
-#include "cairn/staging/snapshot.hpp"
 
 namespace cairn {
 
@@ -31,6 +30,11 @@ class SaveJob;
 class SaveContext {
  public:
   SaveContext(std::shared_ptr<core::SaveJob> job, std::string name, std::string directory);
+  SaveContext(const SaveContext&);
+  SaveContext(SaveContext&&) noexcept;
+  SaveContext& operator=(const SaveContext&);
+  SaveContext& operator=(SaveContext&&) noexcept;
+  ~SaveContext();
 
   /// The checkpointable's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }

@@ -8,10 +8,31 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cairn/array/dtype.hpp"
 
 namespace cairn::formats {
+
+/// The path of a node in a tree, as an index stores it: keys joined by '/', the root's path is empty.
+///
+/// Inside a key '~' is written "~0" and '/' is written "~1"; a key without characters is written "~2". So every
+/// sequence of keys has one path and every path one sequence of keys. Elements of lists have decimal keys.
+/// Source: docs/format.md, "Names".
+
+/// Appends `key` to `path`, which is the path of its parent.
+void append_key(std::string& path, std::string_view key);
+
+/// Whether append_key could have made `path` from valid UTF-8 keys.
+[[nodiscard]] bool is_entry_path(std::string_view path) noexcept;
+
+/// The keys of a path, outermost first; none for the root.
+///
+/// Errors: Errc::malformed_metadata when is_entry_path() is false.
+[[nodiscard]] std::vector<std::string> split_path(std::string_view path);
+
+/// How messages show a path: in quotes, the root in words.
+[[nodiscard]] std::string shown(std::string_view path);
 
 /// Of the indexes that are written; newer ones are refused.
 inline constexpr std::uint32_t kIndexVersion = 1;
@@ -33,9 +54,10 @@ enum class EntryKind : std::uint8_t {
 /// "array", "integer", … for messages.
 [[nodiscard]] std::string_view name(EntryKind kind) noexcept;
 
-/// One entry. Ownership: views into the index that returned it.
+/// One entry.
+/// Ownership: views into the index that returned it.
 struct IndexEntry {
-  std::string_view name;  ///< The path of the entry in its tree; see entry_path.hpp.
+  std::string_view name;  ///< The path of the entry in its tree; see append_key.
   EntryKind kind{};
   std::uint64_t value =
       0;  ///< Bits of a scalar, length of a list, else a number that only the index understands.
@@ -48,7 +70,8 @@ struct IndexEntry {
   [[nodiscard]] std::uint64_t list_size() const;
 };
 
-/// One array. Ownership: views into the index that returned it.
+/// One array.
+/// Ownership: views into the index that returned it.
 struct IndexArray {
   std::string_view name;
   DType dtype{};
@@ -57,7 +80,8 @@ struct IndexArray {
   std::uint32_t slice_count = 0;
 };
 
-/// The bytes of one part of an array: dense, row-major. Ownership: views into the index that returned it.
+/// The bytes of one part of an array: dense, row-major.
+/// Ownership: views into the index that returned it.
 struct IndexSlice {
   std::string_view file;                   ///< One plain component, beside the index.
   std::uint64_t offset = 0;                ///< First byte in the file.
@@ -108,7 +132,7 @@ class Index {
   void check_numbers() const;
 
   /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two
-  /// entries name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here; see box_cover.hpp.
+  /// entries name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here.
   void validate() const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

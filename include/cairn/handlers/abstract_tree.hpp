@@ -11,13 +11,17 @@
 #include <variant>
 #include <vector>
 
-#include "cairn/array/abstract_array.hpp"
-#include "cairn/array/cast.hpp"
-#include "cairn/array_store/array_entries.hpp"
-#include "cairn/formats/index.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {
+
+namespace formats {
+class Index;
+struct IndexEntry;
+}  // namespace formats
 
 /// Stands for whatever is stored at its place in a tree, and asks to leave it there.
 struct Placeholder {
@@ -69,8 +73,7 @@ class AbstractTree {
   explicit AbstractTree(const Tree& tree);
 
   /// A view on an index.
-  explicit AbstractTree(formats::Index index)
-      : value_(std::make_shared<const formats::Index>(std::move(index))) {}
+  explicit AbstractTree(formats::Index index);
 
   AbstractTree(const AbstractTree& other);
 
@@ -111,10 +114,12 @@ class AbstractTree {
   /// Errors: Errc::type_mismatch when this is another kind of node.
   [[nodiscard]] Map& as_map();
   [[nodiscard]] List& as_list();
-  /// Appends to a list; null becomes one. Errors: as as_list.
+  /// Appends to a list; null becomes one.
+  /// Errors: as as_list.
   void push_back(AbstractTree element);
 
-  /// The array, to ask for another form of it. Errors: Errc::type_mismatch when this is no array.
+  /// The array, to ask for another form of it.
+  /// Errors: Errc::type_mismatch when this is no array.
   [[nodiscard]] AbstractArray& as_array();
   [[nodiscard]] const AbstractArray& as_array() const;
 
@@ -141,6 +146,9 @@ class AbstractTree {
 
   /// The arrays below, in the order of their paths.
   [[nodiscard]] ArrayEntries arrays() const;
+
+  /// The other leaves below, and every list, in the order of their paths.
+  [[nodiscard]] std::vector<DescribedValue> values() const;
 
   friend bool operator==(const AbstractTree& a, const AbstractTree& b);
 

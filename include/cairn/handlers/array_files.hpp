@@ -3,8 +3,7 @@
 
 #include <memory>
 
-#include "cairn/array_store/read_plan.hpp"
-#include "cairn/array_store/stored_files.hpp"
+#include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/core/load_context.hpp"
 #include "cairn/core/save_context.hpp"

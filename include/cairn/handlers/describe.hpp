@@ -65,13 +65,15 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, std::st
 void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std::uint64_t count,
                    std::string_view path);
 
-/// The number of elements of an array of rank 1. Errors: Errc::type_mismatch, Errc::shape_mismatch.
+/// The number of elements of an array of rank 1.
+/// Errors: Errc::type_mismatch, Errc::shape_mismatch.
 [[nodiscard]] std::size_t element_count_of(const Tree& leaf, std::string_view path);
 
 /// Errors: Errc::type_mismatch when the node is no list; Errc::shape_mismatch when its length is another.
 void check_list(const Tree& list, std::size_t size, std::string_view path);
 
-/// The integer 0 or 1 as what it was saved from. Errors: Errc::type_mismatch when the node is anything else.
+/// The integer 0 or 1 as what it was saved from.
+/// Errors: Errc::type_mismatch when the node is anything else.
 [[nodiscard]] bool boolean_of(const Tree& leaf, std::string_view path);
 
 /// Appends a key to a path while it lives.

@@ -9,9 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cairn/core/callers_memory.hpp"
-#include "cairn/core/copyable.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 
@@ -36,6 +35,12 @@ struct AbstractJson {
 /// The most arrays and objects around a value of a document.
 inline constexpr std::size_t kMaxJsonDepth = 512;
 
+/// The document of a text, read as a load reads it; `path` names it in errors.
+///
+/// Errors: Errc::malformed_metadata, naming the byte, when the text is no JSON, a key is given twice or the document is deeper
+///         than kMaxJsonDepth.
+[[nodiscard]] nlohmann::json parse_json(std::string_view text, std::string_view path);
+
 /// Saves a JSON document as `data.json`. The text is made in the blocking phase.
 class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJson> {
  public:
@@ -45,9 +50,7 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
   ///         that are not UTF-8), and for documents deeper than kMaxJsonDepth.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const nlohmann::json& value) const override;
 
-  /// Errors: Errc::malformed_metadata, naming the byte, when the text is no JSON, a key is given twice or the
-  ///         document is deeper than kMaxJsonDepth; Errc::type_mismatch when the root is not what was asked
-  ///         for.
+  /// Errors: as parse_json; Errc::type_mismatch when the root is not what was asked for.
   [[nodiscard]] Awaitable<Background<nlohmann::json>> load(LoadContext context,
                                                            std::optional<AbstractJson> wanted) const override;
 
@@ -55,6 +58,7 @@ class JsonHandler final : public CheckpointableHandler<nlohmann::json, AbstractJ
   ///
   /// Errors: Errc::malformed_metadata when no JSON document begins so.
   [[nodiscard]] Awaitable<AbstractJson> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractJson& stored) const override;
 };
 
 template <>

@@ -10,10 +10,9 @@
 
 #include <google/protobuf/message.h>
 
-#include "cairn/core/callers_memory.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn {
 
@@ -101,6 +100,7 @@ class ProtoHandler final : public CheckpointableHandler<ProtoMessage, AbstractPr
                                                          std::optional<AbstractProto> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractProto> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractProto& stored) const override;
 
   [[nodiscard]] bool is_handleable(const ProtoMessage& value) const override { return value.has_value(); }
 };

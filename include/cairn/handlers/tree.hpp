@@ -19,9 +19,8 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
-#include "cairn/array/copy.hpp"
-#include "cairn/core/callers_memory.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 
 namespace cairn {
@@ -120,7 +119,8 @@ class Tree {
 
   [[nodiscard]] List& as_list() { return const_cast<List&>(std::as_const(*this).as_list()); }
 
-  /// Appends to a list; null becomes one. Errors: Errc::type_mismatch when this is another kind of node.
+  /// Appends to a list; null becomes one.
+  /// Errors: Errc::type_mismatch when this is another kind of node.
   void push_back(Tree element);
 
   /// The leaf as a C++ value: bool, an integer type, float or double, std::string(_view), Bytes, Array,

@@ -1,16 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "cairn/array/array.hpp"
+#include "cairn/array/dtype.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn {
+
+/// How arrays are stored, for saves: `save_options.handler_options.set(ArrayOptions(DType::bfloat16))`.
+struct ArrayOptions {
+  ArrayOptions() = default;
+
+  explicit ArrayOptions(DType storage, Narrowing narrowing_allowed = Narrowing::refused)
+      : storage_dtype(storage), narrowing(narrowing_allowed) {}
+
+  /// The dtype on disk; nothing: as in memory. A floating dtype leaves integers and booleans as they are.
+  std::optional<DType> storage_dtype;
+  /// Whether the cast may lose values (float32 to bfloat16 does). Default: such a save fails.
+  Narrowing narrowing = Narrowing::refused;
+};
+
+/// How trees and arrays are loaded, for loads.
+struct TreeLoadOptions {
+  TreeLoadOptions() = default;
+
+  /// Leave what is stored but not asked for. Default: it is an error, listing the paths.
+  bool partial = false;
+  /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
+  bool allow_narrowing = false;
+  /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
+  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices or placed
+  /// into memory are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
+  bool map = false;
+};
 
 /// Saves trees: scalars and structure in `index.fb`, arrays in safetensors files.
 ///
@@ -35,9 +67,91 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
                                                  std::optional<AbstractTree> wanted) const override;
 
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
   /// Whether there is a safetensors file among them.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;
+};
+
+/// Saves one array, in the files of a tree whose root it is.
+///
+/// Options: ArrayOptions, TreeLoadOptions.
+class ArrayHandler final : public CheckpointableHandler<Array, AbstractArray> {
+ public:
+  [[nodiscard]] std::string_view id() const noexcept override { return "cairn.array/1"; }
+
+  /// Errors: as TreeHandler.
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Array& value) const override;
+  [[nodiscard]] Awaitable<Background<Array>> load(LoadContext context,
+                                                  std::optional<AbstractArray> wanted) const override;
+  [[nodiscard]] Awaitable<AbstractArray> metadata(LoadContext context) const override;
+  [[nodiscard]] Description describe(const AbstractArray& stored) const override;
+};
+
+template <>
+struct OwnsItsMemory<Array> {
+  static constexpr bool kIsShared = true;
+
+  static bool check(const Array& array) { return array.owner() != nullptr || array.byte_count() == 0; }
+};
+
+template <>
+struct OwnsItsMemory<ArrayView> {
+  static bool check(const ArrayView& /*view*/) { return false; }
+};
+
+template <>
+struct OwnsItsMemory<MutableArrayView> {
+  static bool check(const MutableArrayView& /*view*/) { return false; }
+};
+
+template <class T>
+struct OwnsItsMemory<std::span<T>> {
+  static bool check(std::span<T> /*elements*/) { return false; }
+};
+
+/// The elements are copied, too, unless they are on a device.
+template <>
+struct WatchedCopy<Array> {
+  static const Array* make(const Array& value, const std::shared_ptr<WatchedMemory>& memory) {
+    const Tree tree(value);
+    return WatchedCopy<Tree>::make(tree, memory)->array_if();
+  }
+};
+
+template <>
+struct WritesToCaller<AbstractArray> {
+  static bool check(const AbstractArray& wanted) { return wanted.destination.has_value(); }
+};
+
+template <>
+struct HandledAs<ArrayView> {
+  using type = Array;
+
+  static Array convert(const ArrayView& view) { return Array::borrow(view); }
+};
+
+template <>
+struct HandledAs<MutableArrayView> {
+  using type = Array;
+
+  static Array convert(const MutableArrayView& view) { return Array::borrow(view); }
+};
+
+template <ArrayElement T>
+struct HandledAs<std::span<T>> {
+  using type = Array;
+
+  static Array convert(std::span<T> elements) { return Array(elements); }
+};
+
+template <ArrayElement T>
+requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T>> {
+  using type = Array;
+
+  static Array convert(const std::vector<T>& elements) { return Array(elements); }
+
+  static std::vector<T> restore(const Array& array) { return Tree(array).as<std::vector<T>>(); }
 };
 
 }  // namespace cairn

@@ -3,6 +3,8 @@
 
 // Handlers around a handler, for the suite that tests it.
 
+#include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +12,6 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/event.hpp"
 #include "cairn/core/handler.hpp"
 
 namespace cairn::testing {
@@ -34,6 +35,9 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
     return handler_.metadata(std::move(context));
   }
+  [[nodiscard]] Description describe(const Abstract& stored) const override {
+    return handler_.describe(stored);
+  }
   [[nodiscard]] bool is_handleable(const Value& value) const override {
     return handler_.is_handleable(value);
   }
@@ -51,7 +55,7 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   using Value = typename H::Value;
   using Abstract = typename H::Abstract;
 
-  explicit HeldBack(async::Event gate) : gate_(std::move(gate)) {}
+  explicit HeldBack(std::shared_future<void> gate) : gate_(std::move(gate)) {}
 
   [[nodiscard]] std::string_view id() const noexcept override { return handler_->id(); }
   // outlives: passed on to a handler that is given the same promise.
@@ -65,27 +69,31 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   [[nodiscard]] Awaitable<Abstract> metadata(LoadContext context) const override {
     return handler_->metadata(std::move(context));
   }
+  [[nodiscard]] Description describe(const Abstract& stored) const override {
+    return handler_->describe(stored);
+  }
   [[nodiscard]] bool is_handleable(const Value& value) const override {
     return handler_->is_handleable(value);
   }
 
  private:
   static Awaitable<Background<>> hold(std::shared_ptr<const H> handler, SaveContext context,
-                                      const Value* value, async::Event gate) {
-    Background<> background = co_await handler->save(std::move(context), *value);
+                                      const Value* value, std::shared_future<void> gate) {
+    Background<> background = co_await handler->save(context, *value);
     if (!background.valid()) {
       co_return background;
     }
-    co_return finish(std::move(gate), std::move(background));
+    co_return finish(std::move(context), std::move(gate), std::move(background));
   }
 
-  static Background<> finish(async::Event gate, Background<> background) {
-    co_await gate.wait();
+  static Background<> finish(SaveContext context, std::shared_future<void> gate, Background<> background) {
+    std::function<void()> wait = [gate = std::move(gate)] { gate.wait(); };
+    co_await context.run(std::move(wait));
     co_await std::move(background);
   }
 
   std::shared_ptr<const H> handler_ = std::make_shared<const H>();
-  async::Event gate_;
+  std::shared_future<void> gate_;
 };
 
 }  // namespace cairn::testing

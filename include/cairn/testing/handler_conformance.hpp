@@ -5,8 +5,9 @@
 
 #include <system_error>
 
-#include <cstddef>
+#include <algorithm>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -15,15 +16,11 @@
 
 #include <gtest/gtest.h>
 
-#include "cairn/async/event.hpp"
+#include "cairn/api/load.hpp"
+#include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/core/checkpointable.hpp"
-#include "cairn/core/context.hpp"
-#include "cairn/core/load.hpp"
-#include "cairn/core/names.hpp"
 #include "cairn/core/registry.hpp"
-#include "cairn/core/save.hpp"
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 #include "cairn/testing/decorated_handlers.hpp"
 
 namespace cairn::testing {
@@ -57,20 +54,27 @@ class HandlerConformance : public ::testing::Test {
     std::filesystem::remove_all(folder_, ignored);
   }
 
+  /// A context in which `handler` serves the values.
   template <class H = Handler>
-  static RegistrySnapshot registry() {
-    return HandlerRegistry().add<H>().snapshot();
+  static Context context_of(std::shared_ptr<const H> handler = std::make_shared<const H>(),
+                            ContextOptions options = {}) {
+    options.registry.add(std::move(handler));
+    return Context(std::move(options));
   }
 
   [[nodiscard]] std::filesystem::path path() const { return folder_ / "checkpoint"; }
 
-  AsyncResponse start(const Subject& subject, const RegistrySnapshot& handlers = registry()) {
-    return core::start_save(path(), Checkpointables{{"item", subject}}, handlers, SaveOptions(), context_);
+  AsyncResponse start(const Subject& subject) { return start(subject, context_); }
+
+  AsyncResponse start(const Subject& subject, const Context& context) {
+    return save_checkpointables_async(path(), Checkpointables{{"item", subject}}, context);
   }
 
-  Loaded load(const Request& request, const RegistrySnapshot& handlers = registry()) {
-    return core::start_load(path(), {request}, handlers, LoadOptions(), context_).wait();
+  Loaded load(const Request& request) {
+    return load_checkpointables(path(), {request}, LoadOptions(), context_);
   }
+
+  ItemMetadata metadata() { return checkpointables_metadata(path(), context_).at("item"); }
 
   /// What was saved, as it was saved.
   Subject load_back() {
@@ -86,13 +90,12 @@ class HandlerConformance : public ::testing::Test {
 
   /// Whether what is saved is what the value was when the blocking phase ended.
   ::testing::AssertionResult keeps_the_value_of_the_blocking_phase() {
-    const async::Event gate;
-    const RegistrySnapshot handlers =
-        HandlerRegistry().add(std::make_shared<const HeldBack<Handler>>(gate)).snapshot();
+    std::promise<void> gate;
+    const Context context = context_of(std::make_shared<const HeldBack<Handler>>(gate.get_future().share()));
     auto subject = Traits::make();
-    auto saving = start(subject, handlers);
+    auto saving = start(subject, context);
     Traits::change(subject);
-    gate.set();
+    gate.set_value();
     saving.wait();
     if (Traits::equal(load_back(), Traits::make())) {
       return ::testing::AssertionSuccess();
@@ -105,7 +108,8 @@ class HandlerConformance : public ::testing::Test {
   static bool can_be_copied(const Subject& subject) {
     const Checkpointable item("item", subject);
     const auto memory = std::make_shared<WatchedMemory>();
-    const bool is_copied = registry().front().handler->copy(item.value(), memory) != nullptr;
+    const bool is_copied =
+        erase_handler(std::make_shared<const Handler>())->copy(item.value(), memory) != nullptr;
     memory->end();
     return is_copied;
   }
@@ -114,11 +118,10 @@ class HandlerConformance : public ::testing::Test {
   ::testing::AssertionResult leaves_the_value_alone() {
     ContextOptions options;
     options.check_handlers = true;
-    const Context checking(options);
+    const Context checking = context_of(std::make_shared<const Handler>(), options);
     const auto subject = Traits::make();
     try {
-      core::start_save(path(), Checkpointables{{"item", subject}}, registry(), SaveOptions(), checking)
-          .wait();
+      start(subject, checking).wait();
     } catch (const std::system_error& error) {
       return ::testing::AssertionFailure() << error.what();
     }
@@ -127,7 +130,7 @@ class HandlerConformance : public ::testing::Test {
 
   [[nodiscard]] std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
-    const auto folder = path() / core::directory_of("item");
+    const auto folder = path() / "item";
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.is_regular_file()) {
         found.push_back(entry.path());
@@ -136,7 +139,7 @@ class HandlerConformance : public ::testing::Test {
     return found;
   }
 
-  Context context_;
+  const Context context_ = context_of();
 
  private:
   std::filesystem::path folder_;
@@ -169,9 +172,8 @@ TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
   const auto subject = TypeParam::make();
   this->start(subject).wait();
 
-  const auto metadata =
-      core::read_metadata(this->path(), {"item"}, this->registry(), LoadOptions(), this->context_);
-  const auto& abstract = metadata.at("item").template as<Abstract>();
+  const ItemMetadata metadata = this->metadata();
+  const auto& abstract = metadata.template as<Abstract>();
 
   if (!typename TypeParam::Handler().is_abstract_handleable(abstract)) {
     GTEST_SKIP() << "the handler needs more than its metadata";
@@ -179,6 +181,25 @@ TYPED_TEST_P(HandlerConformance, LoadsWhatItsMetadataDescribes) {
   if constexpr (!StatefulLoadable<typename TypeParam::Subject>) {
     auto loaded = this->load({"item", abstract});
     EXPECT_TRUE(TypeParam::equal(loaded.template take<typename TypeParam::Subject>("item"), subject));
+  }
+}
+
+TYPED_TEST_P(HandlerConformance, DescribesArraysAndTextsThatAreThere) {
+  this->start(TypeParam::make()).wait();
+  const ItemMetadata item = this->metadata();
+
+  const Description description = item.description();
+
+  std::vector<std::string> names;
+  for (const ArrayEntry& array : description.arrays) {
+    names.emplace_back(array.name);
+  }
+  EXPECT_EQ(names.size(), description.arrays.size());
+  EXPECT_TRUE(std::is_sorted(names.begin(), names.end()));
+  for (const std::string& text : description.texts) {
+    EXPECT_TRUE(std::any_of(item.files.begin(), item.files.end(), [&text](const FileMetadata& file) {
+      return file.name == text;
+    })) << text;
   }
 }
 
@@ -236,7 +257,7 @@ TYPED_TEST_P(HandlerConformance, RefusesAnAbstractValueOfAnotherKind) {
 TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
   using Later = LaterVersion<typename TypeParam::Handler>;
   const auto subject = TypeParam::make();
-  this->start(subject, this->template registry<Later>()).wait();
+  this->start(subject, this->template context_of<Later>()).wait();
 
   try {
     static_cast<void>(this->load("item"));
@@ -248,8 +269,8 @@ TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
 
 REGISTER_TYPED_TEST_SUITE_P(HandlerConformance, LoadsWhatWasSaved, KeepsTheValueOfTheBlockingPhase,
                             UsesTheValueInItsBlockingPhaseOnly, LoadsWhatItsMetadataDescribes,
-                            LeavesAllOrNothingWhenCancelled, ReportsMissingFiles,
-                            ReturnsNoOtherValueWhenOneFileIsMissing, RefusesAnAbstractValueOfAnotherKind,
-                            IsNotTriedOnWhatALaterVersionWrote);
+                            DescribesArraysAndTextsThatAreThere, LeavesAllOrNothingWhenCancelled,
+                            ReportsMissingFiles, ReturnsNoOtherValueWhenOneFileIsMissing,
+                            RefusesAnAbstractValueOfAnotherKind, IsNotTriedOnWhatALaterVersionWrote);
 
 }  // namespace cairn::testing

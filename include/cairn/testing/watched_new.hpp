@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "cairn/core/watched_memory.hpp"
+#include "cairn/core/value_traits.hpp"
 
 namespace cairn::testing {
 

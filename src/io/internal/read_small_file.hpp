@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "cairn/io/file.hpp"
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
 

@@ -4,9 +4,23 @@
 #include <span>
 #include <string_view>
 
-#include "cairn/io/file.hpp"
+#include "cairn/base/error.hpp"
+
+#include "io/internal/file.hpp"
 
 namespace cairn::io {
+
+/// Calls `remove`; what somebody else has removed meanwhile is as good as removed here.
+template <class Remove>
+void remove_if_there(Remove remove) {
+  try {
+    remove();
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) {
+      throw;
+    }
+  }
+}
 
 /// Removes `directory`, which `parent` calls `name`: all beneath it, wherever its name has gone to meanwhile,
 /// and then the name, if that is a directory with nothing in it. Links are removed, never followed. What is

@@ -11,10 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/base/clock.hpp"
 #include "cairn/observe/report.hpp"
-#include "cairn/observe/trace.hpp"
 
+#include "base/internal/clock.hpp"
 #include "observe/internal/trace_recorder.hpp"
 
 namespace cairn::observe {
@@ -79,42 +78,49 @@ class Meter {
   std::map<std::string, Fallback> fallbacks_;
 };
 
+/// Some bytes of a file, and when work on them began.
+class Span {
+ public:
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+ protected:
+  // outlives: `file` and `meter` live longer.
+  Span(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes, std::uint64_t bytes,
+       Meter::TimePoint begin)
+      : meter_(meter), work_(work), file_(file), offset_bytes_(offset_bytes), bytes_(bytes), begin_(begin) {}
+
+  ~Span() = default;
+
+  [[nodiscard]] TraceSpan until(Meter::TimePoint end) const;
+
+  Meter& meter_;
+  const Work work_;
+  const std::string& file_;
+  const std::uint64_t offset_bytes_;
+  const std::uint64_t bytes_;
+  const Meter::TimePoint begin_;
+};
+
 /// Measures one piece of work on the calling thread, from here to its end.
-class WorkSpan {
+class WorkSpan : Span {
  public:
   // outlives: `file` and `meter` live longer.
-  WorkSpan(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes, std::uint64_t bytes);
+  WorkSpan(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes, std::uint64_t bytes)
+      : Span(meter, work, file, offset_bytes, bytes, meter.now()) {}
   ~WorkSpan();
-  WorkSpan(const WorkSpan&) = delete;
-  WorkSpan& operator=(const WorkSpan&) = delete;
-
- private:
-  Meter& meter_;
-  Work work_;
-  const std::string& file_;
-  std::uint64_t offset_bytes_;
-  std::uint64_t bytes_;
-  Meter::TimePoint begin_;
 };
 
 /// Shows one transfer in the trace, if there is one; what it took in all is measured at the engine.
 /// The coroutine that holds it may be resumed on another thread.
-class TransferSpan {
+class TransferSpan : Span {
  public:
   // outlives: `file` and `meter` live longer.
   TransferSpan(Meter& meter, Work work, const std::string& file, std::uint64_t offset_bytes,
-               std::uint64_t bytes);
+               std::uint64_t bytes)
+      : Span(meter, work, file, offset_bytes, bytes,
+             meter.trace() != nullptr ? meter.now() : Meter::TimePoint()) {}
   ~TransferSpan();
-  TransferSpan(const TransferSpan&) = delete;
-  TransferSpan& operator=(const TransferSpan&) = delete;
-
- private:
-  Meter& meter_;
-  Work work_;
-  const std::string& file_;
-  std::uint64_t offset_bytes_;
-  std::uint64_t bytes_;
-  Meter::TimePoint begin_;
 };
 
 }  // namespace cairn::observe

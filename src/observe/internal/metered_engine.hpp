@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/engine.hpp"
-
+#include "io/internal/engine.hpp"
 #include "observe/internal/meter.hpp"
 
 namespace cairn::observe {

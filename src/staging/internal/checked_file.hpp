@@ -10,10 +10,10 @@
 #include <string>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/file.hpp"
 
+#include "async/internal/semaphore.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "io/internal/file.hpp"
 #include "staging/internal/data_plane.hpp"
 
 namespace cairn::staging {

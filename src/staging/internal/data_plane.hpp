@@ -9,17 +9,17 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/gate.hpp"
-#include "cairn/async/limited_pool.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/async/task_group.hpp"
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/io/engine.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/gate.hpp"
+#include "async/internal/limited_pool.hpp"
+#include "async/internal/semaphore.hpp"
+#include "async/internal/task_group.hpp"
+#include "async/internal/thread_pool.hpp"
+#include "io/internal/engine.hpp"
 #include "observe/internal/meter.hpp"
+#include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/file_budget.hpp"
 
 namespace cairn::staging {

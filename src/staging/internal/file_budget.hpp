@@ -5,8 +5,9 @@
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/event.hpp"
-#include "cairn/async/semaphore.hpp"
+
+#include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
 
 namespace cairn::staging {
 

@@ -4,9 +4,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "cairn/async/thread_pool.hpp"
-#include "cairn/io/engine.hpp"
-
+#include "async/internal/thread_pool.hpp"
+#include "io/internal/engine.hpp"
 #include "observe/internal/meter.hpp"
 #include "staging/internal/data_plane.hpp"
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/async/byte_budget.hpp"
-#include "cairn/staging/buffer_pool.hpp"
 #include "cairn/staging/pieces.hpp"
 
+#include "async/internal/byte_budget.hpp"
+#include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/data_plane.hpp"
 

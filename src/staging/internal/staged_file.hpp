@@ -9,16 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "cairn/async/event.hpp"
-#include "cairn/async/semaphore.hpp"
-#include "cairn/io/chunk_hash.hpp"
-#include "cairn/io/durable_file.hpp"
-#include "cairn/staging/buffer_pool.hpp"
-#include "cairn/staging/device_pieces.hpp"
 #include "cairn/staging/pieces.hpp"
-#include "cairn/staging/snapshot.hpp"
 
+#include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
+#include "io/internal/durable_file.hpp"
+#include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/data_plane.hpp"
+#include "staging/internal/device_pieces.hpp"
 
 namespace cairn::staging {
 

@@ -11,10 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/io/file.hpp"
-#include "cairn/store/committed_directory.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
 
 namespace cairn::store {
+
+/// The one checkpointable that foreign files are, and that `save` and `load` of one tree speak of.
+inline constexpr const char* kStateName = "state";
 
 /// One checkpointable that a source offers.
 struct SourceItem {
@@ -25,7 +28,8 @@ struct SourceItem {
 
 /// Where the files of a load come from: a committed checkpoint, or files of other programs.
 ///
-/// Every call blocks. Threads: const methods may run concurrently.
+/// Every call blocks.
+/// Threads: const methods may run concurrently.
 class FileSource {
  public:
   /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders

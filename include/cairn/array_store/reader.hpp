@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/array/array.hpp"
+#include "cairn/async/awaitable.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/staging/device_copier.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn::array_store {
+
+/// The file that says which arrays and scalars a checkpointable has.
+inline constexpr std::string_view kIndexFile = "index.fb";
+
+/// Whether a file of that name holds tensors. Those in sub-folders do not count.
+[[nodiscard]] bool is_safetensors(std::string_view file) noexcept;
+
+/// The files of one checkpointable, for whoever reads arrays from them.
+///
+/// Threads: const methods may run at the same time.
+/// Errors:  of whatever reads the files; Errc::not_found for one that is not there.
+class StoredFiles {
+ public:
+  virtual ~StoredFiles() = default;
+
+  /// Where they are, for messages.
+  [[nodiscard]] virtual std::filesystem::path directory() const = 0;
+  /// Their names.
+  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+  /// The size of one, or nothing when there is none of that name.
+  [[nodiscard]] virtual std::optional<std::uint64_t> size_bytes(std::string_view file) const = 0;
+  /// Reads a whole file.
+  [[nodiscard]] virtual Awaitable<std::string> read(std::string file) const = 0;
+  /// Reads ranges of a file to where the pieces want them.
+  [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
+                                                std::vector<DestinationPiece> pieces) const = 0;
+  /// Maps a file into memory.
+  [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
+      std::string_view file) const = 0;
+};
+
+/// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is
+/// then one key of a flat map.
+///
+/// Errors: Errc::not_found when there is neither an index nor a safetensors file; Errc::malformed_metadata, …
+[[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files);
+
+/// An array that shall be read.
+struct WantedArray {
+  formats::IndexEntry entry;  ///< Of kind array.
+  const AbstractArray* form =
+      nullptr;  ///< The dtype and memory that it shall have; null: as stored, in new memory.
+};
+
+struct ReadOptions {
+  ReadOptions() = default;
+
+  /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
+  bool allow_narrowing = false;
+  /// Make read-only views of the files of all arrays that can be such; see TreeLoadOptions::map.
+  bool map = false;
+  /// Who reaches the memory of a device, or null; without it arrays for devices are refused.
+  std::function<DeviceCopier*(Device)> copier_of;
+};
+
+using PiecesByFile = std::map<std::string, std::vector<DestinationPiece>, std::less<>>;
+
+/// Where the bytes of files go, to make arrays of them.
+struct ReadPlan {
+  PiecesByFile pieces;
+  std::vector<Array>
+      arrays;  ///< As asked for. They have memory, but no elements before the pieces have been read.
+};
+
+/// Plans to read arrays of an index whose slices lie in `files`. Reads nothing itself; it maps files where that is asked
+/// for.
+///
+/// Nothing is allocated before it is certain that the files have bytes for it. What is given is not kept.
+/// Shape:  of `form`, if given, is the stored one: the caller sees to it.
+/// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
+///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
+///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they
+///         shall go to an array on a device and cannot, or when two arrays shall go to the same memory;
+///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.
+[[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
+                                 const ReadOptions& options, const StoredFiles& files);
+
+/// Reads all pieces of a plan, all files at once.
+[[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces);
+
+}  // namespace cairn::array_store

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "io/internal/file.hpp"
+
+namespace cairn::io {
+
+/// The first `bytes` of `file` as read-only memory: the kernel reads a page when somebody looks at it. `path` is for
+/// messages.
+///
+/// The file may be closed, renamed and removed meanwhile; it must not be made shorter, or whoever looks at what is
+/// gone is sent SIGBUS.
+/// Threads: may be read by several at once.
+/// Errors:  Errc::io_failure when the file is shorter; OS errors of fstat and mmap.
+[[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file,
+                                                                         std::uint64_t bytes,
+                                                                         const std::filesystem::path& path);
+
+}  // namespace cairn::io

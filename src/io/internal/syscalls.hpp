@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cairn::io {
+
+enum class FileKind : std::uint8_t { regular, directory, symlink, other };
+
+/// What the kernel says about one file.
+/// Tells two files apart, while at least one of them is held open: numbers are given again.
+struct FileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+
+  friend bool operator==(const FileId&, const FileId&) = default;
+};
+
+struct FileStatus {
+  FileKind kind = FileKind::other;
+  FileId id;
+  std::uint64_t size_bytes = 0;
+  /// What O_DIRECT asks of offsets, sizes and addresses; 0 when the file cannot, or does not say.
+  std::uint32_t direct_alignment_bytes = 0;
+  /// Whether `direct_alignment_bytes` comes from the kernel (6.1 and later), so that 0 means
+  /// "cannot".
+  bool is_direct_alignment_known = false;
+};
+
+struct DirectoryEntry {
+  std::string name;
+  FileKind kind = FileKind::other;
+};
+
+/// What to do when the new name of a rename is taken.
+enum class RenameMode : std::uint8_t { replace, no_replace, exchange };
+
+/// Every operation that Cairn asks of a file system: the seam where tests inject faults.
+///
+/// Each returns a value >= 0, or -errno; none throws, none retries. Descriptors are opened with
+/// O_CLOEXEC. A name is relative to the directory descriptor before it; `AT_FDCWD` stands for the
+/// working directory.
+/// Threads: every method may be called from any thread.
+class Syscalls {
+ public:
+  Syscalls() = default;
+  virtual ~Syscalls() = default;
+  Syscalls(const Syscalls&) = delete;
+  Syscalls& operator=(const Syscalls&) = delete;
+
+  /// Opens `path` as open(2) does: symbolic links on the way are followed unless `flags` say
+  /// otherwise.
+  virtual int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept = 0;
+
+  /// Opens `path`, refusing to leave `directory` and to pass any symbolic link (-ELOOP, -EXDEV).
+  virtual int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept = 0;
+  virtual int close(int fd) noexcept = 0;
+
+  /// Reserves the blocks of `[0, size_bytes)`, so that a full disk shows before anything is
+  /// written.
+  virtual int allocate(int fd, std::uint64_t size_bytes) noexcept = 0;
+  virtual int truncate(int fd, std::uint64_t size_bytes) noexcept = 0;
+  virtual std::int64_t read_at(int fd, std::byte* data, std::size_t size, std::uint64_t offset) noexcept = 0;
+  virtual std::int64_t write_at(int fd, const std::byte* data, std::size_t size,
+                                std::uint64_t offset) noexcept = 0;
+  virtual int sync_data(int fd) noexcept = 0;
+  virtual int sync(int fd) noexcept = 0;
+
+  virtual int status(int fd, FileStatus& status) noexcept = 0;
+  /// As `status`, for a name; a symbolic link is described, not followed.
+  virtual int status_at(int directory, const char* name, FileStatus& status) noexcept = 0;
+  /// Appends what the directory holds, without "." and "..", in no order.
+  virtual int list(int directory, std::vector<DirectoryEntry>& entries) noexcept = 0;
+
+  virtual int make_directory_at(int directory, const char* name, std::uint32_t mode) noexcept = 0;
+  virtual int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                        RenameMode mode) noexcept = 0;
+  virtual int link_at(int old_directory, const char* old_name, int new_directory,
+                      const char* new_name) noexcept = 0;
+  virtual int unlink_at(int directory, const char* name, bool is_directory) noexcept = 0;
+
+  /// Takes a write lock on the whole file that belongs to the open file, not to the process;
+  /// -EAGAIN when somebody else holds it. Closing the file gives it back.
+  virtual int try_lock(int fd) noexcept = 0;
+  /// Whether the file system is known to be shared between machines: 1, 0, or -errno.
+  virtual int is_network_file_system(int fd) noexcept = 0;
+};
+
+/// The operating system's own.
+Syscalls& posix_syscalls() noexcept;
+
+}  // namespace cairn::io

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cairn/async/awaitable.hpp"
+
+#include "async/internal/byte_budget.hpp"
+
+namespace cairn::staging {
+
+/// The unit in which files are staged, written and read: large enough for one request to keep a disk busy.
+inline constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+
+class Buffer;
+
+/// Told of memory that a pool has taken from the system; what it returns goes just before the memory does.
+using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memory)>;
+
+/// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
+///
+/// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more
+/// than the capacity. Who waits for a buffer is served in arrival order.
+/// Threads: every method may be called from any thread. Buffers may outlive the pool.
+class BufferPool {
+ public:
+  /// `capacity_bytes` is rounded down to whole buffers, but is two of them at least. 0 means no limit.
+  explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
+
+  /// Takes memory for `bytes` (at most the capacity) from the system now and touches its pages with
+  /// `threads` threads, so that the first save is no slower than the tenth.
+  void reserve(std::size_t bytes, std::size_t threads);
+
+  /// Waits for a free buffer of `kBufferBytes`.
+  ///
+  /// Cancel: leaves the pool unchanged.
+  /// Errors: ENOMEM when the system has none left.
+  [[nodiscard]] Awaitable<Buffer> acquire();
+
+  /// A free buffer, or an empty one when the caller would have to wait.
+  [[nodiscard]] Buffer try_acquire();
+
+  [[nodiscard]] std::size_t capacity_bytes() const noexcept;
+  [[nodiscard]] std::size_t leased_bytes() const;
+  /// Memory taken from the system so far.
+  [[nodiscard]] std::size_t allocated_bytes() const;
+
+ private:
+  friend class Buffer;
+  struct Memory;
+
+  static Awaitable<Buffer> acquire(std::shared_ptr<Memory> memory, async::ByteBudget budget);
+
+  std::shared_ptr<Memory> memory_;
+  async::ByteBudget budget_;
+};
+
+/// `kBufferBytes` of memory, given back to its pool when it goes away.
+class Buffer {
+ public:
+  Buffer() = default;
+  ~Buffer() { release(); }
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+  [[nodiscard]] std::span<std::byte> bytes() const noexcept;
+  void release() noexcept;
+
+ private:
+  friend class BufferPool;
+  Buffer(std::shared_ptr<BufferPool::Memory> memory, async::ByteLease lease);
+
+  std::shared_ptr<BufferPool::Memory> memory_;
+  async::ByteLease lease_;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace cairn::staging

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "cairn/store/reports.hpp"
+
+#include "io/internal/syscalls.hpp"
+
+namespace cairn::store {
+
+/// Says what each entry of a directory of checkpoints is, and what `recover` would do with it. Changes nothing; blocks.
+///
+/// Errors: as `recover`.
+[[nodiscard]] RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                    RecoveryOptions options = {});
+
+/// Cleans a directory of checkpoints after a crash.
+///
+/// The last sound checkpoint of a name is removed by nothing but a removal that was asked for: what was replaced goes
+/// when the checkpoint that has replaced it is sound, and is put back or kept otherwise.
+/// Syncs the directory before it trusts what it sees, and again before it removes anything: an old
+/// checkpoint never goes before the one that replaced it is durable. Idempotent; may itself be
+/// interrupted anywhere. Symbolic links are foreign and are not followed. Blocks.
+///
+/// Errors: Errc::not_found (no such directory); Errc::invalid_argument (`path` is a checkpoint itself); OS errors on
+///         the directory itself. What cannot be removed is reported, not thrown.
+RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path,
+                       RecoveryOptions options = {});
+
+}  // namespace cairn::store

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "cairn/store/reports.hpp"
+
+#include "io/internal/syscalls.hpp"
+#include "store/internal/uuid.hpp"
+
+namespace cairn::store {
+
+/// Removes the checkpoint at `path` for good, with all its generations. Blocks.
+///
+/// After a crash at any moment the checkpoint is there, whole, or what is left of it is `recover`'s to remove:
+/// 1. its directory is renamed to `.trash-<name>-<uuid>`, which no reader takes for a checkpoint;
+/// 2. the parent is synced; from here on no power cut brings it back;
+/// 3. the files are removed, COMMIT last.
+/// Older generations, and what an overwrite has replaced and left, go first, so that none of them is ever taken for the
+/// checkpoint. Only what the manifest lists and Cairn's own few files are removed. What else lies in the directory is
+/// kept: under the checkpoint's name, or, where that is taken, under the one in the report.
+/// A checkpoint whose data is damaged is removed, too; one whose COMMIT or manifest is damaged is not, because its
+/// files could not be told from others.
+/// Threads: safe. A save to the same path at the same time may lose its checkpoint.
+/// Errors:  Errc::invalid_argument (no name of a checkpoint), Errc::not_found, Errc::not_committed (a file, a link,
+///          any other directory), Errc::malformed_metadata, Errc::checksum_mismatch and Errc::unsupported_version (COMMIT
+///          or the manifest is damaged, or not ours to judge): nothing is removed. OS errors pass through; when the checkpoint is gone from `path` then,
+///          it may come back after a power cut until `recover` has removed the rest.
+RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                const RandomSource& random = system_random);
+
+}  // namespace cairn::store

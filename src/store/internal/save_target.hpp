@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "io/internal/file.hpp"
+#include "io/internal/syscalls.hpp"
+
+namespace cairn::store {
+
+/// Where a checkpoint is to be saved: a directory, held open, and a name in it.
+struct SaveTarget {
+  std::filesystem::path path;  ///< Without a slash at its end.
+  std::string name;
+  io::Directory parent;
+  io::FileId directory;  ///< The parent's, whatever path led to it.
+};
+
+/// The path of a checkpoint that is to be made, without a slash at its end. Asks nobody.
+///
+/// Errors: Errc::invalid_argument when it does not end in a name that a checkpoint may have.
+[[nodiscard]] std::filesystem::path target_path(const std::filesystem::path& path);
+
+/// Opens the directory of a target. Blocks.
+///
+/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent); OS errors pass through.
+[[nodiscard]] SaveTarget open_target(io::Syscalls& syscalls, const std::filesystem::path& path);
+
+/// Opens the directory of a target, and looks once whether the name is free there, or may be replaced. Blocks, but only for
+/// a few questions; what changes afterwards is found when the checkpoint is staged and published.
+///
+/// Errors: as `open_target`; Errc::already_exists.
+[[nodiscard]] SaveTarget look_at_target(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                        bool overwrite);
+
+}  // namespace cairn::store
