@@ -47,6 +47,11 @@ std::vector<Interval> cut(const std::vector<Interval>& intervals, const Cut& how
   for (const Interval& interval : intervals) {
     length += interval.length;
   }
+  if (how.split_factor == 1 && intervals.size() == 1) {  // As nearly always.
+    const std::uint64_t chunk = length / how.pieces + (length % how.pieces != 0 ? 1 : 0);
+    const std::uint64_t begin = std::min(number * chunk, length);
+    return {{intervals[0].begin + begin, std::min(chunk, length - begin)}};
+  }
   std::vector<Interval> result;
   // Chunks behind the last element are empty: they need no look.
   const std::uint64_t chunks = std::min(how.split_factor, std::max<std::uint64_t>(length, 1));
