@@ -62,8 +62,12 @@ class Cover {
   [[nodiscard]] std::vector<std::uint64_t> lines(std::size_t d) const {
     constexpr std::size_t kFew = 64;
     std::vector<std::uint64_t> lines;
+    std::optional<std::uint64_t> last;
     for (const std::size_t number : numbers_) {
       const std::uint64_t line = begin(number, d);
+      if (std::exchange(last, line) == line) {
+        continue;
+      }
       const auto place = std::lower_bound(lines.begin(), lines.end(), line);
       if (place != lines.end() && *place == line) {
         continue;

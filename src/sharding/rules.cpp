@@ -42,15 +42,20 @@ void append_chunk(const std::vector<Interval>& intervals, std::uint64_t count, s
   }
 }
 
+/// The same of one interval.
+Interval chunk_of(const Interval& whole, std::uint64_t count, std::uint64_t number) {
+  const std::uint64_t chunk = whole.length / count + (whole.length % count != 0 ? 1 : 0);
+  const std::uint64_t begin = std::min(number * chunk, whole.length);
+  return {whole.begin + begin, std::min(chunk, whole.length - begin)};
+}
+
 std::vector<Interval> cut(const std::vector<Interval>& intervals, const Cut& how, std::uint64_t number) {
   std::uint64_t length = 0;
   for (const Interval& interval : intervals) {
     length += interval.length;
   }
-  if (how.split_factor == 1 && intervals.size() == 1) {  // As nearly always.
-    const std::uint64_t chunk = length / how.pieces + (length % how.pieces != 0 ? 1 : 0);
-    const std::uint64_t begin = std::min(number * chunk, length);
-    return {{intervals[0].begin + begin, std::min(chunk, length - begin)}};
+  if (how.split_factor == 1 && intervals.size() == 1) {
+    return {chunk_of(intervals[0], how.pieces, number)};
   }
   std::vector<Interval> result;
   // Chunks behind the last element are empty: they need no look.
@@ -119,12 +124,45 @@ std::uint32_t GridRule::parts() const noexcept {
   return static_cast<std::uint32_t>(parts);
 }
 
+std::optional<Interval> GridRule::only_interval(std::size_t dimension, std::uint64_t piece,
+                                                std::uint64_t extent) const noexcept {
+  Interval result{0, extent};
+  if (dimension < cuts_.size()) {
+    std::uint64_t below = pieces(dimension);
+    for (const Cut& one : cuts_[dimension]) {
+      if (one.split_factor != 1) {
+        return std::nullopt;
+      }
+      below /= one.pieces;
+      result = chunk_of(result, one.pieces, piece / below % one.pieces);
+    }
+  }
+  return result;
+}
+
+std::optional<Box> GridRule::only_box(std::uint32_t part, const Shape& shape) const {
+  Shape offsets(shape.size(), 0);
+  Shape extents(shape.size(), 0);
+  std::uint64_t rest = part;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const std::uint64_t pieces_here = pieces(d);
+    const std::optional<Interval> interval = only_interval(d, rest % pieces_here, shape[d]);
+    if (!interval) {
+      return std::nullopt;
+    }
+    rest /= pieces_here;
+    offsets[d] = interval->begin;
+    extents[d] = interval->length;
+  }
+  return Box(std::move(offsets), std::move(extents));
+}
+
 std::vector<Interval> GridRule::intervals(std::size_t dimension, std::uint64_t piece,
                                           std::uint64_t extent) const {
-  std::vector<Interval> result = {{0, extent}};
-  if (dimension >= cuts_.size()) {
-    return result;
+  if (const std::optional<Interval> only = only_interval(dimension, piece, extent)) {
+    return {*only};
   }
+  std::vector<Interval> result = {{0, extent}};
   std::uint64_t below = pieces(dimension);
   for (const Cut& one : cuts_[dimension]) {
     below /= one.pieces;
@@ -134,6 +172,9 @@ std::vector<Interval> GridRule::intervals(std::size_t dimension, std::uint64_t p
 }
 
 std::vector<Box> GridRule::boxes_of_part(std::uint32_t part, const Shape& shape) const {
+  if (std::optional<Box> box = only_box(part, shape)) {
+    return {*std::move(box)};
+  }
   std::vector<std::vector<Interval>> by_dimension(shape.size());
   std::size_t count = 1;
   std::uint64_t rest = part;
@@ -261,6 +302,11 @@ PartsRule::PartsRule(Shape parts, std::vector<std::uint32_t> part_of_rank)
       throw Error(Errc::invalid_argument, fmt::format("sharding: there is no grid of {} parts", parts_));
     }
     cuts_.push_back({Cut{number, 1}});
+  }
+  if (count > part_of_rank_.size()) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("sharding: {} ranks cannot hold the {} parts of a grid of {}",
+                            part_of_rank_.size(), count, parts_));
   }
   std::vector<std::uint32_t> holders(count, 0);
   replicas_.resize(part_of_rank_.size(), 0);

@@ -64,6 +64,12 @@ class GridRule : public Rule {
   /// The boxes of a part.
   [[nodiscard]] std::vector<Box> boxes_of_part(std::uint32_t part, const Shape& shape) const;
 
+ private:
+  // What nearly all rules come to: cuts without a split factor leave one interval. No memory is allocated for it.
+  [[nodiscard]] std::optional<Interval> only_interval(std::size_t dimension, std::uint64_t piece,
+                                                      std::uint64_t extent) const noexcept;
+  [[nodiscard]] std::optional<Box> only_box(std::uint32_t part, const Shape& shape) const;
+
  protected:
   std::vector<std::vector<Cut>> cuts_;  // By dimension.
 };

@@ -146,6 +146,7 @@ TEST(Sharding, RefusesWhatIsNoLayout) {
       fails("dimension 64"));
   EXPECT_THAT([] { return Sharding::of_grid({0}, {0}); }, fails("grid of [0]"));
   EXPECT_THAT([] { return Sharding::of_grid({2}, {0, 2}); }, fails("rank 1 holds part 2"));
+  EXPECT_THAT([] { return Sharding::of_grid({2}, {0}); }, fails("1 ranks cannot hold the 2 parts"));
   EXPECT_THAT([] { return Sharding::of_boxes({{{Box({0}, {1}), 0}}, {{Box(), 0}}}); }, fails("rank 1"));
 }
 
@@ -156,7 +157,11 @@ TEST(ShardingBoxes, RefusesRanksAndShapesThatDoNotFit) {
   EXPECT_THAT([&] { return rows.boxes(2, {4, 4}); }, fails("no rank 2 among 2"));
   EXPECT_THAT([&] { return rows.boxes(0, {4}); }, fails("cuts dimension 1 of an array of shape [4]"));
   EXPECT_THAT([&] { return rows.boxes(0, {UINT64_MAX, UINT64_MAX}); }, fails("too many elements"));
-  EXPECT_THAT([] { return Sharding::of_grid({2}, {0}).boxes(0, {3}); }, fails("2"));
+  EXPECT_THAT(
+      [] {
+        return Sharding::of_grid({2}, {0, 1}).boxes(0, {3});
+      },
+      fails("shape [3] cannot be cut into [2] equal parts"));
   EXPECT_THAT(
       [] {
         return Sharding::of_boxes({{{Box({0}, {4}), 0}}}).boxes(0, {3});

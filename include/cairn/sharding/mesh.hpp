@@ -68,7 +68,7 @@ class Mesh {
   Shape extents_;
   std::vector<std::string> axes_;
   std::vector<std::uint32_t> ranks_;
-  std::vector<std::uint32_t> positions_;  // By rank, where ranks_ is not empty.
+  std::vector<std::uint32_t> sorted_;  // Positions, in the order of their ranks, where ranks_ is not empty.
   std::uint32_t size_ = 1;
   std::uint32_t rank_count_ = 1;
 };

@@ -70,7 +70,7 @@ class Sharding final : public Layout {
   /// A regular grid: dimension i is cut into parts[i] equal parts, and rank r holds number part_of_rank[r] of them, counted
   /// row-major; kNoPart: nothing. Ranks with the same part are replicas, in the order of the ranks.
   ///
-  /// Errors: Errc::invalid_argument when a number of parts is 0, their product above kMaxRanks, a part is not in the grid,
+  /// Errors: Errc::invalid_argument when a number of parts is 0, there are more parts than ranks, a part is not in the grid,
   ///         or there are no ranks or too many.
   [[nodiscard]] static Sharding of_grid(Shape parts, std::vector<std::uint32_t> part_of_rank);
   static constexpr std::uint32_t kNoPart = UINT32_MAX;
