@@ -50,7 +50,7 @@ Opened read_commit(const io::Directory& directory) {
   const std::string manifest_path = directory.path() / kManifestName;
   opened.commit = read_commit_record(directory);
   const std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
-  if (text.size() != opened.commit.manifest_bytes || io::hash_text(text) != opened.commit.manifest_hash) {
+  if (text.size() != opened.commit.manifest_bytes || hash_text(text) != opened.commit.manifest_hash) {
     throw Error(Errc::checksum_mismatch, manifest_path);
   }
   opened.manifest = decode_manifest(text, manifest_path);

@@ -211,7 +211,7 @@ void write_files(JsonWriter& json, const Manifest& manifest, const Blame& refuse
   for (const FileEntry& file : manifest.files) {
     json.begin_object();
     write_text(json, "path", file.path, refuse);
-    json.key("size").value(file.size_bytes).key("xxh3").value(io::to_hex(file.root)).end();
+    json.key("size").value(file.size_bytes).key("xxh3").value(to_hex(file.root)).end();
   }
   json.end();
 }
@@ -229,10 +229,10 @@ CheckpointableEntry read_checkpointable(JsonReader& json) {
 
 FileEntry read_file(JsonReader& json) {
   FileEntry file;
-  std::optional<io::Hash128> root;
+  std::optional<Hash128> root;
   read_object(json, {{"path", [&](auto key) { file.path = read_text(json, key); }},
                      {"size", [&](auto key) { file.size_bytes = read_number(json, key, kMostBytes); }},
-                     {"xxh3", [&](auto key) { root = io::parse_hash(read_text(json, key)); }}});
+                     {"xxh3", [&](auto key) { root = parse_hash(read_text(json, key)); }}});
   if (!root) {
     json.fail(fmt::format("file '{}': 'xxh3' is not 32 hexadecimal digits", shown(file.path)));
   }

@@ -63,7 +63,7 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
     }
   }
   io::write_small_file(state.staged, kManifestName, text);
-  const CommitRecord record{state.uuid, text.size(), io::hash_text(text)};
+  const CommitRecord record{state.uuid, text.size(), hash_text(text)};
   io::write_small_file(state.staged, kCommitName, encode_commit(record));
   tell(state, PublishStep::describe);
   sync_tree(state.staged);

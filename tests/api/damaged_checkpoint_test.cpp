@@ -119,7 +119,7 @@ TEST_F(DamagedCheckpoint, OfALaterFormatIsRefusedAsSuch) {
   text.replace(text.find('1', at), 1, "2");
   store::CommitRecord record = store::decode_commit(read_text(target() / "COMMIT"), "COMMIT");
   record.manifest_bytes = text.size();
-  record.manifest_hash = io::hash_text(text);
+  record.manifest_hash = hash_text(text);
   write_text(target() / "checkpoint.json", text);
   write_text(target() / "COMMIT", store::encode_commit(record));
 

@@ -91,8 +91,7 @@ void write(cairn::crash::SimulatedDisk& disk, const Checkpoint& checkpoint, cons
   add(root, cairn::store::kChunksName, checkpoint.table);
   add(root, cairn::store::kManifestName, manifest);
   add(root, cairn::store::kCommitName,
-      cairn::store::encode_commit(
-          {checkpoint.manifest.uuid, manifest.size(), cairn::io::hash_text(manifest)}));
+      cairn::store::encode_commit({checkpoint.manifest.uuid, manifest.size(), cairn::hash_text(manifest)}));
 }
 
 void read(const cairn::store::CommittedDirectory& directory, const FileEntry& entry,

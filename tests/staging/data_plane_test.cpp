@@ -133,8 +133,8 @@ TEST(OwnPlane, TransfersThroughTheCallsThatItWasGiven) {
   OwnPlane own(calls, 1);
   std::string text(5, ' ');
 
-  async::sync_wait(own.strand(), io::read_exact(own.plane().engine, file.fd(),
-                                                std::as_writable_bytes(std::span(text)), 0, "data"));
+  testing::sync_wait(own.strand(), io::read_exact(own.plane().engine, file.fd(),
+                                                  std::as_writable_bytes(std::span(text)), 0, "data"));
 
   EXPECT_EQ(text, "bytes");
   EXPECT_EQ(calls.reads, 1);

@@ -131,7 +131,7 @@ struct TestPlane {
   /// Runs a task on the strand, to its end.
   template <class T>
   T run(Awaitable<T> task) const {
-    return async::sync_wait(strand, std::move(task));
+    return testing::sync_wait(strand, std::move(task));
   }
 
   /// Whether nothing is taken of what has an end.

@@ -4,28 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "cairn/base/hash.hpp"
 
 namespace cairn::io {
 
 /// Files are hashed in chunks of this size; the last one of a file may be shorter, and is never
 /// empty.
 inline constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
-
-struct Hash128 {
-  std::uint64_t high = 0;
-  std::uint64_t low = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
-};
-
-/// 32 lower-case hexadecimal digits, the high half first.
-[[nodiscard]] std::string to_hex(const Hash128& hash);
-/// The reverse; nothing for any other text.
-[[nodiscard]] std::optional<Hash128> parse_hash(std::string_view hex) noexcept;
 
 /// How many chunks a file of `size_bytes` has.
 [[nodiscard]] constexpr std::uint64_t chunk_count(std::uint64_t size_bytes) noexcept {
@@ -34,9 +24,6 @@ struct Hash128 {
 
 /// XXH3-64 of one chunk.
 [[nodiscard]] std::uint64_t hash_chunk(std::span<const std::byte> chunk) noexcept;
-/// XXH3-128 of `bytes`.
-[[nodiscard]] Hash128 hash_bytes(std::span<const std::byte> bytes) noexcept;
-[[nodiscard]] Hash128 hash_text(std::string_view text) noexcept;
 
 /// The root of a file: XXH3-128 over its chunk hashes and then its size, each as eight
 /// little-endian bytes.

@@ -31,7 +31,7 @@ inline constexpr std::size_t kCommitBytes = 80;
 struct FileEntry {
   std::string path;  ///< Relative, plain components, '/' between them.
   std::uint64_t size_bytes = 0;
-  io::Hash128 root;
+  Hash128 root;
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
@@ -75,7 +75,7 @@ struct Manifest {
 struct CommitRecord {
   Uuid uuid;
   std::uint64_t manifest_bytes = 0;
-  io::Hash128 manifest_hash;
+  Hash128 manifest_hash;
   friend bool operator==(const CommitRecord&, const CommitRecord&) = default;
 };
 

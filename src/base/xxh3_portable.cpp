@@ -2,9 +2,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "io/xxh3.hpp"
+#include "base/internal/xxh3.hpp"
 
-namespace cairn::io {
+namespace cairn {
 
 std::uint64_t xxh3_64(const void* data, std::size_t bytes) noexcept {
   return XXH3_64bits(data, bytes);
@@ -15,4 +15,4 @@ Xxh3Pair xxh3_128(const void* data, std::size_t bytes) noexcept {
   return {hash.high64, hash.low64};
 }
 
-}  // namespace cairn::io
+}  // namespace cairn

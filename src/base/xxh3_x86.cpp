@@ -2,10 +2,10 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "io/xxh3.hpp"
-#include "io/xxh3_avx2.hpp"
+#include "base/internal/xxh3.hpp"
+#include "base/xxh3_avx2.hpp"
 
-namespace cairn::io {
+namespace cairn {
 namespace {
 
 // Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs beside it was seen to take
@@ -29,4 +29,4 @@ Xxh3Pair xxh3_128(const void* data, std::size_t bytes) noexcept {
   return {hash.high64, hash.low64};
 }
 
-}  // namespace cairn::io
+}  // namespace cairn

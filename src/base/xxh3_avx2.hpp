@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "io/xxh3.hpp"
+#include "base/internal/xxh3.hpp"
 
-namespace cairn::io {
+namespace cairn {
 
 [[nodiscard]] std::uint64_t xxh3_64_avx2(const void* data, std::size_t bytes) noexcept;
 [[nodiscard]] Xxh3Pair xxh3_128_avx2(const void* data, std::size_t bytes) noexcept;
 
-}  // namespace cairn::io
+}  // namespace cairn

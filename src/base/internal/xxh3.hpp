@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace cairn::io {
+namespace cairn {
 
 /// An XXH3-128 as two numbers.
 struct Xxh3Pair {
@@ -17,4 +17,4 @@ struct Xxh3Pair {
 /// XXH3-128, likewise.
 [[nodiscard]] Xxh3Pair xxh3_128(const void* data, std::size_t bytes) noexcept;
 
-}  // namespace cairn::io
+}  // namespace cairn

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/sharding/policy.hpp"
+
+namespace cairn {
+
+/// One file for each task: what happens when nobody asks for anything else.
+class ShardByTask final : public ShardingPolicy {
+ public:
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+};
+
+/// One file for each device of a task.
+class ShardByDevice final : public ShardingPolicy {
+ public:
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+};
+
+/// One file for everything that the policy is given.
+class AllInOne final : public ShardingPolicy {
+ public:
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+};
+
+/// One file for the tensors whose key begins with a prefix, the first that fits; one for the others. In the order of the
+/// prefixes.
+class ByPrefix final : public ShardingPolicy {
+ public:
+  explicit ByPrefix(std::vector<std::string> prefixes) : prefixes_(std::move(prefixes)) {}
+
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+
+ private:
+  std::vector<std::string> prefixes_;
+};
+
+/// Files of at most so many bytes of elements; what surrounds them in the file (names, alignment) comes on top.
+///
+/// The layouts of TensorFlow's MaxShardSizePolicy: the space left in a file is filled first; a tensor that does not fit is
+/// cut along the dimension that gives the fewest parts (the first of several), into parts of about equal size. Where no cut
+/// along one dimension is small enough, for which TensorFlow has no answer, the outermost dimension is cut into single
+/// indexes and each of these further. What cannot be cut (a scalar, one element, a packed type) and is larger than a file may
+/// be gets one of its own behind all others, and a warning. A scalar counts its size_bytes.
+class MaxShardSize final : public ShardingPolicy {
+ public:
+  /// Errors: Errc::invalid_argument when `max_bytes` is 0.
+  explicit MaxShardSize(std::uint64_t max_bytes);
+
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+  [[nodiscard]] std::vector<std::string> warnings(std::span<const ShardableTensor> tensors,
+                                                  std::span<const FilePlan> files) const override;
+
+ private:
+  std::uint64_t max_bytes_;
+};
+
+/// Runs `then` on each file that `first` makes: by prefix, but no file above 500 MB.
+///
+/// `then` is given the parts of the file as its tensors, with the values that `first` put in their place. Files keep the
+/// order of `first`.
+/// Errors: Errc::invalid_argument when one is null.
+[[nodiscard]] std::shared_ptr<const ShardingPolicy> compose(std::shared_ptr<const ShardingPolicy> first,
+                                                            std::shared_ptr<const ShardingPolicy> then);
+
+}  // namespace cairn

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/array/array.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/base/device.hpp"
+
+namespace cairn {
+
+/// A tensor, or the part of one, that a task (a process of the job) is about to write: what a policy may look at.
+///
+/// Ownership: texts and view are valid during the call of the policy.
+struct ShardableTensor {
+  std::string_view key;    ///< Path in the checkpoint.
+  std::string_view name;   ///< As its owner calls it: the last component of the path.
+  std::string_view owner;  ///< Who holds it: the path without the name.
+  DType dtype = DType::float32;
+  Shape full;                    ///< Of the whole tensor, of which other tasks may write other parts.
+  std::optional<Box> slice;      ///< What this task writes; nothing: all of it.
+  std::uint64_t size_bytes = 0;  ///< Of what this task writes.
+  Device device;
+  std::uint32_t task = 0;
+  std::uint32_t host = 0;
+  const ArrayView* view =
+      nullptr;  ///< What this task writes, in the shape of the slice; null when nobody asks for values.
+
+  /// What this task writes, as a box of the whole tensor.
+  [[nodiscard]] Box region() const { return slice ? *slice : Box::whole(full); }
+};
+
+/// Some elements of a tensor, in a file.
+struct TensorPart {
+  std::size_t tensor = 0;  ///< Its number among those that the policy was given.
+  /// In coordinates of the whole tensor; nothing: all that this task writes.
+  std::optional<Box> box;
+  /// Written instead of the tensor's own elements; of the same dtype, and the shape of the box. Null: its own.
+  std::shared_ptr<const Array> values;
+};
+
+/// What a file holds, in order.
+using FilePlan = std::vector<TensorPart>;
+
+/// Decides which tensors go into which files: the sharding callback of TensorFlow.
+///
+/// Called once for each save and task, in the blocking phase, with everything that the task writes. It may cut tensors, arrange
+/// the parts in files as it likes and replace values; check_policy_result says what it may not.
+/// Threads: calls of different saves may come from several threads at once.
+/// Example:
+///   class OneFileEach : public ShardingPolicy {
+///     std::string description() const override { return "Gives each tensor a file."; }
+///     std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+///       std::vector<FilePlan> files(tensors.size());
+///       for (std::size_t i = 0; i < tensors.size(); ++i) files[i].push_back({i, {}, {}});
+///       return files;
+///     }
+///   };
+class ShardingPolicy {
+ public:
+  virtual ~ShardingPolicy() = default;
+
+  /// One sentence for those who read the checkpoint, or an error about one of its files.
+  [[nodiscard]] virtual std::string description() const = 0;
+
+  /// Divides what one task writes into files. What it throws fails the save.
+  [[nodiscard]] virtual std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const = 0;
+
+  /// What the user should know about a result of this policy, a sentence each; for the problems of the save.
+  [[nodiscard]] virtual std::vector<std::string> warnings(std::span<const ShardableTensor> tensors,
+                                                          std::span<const FilePlan> files) const;
+
+ protected:
+  ShardingPolicy() = default;
+  ShardingPolicy(const ShardingPolicy&) = default;
+  ShardingPolicy& operator=(const ShardingPolicy&) = default;
+};
+
+/// Refuses results that add, lose, double or alter tensors, by coverage: however a policy cuts them, every element that the
+/// task writes must be in exactly one part. A tensor of no elements must be there once, too.
+///
+/// Time:   linear for tensors that are not cut; as check_cover for those that are.
+/// Errors: all name the policy, the key and the slice. Errc::overlapping_shards; Errc::incomplete_shards;
+///         Errc::invalid_argument for a tensor that was not given, a box that is empty or not within what the task writes,
+///         a cut through a packed type, values of another dtype or shape, an empty file, a file of several tasks.
+void check_policy_result(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors,
+                         std::span<const FilePlan> files);
+
+/// A box of a tensor as TensorFlow writes it: the shape, then offset and extent of each dimension: "3 2 0,3:1,1". Empty for
+/// a scalar.
+///
+/// Errors: Errc::invalid_argument when the box is not within the shape.
+[[nodiscard]] std::string slice_spec(const Shape& full, const Box& box);
+
+/// The reverse: the shape of the whole tensor, and the box. An empty text is a scalar.
+///
+/// Errors: Errc::malformed_metadata.
+[[nodiscard]] std::pair<Shape, Box> parse_slice_spec(std::string_view text);
+
+}  // namespace cairn

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/sharding/sharding.hpp"
+
+namespace cairn {
+
+/// An array of a job, and how it is divided among the ranks.
+struct PlannedArray {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  Sharding sharding = Sharding::replicated(1);
+  /// Arrays of a lower turn are given to ranks first, whatever their size.
+  std::uint32_t turn = 0;
+};
+
+/// Which of the ranks that hold a box writes it.
+enum class ReplicaChoice : std::uint8_t {
+  /// The one whose replica is number 0: the caller's choice.
+  main,
+  /// The least loaded: boxes with the fewest holders first, of these the largest, of these by name; lowest rank on a tie.
+  balanced,
+  /// As balanced, but where giving a copy to one rank would leave it with more than its share, several of its holders
+  /// write a part of it each.
+  balanced_and_split,
+};
+
+/// A box that one rank writes.
+struct Share {
+  std::uint32_t array = 0;  ///< Its number in the plan.
+  Box box;
+
+  bool operator==(const Share&) const = default;
+};
+
+/// Who writes what: every element of every array is in exactly one share of a rank that holds it.
+///
+/// The same on every rank that makes it from the same arrays. What rules say about sharding is not kept by rank: the shares
+/// of a rank are worked out when they are asked for.
+/// Threads: does not change.
+/// Example: SharePlan plan({{"w", DType::float32, {8, 4}, Sharding::replicated(2)}}, 2);  plan.shares(1);  // Half of w.
+class SharePlan {
+ public:
+  /// Arrays of no elements have no shares.
+  ///
+  /// Time:   linear in arrays times ranks, and n log n in boxes that several ranks hold.
+  /// Errors: all name the array, and boxes and ranks where there are any. Errc::overlapping_shards for boxes that overlap
+  ///         but are not equal, or that one rank holds twice; Errc::incomplete_shards for elements that nobody holds, or
+  ///         where ReplicaChoice::main finds no main replica; Errc::invalid_argument for a sharding that does not fit the
+  ///         shape or has more ranks than the job, a replica number given twice, an array that has no number of bytes,
+  ///         two arrays of one name, and a job of no ranks or of more than kMaxRanks.
+  SharePlan(std::vector<PlannedArray> arrays, std::uint32_t ranks,
+            ReplicaChoice choice = ReplicaChoice::balanced_and_split);
+  ~SharePlan();
+  SharePlan(SharePlan&&) noexcept;
+  SharePlan& operator=(SharePlan&&) noexcept;
+
+  [[nodiscard]] std::span<const PlannedArray> arrays() const noexcept;
+  [[nodiscard]] std::uint32_t ranks() const noexcept;
+
+  /// What `rank` writes, array by array; each box has elements.
+  ///
+  /// Errors: Errc::invalid_argument when the job has no such rank.
+  [[nodiscard]] std::vector<Share> shares(std::uint32_t rank) const;
+
+  /// How many bytes each rank writes.
+  [[nodiscard]] std::span<const std::uint64_t> bytes_by_rank() const noexcept;
+
+ private:
+  class Planner;
+  struct Plan;
+
+  std::unique_ptr<const Plan> plan_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sharding/array_parts.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/sharding/cover.hpp"
+
+namespace cairn::sharding_detail {
+namespace {
+
+[[noreturn]] void refuse_array(Errc code, const PlannedArray& array, const std::string& why) {
+  throw Error(code, fmt::format("'{}': {}", array.name, why));
+}
+
+/// Who holds each part of a grid: a sort by part that keeps the order of the ranks.
+Parts parts_of_grid(const GridRule& rule) {
+  Parts parts;
+  parts.firsts.assign(std::size_t{rule.parts()} + 1, 0);
+  for (std::uint32_t rank = 0; rank < rule.ranks(); ++rank) {
+    if (const auto place = rule.place(rank)) {
+      ++parts.firsts[place->part + 1];
+    }
+  }
+  std::partial_sum(parts.firsts.begin(), parts.firsts.end(), parts.firsts.begin());
+  parts.holders.resize(parts.firsts.back());
+  std::vector<std::uint32_t> next(parts.firsts.begin(), parts.firsts.end() - 1);
+  for (std::uint32_t rank = 0; rank < rule.ranks(); ++rank) {
+    if (const auto place = rule.place(rank)) {
+      parts.holders[next[place->part]++] = {rank, place->replica};
+    }
+  }
+  return parts;
+}
+
+/// How many elements each piece of a dimension has.
+std::vector<std::uint64_t> lengths_of(const GridRule& rule, std::size_t dimension, std::uint64_t extent) {
+  std::vector<std::uint64_t> lengths(rule.pieces(dimension), 0);
+  for (std::size_t piece = 0; piece < lengths.size(); ++piece) {
+    for (const Interval& interval : rule.intervals(dimension, piece, extent)) {
+      lengths[piece] += interval.length;
+    }
+  }
+  return lengths;
+}
+
+/// Which rank each box of a table belongs to.
+std::vector<std::uint32_t> ranks_of_boxes(const TableRule& table) {
+  std::vector<std::uint32_t> ranks(table.size());
+  for (std::uint32_t rank = 0; rank < table.ranks(); ++rank) {
+    std::fill(ranks.begin() + table.first(rank), ranks.begin() + table.first(rank + 1), rank);
+  }
+  return ranks;
+}
+
+/// The numbers of the boxes that have elements, equal ones side by side, those of lower ranks first.
+std::vector<std::uint32_t> sorted_boxes(const TableRule& table) {
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t number = 0; number < table.size(); ++number) {
+    const auto extents = table.numbers(number).last(table.dimensions());
+    if (std::find(extents.begin(), extents.end(), std::uint64_t{0}) == extents.end()) {
+      order.push_back(number);
+    }
+  }
+  const auto comes_before = [&](std::uint32_t a, std::uint32_t b) {
+    const auto left = table.numbers(a);
+    const auto right = table.numbers(b);
+    return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
+  };
+  if (!std::is_sorted(order.begin(), order.end(), comes_before)) {
+    std::stable_sort(order.begin(), order.end(), comes_before);
+  }
+  return order;
+}
+
+/// Refuses copies on one rank, and replicas of one number.
+void check_holders(const PlannedArray& array, const Box& box, std::span<const Parts::Holder> holders) {
+  std::vector<Parts::Holder> sorted(holders.begin(), holders.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.replica < b.replica; });
+  for (std::size_t i = 1; i < holders.size(); ++i) {
+    if (holders[i - 1].rank == holders[i].rank) {
+      refuse_array(Errc::overlapping_shards, array,
+                   fmt::format("rank {} holds box {} twice", holders[i].rank, to_string(box)));
+    }
+    if (sorted[i - 1].replica == sorted[i].replica) {
+      refuse_array(
+          Errc::invalid_argument, array,
+          fmt::format("ranks {} and {} both call box {} replica {}",
+                      std::min(sorted[i - 1].rank, sorted[i].rank),
+                      std::max(sorted[i - 1].rank, sorted[i].rank), to_string(box), sorted[i].replica));
+    }
+  }
+}
+
+}  // namespace
+
+ArrayParts PartsFinder::find(const PlannedArray& array) {
+  if (array.sharding.ranks() > ranks_) {
+    refuse_array(Errc::invalid_argument, array,
+                 fmt::format("is divided among {} ranks in a job of {}", array.sharding.ranks(), ranks_));
+  }
+  if (!byte_count(array.dtype, array.shape)) {
+    refuse_array(Errc::invalid_argument, array,
+                 fmt::format("an array of {} and shape {} has no number of bytes", array.dtype, array.shape));
+  }
+  const Rule& rule = array.sharding.rule();
+  if (const auto* grid = dynamic_cast<const GridRule*>(&rule)) {
+    return find_in_grid(array, *grid);
+  }
+  return find_in_table(array, dynamic_cast<const TableRule&>(rule));
+}
+
+PartsFinder::GridEntry& PartsFinder::entry_of(const PlannedArray& array, const GridRule& rule) {
+  GridEntry*& known = by_rule_[&rule];
+  if (known == nullptr) {
+    known = &grids_[array.sharding.to_json()];
+  }
+  if (!known->parts) {
+    known->parts = std::make_shared<Parts>(parts_of_grid(rule));
+  }
+  return *known;
+}
+
+ArrayParts PartsFinder::find_in_grid(const PlannedArray& array, const GridRule& rule) {
+  try {
+    rule.check_shape(array.shape);
+  } catch (const Error& error) {
+    refuse_array(Errc::invalid_argument, array, error.detail());
+  }
+  GridEntry& entry = entry_of(array, rule);
+  std::vector<std::uint64_t> elements(1, 1);
+  for (std::size_t d = 0; d < array.shape.size(); ++d) {
+    std::vector<std::uint64_t>& lengths = entry.lengths[{d, array.shape[d]}];
+    if (lengths.empty()) {
+      lengths = lengths_of(rule, d, array.shape[d]);
+    }
+    std::vector<std::uint64_t> product;
+    product.reserve(elements.size() * lengths.size());
+    for (const std::uint64_t before : elements) {
+      for (const std::uint64_t length : lengths) {
+        product.push_back(before * length);
+      }
+    }
+    elements = std::move(product);
+  }
+  for (std::uint32_t part = 0; part < elements.size(); ++part) {
+    if (elements[part] != 0 && entry.parts->holders_of(part).empty()) {
+      refuse_array(Errc::incomplete_shards, array,
+                   fmt::format("no rank holds box {}", to_string(rule.boxes_of_part(part, array.shape)[0])));
+    }
+  }
+  return {entry.parts, std::move(elements)};
+}
+
+ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule& table) {
+  auto parts = std::make_shared<Parts>();
+  std::vector<std::uint64_t> elements;
+  std::vector<Box> boxes;
+  std::vector<std::uint32_t> first_holders;
+  const std::vector<std::uint32_t> ranks = ranks_of_boxes(table);
+  const auto finish_part = [&] {
+    if (!boxes.empty()) {
+      parts->firsts.push_back(static_cast<std::uint32_t>(parts->holders.size()));
+      check_holders(array, boxes.back(), parts->holders_of(parts->count() - 1));
+    }
+  };
+  parts->part_of_box.assign(table.size(), Sharding::kNoPart);
+  for (const std::uint32_t number : sorted_boxes(table)) {
+    Box box = table.box(number);
+    if (boxes.empty() || boxes.back() != box) {
+      finish_part();
+      if (!box.is_within(array.shape)) {
+        refuse_array(Errc::invalid_argument, array,
+                     fmt::format("box {} of rank {} is not within shape {}", to_string(box), ranks[number],
+                                 array.shape));
+      }
+      elements.push_back(*element_count(box.extents()));
+      first_holders.push_back(ranks[number]);
+      parts->box_of_part.push_back(number);
+      boxes.push_back(std::move(box));
+    }
+    parts->part_of_box[number] = static_cast<std::uint32_t>(boxes.size() - 1);
+    parts->holders.push_back({ranks[number], table.replica(number)});
+  }
+  finish_part();
+  check_cover(array.name, Box::whole(array.shape), boxes, first_holders);
+  return {std::move(parts), std::move(elements)};
+}
+
+std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts, std::uint32_t part) {
+  const Rule& rule = array.sharding.rule();
+  if (const auto* grid = dynamic_cast<const GridRule*>(&rule)) {
+    std::vector<Box> boxes = grid->boxes_of_part(part, array.shape);
+    std::erase_if(boxes, [](const Box& box) { return box.is_empty(); });
+    return boxes;
+  }
+  return {dynamic_cast<const TableRule&>(rule).box(parts.box_of_part[part])};
+}
+
+}  // namespace cairn::sharding_detail

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/sharding/share_plan.hpp"
+
+#include "sharding/rules.hpp"
+
+namespace cairn::sharding_detail {
+
+/// The different boxes of an array, and who holds each. For grids the same for arrays of all shapes.
+struct Parts {
+  struct Holder {
+    std::uint32_t rank = 0;
+    std::uint32_t replica = 0;
+  };
+
+  [[nodiscard]] std::size_t count() const noexcept { return firsts.size() - 1; }
+
+  /// In the order of the ranks.
+  [[nodiscard]] std::span<const Holder> holders_of(std::size_t part) const noexcept {
+    return std::span(holders).subspan(firsts[part], firsts[part + 1] - firsts[part]);
+  }
+
+  std::vector<std::uint32_t> firsts = {0};  // By part, into `holders`.
+  std::vector<Holder> holders;
+  // Of tables: by the number of the box (kNoPart: it has no elements), and the reverse.
+  std::vector<std::uint32_t> part_of_box;
+  std::vector<std::uint32_t> box_of_part;
+};
+
+/// The parts of one array with their sizes.
+struct ArrayParts {
+  std::shared_ptr<const Parts> parts;
+  std::vector<std::uint64_t> elements;  // By part.
+};
+
+/// Works out the parts of arrays, and what arrays have in common only once.
+///
+/// Errors: those of SharePlan.
+class PartsFinder {
+ public:
+  explicit PartsFinder(std::uint32_t ranks) : ranks_(ranks) {}
+
+  [[nodiscard]] ArrayParts find(const PlannedArray& array);
+
+ private:
+  using LengthsKey = std::pair<std::size_t, std::uint64_t>;  // Dimension and extent.
+
+  struct GridEntry {
+    std::shared_ptr<const Parts> parts;
+    std::map<LengthsKey, std::vector<std::uint64_t>> lengths;  // By piece.
+  };
+
+  [[nodiscard]] ArrayParts find_in_grid(const PlannedArray& array, const GridRule& rule);
+  [[nodiscard]] GridEntry& entry_of(const PlannedArray& array, const GridRule& rule);
+  [[nodiscard]] static ArrayParts find_in_table(const PlannedArray& array, const TableRule& rule);
+
+  std::uint32_t ranks_;
+  std::map<const Rule*, GridEntry*> by_rule_;
+  std::map<std::string, GridEntry> grids_;  // By what the sharding says.
+};
+
+/// The boxes of a part that have elements.
+[[nodiscard]] std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts,
+                                             std::uint32_t part);
+
+}  // namespace cairn::sharding_detail

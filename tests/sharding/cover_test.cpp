@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/sharding/cover.hpp"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+
+#include "sharding/slow_model.hpp"
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using testing::Dice;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+TEST(CheckCover, NamesBoxesAndRanksThatOverlap) {
+  const std::vector<Box> boxes = {Box({0, 0}, {2, 4}), Box({2, 0}, {2, 4}), Box({1, 3}, {1, 1})};
+
+  EXPECT_THAT(
+      [&] {
+        check_cover("w", Box::whole({4, 4}), boxes, std::vector<std::uint32_t>{4, 7, 9});
+      },
+      Fails(Errc::overlapping_shards, HasSubstr("'w': boxes [0:2, 0:4] of rank 4 and [1:2, 3:4] of rank 9")));
+}
+
+TEST(CheckCover, NamesABoxThatIsMissing) {
+  const std::vector<Box> boxes = {Box({0, 0}, {2, 4}), Box({2, 0}, {2, 3})};
+
+  EXPECT_THAT(
+      [&] {
+        check_cover("w", Box::whole({4, 4}), boxes);
+      },
+      Fails(Errc::incomplete_shards,
+            AllOf(HasSubstr("'w': 14 of the 16 elements"), HasSubstr("[2:3, 3:4] is not"))));
+  EXPECT_THAT([&] { check_cover("w", Box::whole({4, 4}), {}); }, Fails(Errc::incomplete_shards));
+}
+
+TEST(CheckCover, LooksOnlyAtTheRegion) {
+  const std::vector<Box> boxes = {Box({0}, {4}), Box({2}, {4}), Box({8}, {2})};
+
+  EXPECT_NO_THROW(check_cover("w", Box({4}, {2}), boxes));
+  EXPECT_NO_THROW(check_cover("w", Box({0}, {2}), boxes));
+  EXPECT_THAT([&] { check_cover("w", Box({1}, {2}), boxes); }, Fails(Errc::overlapping_shards));
+  EXPECT_THAT([&] { check_cover("w", Box({4}, {5}), boxes); },
+              Fails(Errc::incomplete_shards, HasSubstr("[6:7]")));
+}
+
+TEST(CheckCover, OfAScalarIsOneBox) {
+  EXPECT_NO_THROW(check_cover("s", Box(), std::vector<Box>(1)));
+  EXPECT_THAT([] { check_cover("s", Box(), std::vector<Box>(2)); }, Fails(Errc::overlapping_shards));
+  EXPECT_THAT([] { check_cover("s", Box(), {}); }, Fails(Errc::incomplete_shards));
+}
+
+TEST(CheckCover, OfNothingNeedsNothing) {
+  EXPECT_NO_THROW(check_cover("z", Box::whole({0, 3}), {}));
+  EXPECT_NO_THROW(check_cover("z", Box::whole({0, 3}), std::vector<Box>(2, Box({0, 0}, {0, 3}))));
+}
+
+TEST(CheckCover, RefusesWhatCannotBeCompared) {
+  EXPECT_THAT([] { check_cover("w", Box::whole({2}), std::vector<Box>(1)); }, Fails(Errc::invalid_argument));
+  EXPECT_THAT(
+      [] {
+        check_cover("w", Box::whole({2}), std::vector<Box>(2, Box({0}, {1})), std::vector<std::uint32_t>{1});
+      },
+      Fails(Errc::invalid_argument));
+}
+
+/// Cuts a box at random until there are `count` of them: no grid, as a rule.
+std::vector<Box> random_tiling(Dice& dice, const Box& box, std::size_t count) {
+  std::vector<Box> tiles = {box};
+  for (std::size_t i = 0; i < 4 * count && tiles.size() < count; ++i) {
+    Box& tile = tiles[dice.below(tiles.size())];
+    const std::size_t d = box.rank() == 0 ? 0 : dice.below(box.rank());
+    if (box.rank() == 0 || tile.extents()[d] < 2) {
+      continue;
+    }
+    Shape offsets = tile.offsets();
+    Shape extents = tile.extents();
+    const std::uint64_t cut = 1 + dice.below(extents[d] - 1);
+    extents[d] = cut;
+    const Box lower(offsets, extents);
+    offsets[d] += cut;
+    extents[d] = tile.extents()[d] - cut;
+    tile = lower;
+    tiles.emplace_back(offsets, extents);
+  }
+  return tiles;
+}
+
+TEST(CheckCover, AgreesWithCountingTheElements) {
+  Dice dice(6);
+  int sound = 0;
+  for (int i = 0; i < 1500; ++i) {
+    const Box whole = Box::whole(testing::random_shape(dice, 200));
+    std::vector<Box> boxes = random_tiling(dice, whole, 1 + dice.below(20));
+    if (!boxes.empty() && dice.one_in(3)) {
+      boxes.erase(boxes.begin() + static_cast<std::ptrdiff_t>(dice.below(boxes.size())));
+    }
+    if (!boxes.empty() && dice.one_in(3)) {
+      boxes.push_back(boxes[dice.below(boxes.size())]);
+    }
+    const Box region = dice.one_in(2) || boxes.empty() ? whole : boxes[dice.below(boxes.size())];
+
+    std::optional<std::error_code> verdict;
+    try {
+      check_cover("w", region, boxes);
+    } catch (const Error& error) {
+      verdict = error.code();
+    }
+
+    const auto counts = testing::count_elements(boxes);
+    bool overlaps = false;
+    bool is_complete = true;
+    for (const testing::Element& element : testing::elements_of(region)) {
+      const auto found = counts.find(element);
+      overlaps = overlaps || (found != counts.end() && found->second > 1);
+      is_complete = is_complete && found != counts.end();
+    }
+    const auto wanted = overlaps       ? std::optional(make_error_code(Errc::overlapping_shards))
+                        : !is_complete ? std::optional(make_error_code(Errc::incomplete_shards))
+                                       : std::nullopt;
+    ASSERT_EQ(verdict, wanted) << region << " " << ::testing::PrintToString(boxes);
+    sound += verdict ? 0 : 1;
+  }
+  EXPECT_GT(sound, 300);
+}
+
+/// A grid of 22 x 22 x 21 boxes that are not all equal.
+std::vector<Box> large_grid() {
+  std::vector<Box> boxes;
+  for (std::uint64_t i = 0; i < 22; ++i) {
+    for (std::uint64_t j = 0; j < 22; ++j) {
+      for (std::uint64_t k = 0; k < 21; ++k) {
+        boxes.emplace_back(Shape{i * 10, j * 10, k * 10}, Shape{10, j == 21 ? 3UL : 10UL, 10});
+      }
+    }
+  }
+  return boxes;
+}
+
+// The sweep takes 25 ms for one of these; a job has hundreds.
+TEST(CheckCover, OfAGridTakesArithmeticOnly) {
+  const std::vector<Box> boxes = large_grid();
+  const auto start = std::chrono::steady_clock::now();
+
+  for (int i = 0; i < 50; ++i) {
+    check_cover("w", Box::whole({220, 213, 210}), boxes);
+  }
+
+  const auto passed = std::chrono::steady_clock::now() - start;
+  RecordProperty("milliseconds_for_50",
+                 static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(passed).count()));
+  EXPECT_LT(passed, std::chrono::seconds(2));  // Is 0.05 s; sanitizers and busy machines take longer.
+}
+
+}  // namespace
+}  // namespace cairn

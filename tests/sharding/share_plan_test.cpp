@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/sharding/share_plan.hpp"
+
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "cairn/sharding/held_arrays.hpp"
+
+#include "sharding/slow_model.hpp"
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using testing::Dice;
+using testing::Element;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+using Ranks = std::set<std::uint32_t>;
+
+/// Which ranks write something of an array.
+Ranks writers_of(const SharePlan& plan, std::string_view name) {
+  Ranks writers;
+  for (std::uint32_t rank = 0; rank < plan.ranks(); ++rank) {
+    for (const Share& share : plan.shares(rank)) {
+      if (plan.arrays()[share.array].name == name) {
+        writers.insert(rank);
+      }
+    }
+  }
+  return writers;
+}
+
+double busiest_by_mean(const SharePlan& plan) {
+  const auto bytes = plan.bytes_by_rank();
+  const double sum = std::accumulate(bytes.begin(), bytes.end(), 0.0);
+  return static_cast<double>(*std::max_element(bytes.begin(), bytes.end())) /
+         (sum / static_cast<double>(bytes.size()));
+}
+
+// ---- Megatron's table: eight ranks, two by tensor parallelism (inner), four by data parallelism.
+
+const Mesh kMegatron({4, 2}, {"dp", "tp"});
+
+PlannedArray floats(std::string name, std::uint64_t count, Sharding sharding, std::uint32_t turn = 0) {
+  return {std::move(name), DType::float32, {count}, std::move(sharding), turn};
+}
+
+TEST(SharePlanBalanced, GivesCopiesAsMegatronDoesInTheWorld) {
+  const Sharding by_tp = Sharding::of_spec(kMegatron, {{"tp"}});
+  const Sharding everywhere = Sharding::replicated(8);
+  const SharePlan plan(
+      {floats("key_TP_repl1", 20, by_tp), floats("key_TP_repl2", 20, by_tp),
+       floats("keyB", 160, Sharding::of_spec(kMegatron, {{"dp", "tp"}})), floats("keyC", 100, everywhere),
+       floats("keyE", 100, everywhere), floats("keyD", 1000, everywhere)},
+      8, ReplicaChoice::balanced);
+
+  EXPECT_EQ(writers_of(plan, "keyB"), (Ranks{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(writers_of(plan, "key_TP_repl1"), (Ranks{0, 1}));
+  EXPECT_EQ(writers_of(plan, "key_TP_repl2"), (Ranks{2, 3}));
+  EXPECT_EQ(writers_of(plan, "keyD"), Ranks{4});
+  EXPECT_EQ(writers_of(plan, "keyC"), Ranks{5});
+  EXPECT_EQ(writers_of(plan, "keyE"), Ranks{6});
+}
+
+/// What the four ranks of one group for data parallelism hold.
+std::vector<PlannedArray> group(std::uint32_t turn_of_whole) {
+  const Sharding copies = Sharding::replicated(4);
+  return {floats("key_TP_repl1", 10, copies),
+          floats("key_TP_repl2", 10, copies),
+          floats("keyB", 80, Sharding::of_spec(Mesh({4}, {"dp"}), {{"dp"}})),
+          floats("keyC", 100, copies, turn_of_whole),
+          floats("keyE", 100, copies, turn_of_whole),
+          floats("keyD", 1000, copies, turn_of_whole)};
+}
+
+TEST(SharePlanBalanced, GivesCopiesAsMegatronDoesInAGroup) {
+  const SharePlan plan(group(0), 4, ReplicaChoice::balanced);
+
+  EXPECT_EQ(writers_of(plan, "keyB"), (Ranks{0, 1, 2, 3}));
+  EXPECT_EQ(writers_of(plan, "keyD"), Ranks{0});
+  EXPECT_EQ(writers_of(plan, "keyC"), Ranks{1});
+  EXPECT_EQ(writers_of(plan, "keyE"), Ranks{2});
+  EXPECT_EQ(writers_of(plan, "key_TP_repl1"), Ranks{3});
+  EXPECT_EQ(writers_of(plan, "key_TP_repl2"), Ranks{3});
+}
+
+TEST(SharePlanBalanced, TakesLaterTurnsLaterAsMegatronDoesAcrossGroups) {
+  const SharePlan plan(group(1), 4, ReplicaChoice::balanced);
+
+  EXPECT_EQ(writers_of(plan, "key_TP_repl1"), Ranks{0});
+  EXPECT_EQ(writers_of(plan, "key_TP_repl2"), Ranks{1});
+  EXPECT_EQ(writers_of(plan, "keyD"), Ranks{2});
+  EXPECT_EQ(writers_of(plan, "keyC"), Ranks{3});
+  EXPECT_EQ(writers_of(plan, "keyE"), Ranks{0});
+}
+
+TEST(SharePlanMain, LeavesTheChoiceToTheCaller) {
+  const Box whole = Box::whole({4});
+  const SharePlan plan({floats("a", 4, Sharding::of_boxes({{{whole, 1}}, {{whole, 0}}}))}, 2,
+                       ReplicaChoice::main);
+
+  EXPECT_EQ(writers_of(plan, "a"), Ranks{1});
+}
+
+// ---- Balance.
+
+TEST(SharePlan, SplitsOneArrayThatAllHold) {
+  const std::vector<PlannedArray> arrays = {
+      {"w", DType::float32, {1 << 15, 1 << 14}, Sharding::replicated(4)}};
+
+  EXPECT_DOUBLE_EQ(busiest_by_mean(SharePlan(arrays, 4)), 1.0);
+  EXPECT_DOUBLE_EQ(busiest_by_mean(SharePlan(arrays, 4, ReplicaChoice::balanced)), 4.0);
+  EXPECT_EQ(SharePlan(arrays, 4).shares(2), (std::vector<Share>{{0, Box({1 << 14, 0}, {1 << 13, 1 << 14})}}));
+}
+
+TEST(SharePlan, SplitsArraysOfFewRowsDeeper) {
+  const SharePlan plan({{"w", DType::float32, {2, 3, 1000}, Sharding::replicated(7)}}, 7);
+
+  EXPECT_LE(busiest_by_mean(plan), 1.05);
+}
+
+std::vector<PlannedArray> transformer() {
+  const Mesh mesh({4, 2}, {"data", "model"});
+  const Sharding columns = Sharding::of_spec(mesh, {{}, {"model"}});
+  const Sharding rows = Sharding::of_spec(mesh, {{"model"}});
+  const Sharding all = Sharding::replicated(8);
+  std::vector<PlannedArray> arrays = {{"embedding", DType::bfloat16, {128256, 4096}, all},
+                                      {"head", DType::bfloat16, {4096, 128256}, columns}};
+  for (int layer = 0; arrays.size() < 450; ++layer) {
+    const std::string prefix = "layers/" + std::to_string(layer) + "/";
+    arrays.push_back({prefix + "norm1", DType::float32, {4096}, all});
+    arrays.push_back({prefix + "norm2", DType::float32, {4096}, all});
+    arrays.push_back({prefix + "qkv", DType::bfloat16, {4096, 12288}, columns});
+    arrays.push_back({prefix + "out", DType::bfloat16, {4096, 4096}, rows});
+    arrays.push_back({prefix + "up", DType::bfloat16, {4096, 14336}, columns});
+    arrays.push_back({prefix + "gate", DType::bfloat16, {4096, 14336}, all});
+    arrays.push_back({prefix + "down", DType::bfloat16, {14336, 4096}, rows});
+  }
+  arrays.resize(450, arrays[0]);
+  return arrays;
+}
+
+TEST(SharePlan, BalancesATransformer) {
+  const SharePlan plan(transformer(), 8);
+
+  RecordProperty("busiest_by_mean_x1000", static_cast<int>(1000 * busiest_by_mean(plan)));
+  EXPECT_LE(busiest_by_mean(plan), 1.05);
+}
+
+TEST(SharePlan, StaysWithinItsToleranceWhereAllIsReplicated) {
+  Dice dice(8);
+  for (int i = 0; i < 200; ++i) {
+    const auto ranks = static_cast<std::uint32_t>(2 + dice.below(15));
+    std::vector<PlannedArray> arrays;
+    for (std::size_t count = 1 + dice.below(40); arrays.size() < count;) {
+      const Shape shape = {1 + dice.below(40), 1 + dice.below(300), 64};
+      arrays.push_back({std::to_string(arrays.size()), DType::float32, shape, Sharding::replicated(ranks)});
+    }
+    ASSERT_LE(busiest_by_mean(SharePlan(std::move(arrays), ranks)), 1.06) << i;
+  }
+}
+
+// ---- Against a slow model.
+
+/// Every element is written once, by a rank that holds it, and loads are what they should be.
+void check_plan(const SharePlan& plan) {
+  std::vector<std::vector<Box>> written(plan.arrays().size());
+  for (std::uint32_t rank = 0; rank < plan.ranks(); ++rank) {
+    std::uint64_t bytes = 0;
+    for (const Share& share : plan.shares(rank)) {
+      const PlannedArray& array = plan.arrays()[share.array];
+      const auto held_boxes = array.sharding.boxes(rank, array.shape);
+      const bool is_held = std::any_of(held_boxes.begin(), held_boxes.end(), [&](const PlacedBox& placed) {
+        return placed.box.contains(share.box);
+      });
+      ASSERT_TRUE(is_held) << rank << " " << array.name << " " << share.box;
+      ASSERT_FALSE(share.box.is_empty());
+      bytes += *byte_count(array.dtype, share.box.extents());
+      written[share.array].push_back(share.box);
+    }
+    ASSERT_EQ(bytes, plan.bytes_by_rank()[rank]) << rank;
+  }
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    ASSERT_EQ(testing::count_elements(written[i]),
+              testing::count_elements({Box::whole(plan.arrays()[i].shape)}))
+        << plan.arrays()[i].name << " " << plan.arrays()[i].sharding.to_json();
+  }
+}
+
+std::vector<PlannedArray> random_arrays(Dice& dice, std::uint32_t& ranks) {
+  std::vector<PlannedArray> arrays;
+  ranks = 1;
+  for (std::size_t count = 1 + dice.below(5); arrays.size() < count;) {
+    const Shape shape = testing::random_shape(dice, 300);
+    arrays.push_back({"a" + std::to_string(dice.next()), dice.one_in(2) ? DType::float32 : DType::bfloat16,
+                      shape, testing::random_sharding(dice, shape),
+                      static_cast<std::uint32_t>(dice.below(2))});
+    ranks = std::max(ranks, arrays.back().sharding.ranks());
+  }
+  return arrays;
+}
+
+TEST(SharePlan, WritesEveryElementOnce) {
+  Dice dice(9);
+  for (int i = 0; i < 150; ++i) {
+    std::uint32_t ranks = 0;
+    const std::vector<PlannedArray> arrays = random_arrays(dice, ranks);
+    for (const ReplicaChoice choice :
+         {ReplicaChoice::main, ReplicaChoice::balanced, ReplicaChoice::balanced_and_split}) {
+      check_plan(SharePlan(arrays, ranks, choice));
+      if (::testing::Test::HasFatalFailure()) {
+        return;
+      }
+    }
+  }
+}
+
+TEST(SharePlan, IsTheSameForTablesAndRules) {
+  Dice dice(10);
+  for (int i = 0; i < 100; ++i) {
+    std::uint32_t ranks = 0;
+    const std::vector<PlannedArray> arrays = random_arrays(dice, ranks);
+    std::vector<PlannedArray> tables = arrays;
+    for (PlannedArray& array : tables) {
+      array.sharding = array.sharding.as_boxes(array.shape);
+    }
+    const SharePlan by_rule(arrays, ranks);
+    const SharePlan by_table(tables, ranks);
+    // Strided rules count the boxes of a rank as one part, tables as several: then only the elements are the same.
+    check_plan(by_table);
+    if (std::all_of(arrays.begin(), arrays.end(), [](const PlannedArray& array) {
+          return array.sharding.kind() == Sharding::Kind::replicated ||
+                 array.sharding.kind() == Sharding::Kind::spec;
+        })) {
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        ASSERT_EQ(by_rule.shares(rank), by_table.shares(rank));
+      }
+    }
+  }
+}
+
+// ---- Bad input.
+
+TEST(SharePlan, RefusesWhatDoesNotFitTheJob) {
+  const auto fails = [](Errc code, const char* why) { return Fails(code, HasSubstr(why)); };
+
+  EXPECT_THAT([] { return SharePlan({}, 0); }, fails(Errc::invalid_argument, "world size 0"));
+  EXPECT_THAT([] { return SharePlan({}, 2).shares(2); }, fails(Errc::invalid_argument, "no rank 2 among 2"));
+  EXPECT_THAT([] { return SharePlan({floats("w", 4, Sharding::replicated(3))}, 2); },
+              fails(Errc::invalid_argument, "'w': is divided among 3 ranks in a job of 2"));
+  EXPECT_THAT(
+      [] {
+        return SharePlan({floats("w", 4, Sharding::replicated(1)), floats("w", 4, Sharding::replicated(1))},
+                         1);
+      },
+      fails(Errc::invalid_argument, "two arrays are called 'w'"));
+  EXPECT_THAT(
+      [] {
+        return SharePlan({{"w", DType::float32, Shape{}, Sharding::of_spec(Mesh({2}, {"a"}), {{"a"}})}}, 2);
+      },
+      fails(Errc::invalid_argument, "'w': sharding: cuts dimension 0"));
+  EXPECT_THAT(
+      [] {
+        return SharePlan({{"w", DType::float4, {3}, Sharding::replicated(1)}}, 1);
+      },
+      fails(Errc::invalid_argument, "'w'"));
+}
+
+SharePlan plan_of(std::vector<std::vector<PlacedBox>> by_rank,
+                  ReplicaChoice choice = ReplicaChoice::balanced) {
+  const auto ranks = static_cast<std::uint32_t>(by_rank.size());
+  return SharePlan({floats("w", 4, Sharding::of_boxes(by_rank))}, ranks, choice);
+}
+
+TEST(SharePlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
+  const Box front({0}, {2});
+  const Box back({2}, {2});
+
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{Box({1}, {3}), 0}}});
+      },
+      Fails(Errc::overlapping_shards, HasSubstr("'w': boxes [0:2] of rank 0 and [1:4] of rank 1 overlap")));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{Box({3}, {1}), 0}}});
+      },
+      Fails(Errc::incomplete_shards, AllOf(HasSubstr("'w': 3 of the 4"), HasSubstr("[2:3] is not"))));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{front, 0}, {back, 0}}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both call box [0:2] replica 0")));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{back, 0}, {back, 1}}});
+      },
+      Fails(Errc::overlapping_shards, HasSubstr("'w': rank 1 holds box [2:4] twice")));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{Box({2}, {3}), 0}}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'w': box [2:5] of rank 1 is not within shape [4]")));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}}, {{back, 1}}}, ReplicaChoice::main);
+      },
+      Fails(Errc::incomplete_shards, HasSubstr("'w': none of the 1 ranks that hold box [2:4]")));
+  EXPECT_THAT(
+      [] {
+        return SharePlan({floats("w", 4, Sharding::of_grid({2}, {1, 1}))}, 2);
+      },
+      Fails(Errc::incomplete_shards, HasSubstr("'w': no rank holds box [0:2]")));
+}
+
+// ---- What ranks say they hold.
+
+TEST(HeldArrays, BecomeTables) {
+  HeldArrays held;
+  held.add(0, "a", DType::float32, {4}, std::vector<PlacedBox>{{Box({0}, {2}), 0}});
+  held.add(2, "b", DType::int8, {3}, std::vector<PlacedBox>{{Box({0}, {3}), 0}});
+  held.add(2, "a", DType::float32, {4}, std::vector<PlacedBox>{{Box({2}, {2}), 0}});
+
+  const std::vector<PlannedArray> arrays = held.finish(4);
+
+  ASSERT_EQ(arrays.size(), 2u);
+  EXPECT_EQ(arrays[0].name, "a");
+  EXPECT_EQ(arrays[0].sharding, Sharding::of_boxes({{{Box({0}, {2}), 0}}, {}, {{Box({2}, {2}), 0}}, {}}));
+  EXPECT_EQ(arrays[1].dtype, DType::int8);
+  check_plan(SharePlan(arrays, 4));
+}
+
+TEST(HeldArrays, NameTheRanksThatDiffer) {
+  HeldArrays held;
+  held.add(1, "w", DType::float32, {4}, {});
+
+  EXPECT_THAT([&] { held.add(3, "w", DType::float32, {5}, {}); },
+              Fails(Errc::shape_mismatch, HasSubstr("'w': rank 1 has shape [4] and rank 3 has [5]")));
+  EXPECT_THAT([&] { held.add(3, "w", DType::int32, {4}, {}); },
+              Fails(Errc::dtype_mismatch, HasSubstr("'w': rank 1 has F32 and rank 3 has I32")));
+  EXPECT_THAT(
+      [&] {
+        held.add(3, "w", DType::float32, {4}, std::vector<PlacedBox>{{Box({3}, {2}), 0}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'w': box [3:5] of rank 3 is not within shape [4]")));
+  EXPECT_THAT([&] { held.add(0, "w", DType::float32, {4}, {}); },
+              Fails(Errc::invalid_argument, HasSubstr("rank 0 comes after rank 3")));
+  EXPECT_THAT([&] { return held.finish(3); },
+              Fails(Errc::invalid_argument, HasSubstr("rank 3 of a job of 3 ranks")));
+}
+
+}  // namespace
+}  // namespace cairn
