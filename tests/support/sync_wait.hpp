@@ -10,6 +10,8 @@
 
 namespace cairn::testing {
 
+using async::start;
+
 /// Runs `task` on `executor` and blocks the calling thread until it has ended; rethrows its failure.
 /// Not from a thread that `executor` needs.
 inline void sync_wait(const Executor& executor, Awaitable<> task) {
