@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/sharding/cover.hpp"
 
-#include <chrono>
+#include <ctime>
 
 #include <gmock/gmock.h>
 
@@ -144,16 +144,16 @@ std::vector<Box> large_grid() {
 // The sweep takes 25 ms for one of these; a job has hundreds.
 TEST(CheckCover, OfAGridTakesArithmeticOnly) {
   const std::vector<Box> boxes = large_grid();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
 
   for (int i = 0; i < 50; ++i) {
     check_cover("w", Box::whole({220, 213, 210}), boxes);
   }
 
-  const auto passed = std::chrono::steady_clock::now() - start;
-  RecordProperty("milliseconds_for_50",
-                 static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(passed).count()));
-  EXPECT_LT(passed, std::chrono::seconds(2));  // Is 0.05 s; sanitizers and busy machines take longer.
+  const auto milliseconds =
+      (std::clock() - start) * 1000 / CLOCKS_PER_SEC;  // Of the processor: machines are busy.
+  RecordProperty("milliseconds", static_cast<int>(milliseconds));
+  EXPECT_LT(milliseconds, 1000);  // It takes 40; sanitizers take longer.
 }
 
 }  // namespace

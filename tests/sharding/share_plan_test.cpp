@@ -211,10 +211,7 @@ TEST(SharePlan, WritesEveryElementOnce) {
     const std::vector<PlannedArray> arrays = random_arrays(dice, ranks);
     for (const ReplicaChoice choice :
          {ReplicaChoice::main, ReplicaChoice::balanced, ReplicaChoice::balanced_and_split}) {
-      check_plan(SharePlan(arrays, ranks, choice));
-      if (::testing::Test::HasFatalFailure()) {
-        return;
-      }
+      ASSERT_NO_FATAL_FAILURE(check_plan(SharePlan(arrays, ranks, choice)));
     }
   }
 }
@@ -231,7 +228,7 @@ TEST(SharePlan, IsTheSameForTablesAndRules) {
     const SharePlan by_rule(arrays, ranks);
     const SharePlan by_table(tables, ranks);
     // Strided rules count the boxes of a rank as one part, tables as several: then only the elements are the same.
-    check_plan(by_table);
+    ASSERT_NO_FATAL_FAILURE(check_plan(by_table));
     if (std::all_of(arrays.begin(), arrays.end(), [](const PlannedArray& array) {
           return array.sharding.kind() == Sharding::Kind::replicated ||
                  array.sharding.kind() == Sharding::Kind::spec;
@@ -331,7 +328,7 @@ TEST(HeldArrays, BecomeTables) {
   EXPECT_EQ(arrays[0].name, "a");
   EXPECT_EQ(arrays[0].sharding, Sharding::of_boxes({{{Box({0}, {2}), 0}}, {}, {{Box({2}, {2}), 0}}, {}}));
   EXPECT_EQ(arrays[1].dtype, DType::int8);
-  check_plan(SharePlan(arrays, 4));
+  ASSERT_NO_FATAL_FAILURE(check_plan(SharePlan(arrays, 4)));
 }
 
 TEST(HeldArrays, NameTheRanksThatDiffer) {
