@@ -49,6 +49,19 @@ TEST_F(PageCache, HoldsAFileThatWasJustWritten) {
   EXPECT_TRUE(seems_cached(fd_, 100'000));
 }
 
+TEST_F(PageCache, HoldsASmallFileThatWasJustWritten) {
+  for (const std::size_t bytes : {1, 5000}) {
+    write(bytes);
+    if (!can_be_asked()) {
+      GTEST_SKIP() << "this file system has no RWF_NOWAIT";
+    }
+
+    EXPECT_TRUE(seems_cached(fd_, bytes)) << bytes;
+    ::close(fd_);
+  }
+  fd_ = -1;
+}
+
 TEST_F(PageCache, HoldsAllOfAnEmptyFile) {
   write(0);
 

@@ -269,9 +269,11 @@ class VerifyOfALargeFile : public Verify {
     save_sample(*engine_, directory_ / "large", std::string(17 * io::kChunkBytes + 5, 'y'));
     path_ = directory_ / "large";
     if (!make_cold()) {
-      GTEST_SKIP() << "files of this file system do not leave the page cache";
+      GTEST_SKIP() << kStaysCached;
     }
   }
+
+  static constexpr const char* kStaysCached = "the file does not leave the page cache";
 
   [[nodiscard]] bool make_cold() const {
     const int fd = ::open((path_ / "state/data").c_str(), O_RDONLY | O_CLOEXEC);
@@ -297,7 +299,9 @@ TEST_F(VerifyOfALargeFile, NamesTheChunksThatAreDamaged) {
   flip("state/data", 7 * io::kChunkBytes);
   flip("state/data", 8 * io::kChunkBytes);
   flip("state/data", 17 * io::kChunkBytes);
-  ASSERT_TRUE(make_cold());
+  if (!make_cold()) {
+    GTEST_SKIP() << kStaysCached;
+  }
 
   EXPECT_THAT(summary(check()),
               ElementsAre("state/data: altered 7", "state/data: altered 8", "state/data: altered 17"));
@@ -308,7 +312,9 @@ TEST_F(VerifyOfALargeFile, ComparesItWithItsRootWhenTheChunkTableIsGone) {
   EXPECT_THAT(summary(check()), ElementsAre("chunks.xxh3: missing"));
 
   flip("state/data", 9 * io::kChunkBytes);
-  ASSERT_TRUE(make_cold());
+  if (!make_cold()) {
+    GTEST_SKIP() << kStaysCached;
+  }
   EXPECT_THAT(summary(check()), ElementsAre("chunks.xxh3: missing", "state/data: altered"));
 }
 
@@ -328,7 +334,9 @@ class DiskWithABadChunk final : public testing::ForwardingSyscalls {
 
 TEST_F(VerifyOfALargeFile, NamesTheOneChunkThatCannotBeRead) {
   flip("state/data", 10 * io::kChunkBytes);
-  ASSERT_TRUE(make_cold());
+  if (!make_cold()) {
+    GTEST_SKIP() << kStaysCached;
+  }
   DiskWithABadChunk disk(9);
 
   EXPECT_THAT(summary(verify(disk, path_)),
