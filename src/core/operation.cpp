@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <new>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -134,7 +133,7 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   }
 }
 
-void Operation::drive() {
+void Operation::drive() noexcept {
   const DrivenHere here(*services_);
   async::drive(strand_);
 }
@@ -160,25 +159,19 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
   self->end(std::move(failure));
 }
 
-void Operation::stop(Errc reason, std::string why) {
+void Operation::stop(Errc reason, std::string why) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (is_stopped_ || is_finished_) {
       return;
     }
     is_stopped_ = true;
-    try {
-      reason_.emplace(reason, fmt::format("{}: {}", title_, why));
-    } catch (const std::bad_alloc&) {  // It stops all the same, and says only that it was cancelled.
-    }
+    reason_.emplace(reason, fmt::format("{}: {}", title_, why));
   }
   refuse_effect();
   main_->cancel();
-  try {
-    call_at(later(services_->clock.steady_now(), services_->options.stop_grace),
-            [](Operation& self) { self.give_up(); });
-  } catch (const std::bad_alloc&) {  // Then it ends when its work does, and not before.
-  }
+  call_at(later(services_->clock.steady_now(), services_->options.stop_grace),
+          [](Operation& self) { self.give_up(); });
 }
 
 bool Operation::is_stopped() const {
@@ -226,24 +219,17 @@ void Operation::finish(std::exception_ptr failure) noexcept {
     return;
   }
   make_way();
-  try {
-    if (failure) {
-      failure = explain(failure);
-    }
-    count_end(failure);
-  } catch (...) {  // No memory for the words or the counts: the failure goes on as it is.
+  if (failure) {
+    failure = explain(failure);
   }
+  count_end(failure);
   decided_.set();
   give_memory_back();
   const bool is_callers_turn = kind_.blocking == BlockingPhase::by_caller && !prepared_.has_happened();
   if (kind_.memory == CallersMemory::until_done || is_callers_turn) {
-    try {
-      released().on_complete(
-          [self = shared_from_this(), failure](const std::exception_ptr&) { self->tell(failure); });
-      return;
-    } catch (const std::bad_alloc&) {  // Then by waiting: it is not for long, and memory is the caller's.
-      released().get();
-    }
+    released().on_complete(
+        [self = shared_from_this(), failure](const std::exception_ptr&) { self->tell(failure); });
+    return;
   }
   tell(failure);
 }
@@ -311,7 +297,7 @@ void Operation::fill_words(Report& report) const {
   }
 }
 
-std::string Operation::deliver_trace() const {
+std::string Operation::deliver_trace() const noexcept {
   try {
     meter_->deliver();
     return {};

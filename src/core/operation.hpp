@@ -72,10 +72,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// The caller's part of an operation whose blocking phase he runs: returns once it is prepared, or has failed and touches
   /// his memory no more.
-  void drive();
+  void drive() noexcept;
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
-  void stop(Errc reason, std::string why);
+  void stop(Errc reason, std::string why) noexcept;
 
   [[nodiscard]] const async::Event& prepared() const noexcept { return prepared_; }
   [[nodiscard]] const async::Event& answered() const noexcept { return answered_; }
@@ -141,7 +141,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void fill_words(Report& report) const;
 
   /// Gives the trace to its sink, if there is one. Returns what went wrong; empty when nothing did.
-  [[nodiscard]] std::string deliver_trace() const;
+  [[nodiscard]] std::string deliver_trace() const noexcept;
 
   /// Ends the helpers, however they stand. To be awaited before anything that they use goes away.
   [[nodiscard]] Awaitable<> stop_helpers() const;

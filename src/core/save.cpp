@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -165,15 +164,11 @@ void AsyncResponse::report_if_lost() noexcept {
   if (job_->is_observed) {
     return;
   }
-  try {
-    job_->answered().on_complete([job = job_](const std::exception_ptr& failure) {
-      if (failure && !job->is_observed && code_of(failure) != Errc::superseded) {
-        job->services().lose(job->path().string(), failure);
-      }
-    });
-  } catch (const std::bad_alloc&) {
-    // A destructor has nobody to tell; the metrics count the failure all the same.
-  }
+  job_->answered().on_complete([job = job_](const std::exception_ptr& failure) {
+    if (failure && !job->is_observed && code_of(failure) != Errc::superseded) {
+      job->services().lose(job->path().string(), failure);
+    }
+  });
 }
 
 SaveResult AsyncResponse::wait() const {

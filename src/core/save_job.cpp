@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
@@ -373,14 +372,10 @@ void SaveJob::judge_handlers() {
   add_problem(checks_->not_checked());
 }
 
-void SaveJob::measure_result() {
+void SaveJob::measure_result() noexcept {
   const std::lock_guard lock(mutex_);
-  for (SaveResult* each : {&result_, spare_result_ ? &*spare_result_ : nullptr}) {
-    if (each != nullptr) {
-      fill_numbers(*each);
-      each->durable_time = meter().last() - meter().begin();
-    }
-  }
+  fill_numbers(result_);
+  result_.durable_time = meter().last() - meter().begin();
 }
 
 void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
@@ -391,7 +386,6 @@ void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   for (const io::FileDigest& digest : digests) {
     result_.bytes += digest.size_bytes;
   }
-  spare_result_ = result_;
 }
 
 void SaveJob::end_publish_step(store::PublishStep step) {
@@ -412,14 +406,8 @@ void SaveJob::end_publish_step(store::PublishStep step) {
 
 void SaveJob::add_problem(const std::string& problem) noexcept {
   const std::lock_guard lock(mutex_);
-  if (problem.empty()) {
-    return;
-  }
-  try {
+  if (!problem.empty()) {
     result_.problems.push_back(problem);
-    spare_result_.reset();  // It lacks the problem.
-  } catch (const std::bad_alloc&) {
-    // The checkpoint is there: the save must not fail for want of words.
   }
 }
 
@@ -432,13 +420,8 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
   }
 }
 
-SaveResult SaveJob::result() {
+SaveResult SaveJob::result() const noexcept {
   const std::lock_guard lock(mutex_);
-  if (spare_result_) {
-    SaveResult result = std::move(*spare_result_);
-    spare_result_.reset();
-    return result;
-  }
   return result_;
 }
 

@@ -84,8 +84,8 @@ class SaveJob final : public Operation {
   /// Enters a file that is written, hashed and synced.
   void add(io::FileDigest digest);
 
-  /// The first to ask gets it without memory: that the save is done must not be lost.
-  [[nodiscard]] SaveResult result();
+  /// Of a save that has committed: what throws here would say that it has not. Without memory for it the process ends.
+  [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
 
   std::atomic<std::uint64_t> total_bytes{0};
@@ -116,8 +116,8 @@ class SaveJob final : public Operation {
   /// Errors: Errc::handler_failed when a handler was caught after the end of its background phase.
   void judge_handlers();
   void end_publish_step(store::PublishStep step);
-  void measure_result();
-  /// Takes the memory of the result, before the checkpoint becomes visible.
+  void measure_result() noexcept;
+  /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
@@ -147,7 +147,6 @@ class SaveJob final : public Operation {
   std::set<std::string> claimed_;
   std::map<std::string, io::FileDigest> digests_;
   SaveResult result_;
-  std::optional<SaveResult> spare_result_;
 };
 
 }  // namespace cairn::core

@@ -166,7 +166,6 @@ void Services::enter(const std::shared_ptr<Operation>& operation) {
   if (is_closed_) {
     throw Error(Errc::closed, "the context was closed");
   }
-  closing_.reserve(operations_.size() + 1);  // close() may be a destructor's, and takes none.
   operations_.push_back(operation);
 }
 
@@ -206,8 +205,7 @@ std::exception_ptr Services::close() {
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
-    running = std::exchange(closing_, {});
-    running.insert(running.end(), operations_.begin(), operations_.end());
+    running = operations_;
   }
   const auto wait_for_all = [&running](std::chrono::nanoseconds timeout, const Clock& by) {
     const auto deadline = later(by.steady_now(), timeout);
@@ -238,8 +236,6 @@ std::exception_ptr Services::close() {
     }
   }
   const std::lock_guard lock(mutex_);
-  running.clear();
-  closing_ = std::move(running);
   if (lost_ || still_running.empty()) {
     return std::exchange(lost_, nullptr);
   }

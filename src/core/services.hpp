@@ -90,7 +90,6 @@ class Services {
   std::mutex mutex_;  // Protects all below.
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<std::shared_ptr<Operation>> closing_;  // Empty, with room for them all.
   std::exception_ptr lost_;
 };
 
