@@ -16,7 +16,7 @@ void drop_later(const std::shared_ptr<Services>& services, T thing) noexcept {
     return;  // Here and now: a forked child has no other threads.
   }
   auto held = std::make_shared<T>(std::move(thing));
-  services->calls.submit([services, held = std::move(held)]() mutable { held.reset(); });
+  services->threads.calls.submit([services, held = std::move(held)]() mutable { held.reset(); });
 }
 
 }  // namespace cairn::core

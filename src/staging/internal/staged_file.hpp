@@ -13,6 +13,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/semaphore.hpp"
+#include "io/internal/chunk_hash.hpp"
 #include "io/internal/durable_file.hpp"
 #include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/data_plane.hpp"
