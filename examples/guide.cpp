@@ -107,6 +107,12 @@ void watch() {
   const cairn::SaveResult result = saving.wait();          // Path, bytes, times, engine.
   // [/watch]
   require(progress.staged_bytes <= progress.total_bytes && result.bytes > 4'000'000, "progress is reported");
+  // [watch_load]
+  const cairn::TreeResponse loading = cairn::load_async("run/watched");
+  const cairn::LoadProgress loaded = loading.progress();  // Bytes: total, loaded (read and verified).
+  const cairn::Tree restored = loading.wait();
+  // [/watch_load]
+  require(loaded.loaded_bytes <= loaded.total_bytes && restored == state, "progress of loads is reported");
 }
 
 void save_more_often_than_the_disk_can() {

@@ -92,15 +92,15 @@ Loaded load_checkpointables(const std::filesystem::path& path, const Requests& r
 }
 
 Tree TreeResponse::wait() const {
-  return response_.wait().take<Tree>(store::kStateName);
+  return LoadResponse::wait().take<Tree>(store::kStateName);
 }
 
 Tree TreeResponse::wait(Timeout timeout) const {
-  return response_.wait(timeout).take<Tree>(store::kStateName);
+  return LoadResponse::wait(timeout).take<Tree>(store::kStateName);
 }
 
 Awaitable<Tree> TreeResponse::loaded() const {
-  return take_state(response_.loaded());
+  return take_state(LoadResponse::loaded());
 }
 
 TreeResponse load_async(const std::filesystem::path& path, std::optional<AbstractTree> wanted,

@@ -26,7 +26,7 @@ Event Event::happened() {
   return event;
 }
 
-bool Event::complete(std::exception_ptr failure) const {
+bool Event::complete(std::exception_ptr failure) const noexcept {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
     const std::lock_guard lock(state_->mutex);

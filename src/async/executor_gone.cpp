@@ -6,9 +6,7 @@
 namespace cairn::async {
 
 std::exception_ptr executor_gone() {
-  static const std::exception_ptr gone =
-      std::make_exception_ptr(Error(Errc::closed, "the executor of a running task was destroyed"));
-  return gone;
+  return std::make_exception_ptr(Error(Errc::closed, "the executor of a running task was destroyed"));
 }
 
 }  // namespace cairn::async

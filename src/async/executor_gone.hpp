@@ -5,8 +5,7 @@
 
 namespace cairn::async {
 
-/// The failure of a task whose executor was destroyed before it ended. Who may need it in a destructor asks
-/// for it when the task begins: the first to ask takes memory.
+/// The failure of a task whose executor was destroyed before it ended.
 [[nodiscard]] std::exception_ptr executor_gone();
 
 }  // namespace cairn::async

@@ -165,7 +165,7 @@ bool StrandQueue::run_those_there() {
   return has_turn_;
 }
 
-void StrandQueue::drive() {
+void StrandQueue::drive() noexcept {
   const std::shared_ptr<StrandQueue> keep = shared_from_this();
   {
     const ThreadTurn turn(*this);

@@ -33,7 +33,7 @@ class StrandItem {
   StrandItem(const StrandItem&) = delete;
   StrandItem& operator=(const StrandItem&) = delete;
 
-  /// Gives its memory back, then does the work, which must not throw.
+  /// Gives its memory back, then does the work, which must not throw: whoever it is for would wait for ever.
   virtual void run() = 0;
   /// Gives its memory back, and the work up.
   virtual void drop() = 0;
@@ -101,7 +101,7 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   void push(StrandItem& item, bool is_never_at_once);
 
   /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over.
-  void drive();
+  void drive() noexcept;
   /// Sends the driver away, after the item that it runs. Does nothing to a queue that nobody drives.
   void release() noexcept;
 
@@ -138,10 +138,8 @@ class StrandLane {
   std::optional<Gate> gate_;
 };
 
-/// A strand of a pool: an executor that never runs two things at a time. Asio's own cannot be used here: to
-/// make one without memory is undefined (Boost 1.81: its destructor runs before it is complete), and it is too
-/// large to lie inside an `Executor`, so that each copy that posts would take memory, at moments when nobody
-/// can be told that there is none.
+/// A strand of a pool: an executor that never runs two things at a time. Asio's own has no lanes, cannot be driven by a
+/// caller, and is too large to lie inside an `Executor`, so that each copy that posts would take memory.
 ///
 /// Does not count as work of the pool, which runs until it is stopped.
 class Strand {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
+#include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/error.hpp>
@@ -41,7 +42,7 @@ class Resume::Registry {
   /// The registry of the context that `executor` belongs to.
   static std::shared_ptr<Registry> of(const Executor& executor);
 
-  void add(Suspended* suspended) noexcept;
+  void add(Suspended* suspended);
   [[nodiscard]] bool contains(const Suspended& suspended);
 
   /// Takes `suspended` out. Returns false when somebody has done so before; otherwise the context stays alive
@@ -61,20 +62,12 @@ class Resume::Registry {
   std::list<Suspended*> suspended_;
 };
 
-/// Takes all the memory that it needs before a coroutine is suspended: afterwards there is nobody to tell.
 class Resume::Suspended {
  public:
-  explicit Suspended(const Executor& executor) : registry_(Registry::of(executor)), node_(1, this) {}
-
-  /// The coroutine will be resumed on `executor`.
-  void prepare(const Executor& executor) {
-    executor_ = keep_working(executor);
-    registry_ = Registry::of(executor);
-  }
-
-  /// From here on the coroutine is suspended.
-  void hold(Handler handler) noexcept {
-    handler_.emplace(std::move(handler));
+  explicit Suspended(Handler handler)
+      : executor_(keep_working(asio::get_associated_executor(handler))),
+        handler_(std::move(handler)),
+        registry_(Registry::of(executor_)) {
     registry_->add(this);
   }
 
@@ -113,8 +106,7 @@ class Resume::Suspended {
 
   Executor executor_;
   std::optional<Handler> handler_;
-  std::shared_ptr<Registry> registry_;
-  std::list<Suspended*> node_;                            // Moves into the registry.
+  const std::shared_ptr<Registry> registry_;
   std::optional<std::list<Suspended*>::iterator> place_;  // Empty once somebody has entered.
 };
 
@@ -135,10 +127,9 @@ std::shared_ptr<Resume::Registry> Resume::Registry::of(const Executor& executor)
   return asio::use_service<Service>(context).registry;
 }
 
-void Resume::Registry::add(Suspended* suspended) noexcept {
+void Resume::Registry::add(Suspended* suspended) {
   const std::lock_guard lock(mutex_);
-  suspended->place_ = suspended->node_.begin();
-  suspended_.splice(suspended_.end(), suspended->node_);
+  suspended->place_ = suspended_.insert(suspended_.end(), suspended);
 }
 
 bool Resume::Registry::contains(const Suspended& suspended) {
@@ -180,44 +171,32 @@ void Resume::Registry::destroy_all() {
   nobody_inside_.wait(lock, [this] { return inside_ == 0; });
 }
 
-void Resume::operator()(std::exception_ptr failure) const {
+void Resume::operator()(std::exception_ptr failure) const noexcept {
   suspended_->resume(std::move(failure));
 }
 
-Awaitable<> suspend(Start start, OnCancel on_cancel) {
-  const Executor executor = co_await asio::this_coro::executor;
-  Suspension prepared(executor);
-  co_await suspend(std::move(prepared), std::move(start), std::move(on_cancel));
-}
-
-Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel) {
-  using SuspendedPtr = std::shared_ptr<Resume::Suspended>;
-  const auto initiate = [](Handler handler, SuspendedPtr suspended, Start begin, OnCancel hook) {
+Awaitable<> suspend(Start start, OnCancel on_cancel) noexcept {
+  // Called when the coroutine is suspended already: of what goes wrong nobody but it can be told.
+  const auto initiate = [](Handler handler, Start begin, OnCancel hook) noexcept {
     auto slot = asio::get_associated_cancellation_slot(handler);
-    suspended->hold(std::move(handler));
+    const auto suspended = std::make_shared<Resume::Suspended>(std::move(handler));
+    if (hook && slot.is_connected()) {
+      std::weak_ptr<Resume::Suspended> weak = suspended;
+      slot.assign([weak, cancel = std::move(hook)](asio::cancellation_type) {
+        if (auto alive = weak.lock(); alive && !alive->has_resumed()) {
+          cancel(Resume(std::move(alive)));
+        }
+      });
+    }
     try {
-      if (hook && slot.is_connected()) {
-        std::weak_ptr<Resume::Suspended> weak = suspended;
-        slot.assign([weak, cancel = std::move(hook)](asio::cancellation_type) {
-          if (auto alive = weak.lock(); alive && !alive->has_resumed()) {
-            cancel(Resume(std::move(alive)));
-          }
-        });
-      }
       begin(Resume(suspended));
     } catch (...) {
-      // The coroutine is suspended already: nobody but it can be told.
       suspended->resume(std::current_exception());
     }
   };
-  const Executor executor = co_await asio::this_coro::executor;
-  prepared.suspended_->prepare(executor);
-  co_await asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(
-      initiate, asio::use_awaitable, std::move(prepared.suspended_), std::move(start), std::move(on_cancel));
+  return asio::async_initiate<const asio::use_awaitable_t<>, void(std::exception_ptr)>(
+      initiate, asio::use_awaitable, std::move(start), std::move(on_cancel));
 }
-
-Suspension::Suspension(const Executor& executor)
-    : suspended_(std::make_shared<Resume::Suspended>(executor)) {}
 
 std::exception_ptr cancelled() {
   return std::make_exception_ptr(boost::system::system_error(asio::error::operation_aborted, "cancelled"));

@@ -20,47 +20,33 @@ namespace asio = boost::asio;
 /// context is) counts as ended too: whoever settles must not wait for ever.
 class TaskGroup::Task {
  public:
-  Task() = default;
+  explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {
+    const std::lock_guard lock(group_->mutex_);
+    ++group_->running_;
+  }
 
   ~Task() {
     if (group_) {
-      end(gone_);
+      end(executor_gone());
     }
   }
 
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  void begin(std::shared_ptr<TaskGroup> group) noexcept { group_ = std::move(group); }
-
-  void end(std::exception_ptr failure) {
+  void end(std::exception_ptr failure) noexcept {
     const std::shared_ptr<TaskGroup> group = std::exchange(group_, nullptr);
-    group->end(this, std::move(failure));
+    group->end(*this, std::move(failure));
   }
 
-  std::list<asio::cancellation_signal> node{1};  // Moves into the group.
   std::optional<std::list<asio::cancellation_signal>::iterator> signal;
 
  private:
-  const std::exception_ptr gone_ = executor_gone();
   std::shared_ptr<TaskGroup> group_;
 };
 
 void TaskGroup::spawn(Awaitable<> task) {
-  // All memory is taken here, where a failure can be told: once a task runs, its end must be.
-  auto entry = std::make_shared<Task>();
-  {
-    const std::lock_guard lock(mutex_);
-    const std::size_t most = failures_.size() + running_ + 1;
-    if (most > failures_.capacity()) {
-      failures_.reserve(2 * most);  // Not one by one: there may be very many tasks.
-    }
-    if (!suspension_) {
-      suspension_.emplace(executor_);
-    }
-    ++running_;
-  }
-  entry->begin(shared_from_this());
+  auto entry = std::make_shared<Task>(shared_from_this());
   // Where the tasks run: Asio's slots are not thread-safe, and cancel() may come from anywhere.
   asio::dispatch(executor_, [self = shared_from_this(), task = std::move(task), entry]() mutable {
     self->launch(std::move(task), entry);
@@ -71,8 +57,7 @@ void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
   asio::cancellation_slot slot;
   {
     const std::lock_guard lock(mutex_);
-    entry->signal = entry->node.begin();
-    signals_.splice(signals_.end(), entry->node);
+    entry->signal = signals_.emplace(signals_.end());
     slot = (*entry->signal)->slot();
   }
   auto ended = [entry](std::exception_ptr failure) { entry->end(std::move(failure)); };
@@ -84,12 +69,12 @@ void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
   }
 }
 
-void TaskGroup::end(Task* entry, std::exception_ptr failure) {
+void TaskGroup::end(Task& entry, std::exception_ptr failure) noexcept {
   std::optional<Resume> wake;
   {
     const std::lock_guard lock(mutex_);
-    if (entry->signal) {
-      signals_.erase(*entry->signal);
+    if (entry.signal) {
+      signals_.erase(*entry.signal);
     }
     if (failure) {
       failures_.push_back(std::move(failure));
@@ -136,17 +121,6 @@ bool TaskGroup::is_running() {
   return running_ != 0;
 }
 
-std::optional<Suspension> TaskGroup::take_suspension() {
-  const std::lock_guard lock(mutex_);
-  if (running_ == 0) {
-    return std::nullopt;
-  }
-  if (!suspension_) {
-    suspension_.emplace(executor_);  // Somebody has settled before, and was destroyed.
-  }
-  return std::exchange(suspension_, std::nullopt);
-}
-
 void TaskGroup::resume_when_settled(const Resume& resume) {
   {
     const std::lock_guard lock(mutex_);
@@ -158,19 +132,18 @@ void TaskGroup::resume_when_settled(const Resume& resume) {
   resume();
 }
 
-// Takes no memory of its own: tasks may use what belongs to whoever waits for them, who must not leave them
-// alone.
-Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<TaskGroup> group) {
+Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<TaskGroup> group) noexcept {
   const bool throws = co_await asio::this_coro::throw_if_cancelled();
   co_await asio::this_coro::throw_if_cancelled(false);
-  if (co_await cancellation_requested()) {
+  const asio::cancellation_state state = co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
     group->cancel();
   }
-  if (std::optional<Suspension> prepared = group->take_suspension()) {
-    // No more than a pointer, which a function holds without memory; the group lives in this frame.
+  if (group->is_running()) {
+    // The group lives in this frame.
     Start start = [self = group.get()](const Resume& resume) { self->resume_when_settled(resume); };
     OnCancel pass_on = [self = group.get()](const Resume&) { self->cancel(); };
-    co_await suspend(std::move(*prepared), std::move(start), std::move(pass_on));
+    co_await suspend(std::move(start), std::move(pass_on));
   }
   co_await asio::this_coro::throw_if_cancelled(throws);
   const std::lock_guard lock(group->mutex_);

@@ -137,7 +137,7 @@ Executor make_driven_strand(const ThreadPool& pool) {
   return Strand::on(*pool.executor().target<PoolExecutor>(), true);
 }
 
-void drive(const Executor& strand) {
+void drive(const Executor& strand) noexcept {
   strand.target<Strand>()->queue().drive();
 }
 

@@ -30,8 +30,8 @@ void run_within(const Context& context, const std::string& what, std::chrono::na
         fmt::format("{}: not done after {:.3f} s", what, std::chrono::duration<double>(deadline).count()))));
   };
   // From the begin of the call on, whatever happens until it waits.
-  const auto timer = services->timers.at(later(services->clock.steady_now(), deadline), give_up);
-  services->calls.submit([services, ended, work = std::move(work)] {
+  const auto timer = services->threads.timers.at(later(services->clock.steady_now(), deadline), give_up);
+  services->threads.calls.submit([services, ended, work = std::move(work)] {
     std::exception_ptr failure;
     try {
       work();
@@ -43,10 +43,10 @@ void run_within(const Context& context, const std::string& what, std::chrono::na
   try {
     ended.get();
   } catch (...) {
-    services->timers.forget(timer);
+    services->threads.timers.forget(timer);
     throw;
   }
-  services->timers.forget(timer);
+  services->threads.timers.forget(timer);
 }
 
 }  // namespace cairn::core

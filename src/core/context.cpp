@@ -29,7 +29,7 @@ Context::Context(Context&&) noexcept = default;
 
 Context::~Context() {
   if (services_ && services_->is_own_process()) {
-    services_->close();  // Lost failures were reported to on_lost_failure when they happened.
+    services_->in_flight.close();  // Lost failures were reported to on_lost_failure when they happened.
     const async::Event gone = services_->gone;
     services_.reset();
     static_cast<void>(gone.wait_for(kLetGo));
@@ -37,7 +37,10 @@ Context::~Context() {
 }
 
 void Context::close() {
-  if (const std::exception_ptr lost = services_->close()) {
+  if (!services_->is_own_process()) {
+    return;
+  }
+  if (const std::exception_ptr lost = services_->in_flight.close()) {
     std::rethrow_exception(lost);
   }
 }
@@ -47,19 +50,19 @@ void Context::require_own_process() const {
 }
 
 std::string_view Context::engine() const noexcept {
-  return services_->engine->name();
+  return services_->disk.engine().name();
 }
 
 const std::string& Context::engine_reason() const noexcept {
-  return services_->choice.reason;
+  return services_->disk.choice.reason;
 }
 
 std::size_t Context::staged_bytes() const {
-  return services_->buffers.leased_bytes();
+  return services_->memory.buffers.leased_bytes();
 }
 
 std::size_t Context::pool_bytes() const {
-  return services_->buffers.allocated_bytes();
+  return services_->memory.buffers.allocated_bytes();
 }
 
 const ContextOptions& Context::options() const noexcept {

@@ -15,11 +15,8 @@ void drop_later(const std::shared_ptr<Services>& services, T thing) noexcept {
   if (!services->is_own_process()) {
     return;  // Here and now: a forked child has no other threads.
   }
-  try {
-    auto held = std::make_shared<T>(std::move(thing));
-    services->calls.submit([services, held = std::move(held)]() mutable { held.reset(); });
-  } catch (...) {  // No memory: here and now.
-  }
+  auto held = std::make_shared<T>(std::move(thing));
+  services->threads.calls.submit([services, held = std::move(held)]() mutable { held.reset(); });
 }
 
 }  // namespace cairn::core

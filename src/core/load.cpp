@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "core/busy_here.hpp"
 #include "core/internal/start.hpp"
 #include "core/load_job.hpp"
+#include "core/metadata_job.hpp"
 #include "core/paths.hpp"
 #include "core/response.hpp"
 
@@ -16,19 +18,14 @@ namespace {
 
 using core::LoadJob;
 
-// A coroutine that waits keeps the load, not the response.
 Awaitable<Loaded> await_loaded(std::shared_ptr<LoadJob> job) {
-  co_await core::wait_or_stop(*job, job->answered());
+  co_await core::wait_or_stop(job, job->answered());
   co_return job->take_loaded();
 }
 
-Awaitable<> await_event(std::shared_ptr<LoadJob> job, async::Event event) {
-  co_await event.wait();
-  static_cast<void>(job);
-}
-
-Awaitable<> nothing() {
-  co_return;
+/// The load of a response that refers to one.
+std::shared_ptr<LoadJob> load_of(const std::shared_ptr<core::Operation>& operation) {
+  return std::static_pointer_cast<LoadJob>(operation);
 }
 
 core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
@@ -38,16 +35,17 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
   return writes ? core::CallersMemory::until_done : core::CallersMemory::unused;
 }
 
-std::shared_ptr<LoadJob> make_job(const std::filesystem::path& path, Requests requests,
-                                  const RegistrySnapshot& registry, const LoadOptions& options,
-                                  const Context& context, core::Waiting waiting) {
+template <class Job>
+std::shared_ptr<Job> make_job(const std::filesystem::path& path, Requests requests,
+                              const RegistrySnapshot& registry, const LoadOptions& options,
+                              const Context& context, core::Waiting waiting) {
   const std::shared_ptr<core::Services>& services = core::services_of(context);
   services->require_own_process();
   const auto begin = services->clock.steady_now();
   core::refuse_here(*services, "a load");
   const core::CallersMemory memory = memory_of(requests, waiting);
-  return std::make_shared<LoadJob>(services, core::absolute_path(path), std::move(requests), registry,
-                                   options, begin, memory);
+  return std::make_shared<Job>(services, core::absolute_path(path), std::move(requests), registry, options,
+                               begin, memory);
 }
 
 }  // namespace
@@ -73,90 +71,32 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
-LoadResponse::~LoadResponse() {
-  let_go();
-}
-
-LoadResponse& LoadResponse::operator=(LoadResponse&& other) noexcept {
-  if (this != &other) {
-    let_go();
-    job_ = std::move(other.job_);
-  }
-  return *this;
-}
-
-void LoadResponse::let_go() noexcept {
-  if (job_ && job_->services().is_own_process()) {
-    core::take_memory_back(*job_);
-  }
-}
+LoadResponse::LoadResponse(std::shared_ptr<LoadJob> job) noexcept : Response(std::move(job)) {}
 
 Loaded LoadResponse::wait() const {
-  if (!job_) {
-    return {};
-  }
-  core::require_may_wait(*job_);
-  job_->answered().get();
-  return job_->take_loaded();
+  wait_answered();
+  return operation() ? load_of(operation())->take_loaded() : Loaded();
 }
 
 Loaded LoadResponse::wait(Timeout timeout) const {
-  if (job_) {
-    core::wait_for_answer(*job_, timeout);
-  }
+  wait_answered(timeout);
   return wait();
 }
 
-void LoadResponse::wait_released() const {
-  if (job_) {
-    core::require_may_wait(*job_);
-    job_->released().get();
-  }
-}
-
-void LoadResponse::wait_done() const {
-  if (job_) {
-    core::require_may_wait(*job_);
-    job_->done().get();
-  }
-}
-
 Awaitable<Loaded> LoadResponse::loaded() const {
-  if (!job_) {
+  if (!operation()) {
     throw Error(Errc::invalid_argument, "this response belongs to no load");
   }
-  return await_loaded(job_);
-}
-
-Awaitable<> LoadResponse::released() const {
-  return job_ ? await_event(job_, job_->released()) : nothing();
-}
-
-Awaitable<> LoadResponse::done() const {
-  return job_ ? await_event(job_, job_->done()) : nothing();
+  return await_loaded(load_of(operation()));
 }
 
 LoadResult LoadResponse::result() const {
-  if (!job_) {
-    return {};
-  }
-  core::require_may_wait(*job_);
-  job_->answered().get();
-  return job_->result();
+  wait_answered();
+  return operation() ? load_of(operation())->result() : LoadResult();
 }
 
-bool LoadResponse::is_released() const {
-  return !job_ || job_->released().has_happened();
-}
-
-bool LoadResponse::is_done() const {
-  return !job_ || job_->is_done();
-}
-
-void LoadResponse::cancel() const {
-  if (job_) {
-    job_->stop(Errc::cancelled, "cancelled by the caller");
-  }
+LoadProgress LoadResponse::progress() const {
+  return operation() ? load_of(operation())->progress() : LoadProgress();
 }
 
 Description ItemMetadata::description() const {
@@ -196,8 +136,8 @@ namespace core {
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting) {
-  auto job = make_job(path, requests, registry, options, context, waiting);
-  job->launch(LoadJob::load_all(job), options.deadline);
+  auto job = make_job<LoadJob>(path, requests, registry, options, context, waiting);
+  job->launch(job->load(), options.deadline);
   job->prepared().get();
   return LoadResponse(std::move(job));
 }
@@ -205,9 +145,9 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context) {
-  auto job =
-      make_job(path, Requests(names.begin(), names.end()), registry, options, context, Waiting::for_the_end);
-  job->launch(LoadJob::describe_all(job), options.deadline);
+  auto job = make_job<MetadataJob>(path, Requests(names.begin(), names.end()), registry, options, context,
+                                   Waiting::for_the_end);
+  job->launch(job->describe(), options.deadline);
   job->answered().get();
   return job->take_metadata();
 }

@@ -9,7 +9,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "core/load_job.hpp"
+#include "core/read_job.hpp"
 #include "core/text_limit.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "staging/internal/device_pieces.hpp"
@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-using core::LoadJob;
+using core::ReadJob;
 
 std::string relative_to(const std::string& directory, std::string_view file) {
   return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
@@ -33,7 +33,7 @@ std::uint64_t size_of(const store::FileSource& source, const std::string& relati
   return *bytes;
 }
 
-Background<> read_ranges(std::shared_ptr<LoadJob> job, std::string relative,
+Background<> read_ranges(std::shared_ptr<ReadJob> job, std::string relative,
                          std::vector<DestinationPiece> pieces) {
   const store::FileSource* source = &job->source();  // Which the job keeps.
   staging::FileToRead file;
@@ -49,7 +49,7 @@ Background<> read_ranges(std::shared_ptr<LoadJob> job, std::string relative,
   job->count_file(relative);
 }
 
-Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string relative) {
+Background<std::string> read_whole(std::shared_ptr<ReadJob> job, std::string relative) {
   const std::uint64_t bytes = size_of(job->source(), relative);
   if (bytes > core::kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
@@ -65,7 +65,7 @@ Background<std::string> read_whole(std::shared_ptr<LoadJob> job, std::string rel
   co_return text;
 }
 
-Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std::function<void()> work) {
+Background<> run_beside(std::shared_ptr<ReadJob> job, std::string directory, std::function<void()> work) {
   std::function<void()> measured = [&] {
     const observe::WorkSpan span(job->meter(), Work::handler, directory, 0, 0);
     work();
@@ -75,7 +75,7 @@ Background<> run_beside(std::shared_ptr<LoadJob> job, std::string directory, std
 
 }  // namespace
 
-LoadContext::LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory)
+LoadContext::LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory)
     : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
 
 // Not in the header: each handler of a program would compile them again, in every coroutine.
@@ -94,7 +94,7 @@ Coordinator& LoadContext::coordinator() const noexcept {
 }
 
 DeviceCopier* LoadContext::copier(Device device) const noexcept {
-  return job_->services().copier(device);
+  return job_->services().devices.copier(device);
 }
 
 const OptionSet& LoadContext::options() const noexcept {

@@ -21,7 +21,7 @@ store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOp
                               const Context& context) {
   const auto report = std::make_shared<store::RecoveryReport>();
   std::function<void()> work = [report, root, how = options.recovery, services = core::services_of(context)] {
-    *report = store::recover(services->engine->syscalls(), root, how);
+    *report = store::recover(services->disk.engine().syscalls(), root, how);
   };
   core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
   return std::move(*report);
@@ -42,7 +42,7 @@ store::VerifyReport verify(const std::filesystem::path& path, const VerifyOption
     }
   };
   std::function<void()> work = [report, path, how = std::move(how), services = core::services_of(context)] {
-    *report = store::verify(services->engine->syscalls(), path, how);
+    *report = store::verify(services->disk.engine().syscalls(), path, how);
   };
   try {
     core::run_within(context, fmt::format("check of {}", path.string()), options.deadline, std::move(work));

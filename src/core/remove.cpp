@@ -9,7 +9,7 @@
 #include "cairn/core/maintenance.hpp"
 
 #include "core/blocking_call.hpp"
-#include "core/operation.hpp"
+#include "core/busy_here.hpp"
 #include "core/paths.hpp"
 #include "core/publication_order.hpp"
 #include "core/services.hpp"
@@ -25,7 +25,7 @@ store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const 
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();
   std::function<void()> remove = [report, services, target_path, may_wait = !core::is_busy_here(*services)] {
-    io::Syscalls& syscalls = services->engine->syscalls();
+    io::Syscalls& syscalls = services->disk.engine().syscalls();
     const store::SaveTarget target = store::open_target(syscalls, target_path);
     // Kept until the removal has ended, also when nobody waits for it any more.
     const std::shared_ptr<core::PublicationOrder::Place> place =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/response.hpp"
 
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -9,9 +10,13 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "core/busy_here.hpp"
 
 namespace cairn::core {
+namespace {
 
+/// Errors: Errc::invalid_argument when the calling thread must not wait for the operation, unless there is nothing to wait
+///         for.
 void require_may_wait(const Operation& operation) {
   if (!operation.answered().has_happened() && is_busy_here(operation.services())) {
     throw Error(
@@ -23,33 +28,111 @@ void require_may_wait(const Operation& operation) {
   }
 }
 
-void wait_for_answer(const Operation& operation, std::chrono::nanoseconds timeout) {
-  require_may_wait(operation);
-  if (!operation.answered().wait_for(timeout, operation.services().clock)) {
-    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation.title(),
-                                                 std::chrono::duration<double>(timeout).count()));
-  }
+Awaitable<> await_event(std::shared_ptr<Operation> operation, async::Event event) {
+  co_await event.wait();
+  static_cast<void>(operation);
 }
 
-// outlives: who awaits keeps the operation.
-Awaitable<> wait_or_stop(Operation& operation, async::Event event) {
-  async::Start start = [event](const async::Resume& resume) {
-    event.on_complete([resume](const std::exception_ptr& failure) { resume(failure); });
-  };
-  async::OnCancel on_cancel = [&operation](const async::Resume& resume) {
-    if (!operation.released().has_happened()) {
-      operation.is_observed = true;
-      operation.stop(Errc::cancelled, "its awaiting was cancelled");
-    }
-    operation.released().on_complete([resume](const std::exception_ptr&) { resume(async::cancelled()); });
-  };
-  co_await async::suspend(std::move(start), std::move(on_cancel));
-}
-
+/// Stops an operation that has not released the caller's memory, and blocks until it has.
 void take_memory_back(Operation& operation) noexcept {
   if (!operation.released().has_happened()) {
     operation.stop(Errc::cancelled, "its response was dropped before the caller's memory was free");
     operation.released().get();
+  }
+}
+
+}  // namespace
+
+Awaitable<> nothing() {
+  co_return;
+}
+
+Awaitable<> wait_or_stop(std::shared_ptr<Operation> operation, async::Event event) {
+  async::Start start = [event](const async::Resume& resume) {
+    event.on_complete([resume](const std::exception_ptr& failure) { resume(failure); });
+  };
+  async::OnCancel on_cancel = [operation = operation.get()](const async::Resume& resume) {
+    if (!operation->released().has_happened()) {
+      operation->is_observed = true;
+      operation->stop(Errc::cancelled, "its awaiting was cancelled");
+    }
+    operation->released().on_complete([resume](const std::exception_ptr&) { resume(async::cancelled()); });
+  };
+  co_await async::suspend(std::move(start), std::move(on_cancel));
+}
+
+Response::~Response() {
+  let_go();
+}
+
+Response& Response::operator=(Response&& other) noexcept {
+  if (this != &other) {
+    let_go();
+    operation_ = std::move(other.operation_);
+  }
+  return *this;
+}
+
+void Response::let_go() noexcept {
+  if (operation_ && operation_->services().is_own_process()) {
+    take_memory_back(*operation_);
+    operation_->let_go();
+  }
+}
+
+void Response::wait_answered() const {
+  if (operation_) {
+    require_may_wait(*operation_);
+    operation_->is_observed = true;
+    operation_->answered().get();
+  }
+}
+
+void Response::wait_answered(Timeout timeout) const {
+  if (!operation_) {
+    return;
+  }
+  require_may_wait(*operation_);
+  if (!operation_->answered().wait_for(timeout, operation_->services().clock)) {
+    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation_->title(),
+                                                 std::chrono::duration<double>(timeout).count()));
+  }
+}
+
+void Response::wait_released() const {
+  if (operation_) {
+    require_may_wait(*operation_);
+    operation_->released().get();
+  }
+}
+
+void Response::wait_done() const {
+  if (operation_) {
+    require_may_wait(*operation_);
+    operation_->done().get();
+  }
+}
+
+Awaitable<> Response::released() const {
+  return operation_ ? await_event(operation_, operation_->released()) : nothing();
+}
+
+Awaitable<> Response::done() const {
+  return operation_ ? await_event(operation_, operation_->done()) : nothing();
+}
+
+bool Response::is_released() const {
+  return !operation_ || operation_->released().has_happened();
+}
+
+bool Response::is_done() const {
+  return !operation_ || operation_->is_done();
+}
+
+void Response::cancel() const {
+  if (operation_) {
+    operation_->is_observed = true;
+    operation_->stop(Errc::cancelled, "cancelled by the caller");
   }
 }
 

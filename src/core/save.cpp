@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <new>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/busy_here.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/names.hpp"
 #include "core/internal/start.hpp"
@@ -119,134 +119,48 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
   }
 }
 
-// A coroutine that waits keeps the save, not the response.
-Awaitable<> await_staged(std::shared_ptr<SaveJob> job) {
-  co_await core::wait_or_stop(*job, job->prepared());
-}
-
 Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
   job->is_observed = true;
-  co_await core::wait_or_stop(*job, job->answered());
+  co_await core::wait_or_stop(job, job->answered());
   co_return job->result();
 }
 
-Awaitable<> await_event(std::shared_ptr<SaveJob> job, async::Event event) {
-  co_await event.wait();
-  static_cast<void>(job);
-}
-
-Awaitable<> nothing() {
-  co_return;
+/// The save of a response that refers to one.
+std::shared_ptr<SaveJob> save_of(const std::shared_ptr<core::Operation>& operation) {
+  return std::static_pointer_cast<SaveJob>(operation);
 }
 
 }  // namespace
 
-AsyncResponse::~AsyncResponse() {
-  let_go();
-}
-
-AsyncResponse& AsyncResponse::operator=(AsyncResponse&& other) noexcept {
-  if (this != &other) {
-    let_go();
-    job_ = std::move(other.job_);
-  }
-  return *this;
-}
-
-void AsyncResponse::let_go() noexcept {
-  if (!job_ || !job_->services().is_own_process()) {
-    return;
-  }
-  core::take_memory_back(*job_);
-  report_if_lost();
-}
-
-void AsyncResponse::report_if_lost() noexcept {
-  if (job_->is_observed) {
-    return;
-  }
-  try {
-    job_->answered().on_complete([job = job_](const std::exception_ptr& failure) {
-      if (failure && !job->is_observed && code_of(failure) != Errc::superseded) {
-        job->services().lose(job->path().string(), failure);
-      }
-    });
-  } catch (const std::bad_alloc&) {
-    // A destructor has nobody to tell; the metrics count the failure all the same.
-  }
-}
+AsyncResponse::AsyncResponse(std::shared_ptr<SaveJob> job) noexcept : Response(std::move(job)) {}
 
 SaveResult AsyncResponse::wait() const {
-  if (!job_) {
-    return {};
-  }
-  core::require_may_wait(*job_);
-  job_->is_observed = true;
-  job_->answered().get();
-  return job_->result();
+  wait_answered();
+  return operation() ? save_of(operation())->result() : SaveResult();
 }
 
 SaveResult AsyncResponse::wait(Timeout timeout) const {
-  if (job_) {
-    core::wait_for_answer(*job_, timeout);
-  }
+  wait_answered(timeout);
   return wait();
 }
 
-void AsyncResponse::wait_released() const {
-  if (job_) {
-    core::require_may_wait(*job_);
-    job_->released().get();
-  }
-}
-
-void AsyncResponse::wait_done() const {
-  if (job_) {
-    core::require_may_wait(*job_);
-    job_->done().get();
-  }
-}
-
 Awaitable<> AsyncResponse::staged() const {
-  return job_ ? await_staged(job_) : nothing();
+  return operation() ? core::wait_or_stop(operation(), operation()->prepared()) : core::nothing();
 }
 
 Awaitable<SaveResult> AsyncResponse::committed() const {
-  if (!job_) {
+  if (!operation()) {
     throw Error(Errc::invalid_argument, "this response belongs to no save");
   }
-  return await_result(job_);
-}
-
-Awaitable<> AsyncResponse::released() const {
-  return job_ ? await_event(job_, job_->released()) : nothing();
-}
-
-Awaitable<> AsyncResponse::done() const {
-  return job_ ? await_event(job_, job_->done()) : nothing();
+  return await_result(save_of(operation()));
 }
 
 bool AsyncResponse::is_staged() const {
-  return !job_ || job_->prepared().has_happened();
-}
-
-bool AsyncResponse::is_released() const {
-  return !job_ || job_->released().has_happened();
-}
-
-bool AsyncResponse::is_done() const {
-  return !job_ || job_->is_done();
+  return !operation() || operation()->prepared().has_happened();
 }
 
 SaveProgress AsyncResponse::progress() const {
-  return job_ ? job_->progress() : SaveProgress();
-}
-
-void AsyncResponse::cancel() const {
-  if (job_) {
-    job_->is_observed = true;
-    job_->stop(Errc::cancelled, "cancelled by the caller");
-  }
+  return operation() ? save_of(operation())->progress() : SaveProgress();
 }
 
 namespace core {
@@ -264,7 +178,7 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
     refuse_here(*services, "a save");
   }
   auto job = make_job(path, std::move(items), registry, options, context, call);
-  SaveJob::start(job);
+  job->start();
   try {
     if (call.is_accepted) {
       job->accepted().get();

@@ -63,7 +63,7 @@ template <class Content>
 Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
   const std::span<const std::byte> bytes = bytes_of(content);
   co_await job->created().wait();
-  WholeFile whole(job, co_await job->services().files.acquire(1));
+  WholeFile whole(job, co_await job->services().disk.files.acquire(1));
   std::optional<io::DurableFile>& file = whole.file;
   io::FileDigest digest;
   std::function<void()> prepare = [&] {
@@ -146,7 +146,7 @@ Coordinator& SaveContext::coordinator() const noexcept {
 }
 
 DeviceCopier* SaveContext::copier(Device device) const noexcept {
-  return job_->services().copier(device);
+  return job_->services().devices.copier(device);
 }
 
 const OptionSet& SaveContext::options() const noexcept {
@@ -204,7 +204,7 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
 }
 
 std::shared_ptr<std::pmr::memory_resource> SaveContext::plan_memory() const {
-  return job_->services().plans;
+  return job_->services().memory.plans;
 }
 
 Background<> SaveContext::run(std::function<void()> work) const {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ctime>
 #include <functional>
-#include <new>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
@@ -62,108 +61,86 @@ SaveJob::~SaveJob() {
   }
 }
 
-void SaveJob::start(const std::shared_ptr<SaveJob>& self) {
+void SaveJob::start() {
   try {
     // Whoever waits for it to be accepted must hear, too, that it was given up before.
-    self->answered().on_complete(
-        [accepted = self->accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
-    self->launch(work(self), self->options_.deadline);
+    answered().on_complete(
+        [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
+    launch(work(), options_.deadline);
   } catch (...) {
-    self->services().metrics.fail_save(std::current_exception());
+    services().metrics.fail_save(std::current_exception());
     throw;
   }
 }
 
-Awaitable<async::Event> SaveJob::take_place(std::shared_ptr<SaveJob> self) {
-  std::function<void()> look = [&self] {
-    self->target_.emplace(
-        store::look_at_target(self->services().engine->syscalls(), self->path_, self->options_.overwrite));
+Awaitable<async::Event> SaveJob::take_place() {
+  std::function<void()> look = [this] {
+    target_.emplace(store::look_at_target(services().disk.engine().syscalls(), path_, options_.overwrite));
   };
-  co_await self->run_call(std::move(look));
-  self->meter().end_step(Step::resolve);
-  if (self->is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
-    throw Error(Errc::cancelled, self->title());
+  co_await run_call(std::move(look));
+  meter().end_step(Step::resolve);
+  if (is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
+    throw Error(Errc::cancelled, title());
   }
-  self->place_ =
-      PublicationOrder::enter(PublicationOrder::of_process(), self->target_->directory, self->target_->name);
-  const async::Event turn = self->services().saves.enter(self);
-  self->accepted_.set();
+  place_ = PublicationOrder::enter(PublicationOrder::of_process(), target_->directory, target_->name);
+  const async::Event turn = services().saves.enter(std::static_pointer_cast<SaveJob>(shared_from_this()));
+  accepted_.set();
   co_return turn;
 }
 
-Awaitable<> SaveJob::work(std::shared_ptr<SaveJob> self) {
+Awaitable<> SaveJob::work() {
   std::exception_ptr failure;
   try {
-    const async::Event turn = co_await take_place(self);
+    const async::Event turn = co_await take_place();
     co_await turn.wait();
-    self->helpers().spawn(create_directory(self));
-    std::vector<std::optional<Background<>>> backgrounds(self->items_.size());
-    co_await stage_all(self, &backgrounds);
-    self->mark_prepared();
+    helpers().spawn(create_directory(std::static_pointer_cast<SaveJob>(shared_from_this())));
+    Backgrounds backgrounds(items_.size());
+    co_await stage_all(&backgrounds);
+    mark_prepared();
     co_await leave_caller();
-    co_await self->created_.wait();
-    co_await finish_all(self, &backgrounds);
-    co_await self->place_->turn().wait();
+    co_await created_.wait();
+    co_await finish_all(&backgrounds);
+    co_await place_->turn().wait();
     // With the trace in one go: a cancellation between them would come too late to be one.
-    std::function<void()> publish = [&self] {
-      self->publish();
-      self->add_problem(self->deliver_trace());
-      self->close_directory();
+    std::function<void()> publish_and_close = [this] {
+      publish();
+      add_problem(account().deliver_trace());
+      close_directory();
     };
-    co_await self->run_call(std::move(publish));
+    co_await run_call(std::move(publish_and_close));
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure) {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
-    co_await self->stop_helpers();
-    self->give_memory_back();  // The clean-up below may take its time.
-    std::function<void()> abandon = [&self, &failure] {
-      self->abandon();
-      if (self->staged_) {
-        failure = with_problem(failure, self->staged_->abandonment_problem());
-      }
-      if (self->meter().trace() != nullptr) {
-        self->meter().end_step(Step::retire);
-        failure = with_problem(failure, self->deliver_trace());
-      }
-      self->close_directory();
-    };
-    self->directory_gate_.close();
-    co_await self->directory_gate_.left().wait();
-    co_await self->run_call(std::move(abandon));
+    co_await stop_helpers();
+    give_memory_back();  // The clean-up below may take its time.
+    directory_gate_.close();
+    co_await directory_gate_.left().wait();
+    std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
+    co_await run_call(std::move(clean));
     std::rethrow_exception(failure);
   }
 }
 
-Awaitable<> SaveJob::stage_all(std::shared_ptr<SaveJob> self,
-                               std::vector<std::optional<Background<>>>* backgrounds) {
+Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
   std::vector<Awaitable<>> blocking;
-  for (std::size_t i = 0; i < self->items_.size(); ++i) {
-    blocking.push_back(stage_item(self, i, backgrounds));
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    blocking.push_back(stage_item(i, backgrounds));
   }
-  const std::vector<std::exception_ptr> failures =
-      co_await async::settle_all_on(self->blocking_lane(), std::move(blocking));
-  if (auto failure = combine(failures)) {
-    std::rethrow_exception(failure);
-  }
-  self->meter().end_step(Step::stage);
-  const std::lock_guard lock(self->mutex_);
-  self->result_.blocking_time = self->meter().last() - self->meter().begin();
+  co_await run_phase(blocking_lane(), std::move(blocking));
+  meter().end_step(Step::stage);
+  const std::lock_guard lock(mutex_);
+  result_.blocking_time = meter().last() - meter().begin();
 }
 
-Awaitable<> SaveJob::finish_all(std::shared_ptr<SaveJob> self,
-                                std::vector<std::optional<Background<>>>* backgrounds) {
+Awaitable<> SaveJob::finish_all(Backgrounds* backgrounds) {
   std::vector<Awaitable<>> background;
-  for (std::size_t i = 0; i < self->items_.size(); ++i) {
-    background.push_back(finish_item(self, i, std::move(*(*backgrounds)[i])));
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    background.push_back(finish_item(i, std::move(*(*backgrounds)[i])));
   }
-  const std::vector<std::exception_ptr> failures =
-      co_await async::settle_all_on(self->background_lane(), std::move(background));
-  if (auto failure = combine(failures)) {
-    std::rethrow_exception(failure);
-  }
-  self->meter().end_step(Step::background);
+  co_await run_phase(background_lane(), std::move(background));
+  meter().end_step(Step::background);
 }
 
 Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
@@ -200,6 +177,19 @@ io::DurableFile SaveJob::create_file(const std::string& relative, const io::Dura
     throw Error(Errc::cancelled, title());
   }
   return staged_->create_file(relative, options);
+}
+
+std::exception_ptr SaveJob::clean_up(std::exception_ptr failure) {
+  abandon();
+  if (staged_) {
+    failure = with_problem(failure, staged_->abandonment_problem());
+  }
+  if (meter().trace() != nullptr) {
+    meter().end_step(Step::retire);
+    failure = with_problem(failure, account().deliver_trace());
+  }
+  close_directory();
+  return failure;
 }
 
 void SaveJob::abandon() noexcept {
@@ -241,25 +231,25 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   directory_gate_.close();
   directory_gate_.left().on_complete(
       [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr&) {
-        self->services().calls.submit([self] { self->abandon(); });
+        self->services().threads.calls.submit([self] { self->abandon(); });
       });
   return Operation::verdict_without_end(reason);
 }
 
-Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
-                                std::vector<std::optional<Background<>>>* backgrounds) {
-  const SaveItem& item = self->items_[index];
+Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
+  const SaveItem& item = items_[index];
   std::exception_ptr failure;
   try {
-    SaveContext context(self, item.checkpointable.name(), item.directory);
+    SaveContext context(std::static_pointer_cast<SaveJob>(shared_from_this()), item.checkpointable.name(),
+                        item.directory);
     const void* value = item.checkpointable.value();
-    if (self->checks_) {
-      value = self->checks_->hand_over(index, item.checkpointable, *item.registration.handler);
+    if (checks_) {
+      value = checks_->hand_over(index, item.checkpointable, *item.registration.handler);
     }
     Awaitable<Background<>> blocking = item.registration.handler->save(std::move(context), value);
     (*backgrounds)[index].emplace(co_await std::move(blocking));
-    if (self->checks_) {
-      self->checks_->watch(index);
+    if (checks_) {
+      checks_->watch(index);
     }
   } catch (...) {
     failure = std::current_exception();
@@ -269,23 +259,23 @@ Awaitable<> SaveJob::stage_item(std::shared_ptr<SaveJob> self, std::size_t index
   }
 }
 
-Awaitable<> SaveJob::finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background) {
+Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
   const bool has_background = background.valid();
   std::exception_ptr failure;
   try {
     if (has_background) {
       co_await std::move(background);
     }
-    self->require_written(self->items_[index].directory + "/",
-                          has_background ? "" : "; the handler returned an empty background");
+    require_written(items_[index].directory + "/",
+                    has_background ? "" : "; the handler returned an empty background");
   } catch (...) {
     failure = std::current_exception();
   }
-  if (self->checks_) {
-    failure = self->checks_->judge(index, std::move(failure));
+  if (checks_) {
+    failure = checks_->judge(index, std::move(failure));
   }
   if (failure) {
-    rethrow_of(failure, who(self->items_[index]));
+    rethrow_of(failure, who(items_[index]));
   }
 }
 
@@ -373,25 +363,20 @@ void SaveJob::judge_handlers() {
   add_problem(checks_->not_checked());
 }
 
-void SaveJob::measure_result() {
+void SaveJob::measure_result() noexcept {
   const std::lock_guard lock(mutex_);
-  for (SaveResult* each : {&result_, spare_result_ ? &*spare_result_ : nullptr}) {
-    if (each != nullptr) {
-      fill_numbers(*each);
-      each->durable_time = meter().last() - meter().begin();
-    }
-  }
+  account().fill_numbers(result_);
+  result_.durable_time = meter().last() - meter().begin();
 }
 
 void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   const std::lock_guard lock(mutex_);
-  fill_words(result_);
+  account().fill_words(result_);
   result_.path = path_;
   result_.files = digests.size();
   for (const io::FileDigest& digest : digests) {
     result_.bytes += digest.size_bytes;
   }
-  spare_result_ = result_;
 }
 
 void SaveJob::end_publish_step(store::PublishStep step) {
@@ -412,14 +397,8 @@ void SaveJob::end_publish_step(store::PublishStep step) {
 
 void SaveJob::add_problem(const std::string& problem) noexcept {
   const std::lock_guard lock(mutex_);
-  if (problem.empty()) {
-    return;
-  }
-  try {
+  if (!problem.empty()) {
     result_.problems.push_back(problem);
-    spare_result_.reset();  // It lacks the problem.
-  } catch (const std::bad_alloc&) {
-    // The checkpoint is there: the save must not fail for want of words.
   }
 }
 
@@ -432,14 +411,21 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
   }
 }
 
-SaveResult SaveJob::result() {
+SaveResult SaveJob::result() const noexcept {
   const std::lock_guard lock(mutex_);
-  if (spare_result_) {
-    SaveResult result = std::move(*spare_result_);
-    spare_result_.reset();
-    return result;
-  }
   return result_;
+}
+
+void SaveJob::let_go() noexcept {
+  if (is_observed) {
+    return;
+  }
+  answered().on_complete(
+      [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr& failure) {
+        if (failure && !self->is_observed && code_of(failure) != Errc::superseded) {
+          self->services().in_flight.lose(self->path_.string(), failure);
+        }
+      });
 }
 
 SaveProgress SaveJob::progress() const {

@@ -59,7 +59,7 @@ class SaveJob final : public Operation {
   /// Starts the whole save, steps 1 to 8 of docs/reliability.md: the look at its target now, the rest when it is its turn.
   ///
   /// Errors: Errc::closed.
-  static void start(const std::shared_ptr<SaveJob>& self);
+  void start();
 
   /// Happens when it has its place among the saves of its target and of its context, or fails: was refused after the look at
   /// its target, or ended before that.
@@ -84,24 +84,27 @@ class SaveJob final : public Operation {
   /// Enters a file that is written, hashed and synced.
   void add(io::FileDigest digest);
 
-  /// The first to ask gets it without memory: that the save is done must not be lost.
-  [[nodiscard]] SaveResult result();
+  /// Of a save that has committed: what throws here would say that it has not. Without memory for it the process ends.
+  [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
+
+  /// Hands a failure that nobody has waited for, or will, to the context.
+  void let_go() noexcept override;
 
   std::atomic<std::uint64_t> total_bytes{0};
 
  private:
-  static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
-  static Awaitable<> stage_item(std::shared_ptr<SaveJob> self, std::size_t index,
-                                std::vector<std::optional<Background<>>>* backgrounds);
-  static Awaitable<> finish_item(std::shared_ptr<SaveJob> self, std::size_t index, Background<> background);
-  static Awaitable<> stage_all(std::shared_ptr<SaveJob> self,
-                               std::vector<std::optional<Background<>>>* backgrounds);
-  static Awaitable<> finish_all(std::shared_ptr<SaveJob> self,
-                                std::vector<std::optional<Background<>>>* backgrounds);
-  static Awaitable<> work(std::shared_ptr<SaveJob> self);
+  using Backgrounds = std::vector<std::optional<Background<>>>;
+
+  // Coroutines that are members are awaited by `work`, which keeps the save.
+  Awaitable<> work();
   /// Looks at the target once, and takes the places that the save has from then on. Returns its turn.
-  static Awaitable<async::Event> take_place(std::shared_ptr<SaveJob> self);
+  Awaitable<async::Event> take_place();
+  Awaitable<> stage_all(Backgrounds* backgrounds);
+  Awaitable<> stage_item(std::size_t index, Backgrounds* backgrounds);
+  Awaitable<> finish_all(Backgrounds* backgrounds);
+  Awaitable<> finish_item(std::size_t index, Background<> background);
+  static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
 
   void make_directory();
   /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
@@ -109,6 +112,9 @@ class SaveJob final : public Operation {
   /// The digests of all files, also of those that handlers wrote without their context.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();
   void publish();
+  /// What is left to do for a save that has failed, once nobody works in its directory any more. Returns its failure, with what
+  /// went wrong here.
+  [[nodiscard]] std::exception_ptr clean_up(std::exception_ptr failure);
   /// Removes what was made, once nobody works in it any more. May be called again.
   void abandon() noexcept;
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
@@ -116,8 +122,8 @@ class SaveJob final : public Operation {
   /// Errors: Errc::handler_failed when a handler was caught after the end of its background phase.
   void judge_handlers();
   void end_publish_step(store::PublishStep step);
-  void measure_result();
-  /// Takes the memory of the result, before the checkpoint becomes visible.
+  void measure_result() noexcept;
+  /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
@@ -147,7 +153,6 @@ class SaveJob final : public Operation {
   std::set<std::string> claimed_;
   std::map<std::string, io::FileDigest> digests_;
   SaveResult result_;
-  std::optional<SaveResult> spare_result_;
 };
 
 }  // namespace cairn::core

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
 #include <utility>
 
 namespace cairn::observe {
@@ -24,13 +23,7 @@ Work work_of(io::Operation operation) {
 }  // namespace
 
 void MeteredEngine::submit(io::Request& request) noexcept {
-  Slot* slot = nullptr;
-  try {
-    slot = take_slot();
-  } catch (const std::bad_alloc&) {
-    engine_.submit(request);  // Unmeasured, but done.
-    return;
-  }
+  Slot* const slot = take_slot();
   static_cast<io::Request&>(*slot) = request;
   slot->done = &MeteredEngine::on_done;
   slot->original = &request;

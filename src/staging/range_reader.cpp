@@ -65,6 +65,9 @@ void RangeReader::plan() {
     add_range(piece.offset_bytes / unit * unit,
               std::min(file_.size_bytes(), last / unit * unit + (last % unit != 0 ? unit : 0)));
   }
+  for (const Run& run : runs_) {
+    plane_.wanted_bytes += run.bytes;
+  }
 }
 
 void RangeReader::add_range(std::uint64_t begin, std::uint64_t end) {
@@ -96,6 +99,7 @@ Awaitable<> RangeReader::read_runs() {
     } else {
       co_await read_through_buffer(run);
     }
+    plane_.loaded_bytes += run.bytes;
   }
 }
 

@@ -21,9 +21,9 @@
 #include <gmock/gmock.h>
 
 #include "async/internal/event.hpp"
+#include "base/internal/limits.hpp"
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
-#include "core/limits.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
@@ -386,28 +386,28 @@ TEST(DefaultOpenFiles, AreHalfOfWhatTheLimitLeaves) {
   for (int fd = 0; fd < 24; ++fd) {
     testing::write_text(proc / ("self/fd/" + std::to_string(fd)), "");
   }
-  core::LimitSources sources;
+  LimitSources sources;
   sources.proc = proc.path();
   sources.open_files = 1024;
 
-  EXPECT_EQ(core::free_descriptors(sources), 1000u);
-  EXPECT_EQ(core::default_open_files(sources), 500u);
+  EXPECT_EQ(free_descriptors(sources), 1000u);
+  EXPECT_EQ(default_open_files(sources), 500u);
 }
 
 TEST(DefaultOpenFiles, AreAFewWhereNoneAreLeft) {
-  core::LimitSources sources;
+  LimitSources sources;
   sources.open_files = 3;
 
-  EXPECT_EQ(core::free_descriptors(sources), 0u);
-  EXPECT_GE(core::default_open_files(sources), 2u);
+  EXPECT_EQ(free_descriptors(sources), 0u);
+  EXPECT_GE(default_open_files(sources), 2u);
 }
 
 TEST(DefaultOpenFiles, NeedNoProc) {
-  core::LimitSources sources;
+  LimitSources sources;
   sources.proc = "/nowhere";
   sources.open_files = 1024;
 
-  EXPECT_GE(core::default_open_files(sources), 256u);
+  EXPECT_GE(default_open_files(sources), 256u);
 }
 
 }  // namespace

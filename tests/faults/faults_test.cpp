@@ -39,8 +39,8 @@ class Summary final : public ::testing::Environment {
  public:
   void TearDown() override {
     fmt::print(
-        "faults: {} cases ({} operations), {} lost, {} mistold, {} leaked, {} hung, {} spared (seed {})\n",
-        total.cases, total.operations, total.lost, total.mistold, total.leaked, total.hung, total.spared,
+        "faults: {} cases ({} operations), {} lost, {} mistold, {} leaked, {} hung, {} ended (seed {})\n",
+        total.cases, total.operations, total.lost, total.mistold, total.leaked, total.hung, total.ended,
         seed());
   }
 };

@@ -29,7 +29,7 @@ void Injector::arm(const Fault* fault) noexcept {
   for (auto& count : counts_) {
     count = 0;
   }
-  hits_ = spared_ = 0;
+  hits_ = refused_bytes_ = 0;
   failed_device_ = failed_inode_ = 0;
   is_synced_again_ = is_holding_ = is_released_ = false;
   is_armed_ = true;
@@ -37,6 +37,14 @@ void Injector::arm(const Fault* fault) noexcept {
 
 Order Injector::next(Op op) noexcept {
   return order(op, true);
+}
+
+bool Injector::refuses(std::size_t bytes) noexcept {
+  if (next(Op::new_memory).error == 0) {
+    return false;
+  }
+  refused_bytes_ = bytes;
+  return true;
 }
 
 Order Injector::order(Op op, bool is_hit) noexcept {

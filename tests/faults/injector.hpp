@@ -56,12 +56,13 @@ class Injector {
   /// As `next`, for requests in a ring: whether the fault hits is known before its answer is given.
   Order plan(Op op) noexcept { return order(op, false); }
   void count_hit() noexcept { ++hits_; }
-  /// Counts a call that had to fail, and did not because nobody could stand it.
-  void count_spared() noexcept { ++spared_; }
+  /// Counts a request for memory; whether it is to be refused.
+  bool refuses(std::size_t bytes) noexcept;
 
   [[nodiscard]] std::uint64_t count(Op op) const noexcept { return counts_[static_cast<std::size_t>(op)]; }
   [[nodiscard]] std::uint64_t hits() const noexcept { return hits_; }
-  [[nodiscard]] std::uint64_t spared() const noexcept { return spared_; }
+  /// Of the memory that was refused.
+  [[nodiscard]] std::size_t refused_bytes() const noexcept { return refused_bytes_; }
 
   /// Whether a call is slow, and not released yet.
   [[nodiscard]] bool is_holding() const noexcept { return is_holding_; }
@@ -88,7 +89,7 @@ class Injector {
   const Fault* fault_ = nullptr;
   std::atomic<std::uint64_t> counts_[kOps] = {};
   std::atomic<std::uint64_t> hits_{0};
-  std::atomic<std::uint64_t> spared_{0};
+  std::atomic<std::size_t> refused_bytes_{0};
   std::atomic<std::uint64_t> failed_device_{0};
   std::atomic<std::uint64_t> failed_inode_{0};
   std::atomic<bool> is_synced_again_{false};

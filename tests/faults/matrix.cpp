@@ -4,124 +4,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
-#include <exception>
-#include <filesystem>
-#include <new>
-#include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 
+#include "faults/case.hpp"
 #include "faults/watchdog.hpp"
 
 namespace cairn::faults {
 namespace {
 
 constexpr int kMostRunsForACount = 3;
-constexpr int kMostLooks = 100;
 constexpr int kMostMisses = 50;  // In a row: the rest was counted, but is made once only.
-
-std::int64_t entries_of(const char* directory) {
-  return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
-}
-
-/// What a case must give back.
-struct Holdings {
-  std::int64_t descriptors = 0;
-  std::int64_t threads = 0;
-  std::int64_t news = 0;
-  std::int64_t frames = 0;
-
-  static Holdings now() {
-    // The listing itself takes some: memory is looked at first.
-    const std::int64_t news = injector().news;
-    const std::int64_t frames = injector().frames;
-    return {entries_of("/proc/self/fd"), entries_of("/proc/self/task"), news, frames};
-  }
-
-  [[nodiscard]] std::string beyond(const Holdings& before) const {
-    return fmt::format("{} descriptors, {} threads, {} pieces of memory, {} frames more than before",
-                       descriptors - before.descriptors, threads - before.threads, news - before.news,
-                       frames - before.frames);
-  }
-
-  /// Less is no leak: the witness may have been giving back what it had used for the last case.
-  [[nodiscard]] bool is_within(const Holdings& before) const {
-    return descriptors <= before.descriptors && threads <= before.threads && news <= before.news &&
-           frames <= before.frames;
-  }
-};
-
-/// What is held when the witness, too, has let go of what it does not keep.
-Holdings settled() {
-  Holdings before = Holdings::now();
-  for (int attempt = 0; attempt < kMostLooks; ++attempt) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    const Holdings now = Holdings::now();
-    if (now.is_within(before) && before.is_within(now)) {
-      break;
-    }
-    before = now;
-  }
-  return before;
-}
-
-/// Waits until all is given back; returns what is not.
-std::string leak_since(const Holdings& before, std::chrono::milliseconds settle_time) {
-  const auto deadline = std::chrono::steady_clock::now() + settle_time;
-  Holdings after = Holdings::now();
-  while (!after.is_within(before) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    after = Holdings::now();
-  }
-  return after.is_within(before) ? "" : after.beyond(before);
-}
-
-void read_failure(const std::exception_ptr& failure, Verdict& verdict) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    verdict.is_error = true;
-    verdict.code = error.code();
-    verdict.text = error.what();
-  } catch (const std::bad_alloc& error) {
-    verdict.is_no_memory = true;
-    verdict.text = error.what();
-  } catch (const std::exception& error) {
-    verdict.text = error.what();
-  }
-}
-
-struct Case {
-  Verdict verdict;
-  std::string leak;
-  bool is_hung = false;
-};
-
-/// Runs the operation once, with `fault` or with none.
-Case run_once(Scene& scene, const Machine& machine, const Fault* fault) {
-  Case result;
-  result.verdict.text.reserve(1 << 16);  // What is left of the operation must not count as a leak.
-  scene.prepare();
-  const Holdings before = settled();
-  const auto begin = std::chrono::steady_clock::now();
-  injector().arm(fault);
-  try {
-    const std::string text = scene.act(machine);
-    injector().disarm();
-    result.verdict.is_done = true;
-    result.verdict.text = text;
-  } catch (...) {
-    injector().disarm();
-    read_failure(std::current_exception(), result.verdict);
-  }
-  result.is_hung = std::chrono::steady_clock::now() - begin > machine.patience;
-  result.leak = leak_since(before, machine.settle_time);
-  return result;
-}
 
 bool names_a_culprit(const std::string& text, const Scene& scene) {
   const std::array<std::string, 4> culprits = {scene.root(), "io_uring", "mmap", "thread"};
@@ -130,7 +25,16 @@ bool names_a_culprit(const std::string& text, const Scene& scene) {
 }
 
 /// What is wrong with what the operation said; nothing when it is right.
-std::string mistold(const Verdict& verdict, const Way& way, const Scene& scene) {
+std::string mistold(const Case& result, const Way& way, const Scene& scene) {
+  const Verdict& verdict = result.verdict;
+  if (!result.breakdown.empty()) {
+    return result.breakdown;
+  }
+  if (verdict.has_ended_process) {
+    return result.refused_bytes < kLargeBytes
+               ? ""
+               : fmt::format("ended the process for want of {} bytes", result.refused_bytes);
+  }
   if (verdict.is_done) {
     return way.expect == Expect::told && verdict.text.empty() ? "went unnoticed" : "";
   }
@@ -160,24 +64,27 @@ bool try_one(Scene& scene, const Machine& machine, const Way& way, std::uint64_t
       fmt::format("{} ({}), {}", scene.name(),
                   machine.engine == io::EngineKind::threads ? "threads" : "io_uring", describe(fault));
   const Watchdog::Watch watch(title);
-  Case result = run_once(scene, machine, &fault);
-  tally.spared += injector().spared();
-  if (injector().hits() == 0) {
+  const bool may_end = way.op == Op::new_memory;
+  Case result = may_end ? run_case_in_child(scene, machine, fault) : run_case(scene, machine, &fault);
+  if (result.hits == 0 && result.breakdown.empty()) {
     return false;
   }
   ++tally.cases;
+  tally.ended += result.verdict.has_ended_process ? 1 : 0;
   const auto complain = [&](std::uint64_t& count, const std::string& what) {
     if (!what.empty()) {
       ++count;
       tally.complaints.push_back(title + ": " + what);
     }
   };
-  complain(tally.mistold, mistold(result.verdict, way, scene));
+  complain(tally.mistold, mistold(result, way, scene));
   complain(tally.mistold, injector().is_synced_again() ? "synced again after a sync had failed" : "");
   complain(tally.hung, result.is_hung ? "took too long" : "");
   complain(tally.lost, scene.judge(result.verdict));
-  if (!result.leak.empty()) {  // Asio's threads keep some memory to use it again: once is no leak.
-    result = run_once(scene, machine, &fault);
+  if (may_end) {
+    complain(tally.leaked, result.leak);
+  } else if (!result.leak.empty()) {  // Asio's threads keep some memory to use it again: once is no leak.
+    result = run_case(scene, machine, &fault);
     complain(tally.leaked, result.leak);
     complain(tally.lost, scene.judge(result.verdict));
   }
@@ -189,7 +96,7 @@ std::array<std::uint64_t, kOps> count_calls(Scene& scene, const Machine& machine
   std::array<std::uint64_t, kOps> most{};
   for (int run = 0; run < kMostRunsForACount; ++run) {  // The first ones also make what is made once only.
     const Watchdog::Watch watch(fmt::format("{}, no fault", scene.name()));
-    const Case result = run_once(scene, machine, nullptr);
+    const Case result = run_case(scene, machine, nullptr);
     const std::string wrong = scene.judge(result.verdict);
     const bool is_first = run == 0;
     if (!result.verdict.is_done || !wrong.empty() || (!is_first && !result.leak.empty())) {
@@ -212,7 +119,7 @@ void Tally::add(const Tally& other) {
   mistold += other.mistold;
   leaked += other.leaked;
   hung += other.hung;
-  spared += other.spared;
+  ended += other.ended;
   complaints.insert(complaints.end(), other.complaints.begin(), other.complaints.end());
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -10,6 +11,9 @@
 #include "faults/scenes.hpp"
 
 namespace cairn::faults {
+
+/// A request for memory of this many bytes or more is refused with an error: the process goes on.
+inline constexpr std::size_t kLargeBytes = 4096;
 
 /// What must come of a fault.
 enum class Expect : std::uint8_t {
@@ -34,7 +38,7 @@ struct Tally {
   std::uint64_t mistold = 0;     ///< A wrong error, none where there should be one, or no path in it.
   std::uint64_t leaked = 0;      ///< Descriptors, threads, memory, frames of coroutines.
   std::uint64_t hung = 0;
-  std::uint64_t spared = 0;  ///< Allocations in the destructor of a user's JSON value, which cannot fail.
+  std::uint64_t ended = 0;  ///< Small allocations without which the process ended.
   std::vector<std::string> complaints;
 
   void add(const Tally& other);

@@ -6,7 +6,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <exception>
+#include <filesystem>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -190,11 +195,80 @@ TEST(JudgeOfASave, FindsThatTheOldOneIsGoneThoughNobodyKnows) {
   EXPECT_NE(judgement(*small_overwrite(), failed_with(Errc::commit_unknown)), "");
 }
 
+/// A scene whose operation takes memory of a size, and does with a refusal what it likes.
+class Greedy final : public Scene {
+ public:
+  Greedy(std::size_t bytes, void (*when_refused)()) : bytes_(bytes), when_refused_(when_refused) {}
+
+  [[nodiscard]] std::string_view name() const override { return "Greedy"; }
+  [[nodiscard]] std::string root() const override { return "greed"; }
+  void prepare() override {}
+
+  std::string act(const Machine& /*machine*/) override {
+    try {
+      const std::vector<char> memory(bytes_);
+    } catch (const std::bad_alloc&) {
+      when_refused_();
+    }
+    return "";
+  }
+
+  std::string judge(const Verdict& verdict) override { return verdict.text; }
+
+ private:
+  std::size_t bytes_;
+  void (*when_refused_)();
+};
+
+Tally tally_of_greed(std::size_t bytes, void (*when_refused)()) {
+  Greedy greedy(bytes, when_refused);
+  return fail_each(greedy, {}, ways_of_memory());
+}
+
+TEST(FaultMatrixOfMemory, AllowsAProcessToEndForWantOfALittle) {
+  const Tally tally = tally_of_greed(kLargeBytes - 1, [] { std::terminate(); });
+
+  EXPECT_THAT(tally.complaints, ::testing::IsEmpty());
+  EXPECT_EQ(tally.ended, 1U);
+}
+
+TEST(FaultMatrixOfMemory, FindsAProcessThatEndsForWantOfMuch) {
+  const Tally tally = tally_of_greed(kLargeBytes, [] { std::terminate(); });
+
+  EXPECT_EQ(tally.mistold, 1U);
+}
+
+TEST(FaultMatrixOfMemory, FindsAProcessThatBreaksDown) {
+  const Tally tally = tally_of_greed(1, [] { static_cast<void>(std::raise(SIGKILL)); });
+
+  EXPECT_EQ(tally.mistold, 1U);
+}
+
+TEST(FaultMatrixOfMemory, FindsALeakInAProcessOfItsOwn) {
+  const Tally tally = tally_of_greed(1, [] { static_cast<void>(::dup(STDOUT_FILENO)); });
+
+  EXPECT_EQ(tally.leaked, 1U);
+}
+
+TEST(JudgeOfASave, FindsThatAProcessThatEndedHasLeftNeitherOldNorNew) {
+  const std::unique_ptr<Scene> overwrite = small_overwrite();
+  overwrite->prepare();
+  std::filesystem::remove_all(std::filesystem::path(overwrite->root()) / "run/step");
+  Verdict ended;
+  ended.has_ended_process = true;
+
+  EXPECT_NE(overwrite->judge(ended), "");
+}
+
 TEST(JudgeOfASave, AllowsWhatIsTrue) {
   Verdict done;
   done.is_done = true;
 
+  Verdict ended;
+  ended.has_ended_process = true;
+
   EXPECT_EQ(judgement(*small_overwrite(), done), "");
+  EXPECT_EQ(judgement(*small_overwrite(), ended), "");
   EXPECT_EQ(judgement(*small_save(), failed_with(Errc::commit_unknown)), "");
 }
 

@@ -172,6 +172,9 @@ class Save final : public InAFolder {
   std::string judge(const Verdict& verdict) override {
     injector().lacks_rename_modes = false;
     const bool is_unknown = verdict.code == Errc::commit_unknown;
+    if (verdict.has_ended_process) {
+      return require_only(found() == "new" ? "new" : before());
+    }
     if (!at_once_.empty()) {
       return is_unknown ? judge_unknown() : judge_told(verdict.is_done ? "new" : before());
     }

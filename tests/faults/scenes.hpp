@@ -27,11 +27,12 @@ struct Machine {
 
 /// What an operation said of itself.
 struct Verdict {
-  bool is_done = false;       ///< It threw nothing.
-  std::string text;           ///< What it threw; or else what it reported: problems, fallbacks.
-  std::error_code code;       ///< Of what it threw.
-  bool is_error = false;      ///< It threw an Error.
-  bool is_no_memory = false;  ///< It threw std::bad_alloc.
+  bool is_done = false;            ///< It threw nothing.
+  std::string text;                ///< What it threw; or else what it reported: problems, fallbacks.
+  std::error_code code;            ///< Of what it threw.
+  bool is_error = false;           ///< It threw an Error.
+  bool is_no_memory = false;       ///< It threw std::bad_alloc.
+  bool has_ended_process = false;  ///< It said nothing: a small allocation failed, and nobody could be told.
 };
 
 /// One operation, with what it finds, and what must be true afterwards, however it ended.

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and threads that may be refused.
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <new>
 
 #include <dlfcn.h>
-#include <execinfo.h>
 #include <pthread.h>
 
 #include "faults/injector.hpp"
@@ -25,26 +21,9 @@ void __real_free(void* memory);
 
 namespace {
 
-/// The destructor of nlohmann::json takes memory, and ends the program when there is none. The library itself
-/// keeps no tree of them, but the values of the JSON handler are some: nobody can mend that from outside, so
-/// they get some.
-bool is_in_json_destructor() noexcept {
-  std::array<void*, 48> callers{};
-  const int count = ::backtrace(callers.data(), static_cast<int>(callers.size()));
-  return std::any_of(callers.begin(), callers.begin() + count, [](void* caller) {
-    Dl_info info{};
-    return ::dladdr(caller, &info) != 0 && info.dli_sname != nullptr &&
-           std::strstr(info.dli_sname, "json_value7destroy") != nullptr;
-  });
-}
-
 void* allocate_or_null(std::size_t bytes, std::size_t alignment) noexcept {
-  if (injector().plan(Op::new_memory).error != 0) {
-    if (!is_in_json_destructor()) {
-      injector().count_hit();
-      return nullptr;
-    }
-    injector().count_spared();
+  if (injector().refuses(bytes)) {
+    return nullptr;
   }
   void* memory = nullptr;
   if (alignment <= alignof(std::max_align_t)) {
@@ -141,6 +120,9 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 
 // Asio's allocator calls these two; the only other memory that the library frees itself is that of demangled names.
 void* __wrap_aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  if (injector().refuses(bytes)) {
+    return nullptr;
+  }
   ++injector().frames;
   return __real_aligned_alloc(alignment, bytes);
 }

@@ -36,25 +36,23 @@ namespace cairn {
                                                       const Context& context = default_context());
 
 /// The load of one tree in flight; see LoadResponse.
-class TreeResponse {
+class TreeResponse : private LoadResponse {
  public:
-  explicit TreeResponse(LoadResponse response) : response_(std::move(response)) {}
+  explicit TreeResponse(LoadResponse response) : LoadResponse(std::move(response)) {}
 
   [[nodiscard]] Tree wait() const;
   [[nodiscard]] Tree wait(Timeout timeout) const;
-  void wait_released() const { response_.wait_released(); }
-  void wait_done() const { response_.wait_done(); }
   [[nodiscard]] Awaitable<Tree> loaded() const;
-  [[nodiscard]] Awaitable<> released() const { return response_.released(); }
-  [[nodiscard]] Awaitable<> done() const { return response_.done(); }
-  /// What the load did; see LoadResponse::result.
-  [[nodiscard]] LoadResult result() const { return response_.result(); }
-  [[nodiscard]] bool is_released() const { return response_.is_released(); }
-  [[nodiscard]] bool is_done() const { return response_.is_done(); }
-  void cancel() const { response_.cancel(); }
 
- private:
-  LoadResponse response_;
+  using LoadResponse::cancel;
+  using LoadResponse::done;
+  using LoadResponse::is_done;
+  using LoadResponse::is_released;
+  using LoadResponse::progress;
+  using LoadResponse::released;
+  using LoadResponse::result;
+  using LoadResponse::wait_done;
+  using LoadResponse::wait_released;
 };
 
 /// The common case: the tree that is the checkpointable `state`, as it was saved or as `wanted` says.

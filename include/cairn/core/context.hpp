@@ -105,6 +105,7 @@ class Context {
   /// Waits for the operations in flight, `close_timeout` at most; then stops what still runs, and waits for `stop_grace`.
   /// Refuses new ones. What a handler or a system call keeps running even then is left behind, and never published.
   ///
+  /// Does nothing in a process that was forked from it.
   /// Errors: the first failure of a save that nobody waited for; Errc::still_running, which names what was left behind;
   ///         Errc::invalid_argument on one of the context's own threads.
   void close();

@@ -3,6 +3,7 @@
 
 #include <system_error>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/registry.hpp"
+#include "cairn/core/response.hpp"
 #include "cairn/observe/report.hpp"
 
 namespace cairn {
@@ -77,20 +79,22 @@ class Loaded {
   LoadResult result_;
 };
 
-/// A load in flight. Its end has the three events of AsyncResponse: answered, released, done. Where it writes into memory of
-/// the caller's (objects, `place_into`), `answered` waits for `released`.
+/// How far a load has come.
+struct LoadProgress {
+  std::uint64_t total_bytes = 0;  ///< To be read; grows while handlers ask for files.
+  /// Read, verified and brought to where they belong.
+  std::uint64_t loaded_bytes = 0;
+};
+
+/// A load in flight; core::Response says how it ends. Where it writes into memory of the caller's (objects, `place_into`),
+/// `answered` waits for `released`.
 ///
-/// A response that is destroyed or assigned to before the load has released the caller's memory stops the load and waits for
-/// that. Any other may be dropped: the load goes on, and its values go with it.
-/// Threads: every method may be called from any thread; those that wait, not from one of the context's own. Only one gets the
-///          result.
-class LoadResponse {
+/// When it is dropped and goes on, its values go with it. Only one thread gets the result.
+class LoadResponse : public core::Response {
  public:
+  /// Refers to no load: waiting for it returns at once.
   LoadResponse() = default;
-  explicit LoadResponse(std::shared_ptr<core::LoadJob> job) : job_(std::move(job)) {}
-  ~LoadResponse();
-  LoadResponse(LoadResponse&&) noexcept = default;
-  LoadResponse& operator=(LoadResponse&& other) noexcept;
+  explicit LoadResponse(std::shared_ptr<core::LoadJob> job) noexcept;
 
   /// Blocks until all is loaded; rethrows what went wrong. The values are moved out.
   ///
@@ -98,32 +102,17 @@ class LoadResponse {
   [[nodiscard]] Loaded wait() const;
   /// Errors: Errc::still_running; the load goes on, and nothing has been promised.
   [[nodiscard]] Loaded wait(Timeout timeout) const;
-  /// Blocks until nothing of the load touches the caller's memory any more; says nothing of how it ended.
-  void wait_released() const;
-  /// Blocks until nothing of it runs.
-  void wait_done() const;
 
   /// Awaits the result, on the caller's executor.
   ///
   /// Cancel: stops waiting. Of a load that has not released the caller's memory yet it stops the load, too, and ends when
   ///         that is released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
-  /// Awaits `released`, and `done`; say nothing of how the load ended.
-  /// Cancel: stops waiting.
-  [[nodiscard]] Awaitable<> released() const;
-  [[nodiscard]] Awaitable<> done() const;
 
   /// What the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for `wait`.
   [[nodiscard]] LoadResult result() const;
-  [[nodiscard]] bool is_released() const;
-  [[nodiscard]] bool is_done() const;
-  /// Asks the load to stop: it then fails with Errc::cancelled. Does not wait.
-  void cancel() const;
-
- private:
-  void let_go() noexcept;
-
-  std::shared_ptr<core::LoadJob> job_;
+  /// Begins again at zero when the checkpoint is replaced meanwhile, and the load with it.
+  [[nodiscard]] LoadProgress progress() const;
 };
 
 /// A file of a checkpointable.

@@ -20,7 +20,7 @@
 namespace cairn {
 
 namespace core {
-class LoadJob;
+class ReadJob;
 }
 
 /// What a handler is given to load or describe one checkpointable: the files that it wrote.
@@ -31,7 +31,7 @@ class LoadJob;
 /// Threads: all coroutines of one load run one at a time; so may calls on a context.
 class LoadContext {
  public:
-  LoadContext(std::shared_ptr<core::LoadJob> job, std::string name, std::string directory);
+  LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory);
   LoadContext(const LoadContext&);
   LoadContext(LoadContext&&) noexcept;
   LoadContext& operator=(const LoadContext&);
@@ -79,7 +79,7 @@ class LoadContext {
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
 
-  std::shared_ptr<core::LoadJob> job_;
+  std::shared_ptr<core::ReadJob> job_;
   std::string name_;
   std::string directory_;  // Relative to the checkpoint; empty for a foreign folder.
 };

@@ -12,6 +12,7 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/registry.hpp"
+#include "cairn/core/response.hpp"
 #include "cairn/observe/report.hpp"
 
 namespace cairn {
@@ -59,27 +60,15 @@ struct SaveProgress {
   std::uint64_t written_bytes = 0;
 };
 
-/// A save in flight.
+/// A save in flight; core::Response says how it ends.
 ///
-/// Its end has three events, in this order:
-///   answered  `wait` and `committed` return or throw; what they say stays true.
-///   released  nothing of the save touches the caller's memory any more.
-///   done      nothing of it runs.
-/// A save that was stopped, and whose handlers or system calls do not end, is answered within ContextOptions::stop_grace all
-/// the same. With Snapshot::borrow, and in calls that have no response to give, `answered` waits for `released`.
-///
-/// A response that is destroyed or assigned to before the save has released the caller's memory (before `staged` with
-/// Snapshot::copy, before the end with borrow) stops the save and waits for that. Any other may be dropped: the save goes on,
-/// and a failure that nobody waited for goes to the context.
-/// Threads: every method may be called from any thread; those that wait, not from one of the context's own.
-class AsyncResponse {
+/// Its memory is released at `staged` with Snapshot::copy, at the end with borrow. A failure that nobody waited for goes to the
+/// context.
+class AsyncResponse : public core::Response {
  public:
   /// Refers to no save: waiting for it returns at once.
   AsyncResponse() = default;
-  explicit AsyncResponse(std::shared_ptr<core::SaveJob> job) : job_(std::move(job)) {}
-  ~AsyncResponse();
-  AsyncResponse(AsyncResponse&&) noexcept = default;
-  AsyncResponse& operator=(AsyncResponse&& other) noexcept;
+  explicit AsyncResponse(std::shared_ptr<core::SaveJob> job) noexcept;
 
   /// Blocks until the checkpoint is durable and visible; rethrows what went wrong. May be called again.
   ///
@@ -89,10 +78,6 @@ class AsyncResponse {
   ///
   /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
   SaveResult wait(Timeout timeout) const;
-  /// Blocks until nothing of the save touches the caller's memory any more; says nothing of how it ended.
-  void wait_released() const;
-  /// Blocks until nothing of it runs.
-  void wait_done() const;
 
   /// Awaits the end of the blocking phase, on the caller's executor.
   ///
@@ -102,25 +87,9 @@ class AsyncResponse {
   /// Awaits durability, on the caller's executor.
   /// Cancel: as `staged`.
   [[nodiscard]] Awaitable<SaveResult> committed() const;
-  /// Awaits `released`, and `done`; say nothing of how the save ended.
-  /// Cancel: stops waiting.
-  [[nodiscard]] Awaitable<> released() const;
-  [[nodiscard]] Awaitable<> done() const;
 
   [[nodiscard]] bool is_staged() const;
-  [[nodiscard]] bool is_released() const;
-  [[nodiscard]] bool is_done() const;
   [[nodiscard]] SaveProgress progress() const;
-
-  /// Asks the save to stop: it then fails with Errc::cancelled and never becomes visible, unless it was past the
-  /// point of no return and commits. Does not wait.
-  void cancel() const;
-
- private:
-  void let_go() noexcept;
-  void report_if_lost() noexcept;
-
-  std::shared_ptr<core::SaveJob> job_;
 };
 
 }  // namespace cairn

@@ -23,9 +23,9 @@ class Event {
   static Event happened();
 
   /// Makes it happen; wakes all that wait. Returns false when it had happened before.
-  bool set() const { return complete(nullptr); }
-  bool fail(std::exception_ptr failure) const { return complete(std::move(failure)); }
-  bool complete(std::exception_ptr failure) const;
+  bool set() const noexcept { return complete(nullptr); }
+  bool fail(std::exception_ptr failure) const noexcept { return complete(std::move(failure)); }
+  bool complete(std::exception_ptr failure) const noexcept;
 
   [[nodiscard]] bool has_happened() const;
 

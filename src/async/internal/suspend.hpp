@@ -22,8 +22,9 @@ class Resume {
 
   explicit Resume(std::shared_ptr<Suspended> suspended) : suspended_(std::move(suspended)) {}
 
-  /// Resumes the coroutine; it throws `failure` at its `co_await` when there is one.
-  void operator()(std::exception_ptr failure = nullptr) const;
+  /// Resumes the coroutine; it throws `failure` at its `co_await` when there is one. Ends the process when there is no
+  /// memory to schedule it: it would never run on, and nobody would know.
+  void operator()(std::exception_ptr failure = nullptr) const noexcept;
 
  private:
   std::shared_ptr<Suspended> suspended_;
@@ -35,28 +36,12 @@ using Start = std::function<void(Resume)>;
 /// Called when the coroutine is cancelled while suspended; usually resumes it with `cancelled()`.
 using OnCancel = std::function<void(Resume)>;
 
-/// Suspends the calling coroutine until somebody calls the `Resume` that `start` was given.
-/// Every asynchronous operation of Cairn is built on this.
+/// Suspends the calling coroutine until somebody calls the `Resume` that `start` was given; throws what `start` throws.
+/// Every asynchronous operation of Cairn is built on this. Ends the process when there is no memory for the suspension.
 ///
 /// Cancel: without `on_cancel`, cancelling waits for the resumption: right for operations that the kernel
 ///         may still be working on. With it, the operation decides.
-Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr);
-
-/// The memory of one suspension, taken before it is known who will be suspended: for those who must wait,
-/// whatever happens, and cannot be told that there is no memory for it. It keeps no context at work.
-class Suspension {
- public:
-  /// For a coroutine on any executor of the context that `executor` belongs to.
-  explicit Suspension(const Executor& executor);
-
- private:
-  friend Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel);
-
-  std::shared_ptr<Resume::Suspended> suspended_;
-};
-
-/// As above, with memory that was taken before.
-Awaitable<> suspend(Suspension prepared, Start start, OnCancel on_cancel);
+Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr) noexcept;
 
 /// The exception of a cancelled operation: what Asio's own operations throw.
 std::exception_ptr cancelled();

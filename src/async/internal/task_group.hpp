@@ -41,17 +41,16 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
 
   /// Waits until every task has ended; returns the failures in the order in which they happened.
   ///
+  /// Tasks may use what belongs to whoever settles: who cannot wait for them, for want of memory, ends the process.
   /// Cancel: asks the tasks to stop, and waits for them all the same.
-  static Awaitable<std::vector<std::exception_ptr>> settle(std::shared_ptr<TaskGroup> group);
+  static Awaitable<std::vector<std::exception_ptr>> settle(std::shared_ptr<TaskGroup> group) noexcept;
 
  private:
   class Task;
 
   void launch(Awaitable<> task, const std::shared_ptr<Task>& entry);
-  void end(Task* entry, std::exception_ptr failure);
+  void end(Task& entry, std::exception_ptr failure) noexcept;
   void raise_signals();
-  /// What settle() needs to wait; nothing when no task is left.
-  std::optional<Suspension> take_suspension();
   void resume_when_settled(const Resume& resume);
 
   Executor executor_;
@@ -63,7 +62,6 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
   std::list<boost::asio::cancellation_signal> signals_;  // One for each launched task.
   std::vector<std::exception_ptr> failures_;
   std::optional<Resume> waiting_;  // Who settles.
-  std::optional<Suspension> suspension_;
 };
 
 }  // namespace cairn::async

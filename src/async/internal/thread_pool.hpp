@@ -60,7 +60,7 @@ Executor make_driven_strand(const ThreadPool& pool);
 
 /// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
 /// runs then has ended.
-void drive(const Executor& strand);
+void drive(const Executor& strand) noexcept;
 void release_driver(const Executor& strand) noexcept;
 
 /// The same strand (of a pool) for work that can be given up: once `gate` is closed, such work is destroyed when its turn

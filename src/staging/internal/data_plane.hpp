@@ -50,6 +50,8 @@ struct DataPlane {
 
   std::atomic<std::uint64_t> staged_bytes{0};
   std::atomic<std::uint64_t> written_bytes{0};
+  std::atomic<std::uint64_t> wanted_bytes{0};  ///< To be read; grows while files are asked for.
+  std::atomic<std::uint64_t> loaded_bytes{0};  ///< Of those: read, verified, in their place.
   std::atomic<std::uint64_t> read_bytes{0};
   std::atomic<std::uint64_t> cached_bytes{0};  ///< Of those that were read: copied from the page cache.
 
@@ -78,12 +80,8 @@ struct DataPlane {
   /// reference is often dropped by somebody who must not wait for that.
   template <class T>
   void drop_later(T thing) const noexcept {
-    if (!destroy_later) {
-      return;
-    }
-    try {
+    if (destroy_later) {
       destroy_later(std::make_shared<T>(std::move(thing)));
-    } catch (...) {  // No memory: here and now.
     }
   }
 };

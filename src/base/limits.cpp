@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/limits.hpp"
+#include "base/internal/limits.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 #include <dirent.h>
 
-namespace cairn::core {
+namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ constexpr std::size_t kGuessedDescriptors = 64;
 /// Of the kernel's default for fs.nr_open: no process has more.
 constexpr std::uint64_t kMostDescriptors = std::uint64_t{1} << 20;
 
-std::uint64_t limit_of(int resource) {
+std::uint64_t own_limit_of(int resource) {
   ::rlimit limit{};
   return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
@@ -124,7 +124,7 @@ std::uint64_t group_limit(const LimitSources& sources) {
 
 std::uint64_t memory_limit(const LimitSources& sources) {
   const std::uint64_t addresses =
-      sources.address_space.value_or(std::min(limit_of(RLIMIT_AS), limit_of(RLIMIT_DATA)));
+      sources.address_space.value_or(std::min(own_limit_of(RLIMIT_AS), own_limit_of(RLIMIT_DATA)));
   return std::min({machine_memory(sources.proc), group_limit(sources), addresses});
 }
 
@@ -133,7 +133,8 @@ std::size_t default_staging_bytes(const LimitSources& sources) {
 }
 
 std::size_t free_descriptors(const LimitSources& sources) {
-  const std::uint64_t most = std::min(sources.open_files.value_or(limit_of(RLIMIT_NOFILE)), kMostDescriptors);
+  const std::uint64_t most =
+      std::min(sources.open_files.value_or(own_limit_of(RLIMIT_NOFILE)), kMostDescriptors);
   const std::size_t open = open_descriptors(sources.proc);
   return most > open ? static_cast<std::size_t>(most) - open : 0;
 }
@@ -142,4 +143,4 @@ std::size_t default_open_files(const LimitSources& sources) {
   return std::max(free_descriptors(sources) / 2, kLeastOpenFiles);
 }
 
-}  // namespace cairn::core
+}  // namespace cairn

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <optional>
 
-namespace cairn::core {
+namespace cairn {
 
 /// Where the limits of a process are read from: what tests replace.
 struct LimitSources {
@@ -32,4 +32,4 @@ struct LimitSources {
 /// Half of those, so that the program and other contexts keep their share; but a few in any case.
 [[nodiscard]] std::size_t default_open_files(const LimitSources& sources = {});
 
-}  // namespace cairn::core
+}  // namespace cairn

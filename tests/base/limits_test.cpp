@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/limits.hpp"
+#include "base/internal/limits.hpp"
 
 #include <filesystem>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "support/temp_dir.hpp"
 
-namespace cairn::core {
+namespace cairn {
 namespace {
 
 constexpr std::uint64_t kMachine = std::uint64_t{64} << 30;
@@ -109,4 +109,4 @@ TEST_F(MemoryLimit, SurvivesFilesThatSayNothing) {
 }
 
 }  // namespace
-}  // namespace cairn::core
+}  // namespace cairn

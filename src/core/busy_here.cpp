@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/busy_here.hpp"
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "core/services.hpp"
+
+namespace cairn::core {
+
+DrivenHere::DrivenHere(const Services& services) noexcept : services_(&services), outer_(innermost) {
+  innermost = this;
+}
+
+DrivenHere::~DrivenHere() {
+  innermost = outer_;
+}
+
+bool DrivenHere::is_of(const Services& services) noexcept {
+  for (const DrivenHere* driven = innermost; driven != nullptr; driven = driven->outer_) {
+    if (driven->services_ == &services) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool is_busy_here(const Services& services) noexcept {
+  return services.threads.runs_this_thread() || DrivenHere::is_of(services);
+}
+
+void throw_waits_for_itself(std::string_view what) {
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("{} that blocks was started on one of the context's own threads, or by a handler in its "
+                  "blocking phase; it would wait for itself",
+                  what));
+}
+
+void refuse_here(const Services& services, std::string_view what) {
+  if (is_busy_here(services)) {
+    throw_waits_for_itself(what);
+  }
+}
+
+}  // namespace cairn::core

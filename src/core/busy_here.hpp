@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace cairn::core {
+
+class Services;
+
+/// The calling thread runs the blocking phase of an operation of a context while this lives.
+class DrivenHere {
+ public:
+  explicit DrivenHere(const Services& services) noexcept;
+  ~DrivenHere();
+  DrivenHere(const DrivenHere&) = delete;
+  DrivenHere& operator=(const DrivenHere&) = delete;
+
+  [[nodiscard]] static bool is_of(const Services& services) noexcept;
+
+ private:
+  static inline thread_local const DrivenHere* innermost = nullptr;
+
+  const Services* services_;
+  const DrivenHere* outer_;
+};
+
+/// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of
+/// that context may be waited for.
+[[nodiscard]] bool is_busy_here(const Services& services) noexcept;
+
+/// Errors: Errc::invalid_argument, always; `what` as below.
+[[noreturn]] void throw_waits_for_itself(std::string_view what);
+
+/// Errors: Errc::invalid_argument when `is_busy_here`; `what` is what was tried: "a load".
+void refuse_here(const Services& services, std::string_view what);
+
+}  // namespace cairn::core

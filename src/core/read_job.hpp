@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cairn/core/load.hpp"
+
+#include "core/operation.hpp"
+#include "store/internal/file_source.hpp"
+
+namespace cairn::core {
+
+/// An operation that reads a checkpoint: what loads and questions for metadata have in common.
+///
+/// Finds what was requested, everything when nothing was, and begins again when a save replaces the checkpoint meanwhile.
+/// Coroutines that are members are awaited by the operation's own work, which keeps it.
+class ReadJob : public Operation {
+ public:
+  ReadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
+          RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
+          CallersMemory memory);
+
+  ~ReadJob() override;
+
+  [[nodiscard]] const store::FileSource& source() const noexcept { return *source_; }
+  [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
+
+  /// Enters a file that is read from.
+  void count_file(const std::string& relative);
+
+ protected:
+  struct Part {
+    store::SourceItem item;
+    AnyValue wanted;
+    std::optional<Registration> registration;
+  };
+
+  /// Reads the checkpoint that is at the path now.
+  virtual Awaitable<> attempt() = 0;
+  /// Drops what an attempt has collected.
+  virtual void forget_attempt() = 0;
+
+  /// Attempts until no save replaces the checkpoint under it.
+  Awaitable<> run_undisturbed();
+  Awaitable<> open_source();
+
+  [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
+  [[nodiscard]] std::size_t count_of_files() const;
+  [[nodiscard]] const Registration& resolve(const Part& part) const;
+  [[nodiscard]] LoadContext context(const Part& part);
+  /// Says so when another handler reads a part than the one that saved it.
+  [[nodiscard]] std::string explain(const Part& part) const;
+  /// Names the part before what failed.
+  [[noreturn]] void rethrow(const std::exception_ptr& failure, const Part& part) const;
+  /// Whether another checkpoint is at the path than the one that was opened; asks the disk.
+  ///
+  /// Errors: those of opening it, when nobody can tell.
+  [[nodiscard]] bool was_replaced() const;
+  /// Whether the checkpoint that was opened is still the one at the path; asks the disk.
+  [[nodiscard]] bool is_current() const;
+
+ private:
+  void choose_parts();
+  void start_over();
+
+  std::filesystem::path path_;
+  Requests requests_;
+  RegistrySnapshot registry_;
+  LoadOptions options_;
+  std::shared_ptr<const store::FileSource> source_;
+  std::vector<Part> parts_;
+
+  mutable std::mutex files_mutex_;  // Protects what follows.
+  std::set<std::string, std::less<>> files_;
+};
+
+}  // namespace cairn::core

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/stopping.hpp"
+
+#include <fmt/format.h>
+
+#include "async/internal/suspend.hpp"
+
+namespace cairn::core {
+
+bool Stopping::ask(Errc reason, std::string_view why) {
+  const std::lock_guard lock(mutex_);
+  if (reason_) {
+    return false;
+  }
+  reason_.emplace(reason, fmt::format("{}: {}", what_, why));
+  return true;
+}
+
+bool Stopping::is_asked() const {
+  const std::lock_guard lock(mutex_);
+  return reason_.has_value();
+}
+
+Error Stopping::reason() const {
+  const std::lock_guard lock(mutex_);
+  return reason_.value_or(Error(Errc::cancelled, what_));
+}
+
+std::exception_ptr Stopping::explain(const std::exception_ptr& failure) const {
+  return async::is_cancelled(failure) ? std::make_exception_ptr(reason()) : failure;
+}
+
+}  // namespace cairn::core

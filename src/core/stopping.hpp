@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::core {
+
+/// Whether an operation was asked to stop, and why: the first reason counts.
+///
+/// Threads: every method may be called from any thread.
+class Stopping {
+ public:
+  /// `what` is the operation, for messages: "save of <path>".
+  explicit Stopping(std::string what) : what_(std::move(what)) {}
+
+  /// Returns false when it was asked before.
+  bool ask(Errc reason, std::string_view why);
+
+  [[nodiscard]] bool is_asked() const;
+  /// Why it was asked; Errc::cancelled when it was not.
+  [[nodiscard]] Error reason() const;
+  /// What a failure means to whoever waits for the operation: of a cancellation he is told the reason.
+  [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const;
+
+ private:
+  const std::string what_;
+  mutable std::mutex mutex_;  // Protects what follows.
+  std::optional<Error> reason_;
+};
+
+}  // namespace cairn::core

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cairn/core/context.hpp"
+
+#include "async/internal/thread_pool.hpp"
+#include "async/internal/timers.hpp"
+#include "base/internal/clock.hpp"
+
+namespace cairn::core {
+
+/// The threads of a context. Pools that grow do so while all of their threads are blocked, so that nobody waits for a stranger's
+/// disk or handler.
+struct Threads {
+  /// `clock` outlives them.
+  ///
+  /// Errors: Errc::invalid_argument for a niceness that is not one.
+  Threads(const ContextOptions& options, const Clock& clock);
+
+  /// Whether the calling thread is one of them.
+  [[nodiscard]] bool runs_this_thread() const noexcept;
+
+  /// Copy, and hash for loads and for saves until `staged`: nothing that blocks.
+  async::ThreadPool workers;
+  /// System calls that block, and code of handlers. Grows.
+  async::ThreadPool calls;
+  /// Hash, and run code of handlers, once the caller is gone: gives way to him. Grows.
+  async::ThreadPool background;
+  /// Where operations run, each on a strand. Grows.
+  async::ThreadPool coroutines;
+  /// Deadlines. First to stop: it is last here.
+  async::Timers timers;
+};
+
+}  // namespace cairn::core
