@@ -16,6 +16,7 @@
 
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
+#include "io/internal/page_cache.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
