@@ -97,7 +97,8 @@ class ThreadedNetwork {
           work = box.later.top().work;
           box.later.pop();
         } else if (!box.later.empty()) {
-          box.changed.wait_until(lock, box.later.top().time);
+          const Time next = box.later.top().time;  // The queue changes while this waits.
+          box.changed.wait_until(lock, next);
           continue;
         } else {
           box.changed.wait(lock);
