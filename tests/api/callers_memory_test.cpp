@@ -267,6 +267,7 @@ TEST_F(CallersMemory, IsFreeWhenACancelledAwaitEnds) {
   EXPECT_EQ(failure, nullptr);
   EXPECT_FALSE(was_staged);
   EXPECT_TRUE(eventually([&] { return running.expired(); }));
+  EXPECT_TRUE(eventually([&] { return left().empty(); }));  // Or the grace of 10 ms may be too short for it.
   context_->close();
   EXPECT_THAT(left(), ::testing::IsEmpty());
 }
