@@ -36,7 +36,8 @@ struct Step {
 };
 
 /// What one rank knows of a conversation. It exists from the first packet on, if that comes before the rank joins: texts
-/// of rank 0 and failures are passed on even then, so that nobody waits for one who is late.
+/// of rank 0 and failures are passed on even then, so that nobody waits for one who is late, as soon as its transport hands them
+/// over: that of MPI sleeps until the rank joins.
 ///
 /// Threads: every method may be called from any thread.
 class Exchange : public std::enable_shared_from_this<Exchange> {
