@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include <gtest/gtest.h>
+
 #include "support/forwarding_syscalls.hpp"
 
 namespace cairn::io {
@@ -119,5 +121,25 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   std::atomic<int> hits_{0};
   std::atomic<int> calls_{0};
 };
+
+/// Lets the first call of each kind fail, then the second and so on, `times` in a row, until `try_fault` says that there were
+/// not as many or a test has failed. Returns how many faults there were.
+template <class Try>
+int try_each_fault(int times, Try try_fault) {
+  int faults = 0;
+  for (const Call call : kAllCalls) {
+    for (int first = 1; first < 200; ++first) {
+      SCOPED_TRACE(::testing::Message() << "call " << static_cast<int>(call) << " number " << first);
+      if (!try_fault(Fault{call, first, times, -EIO})) {
+        break;
+      }
+      ++faults;
+      if (::testing::Test::HasFailure()) {
+        return faults;
+      }
+    }
+  }
+  return faults;
+}
 
 }  // namespace cairn::io
