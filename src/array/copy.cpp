@@ -8,6 +8,8 @@
 #include "cairn/array/array_view.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/cast.hpp"
+
 namespace cairn {
 namespace {
 
