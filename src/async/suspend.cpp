@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "async/internal/suspend.hpp"
 
+#include <system_error>
+
 #include <condition_variable>
 #include <list>
 #include <mutex>

@@ -74,7 +74,7 @@ class Pool : public asio::thread_pool {
   }
 
   void end() {
-    stop();
+    asio::thread_pool::stop();
     std::vector<std::thread> threads;
     {
       const std::lock_guard lock(mutex_);

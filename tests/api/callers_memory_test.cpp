@@ -34,17 +34,19 @@ using testing::Script;
 
 class CallersMemory : public testing::ApiTest {
  protected:
-  CallersMemory() : ApiTest(small()) {
-    ContextOptions options = small();
-    options.syscalls = calls_;
-    options.stop_grace = 10ms;
-    options.registry.add<testing::ScriptedHandler>();
-    context_.emplace(std::move(options));
-  }
+  CallersMemory() : ApiTest(small()) { renew_context(10ms); }
 
   ~CallersMemory() override {
     calls_->let_go();
     context_.reset();
+  }
+
+  void renew_context(Timeout stop_grace) {
+    ContextOptions options = small();
+    options.syscalls = calls_;
+    options.stop_grace = stop_grace;
+    options.registry.add<testing::ScriptedHandler>();
+    context_.emplace(std::move(options));
   }
 
   static constexpr int kAll = 1 << 20;
@@ -255,6 +257,7 @@ Awaitable<> save_within(const Context* context, std::filesystem::path path, std:
 }
 
 TEST_F(CallersMemory, IsFreeWhenACancelledAwaitEnds) {
+  renew_context(1h);  // Whoever gives up earlier leaves the directory to recovery.
   boost::asio::io_context io;
   std::exception_ptr failure;
   std::weak_ptr<std::atomic<int>> running;
@@ -267,7 +270,6 @@ TEST_F(CallersMemory, IsFreeWhenACancelledAwaitEnds) {
   EXPECT_EQ(failure, nullptr);
   EXPECT_FALSE(was_staged);
   EXPECT_TRUE(eventually([&] { return running.expired(); }));
-  EXPECT_TRUE(eventually([&] { return left().empty(); }));  // Or the grace of 10 ms may be too short for it.
   context_->close();
   EXPECT_THAT(left(), ::testing::IsEmpty());
 }

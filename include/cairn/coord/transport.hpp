@@ -43,7 +43,7 @@ class Transport {
   [[nodiscard]] virtual Time now() const = 0;
 
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
-  /// needs that.
+  /// needs that. What is sent leaves within a call: one is due after the last word of a conversation, too.
   virtual bool progress() { return false; }
 };
 
