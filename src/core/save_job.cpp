@@ -416,6 +416,12 @@ SaveResult SaveJob::result() const noexcept {
   return result_;
 }
 
+void SaveJob::give_way_to(const SaveJob& newer) {
+  if (fate_.stop() == Fate::State::stopped) {
+    stop(Errc::superseded, fmt::format("the save of {} is newer", newer.path().string()));
+  }
+}
+
 void SaveJob::let_go() noexcept {
   if (is_observed) {
     return;

@@ -88,6 +88,9 @@ class SaveJob final : public Operation {
   [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
 
+  /// Stops with Errc::superseded, unless it commits already: to end that early would only make its verdict uncertain.
+  void give_way_to(const SaveJob& newer);
+
   /// Hands a failure that nobody has waited for, or will, to the context.
   void let_go() noexcept override;
 

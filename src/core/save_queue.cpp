@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "core/save_job.hpp"
 
 namespace cairn::core {
@@ -39,7 +37,7 @@ async::Event SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
   }
   for (const auto& one : passed) {
     if (one) {
-      one->stop(Errc::superseded, fmt::format("the save of {} is newer", save->path().string()));
+      one->give_way_to(*save);
     }
   }
   return turn;

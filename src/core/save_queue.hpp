@@ -24,7 +24,8 @@ class SaveQueue {
   /// Enters a save. The event happens when it may go on.
   ///
   /// When it coalesces, those before it that do, too, and have a target in the same directory are stopped with
-  /// Errc::superseded: all but the oldest, so that one is always completed, however quickly others follow.
+  /// Errc::superseded: all but the oldest, so that one is always completed, however quickly others follow, and those that
+  /// commit already.
   async::Event enter(const std::shared_ptr<SaveJob>& save);
 
   /// Lets the next one go on. Does nothing for a save that has left.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
 #include "async/internal/event.hpp"
+#include "support/held_syscalls.hpp"
 
 namespace cairn {
 namespace {
@@ -148,6 +151,36 @@ TEST_F(SaveQueue, LeavesSavesIntoOtherDirectoriesAlone) {
   open_the_gate();
 
   EXPECT_EQ(other.wait().path, directory_ / "other/step_2");
+}
+
+/// One whose disk takes its time to rename, and whose saves are given up at once when they are stopped.
+class SaveQueueOfASlowDisk : public SaveQueue {
+ protected:
+  SaveQueueOfASlowDisk() {
+    ContextOptions options = gated(8);
+    options.syscalls = calls_;
+    options.stop_grace = std::chrono::nanoseconds(1);
+    context_.emplace(std::move(options));
+  }
+
+  ~SaveQueueOfASlowDisk() override { calls_->let_go(); }
+
+  const std::shared_ptr<testing::HeldSyscalls> calls_ = std::make_shared<testing::HeldSyscalls>();
+};
+
+TEST_F(SaveQueueOfASlowDisk, LetsASaveThatCommitsGoOn) {
+  const AsyncResponse oldest = start("step_1");
+  calls_->hold(testing::Held::rename);
+  SaveOptions options;
+  options.coalesce = true;
+  const AsyncResponse middle = save_async(directory_ / "step_2", Tree({{"step", 2}}), options, *context_);
+  ASSERT_TRUE(calls_->holds());
+
+  const AsyncResponse newest = start("step_3");
+
+  EXPECT_THAT([&] { middle.wait(std::chrono::milliseconds(50)); }, Fails(Errc::still_running));
+  calls_->let_go();
+  EXPECT_EQ(middle.wait().path, directory_ / "step_2");
 }
 
 /// One save at a time.

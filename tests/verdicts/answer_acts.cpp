@@ -31,6 +31,7 @@ void Player::take_back() {
 
 void Player::finish(OpenSave open) {
   const Moment begin = now();
+  const Expectation expectation(*clock_, oracle_.latest_answer(open.number));
   const auto failure = attempt(fmt::format("wait for save {}", open.number),
                                [&] { hear(open.number, open.response->wait()); });
   if (open.uses_memory && !open.response->is_released()) {
@@ -92,6 +93,7 @@ void Player::cancel_waiting() {
     open.response->cancel();
   });
   const Moment begin = now();
+  const Expectation expectation(*clock_, oracle_.latest_answer(open.number));
   const auto failure = attempt(fmt::format("wait for save {}, which will be cancelled", open.number),
                                [&] { hear(open.number, open.response->wait()); });
   clock_->forget(alarm);

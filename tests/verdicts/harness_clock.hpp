@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -51,6 +52,11 @@ class HarnessClock final : public Clock {
   /// Rings the alarms whose moment has come; for a real clock.
   void ring_alarms();
 
+  /// Somebody waits for what must have happened by then.
+  void expect(Moment limit) { expected_ = limit; }
+  /// Whether to go on to `when` makes what is expected late.
+  [[nodiscard]] bool is_late_at(Moment when) const { return when > expected_.load(); }
+
   /// Who sleeps until when, in words.
   [[nodiscard]] std::string describe() const;
 
@@ -68,6 +74,7 @@ class HarnessClock final : public Clock {
   void wake_sleepers();
 
   const bool is_manual_;
+  std::atomic<Moment> expected_{Moment::max()};
   // Taken after the mutex of a sleeper, never before it: whoever wakes sleepers only tries theirs.
   mutable std::mutex mutex_;
   mutable std::list<Sleeper> sleepers_;
@@ -76,6 +83,18 @@ class HarnessClock final : public Clock {
   std::uint64_t ringing_ = 0;  // Or 0.
   std::condition_variable rung_;
   Moment now_{std::chrono::hours(1)};
+};
+
+/// While it lives somebody waits for what must have happened by then: who is late tells why, in stacks.
+class Expectation {
+ public:
+  Expectation(HarnessClock& clock, Moment limit) : clock_(clock) { clock_.expect(limit); }
+  ~Expectation() { clock_.expect(Moment::max()); }
+  Expectation(const Expectation&) = delete;
+  Expectation& operator=(const Expectation&) = delete;
+
+ private:
+  HarnessClock& clock_;
 };
 
 }  // namespace cairn::verdicts

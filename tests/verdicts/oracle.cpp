@@ -99,7 +99,7 @@ std::string Oracle::title(std::uint64_t number) const {
                      number, targets_[call.asked.target].path.filename().string());
 }
 
-void Oracle::check_time(std::uint64_t number, Moment waited_since) {
+Moment Oracle::limit_of(std::uint64_t number, Moment waited_since) const {
   const Call& call = calls_.at(number);
   Moment limit = Moment::max();
   const auto bound = [&](Moment moment) { limit = std::min(limit, moment); };
@@ -109,13 +109,22 @@ void Oracle::check_time(std::uint64_t number, Moment waited_since) {
   bound(call.stop_limit.value_or(Moment::max()));
   bound(call.close_limit.value_or(Moment::max()));
   if (limit == Moment::max()) {
-    return;
+    return limit;
   }
   constexpr Duration kLongestAccess = std::chrono::seconds(6);  // Calls of the system; see kCallsWithMemory.
   if (call.asked.uses_memory && kLongestAccess > grace_) {
     limit += kLongestAccess - grace_;
   }
-  limit = std::max(limit, waited_since) + (clock_.is_manual() ? Duration::zero() : Duration(kSlack));
+  return std::max(limit, waited_since) + (clock_.is_manual() ? Duration::zero() : Duration(kSlack));
+}
+
+Moment Oracle::latest_answer(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return limit_of(number, clock_.steady_now());
+}
+
+void Oracle::check_time(std::uint64_t number, Moment waited_since) {
+  const Moment limit = limit_of(number, waited_since);
   if (const Moment now = clock_.steady_now(); now > limit) {
     journal_.lie("late", fmt::format("{} was answered {:.3f} s late", title(number), seconds(now - limit)));
   }

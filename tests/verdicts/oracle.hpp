@@ -48,6 +48,8 @@ class Oracle {
 
   /// The program has asked for its end: it may be cancelled from now on, and must be in time.
   void ask_stop(std::uint64_t number);
+  /// When a call that somebody waits for from now on must have answered; Moment::max(): at any time.
+  [[nodiscard]] Moment latest_answer(std::uint64_t number) const;
   /// It may have been stopped, or not.
   void allow_stop(std::uint64_t number);
   /// The context of all open operations is closed; they have until then.
@@ -103,6 +105,7 @@ class Oracle {
   /// Why that failure may not be; empty when it may.
   [[nodiscard]] std::string objection(std::uint64_t number, const std::exception_ptr& failure) const;
   [[nodiscard]] bool has_later_in_series(const Call& call, std::uint64_t number) const;
+  [[nodiscard]] Moment limit_of(std::uint64_t number, Moment waited_since) const;
   void check_time(std::uint64_t number, Moment waited_since);
   void check(const std::optional<testing::Lie>& lie);
 

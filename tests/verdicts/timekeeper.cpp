@@ -9,6 +9,7 @@
 #include "base/internal/thread.hpp"
 #include "support/number_from.hpp"
 #include "verdicts/stillness.hpp"
+#include "verdicts/watchdog.hpp"
 
 namespace cairn::verdicts {
 namespace {
@@ -62,6 +63,9 @@ void Timekeeper::keep_manual() {
       continue;
     }
     if (const auto next = clock_.next_event()) {
+      if (clock_.is_late_at(*next)) {
+        report_threads("everybody waits, and what is waited for is late:\n" + clock_.describe());
+      }
       clock_.advance_to(*next);
       pause = kShortest;
       last_event = now;

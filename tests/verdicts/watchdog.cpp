@@ -56,10 +56,14 @@ void print_stacks() {
 
 }  // namespace
 
-void report_hang(const std::string& story) {
+void report_threads(const std::string& story) {
   std::fprintf(stderr, "%s\n%s\n", story.c_str(), Stillness::describe_threads().c_str());
   std::fflush(nullptr);
   print_stacks();
+}
+
+void report_hang(const std::string& story) {
+  report_threads(story);
   std::_Exit(1);
 }
 

@@ -38,9 +38,9 @@ struct SaveOptions {
   std::string custom_metadata = "null";
   /// Who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for it.
   Snapshot snapshot = Snapshot::copy;
-  /// Give way to later saves into the same directory that say so, too: of those under way the oldest and the newest
-  /// go on, the others end with Errc::superseded (which `close` does not count as a failure). For programs that
-  /// save more often than their disk can follow.
+  /// Give way to later saves into the same directory that say so, too: of those under way the oldest, the newest and
+  /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
+  /// For programs that save more often than their disk can follow.
   bool coalesce = false;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
