@@ -2,6 +2,7 @@
 #include "verdicts/player.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 namespace cairn::verdicts {
 namespace {
+
+constexpr std::chrono::seconds kTimeToTell{3};  // Of the machine's time; no more than it needs.
 
 std::vector<std::filesystem::path> targets_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> targets;
@@ -97,8 +100,11 @@ void Player::check_budgets() {
   if (program_.saves_in_flight == 0 || going_on() <= program_.saves_in_flight) {
     return;
   }
-  // One of them may be failing just now: its events come one after the other.
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  // One of them may be ending just now: its events come one after the other. Not asleep: else the clock would go on.
+  const auto end = std::chrono::steady_clock::now() + kTimeToTell;
+  while (going_on() > program_.saves_in_flight && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
   if (going_on() > program_.saves_in_flight) {
     journal_->lie("budget",
                   fmt::format("{} saves go on at once, not {}", going_on(), program_.saves_in_flight));
