@@ -65,6 +65,7 @@ void Player::save_and_wait() {
   SaveOptions options = options_of(asked, open.number);
   options.snapshot = borrows ? Snapshot::borrow : Snapshot::copy;
   const Moment begin = now();
+  const Expectation expectation(*clock_, is_unhindered_now && clock_->is_manual() ? begin : Moment::max());
   const auto failure = attempt(
       fmt::format("save {} to t{}{}{}", open.number, open.target, asked.overwrite ? "" : ", not over another",
                   borrows ? ", borrowed" : ""),
@@ -93,6 +94,10 @@ void Player::save_to_open(Act act) {
     open.sloth.clock = clock_;
     open.sloth.way = static_cast<Sloth::Way>(dice_.below(4));
     open.sloth.time = some_time();
+    if (open.sloth.way == Sloth::Way::blocks) {
+      open.sloth.may_block = std::make_shared<const bool>(true);
+      blocking_.push_back(open.sloth.may_block);
+    }
     asked.fails_by_itself = open.sloth.way == Sloth::Way::throws;
   }
   open.target = asked.target;
