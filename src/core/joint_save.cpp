@@ -205,7 +205,7 @@ JointSave::~JointSave() {
 }
 
 void JointSave::fail(const std::exception_ptr& why) noexcept {
-  *has_failed_ = true;
+  listener_->has_failed = true;
   try {
     std::rethrow_exception(why);
   } catch (const Error& error) {
@@ -224,12 +224,22 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
   }
 }
 
-void JointSave::on_failure(std::function<void(const std::exception_ptr& why)> work) const {
-  work_->on_failure([has_failed = has_failed_, work = std::move(work)](const std::exception_ptr& why) {
-    if (!*has_failed) {
-      work(why);
+void JointSave::on_failure(std::function<void(const std::exception_ptr& why)> work) {
+  {
+    const std::lock_guard lock(listener_->mutex);
+    listener_->work = std::move(work);
+  }
+  work_->on_failure([listener = listener_](const std::exception_ptr& why) {
+    const std::lock_guard lock(listener->mutex);
+    if (listener->work && !listener->has_failed) {
+      listener->work(why);
     }
   });
+}
+
+void JointSave::stop_listening() noexcept {
+  const std::lock_guard lock(listener_->mutex);
+  listener_->work = nullptr;
 }
 
 Awaitable<> JointSave::agree(const Claims& claims) {

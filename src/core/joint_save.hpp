@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,8 +69,11 @@ class JointSave {
 
   /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
   void fail(const std::exception_ptr& why) noexcept;
-  /// Calls `work` when another rank has failed first; see Conversation::on_failure.
-  void on_failure(std::function<void(const std::exception_ptr& why)> work) const;
+  /// Calls `work` when another rank has failed first; see Conversation::on_failure. Called once.
+  void on_failure(std::function<void(const std::exception_ptr& why)> work);
+  /// Returns when `work` does not run, and will not. So it needs no share of whoever it works on, which would end on the
+  /// transport's thread.
+  void stop_listening() noexcept;
 
   /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
   [[nodiscard]] Awaitable<> agree(const Claims& claims);
@@ -100,7 +104,12 @@ class JointSave {
   const store::Uuid uuid_;
   std::optional<Awaitable<std::string>> created_;  // Begun at once: what is said early is heard.
   std::optional<Awaitable<std::string>> verdict_;
-  const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
+  struct Listener {
+    std::mutex mutex;  // Protects `work`.
+    std::function<void(const std::exception_ptr& why)> work;
+    std::atomic<bool> has_failed{false};  // This rank, by itself.
+  };
+  const std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
   std::atomic<bool> is_told_{false};
   std::atomic<bool> has_left_{false};
 };

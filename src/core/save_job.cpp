@@ -57,6 +57,9 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
 }
 
 SaveJob::~SaveJob() {
+  if (joint_) {
+    joint_->stop_listening();
+  }
   if (staged_) {
     drop_later(services_owner(), std::move(*staged_));
   }
@@ -70,14 +73,10 @@ void SaveJob::start() {
     // Whoever waits for it to be accepted must hear, too, that it was given up before.
     answered().on_complete(
         [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
-    launch(work(), options_.deadline);
     if (joint_) {
-      joint_->on_failure([weak = weak_from_this()](const std::exception_ptr& why) {
-        if (const auto self = std::static_pointer_cast<SaveJob>(weak.lock())) {
-          self->hear_failure(why);
-        }
-      });
+      joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
     }
+    launch(work(), options_.deadline);
   } catch (...) {
     if (joint_) {
       joint_->fail(std::current_exception());
