@@ -82,6 +82,14 @@ Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, st
   }
 }
 
+void leave_and_forget(Exchange& exchange, const std::weak_ptr<coord::Exchanges>& exchanges) noexcept {
+  if (exchange.leave()) {
+    if (const auto all = exchanges.lock()) {
+      all->forget(exchange.number());
+    }
+  }
+}
+
 }  // namespace
 
 Subject::Subject(std::shared_ptr<Exchange> exchange, std::string name)
@@ -118,7 +126,7 @@ Conversation::Conversation(std::shared_ptr<Exchange> exchange, std::weak_ptr<coo
     : exchange_(std::move(exchange)), exchanges_(std::move(exchanges)) {}
 
 Conversation::~Conversation() {
-  if (exchange_) {
+  if (exchange_ && !leaves_later_) {
     fail(std::make_exception_ptr(Error(Errc::closed, "the conversation was dropped")));
     leave();
   }
@@ -136,6 +144,10 @@ void Conversation::fail(const std::exception_ptr& why) const noexcept {
   exchange_->fail(why);
 }
 
+void Conversation::fail_together(const Error& why) const noexcept {
+  exchange_->fail_together(why);
+}
+
 Awaitable<> Conversation::failed() const {
   return exchange_->failed().wait();
 }
@@ -144,12 +156,28 @@ std::exception_ptr Conversation::failure() const {
   return exchange_->failure();
 }
 
-void Conversation::leave() noexcept {
-  if (exchange_->leave()) {
-    if (const auto exchanges = exchanges_.lock()) {
-      exchanges->forget(exchange_->number());
+void Conversation::on_failure(std::function<void(const std::exception_ptr& why)> work) const {
+  exchange_->failed().on_complete(std::move(work));
+}
+
+void Conversation::leave_later() noexcept {
+  try {
+    // Left by the last step that ends: each holds a share of it until then.
+    const auto end = [exchange = exchange_, exchanges = exchanges_](std::nullptr_t) {
+      leave_and_forget(*exchange, exchanges);
+    };
+    const std::shared_ptr<void> last(nullptr, end);
+    leaves_later_ = true;
+    for (const auto& step : exchange_->open_steps()) {
+      step->done.on_complete([last](const std::exception_ptr&) {});
     }
+  } catch (...) {  // No memory: what this rank would have passed on is lost, and nobody waits for it.
+    leave();
   }
+}
+
+void Conversation::leave() noexcept {
+  leave_and_forget(*exchange_, exchanges_);
 }
 
 }  // namespace cairn

@@ -59,7 +59,19 @@ std::size_t Coordinator::ranks_on_host() const noexcept {
 }
 
 Conversation Coordinator::join() {
-  return Conversation(exchanges_->join(), exchanges_);
+  return Conversation(exchanges_->join({Bond::all}).front(), exchanges_);
+}
+
+std::vector<Conversation> Coordinator::join(const std::vector<Bond>& bonds) {
+  std::vector<Conversation> conversations;
+  for (std::shared_ptr<coord::Exchange>& exchange : exchanges_->join(bonds)) {
+    conversations.push_back(Conversation(std::move(exchange), exchanges_));
+  }
+  return conversations;
+}
+
+Hash128 Coordinator::job() const noexcept {
+  return transport_->job();
 }
 
 bool Coordinator::progress() {

@@ -37,10 +37,11 @@ std::exception_ptr Exchange::failure() const {
   return failure_;
 }
 
-void Exchange::join() {
+void Exchange::join(Bond bond) {
   {
     const std::lock_guard lock(mutex_);
     has_joined_ = true;
+    bond_ = bond;
     if (transport_ == nullptr || neighbours_.empty()) {
       return;
     }
@@ -51,6 +52,17 @@ void Exchange::join() {
     }
   }
   tick_later();
+}
+
+std::vector<std::shared_ptr<Step>> Exchange::open_steps() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Step>> open;
+  for (const auto& [key, step] : steps_) {
+    if (step->is_begun) {
+      open.push_back(step);
+    }
+  }
+  return open;
 }
 
 bool Exchange::leave() noexcept {
@@ -283,12 +295,19 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       take_down(key, decoded, packet);
       break;
     case PacketKind::fail:
+      if (!is_bound_to(from)) {
+        break;
+      }
       fail(decode_failure(decoded.body), from, packet);
       break;
     case PacketKind::left:
       fail_if_somebody_left();
       break;
   }
+}
+
+void Exchange::fail_together(const Error& why) noexcept {
+  fail(std::make_exception_ptr(why), rank_, packet_of(PacketKind::fail, {}, encode_common_failure(why)));
 }
 
 void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept {
@@ -301,7 +320,8 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
     failure_ = why;
     const Packet passed_on = packet ? packet : packet_of(PacketKind::fail, {}, encode_failure(rank_, why));
     for (const Neighbour& neighbour : neighbours_) {
-      if (neighbour.rank != from) {
+      const bool is_above = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
+      if (neighbour.rank != from && !(is_above && bond_ == Bond::above)) {
         send(neighbour.rank, passed_on);
       }
     }
@@ -360,10 +380,16 @@ void Exchange::tick_later() {
   }
 }
 
+bool Exchange::is_bound_to(std::size_t neighbour) const {
+  const std::lock_guard lock(mutex_);
+  return bond_ == Bond::all || (rank_ != 0 && neighbour == tree_.parent(rank_));
+}
+
 std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
   for (Neighbour& neighbour : neighbours_) {
     neighbour.silence += elapsed;
-    if (neighbour.has_left) {
+    if (neighbour.has_left ||
+        (bond_ == Bond::above && (rank_ == 0 || neighbour.rank != tree_.parent(rank_)))) {
       continue;
     }
     if (neighbour.has_joined && neighbour.silence > options_.lost_after) {

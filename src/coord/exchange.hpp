@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 
 #include "async/internal/event.hpp"
@@ -51,7 +52,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] std::exception_ptr failure() const;
 
   /// From here on this rank is there, and listens for its neighbours.
-  void join();
+  void join(Bond bond);
+  /// The steps that were begun here and have not ended.
+  [[nodiscard]] std::vector<std::shared_ptr<Step>> open_steps() const;
+
   /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
@@ -60,6 +64,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void receive(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// The first failure counts; it is passed on to all neighbours but the one that it came from.
   void fail(const std::exception_ptr& why) noexcept { fail(why, rank_, nullptr); }
+
+  void fail_together(const Error& why) noexcept;
 
   /// Begins a step in which texts go to rank 0. Its `done` waits for the ranks below this one.
   std::shared_ptr<Step> begin_up(const std::string& subject, std::uint32_t number, std::string mine,
@@ -91,6 +97,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] Packet packet_of(PacketKind kind, const Key& key, std::string_view body) const;
   [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const;
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
+  [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 
   void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
   void take_up(std::size_t from, const Key& key, std::string_view body);
@@ -113,6 +120,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Transport* transport_;      // Null once closed.
   bool has_joined_ = false;
   bool has_left_ = false;
+  Bond bond_ = Bond::all;  // Until it has joined it only passes on.
   std::exception_ptr failure_;
   std::vector<Neighbour> neighbours_;
   std::map<Key, std::shared_ptr<Step>> steps_;

@@ -33,22 +33,26 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::all() const {
   return exchanges;
 }
 
-std::shared_ptr<Exchange> Exchanges::join() {
-  std::shared_ptr<Exchange> exchange;
+std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& bonds) {
+  std::vector<std::shared_ptr<Exchange>> joined;
   {
     const std::lock_guard lock(mutex_);
     if (is_closed_) {
       throw Error(Errc::closed, "the coordinator was closed");
     }
-    std::shared_ptr<Exchange>& slot = exchanges_[next_];
-    if (!slot) {
-      slot = std::make_shared<Exchange>(*transport_, tree_, options_, next_);
+    for (std::size_t i = 0; i < bonds.size(); ++i) {
+      std::shared_ptr<Exchange>& slot = exchanges_[next_];
+      if (!slot) {
+        slot = std::make_shared<Exchange>(*transport_, tree_, options_, next_);
+      }
+      joined.push_back(slot);
+      ++next_;
     }
-    exchange = slot;
-    ++next_;
   }
-  exchange->join();
-  return exchange;
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    joined[i]->join(bonds[i]);
+  }
+  return joined;
 }
 
 void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {

@@ -20,7 +20,8 @@ class Exchanges {
  public:
   Exchanges(Transport& transport, const CoordinatorOptions& options);
 
-  [[nodiscard]] std::shared_ptr<Exchange> join();
+  /// The next ones, one for each bond.
+  [[nodiscard]] std::vector<std::shared_ptr<Exchange>> join(const std::vector<Bond>& bonds);
   /// What belongs to a conversation that was left here is dropped: late packets of an old one never reach a new one.
   void receive(std::size_t from, const Packet& packet) noexcept;
   void forget(std::uint64_t number) noexcept;

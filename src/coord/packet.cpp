@@ -10,6 +10,7 @@ namespace cairn::coord {
 namespace {
 
 constexpr std::uint32_t kNobody = 0xFFFFFFFF;  // In place of a rank: the text names one.
+constexpr std::uint32_t kOfOneRank = 0;        // In place of an error code.
 
 template <class T>
 void put(std::string& text, T value) {
@@ -91,16 +92,30 @@ std::string encode_failure(std::size_t rank, const std::exception_ptr& why) {
   } catch (const Error& error) {
     const bool names_rank = error.code() == Errc::peer_failed;
     put(body, names_rank ? kNobody : static_cast<std::uint32_t>(rank));
+    put(body, kOfOneRank);
     body += names_rank ? error.detail() : error.what();
   } catch (...) {
     put(body, static_cast<std::uint32_t>(rank));
+    put(body, kOfOneRank);
     body += describe(std::current_exception());
   }
   return body;
 }
 
+std::string encode_common_failure(const Error& error) {
+  std::string body;
+  put(body, kNobody);
+  put(body, static_cast<std::uint32_t>(error.code().value()));
+  body += error.detail();
+  return body;
+}
+
 std::exception_ptr decode_failure(std::string_view body) {
   const auto rank = take<std::uint32_t>(body);
+  const auto code = take<std::uint32_t>(body);
+  if (code != kOfOneRank) {
+    return std::make_exception_ptr(Error(static_cast<Errc>(code), std::string(body)));
+  }
   std::string text = rank == kNobody ? std::string(body) : fmt::format("rank {}: {}", rank, body);
   return std::make_exception_ptr(Error(Errc::peer_failed, std::move(text)));
 }

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/error.hpp"
+
 namespace cairn::coord {
 
 /// What a packet is about.
@@ -47,9 +49,11 @@ using RankedText = std::pair<std::size_t, std::string>;
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::vector<RankedText> decode_texts(std::string_view body);
 
-/// A failure on its way: rank u32, what it says.
+/// A failure on its way: rank u32, code u32 (0: of that rank alone), what it says.
 [[nodiscard]] std::string encode_failure(std::size_t rank, const std::exception_ptr& why);
-/// Errc::peer_failed, "rank <rank>: <what it says>".
+/// One that is the same on all ranks.
+[[nodiscard]] std::string encode_common_failure(const Error& error);
+/// Errc::peer_failed, "rank <rank>: <what it says>"; a common one as it is.
 [[nodiscard]] std::exception_ptr decode_failure(std::string_view body);
 
 }  // namespace cairn::coord

@@ -15,6 +15,7 @@ class Nobody final : public Transport {
   std::size_t rank() const noexcept override { return 0; }
   std::size_t size() const noexcept override { return 1; }
   std::span<const std::uint32_t> hosts() const noexcept override { return {&host_, 1}; }
+  Hash128 job() const noexcept override { return {}; }
   void send(std::size_t /*to*/, Packet /*packet*/) override {}
   void listen(Receiver /*receiver*/, std::function<void()> /*ended*/) override {}
   void call_after(std::chrono::nanoseconds /*delay*/, std::function<void()> /*work*/) override {}

@@ -107,6 +107,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  protected:
   [[nodiscard]] bool is_stopped() const { return stopping_.is_asked(); }
+  /// What a failure means to whoever waits, see Stopping::explain; null: why it was stopped.
+  [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
+    return failure ? stopping_.explain(failure) : std::make_exception_ptr(stopping_.reason());
+  }
 
   /// Where code of handlers runs: given up as a whole.
   [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -19,7 +22,11 @@ constexpr int kMostLevels = 100;
 
 class OtherFiles {
  public:
-  explicit OtherFiles(const std::map<std::string, io::FileDigest>& written) : written_(written) {}
+  /// `use` is called for each file that is not `left_out`: with its directory, its name there, and its path.
+  using Use = std::function<void(const io::Directory&, const std::string&, const std::string&)>;
+
+  OtherFiles(std::function<bool(const std::string&)> is_left_out, Use use)
+      : is_left_out_(std::move(is_left_out)), use_(std::move(use)) {}
 
   void visit(const io::Directory& directory, const std::string& prefix, int level) {
     if (level > kMostLevels) {
@@ -30,23 +37,30 @@ class OtherFiles {
     for (const io::DirectoryEntry& entry : directory.list()) {
       const std::string relative = prefix + entry.name;
       if (entry.kind == io::FileKind::directory) {
-        visit(directory.open_directory(entry.name), relative + "/", level + 1);
+        if (!prefix.empty() || !is_left_out_(relative)) {
+          visit(directory.open_directory(entry.name), relative + "/", level + 1);
+        }
         continue;
       }
-      if (prefix.empty() || written_.contains(relative)) {
+      if (prefix.empty() || is_left_out_(relative)) {
         continue;  // Above the checkpointables' directories there is only what the commit itself keeps.
       }
       if (entry.kind != io::FileKind::regular) {
         throw Error(Errc::handler_failed,
                     fmt::format("'{}' was written by a handler and is not a regular file", relative));
       }
-      digests_.push_back(digest(directory, entry.name, relative));
+      use_(directory, entry.name, relative);
     }
   }
 
-  [[nodiscard]] std::vector<io::FileDigest> take() { return std::move(digests_); }
-
  private:
+  const std::function<bool(const std::string&)> is_left_out_;
+  const Use use_;
+};
+
+/// Hashes files one after the other, with one buffer.
+class Digester {
+ public:
   io::FileDigest digest(const io::Directory& directory, const std::string& name,
                         const std::string& relative) {
     const io::FileHandle file = directory.open_file(name);
@@ -72,6 +86,7 @@ class OtherFiles {
     return hasher.finish(relative);
   }
 
+ private:
   static std::uint64_t size_of(const io::FileHandle& file, const std::filesystem::path& path) {
     io::FileStatus status;
     if (const int result = file.syscalls().status(file.fd(), status); result < 0) {
@@ -80,18 +95,36 @@ class OtherFiles {
     return status.size_bytes;
   }
 
-  const std::map<std::string, io::FileDigest>& written_;
   std::vector<std::byte> buffer_;
-  std::vector<io::FileDigest> digests_;
 };
 
 }  // namespace
 
 std::vector<io::FileDigest> digest_other_files(const io::Directory& staged,
-                                               const std::map<std::string, io::FileDigest>& written) {
-  OtherFiles others(written);
+                                               const std::map<std::string, io::FileDigest>& written,
+                                               const std::set<std::string, std::less<>>& skipped) {
+  std::vector<io::FileDigest> digests;
+  Digester digester;
+  OtherFiles others([&](const std::string& path) { return written.contains(path) || skipped.contains(path); },
+                    [&](const io::Directory& directory, const std::string& name, const std::string& path) {
+                      digests.push_back(digester.digest(directory, name, path));
+                    });
   others.visit(staged, "", 0);
-  return others.take();
+  return digests;
+}
+
+io::FileDigest digest_other_file(const io::Directory& staged, const std::string& relative) {
+  return Digester().digest(staged, relative, relative);
+}
+
+std::vector<std::string> unknown_files(const io::Directory& staged, const std::string& directory,
+                                       const std::set<std::string, std::less<>>& known) {
+  std::vector<std::string> unknown;
+  OtherFiles others(
+      [&](const std::string& path) { return known.contains(path); },
+      [&](const io::Directory&, const std::string&, const std::string& path) { unknown.push_back(path); });
+  others.visit(staged.open_directory(directory), directory + "/", 1);
+  return unknown;
 }
 
 }  // namespace cairn::core

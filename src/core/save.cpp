@@ -97,7 +97,8 @@ core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const Sa
 
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
-                                  const Context& context, const Call& call) {
+                                  const Context& context, const Call& call,
+                                  std::unique_ptr<core::JointSave>& joint) {
   const std::shared_ptr<core::Services>& services = core::services_of(context);
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
@@ -112,6 +113,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
     SaveJob::Plan plan(store::target_path(core::absolute_path(path)), std::move(resolved), std::move(checked),
                        kind);
     plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
+    plan.joint = std::move(joint);
     return std::make_shared<SaveJob>(services, std::move(plan), begin);
   } catch (...) {
     services->metrics.fail_save(std::current_exception());
@@ -123,6 +125,19 @@ Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
   job->is_observed = true;
   co_await core::wait_or_stop(job, job->answered());
   co_return job->result();
+}
+
+/// Does what comes before there is a save, and tells the other ranks when it is refused: they wait for this one.
+template <class Make>
+auto telling_others(std::unique_ptr<core::JointSave>& joint, Make make) {
+  try {
+    return make();
+  } catch (...) {
+    if (joint) {
+      joint->fail(std::current_exception());
+    }
+    throw;
+  }
 }
 
 /// The save of a response that refers to one.
@@ -174,10 +189,13 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   call.is_accepted = options.return_when_accepted;
   call.waiting = waiting;
   call.is_on_own_thread = is_busy_here(*services);
-  if (!call.is_accepted) {
-    refuse_here(*services, "a save");
-  }
-  auto job = make_job(path, std::move(items), registry, options, context, call);
+  std::unique_ptr<JointSave> joint = JointSave::join(services->coordinator);
+  auto job = telling_others(joint, [&] {
+    if (!call.is_accepted) {
+      refuse_here(*services, "a save");
+    }
+    return make_job(path, std::move(items), registry, options, context, call, joint);
+  });
   job->start();
   try {
     if (call.is_accepted) {

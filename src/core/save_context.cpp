@@ -110,6 +110,12 @@ Background<> run_beside(std::shared_ptr<SaveJob> job, std::string directory, std
   co_await job->run_users(std::move(measured));
 }
 
+Background<> adopt(std::shared_ptr<SaveJob> job, std::string relative) {
+  co_await job->created().wait();
+  std::function<void()> work = [&] { job->adopt_file(relative); };
+  co_await job->run_call(std::move(work));
+}
+
 void require_component(std::string_view file) {
   io::require_relative(file);
   if (file.find('/') != std::string_view::npos) {
@@ -143,6 +149,10 @@ Snapshot SaveContext::snapshot() const noexcept {
 
 Coordinator& SaveContext::coordinator() const noexcept {
   return job_->services().coordinator;
+}
+
+std::optional<Subject> SaveContext::about(std::string_view subject) const {
+  return job_->about(directory_, subject);
 }
 
 DeviceCopier* SaveContext::copier(Device device) const noexcept {
@@ -201,6 +211,13 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
   job_->claim(relative);
   job_->total_bytes += file_bytes;
   return stage_pieces(job_, std::move(staged));
+}
+
+Background<> SaveContext::adopt_file(std::string_view file) const {
+  io::require_relative(file);
+  std::string relative = directory_ + "/" + std::string(file);
+  job_->claim(relative);
+  return adopt(job_, std::move(relative));
 }
 
 std::shared_ptr<std::pmr::memory_resource> SaveContext::plan_memory() const {

@@ -46,13 +46,20 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
       path_(std::move(plan.path)),
       items_(std::move(plan.items)),
       options_(std::move(plan.options)),
+      joint_(std::move(plan.joint)),
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
       started_at_(utc(this->services().clock.now())),
-      uuid_(store::make_uuid(this->services().options.random)) {
+      uuid_(joint_ ? joint_->uuid() : store::make_uuid(this->services().options.random)) {
   plane().gives_way = !plan.is_waited_for;
+  if (!is_primary()) {
+    options_.coalesce = false;  // Rank 0 decides what gives way.
+  }
 }
 
 SaveJob::~SaveJob() {
+  if (joint_) {
+    joint_->stop_listening();
+  }
   if (staged_) {
     drop_later(services_owner(), std::move(*staged_));
   }
@@ -66,8 +73,14 @@ void SaveJob::start() {
     // Whoever waits for it to be accepted must hear, too, that it was given up before.
     answered().on_complete(
         [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
+    if (joint_) {
+      joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
+    }
     launch(work(), options_.deadline);
   } catch (...) {
+    if (joint_) {
+      joint_->fail(std::current_exception());
+    }
     services().metrics.fail_save(std::current_exception());
     throw;
   }
@@ -75,14 +88,19 @@ void SaveJob::start() {
 
 Awaitable<async::Event> SaveJob::take_place() {
   std::function<void()> look = [this] {
-    target_.emplace(store::look_at_target(services().disk.engine().syscalls(), path_, options_.overwrite));
+    io::Syscalls& syscalls = services().disk.engine().syscalls();
+    // Whether its name is free is for rank 0 to say.
+    target_.emplace(is_primary() ? store::look_at_target(syscalls, path_, options_.overwrite)
+                                 : store::open_target(syscalls, path_));
   };
   co_await run_call(std::move(look));
   meter().end_step(Step::resolve);
   if (is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
     throw Error(Errc::cancelled, title());
   }
-  place_ = PublicationOrder::enter(PublicationOrder::of_process(), target_->directory, target_->name);
+  if (is_primary()) {
+    place_ = PublicationOrder::enter(PublicationOrder::of_process(), target_->directory, target_->name);
+  }
   const async::Event turn = services().saves.enter(std::static_pointer_cast<SaveJob>(shared_from_this()));
   accepted_.set();
   co_return turn;
@@ -94,16 +112,28 @@ Awaitable<> SaveJob::work() {
     const async::Event turn = co_await take_place();
     co_await turn.wait();
     helpers().spawn(create_directory(std::static_pointer_cast<SaveJob>(shared_from_this())));
+    if (joint_) {
+      helpers().spawn(agree(std::static_pointer_cast<SaveJob>(shared_from_this())));
+    }
     Backgrounds backgrounds(items_.size());
     co_await stage_all(&backgrounds);
     mark_prepared();
     co_await leave_caller();
     co_await created_.wait();
     co_await finish_all(&backgrounds);
-    co_await place_->turn().wait();
+    if (is_primary()) {
+      if (joint_) {
+        co_await hear_votes();
+      }
+      co_await place_->turn().wait();
+    } else {
+      co_await take_part();
+    }
     // With the trace in one go: a cancellation between them would come too late to be one.
     std::function<void()> publish_and_close = [this] {
-      publish();
+      if (is_primary()) {
+        publish();
+      }
       add_problem(account().deliver_trace());
       close_directory();
     };
@@ -113,6 +143,12 @@ Awaitable<> SaveJob::work() {
   }
   if (failure) {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
+    if (joint_) {
+      fate_.stop();
+      joint_->fail(explain(failure));
+      Awaitable<std::exception_ptr> attributed = attribute(failure);
+      failure = co_await std::move(attributed);
+    }
     co_await stop_helpers();
     give_memory_back();  // The clean-up below may take its time.
     directory_gate_.close();
@@ -129,6 +165,9 @@ Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
     blocking.push_back(stage_item(i, backgrounds));
   }
   co_await run_phase(blocking_lane(), std::move(blocking));
+  if (joint_) {
+    co_await agreed_.wait();
+  }
   meter().end_step(Step::stage);
   const std::lock_guard lock(mutex_);
   result_.blocking_time = meter().last() - meter().begin();
@@ -146,7 +185,16 @@ Awaitable<> SaveJob::finish_all(Backgrounds* backgrounds) {
 Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
-    std::function<void()> create = [&self] { self->make_directory(); };
+    if (!self->is_primary()) {
+      co_await self->joint_->hear_created();
+    }
+    std::function<void()> create = [&self] {
+      if (self->is_primary()) {
+        self->make_directory();
+      } else {
+        self->join_directory();
+      }
+    };
     co_await self->run_call(std::move(create));
   } catch (...) {
     failure = std::current_exception();
@@ -168,6 +216,10 @@ void SaveJob::make_directory() {
   staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
+  }
+  if (joint_) {
+    staged_->make_directory(store::kTablesName);
+    joint_->tell_created();
   }
 }
 
@@ -212,6 +264,9 @@ void SaveJob::clear_up() noexcept {
   services().saves.leave(this);  // It may have been given up before it entered.
   checks_.reset();
   place_.reset();
+  if (joint_) {
+    joint_->leave();
+  }
 }
 
 std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
@@ -238,6 +293,10 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
 
 Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
   const SaveItem& item = items_[index];
+  if (!takes_part(item)) {
+    (*backgrounds)[index].emplace(Background<>());
+    co_return;
+  }
   std::exception_ptr failure;
   try {
     SaveContext context(std::static_pointer_cast<SaveJob>(shared_from_this()), item.checkpointable.name(),
@@ -313,7 +372,19 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
     written.swap(digests_);
   }
   // Not under the lock: it may read for long.
-  std::vector<io::FileDigest> digests = digest_other_files(staged_->directory(), written);
+  std::set<std::string, std::less<>> announced;  // What ranks write together, nobody finds by looking.
+  if (joint_) {
+    announced.emplace(store::kTablesName);
+    for (const SaveItem& item : items_) {
+      if (item.registration.handler->participation() == Participation::all) {
+        announced.insert(item.directory);
+      }
+    }
+  }
+  std::vector<io::FileDigest> digests;
+  if (is_primary()) {
+    digests = digest_other_files(staged_->directory(), written, announced);
+  }
   digests.reserve(digests.size() + written.size());
   for (auto& [path, digest] : written) {
     digests.push_back(std::move(digest));
@@ -343,8 +414,12 @@ void SaveJob::publish() {
     manifest.checkpointables.push_back(std::move(entry));
   }
   judge_handlers();
+  require_announced(digests);
+  if (joint_ && others_.empty()) {
+    staged_->directory().remove_empty_directory(store::kTablesName);
+  }
   prepare_result(digests);
-  staged_->publish(std::move(manifest), digests);
+  staged_->publish(std::move(manifest), digests, others_);
   meter().end_step(Step::retire);
 
   add_problem(staged_->retirement_problem());
@@ -373,9 +448,12 @@ void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   const std::lock_guard lock(mutex_);
   account().fill_words(result_);
   result_.path = path_;
-  result_.files = digests.size();
+  result_.files = digests.size() + others_.size();
   for (const io::FileDigest& digest : digests) {
     result_.bytes += digest.size_bytes;
+  }
+  for (const store::FileEntry& file : others_) {
+    result_.bytes += file.size_bytes;
   }
 }
 
@@ -391,6 +469,7 @@ void SaveJob::end_publish_step(store::PublishStep step) {
       meter().end_step(Step::sync_parent);
       measure_result();  // It may be asked for from here on, though what was replaced is still being removed.
       static_cast<void>(fate_.end_commit());
+      tell_committed();
       return;
   }
 }

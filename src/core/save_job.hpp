@@ -18,6 +18,7 @@
 
 #include "core/fate.hpp"
 #include "core/handler_checks.hpp"
+#include "core/joint_save.hpp"
 #include "core/operation.hpp"
 #include "core/publication_order.hpp"
 #include "io/internal/chunk_hash.hpp"
@@ -49,6 +50,7 @@ class SaveJob final : public Operation {
     Kind kind;
     bool is_waited_for =
         false;  ///< By the call itself, to the end: then nothing of it gives way to the program.
+    std::unique_ptr<JointSave> joint;  ///< Null: this process saves alone.
   };
 
   /// `begin` is when the caller called.
@@ -76,6 +78,14 @@ class SaveJob final : public Operation {
   /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
   [[nodiscard]] io::DurableFile create_file(const std::string& relative,
                                             const io::DurableFileOptions& options);
+
+  /// What the handlers of a checkpointable say to each other; nothing where only one of them is called.
+  [[nodiscard]] std::optional<Subject> about(const std::string& directory, std::string_view what) const;
+
+  /// Hashes and syncs a file that was written past this, and enters it. Blocks.
+  ///
+  /// Errors: as `create_file`; Errc::not_found; Errc::handler_failed when it is still being written.
+  void adopt_file(const std::string& relative);
 
   /// Reserves a file's name.
   ///
@@ -109,6 +119,28 @@ class SaveJob final : public Operation {
   Awaitable<> finish_item(std::size_t index, Background<> background);
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
 
+  // Of a save of several ranks.
+  [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
+  [[nodiscard]] bool takes_part(const SaveItem& item) const;
+  [[nodiscard]] JointSave::Claims claims() const;
+  static Awaitable<> agree(std::shared_ptr<SaveJob> self);
+  void join_directory();
+  /// Waits until every other rank is prepared.
+  Awaitable<> hear_votes();
+  /// What a rank other than rank 0 does instead of publishing.
+  Awaitable<> take_part();
+  std::vector<store::FileEntry> prepare_part();
+  /// Errors: when the checkpoint is not committed.
+  void heed(const Verdict& verdict);
+  [[nodiscard]] Verdict decide_alone(const std::exception_ptr& silence);
+  /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
+  void require_announced(std::span<const io::FileDigest> digests) const;
+  void hear_failure(const std::exception_ptr& why) noexcept;
+  /// Of a failure that may come of that of another rank: that one.
+  Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
+  void tell_committed() noexcept;
+  [[nodiscard]] Verdict committed() const;
+
   void make_directory();
   /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
   void require_written(const std::string& prefix, std::string_view remark) const;
@@ -131,7 +163,7 @@ class SaveJob final : public Operation {
   /// Keeps a problem that does not harm the checkpoint.
   void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
-  void refuse_effect() noexcept override { fate_.stop(); }
+  void refuse_effect() noexcept override;
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
   void clear_up() noexcept override;
@@ -139,6 +171,7 @@ class SaveJob final : public Operation {
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
+  std::unique_ptr<JointSave> joint_;       // Null: this process saves alone.
   std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
   std::string started_at_;
   store::Uuid uuid_;
@@ -147,6 +180,8 @@ class SaveJob final : public Operation {
   Fate fate_;
   async::Event accepted_;
   async::Event created_;
+  async::Event agreed_;                   // All ranks save the same.
+  std::vector<store::FileEntry> others_;  // At rank 0: the files of other ranks.
   async::Gate
       directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;

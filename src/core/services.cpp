@@ -47,8 +47,9 @@ io::EngineOptions engine_options(const ContextOptions& options) {
 
 }  // namespace
 
-Memory::Memory(const ContextOptions& options, staging::MemoryHook pin)
-    : buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes(), std::move(pin)),
+Memory::Memory(const ContextOptions& options, staging::MemoryHook pin, std::size_t ranks)
+    : buffers(options.staging_bytes != 0 ? options.staging_bytes : default_staging_bytes() / ranks,
+              std::move(pin)),
       scratch(kScratchBytes),
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)) {}
 
@@ -62,11 +63,11 @@ Services::Services(ContextOptions options_in)
       coordinator(options.coordinator != nullptr ? *options.coordinator : *single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       devices(options.copiers),
-      memory(options, devices.pin()),
+      memory(options, devices.pin(), coordinator.ranks_on_host()),
       disk(options),
       saves(options.saves_in_flight),
       in_flight(options, clock),
-      threads(options, clock),
+      threads(options, clock, coordinator.ranks_on_host()),
       process_(::getpid()) {
   // Last: io_uring takes threads only where some are left, and does without where none are.
   disk.choice = io::make_engine(options.engine, engine_options(options));

@@ -25,7 +25,8 @@ namespace cairn::core {
 
 /// The host memory that the operations of a context share.
 struct Memory {
-  Memory(const ContextOptions& options, staging::MemoryHook pin);
+  /// Shared by as many processes as there are ranks on this machine.
+  Memory(const ContextOptions& options, staging::MemoryHook pin, std::size_t ranks);
 
   staging::BufferPool buffers;
   async::ByteBudget scratch;          ///< Of loads: for small runs, which would waste most of a buffer.

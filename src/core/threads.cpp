@@ -17,9 +17,9 @@ constexpr std::size_t kCoroutineThreads = 2;
 /// More threads than any program has operations that block at once.
 constexpr std::size_t kMostThreads = 1024;
 
-std::size_t worker_threads(const ContextOptions& options) {
+std::size_t worker_threads(const ContextOptions& options, std::size_t ranks) {
   return options.worker_threads != 0 ? options.worker_threads
-                                     : std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
+                                     : std::max<std::size_t>(std::thread::hardware_concurrency() / ranks, 1);
 }
 
 int checked_niceness(const ContextOptions& options) {
@@ -33,8 +33,8 @@ int checked_niceness(const ContextOptions& options) {
 
 }  // namespace
 
-Threads::Threads(const ContextOptions& options, const Clock& clock)
-    : workers(worker_threads(options), "cairn-worker"),
+Threads::Threads(const ContextOptions& options, const Clock& clock, std::size_t ranks)
+    : workers(worker_threads(options, ranks), "cairn-worker"),
       calls({1, kMostThreads}, "cairn-call"),
       background({1, kMostThreads}, "cairn-behind", checked_niceness(options)),
       coroutines({kCoroutineThreads, kMostThreads}, "cairn-task"),

@@ -15,7 +15,8 @@ struct Threads {
   /// `clock` outlives them.
   ///
   /// Errors: Errc::invalid_argument for a niceness that is not one.
-  Threads(const ContextOptions& options, const Clock& clock);
+  /// `ranks` processes share the machine's cores.
+  Threads(const ContextOptions& options, const Clock& clock, std::size_t ranks = 1);
 
   /// Whether the calling thread is one of them.
   [[nodiscard]] bool runs_this_thread() const noexcept;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <queue>
+#include <random>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -79,6 +80,16 @@ std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, std::size_t rank, std
   return hosts;
 }
 
+Hash128 job_of(MPI_Comm communicator) {
+  std::random_device random;
+  std::uint64_t bits[2] = {};
+  for (std::uint64_t& half : bits) {
+    half = std::uint64_t{random()} << 32 | random();
+  }
+  check(MPI_Bcast(bits, 2, MPI_UINT64_T, 0, communicator), "MPI_Bcast");
+  return {bits[0], bits[1]};
+}
+
 class MpiTransport final : public Transport {
  public:
   explicit MpiTransport(MPI_Comm communicator)
@@ -87,6 +98,7 @@ class MpiTransport final : public Transport {
         rank_(number_of(MPI_Comm_rank, communicator_)),
         size_(number_of(MPI_Comm_size, communicator_)),
         hosts_(hosts_of(communicator_, rank_, size_)),
+        job_(job_of(communicator_)),
         postbox_(std::make_unique<mpi::Postbox>(communicator_)) {
     hear_of_finalize();
     if (!is_lent_threads_) {
@@ -106,6 +118,7 @@ class MpiTransport final : public Transport {
   std::size_t rank() const noexcept override { return rank_; }
   std::size_t size() const noexcept override { return size_; }
   std::span<const std::uint32_t> hosts() const noexcept override { return hosts_; }
+  Hash128 job() const noexcept override { return job_; }
   Time now() const override { return std::chrono::steady_clock::now(); }
 
   void send(std::size_t to, Packet packet) override {
@@ -267,6 +280,7 @@ class MpiTransport final : public Transport {
   const std::size_t rank_;
   const std::size_t size_;
   const std::vector<std::uint32_t> hosts_;
+  const Hash128 job_;
   int key_ = MPI_KEYVAL_INVALID;
   std::unique_ptr<mpi::Postbox> postbox_;  // Of whoever makes progress.
   std::mutex mutex_;                       // Protects what follows.

@@ -230,11 +230,11 @@ io::FileDigest CommittedDirectory::digest(std::string_view relative) const {
                 fmt::format("{} does not belong to the checkpoint", (path() / relative).string()));
   }
   const FileEntry& entry = manifest_.files[found->position];
-  const std::string table_path = path() / kChunksName;
-  const io::FileHandle table = directory_.open_file(kChunksName);
+  const std::string table_path = path() / table_name(entry.rank);
+  const io::FileHandle table = directory_.open_file(table_name(entry.rank));
   io::FileStatus status;
   io::require(table.syscalls().status(table.fd(), status), "stat", table_path);
-  const std::uint64_t expected = index_->table_bytes();
+  const std::uint64_t expected = index_->table_bytes(entry.rank);
   const std::uint64_t bytes = io::chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
   if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {
     throw Error(Errc::malformed_metadata,
@@ -283,7 +283,9 @@ CommitCheck check_commit(const io::Directory& directory, bool check_files) {
           throw Error(Errc::checksum_mismatch, fmt::format("{} is missing or of another size", path));
         }
       };
-      require_size(kChunksName, chunk_table_bytes(opened.manifest.files));
+      for (const auto& [rank, bytes] : chunk_tables(opened.manifest.files)) {
+        require_size(table_name(rank), bytes);
+      }
       for (const FileEntry& file : opened.manifest.files) {
         require_size(file.path, file.size_bytes);
       }

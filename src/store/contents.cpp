@@ -40,9 +40,13 @@ bool holds_no_file(const io::Directory& directory, int depth) {
 
 class ListedFiles {
  public:
-  explicit ListedFiles(const Manifest& manifest) {
+  explicit ListedFiles(const Manifest& manifest) : tables_(tables_of(manifest)) {
     for (const CheckpointableEntry& entry : manifest.checkpointables) {
       directories_.insert(entry.directory);
+    }
+    for (const std::string& table : tables_) {
+      files_.insert(table);
+      directories_.insert(kTablesName);
     }
     for (const FileEntry& entry : manifest.files) {
       const std::string_view path = entry.path;
@@ -64,6 +68,16 @@ class ListedFiles {
   }
 
  private:
+  static std::vector<std::string> tables_of(const Manifest& manifest) {
+    std::vector<std::string> names;
+    for (const auto& [rank, bytes] : chunk_tables(manifest.files)) {
+      if (rank != 0) {
+        names.push_back(table_name(rank));
+      }
+    }
+    return names;
+  }
+
   void remove_below(const io::Directory& directory, const std::string& prefix) {
     for (const io::DirectoryEntry& entry : directory.list()) {
       const std::string path = prefix + entry.name;
@@ -106,6 +120,7 @@ class ListedFiles {
     }
   }
 
+  const std::vector<std::string> tables_;  // Of all ranks but rank 0.
   std::unordered_set<std::string_view> files_;
   std::unordered_set<std::string_view> directories_;
   std::set<std::string, std::less<>> own_;  // Those that are there.

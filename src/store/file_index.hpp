@@ -23,13 +23,14 @@ class FileIndex {
  public:
   struct Place {
     std::size_t position;       ///< In the manifest.
-    std::uint64_t first_chunk;  ///< In chunks.xxh3.
+    std::uint64_t first_chunk;  ///< In the table of the rank that wrote it.
   };
 
   explicit FileIndex(std::span<const FileEntry> files) {
     for (std::size_t i = 0; i < files.size(); ++i) {
-      places_.emplace(files[i].path, Place{i, chunks_});
-      chunks_ += io::chunk_count(files[i].size_bytes);
+      std::uint64_t& chunks = chunks_[files[i].rank];
+      places_.emplace(files[i].path, Place{i, chunks});
+      chunks += io::chunk_count(files[i].size_bytes);
     }
   }
 
@@ -50,12 +51,15 @@ class FileIndex {
     return names;
   }
 
-  /// The size of chunks.xxh3.
-  [[nodiscard]] std::uint64_t table_bytes() const noexcept { return chunks_ * sizeof(std::uint64_t); }
+  /// The size of a rank's table of chunk hashes.
+  [[nodiscard]] std::uint64_t table_bytes(std::uint32_t rank) const {
+    const auto found = chunks_.find(rank);
+    return found == chunks_.end() ? 0 : found->second * sizeof(std::uint64_t);
+  }
 
  private:
   std::map<std::string, Place, Less> places_;
-  std::uint64_t chunks_ = 0;
+  std::map<std::uint32_t, std::uint64_t> chunks_;  // By rank.
 };
 
 }  // namespace cairn::store

@@ -92,11 +92,15 @@ std::string read_compact(JsonReader& json) {
 struct Member {
   std::string_view key;
   std::function<void(std::string_view key)> read;
+  bool is_optional = false;
 };
 
-/// Reads an object that has all of `members`, and maybe others.
+/// Reads an object that has all of `members` but optional ones, and maybe others.
 void read_object(JsonReader& json, const std::vector<Member>& members) {
-  std::vector<bool> is_there(members.size());
+  std::vector<bool> is_there;
+  for (const Member& member : members) {
+    is_there.push_back(member.is_optional);
+  }
   json.begin_object();
   while (const auto key = json.next_key()) {
     const auto member =
@@ -157,6 +161,10 @@ void validate_files(const Manifest& manifest, const Blame& refuse) {
   std::set<std::string_view> paths;
   std::uint64_t total_bytes = 0;
   for (const FileEntry& file : manifest.files) {
+    if (file.rank >= manifest.world_size) {
+      refuse(fmt::format("file '{}': there is no rank {} of {}", shown(file.path), file.rank,
+                         manifest.world_size));
+    }
     const std::string_view first = std::string_view(file.path).substr(0, file.path.find('/'));
     if (file.path.size() > kMostPathBytes || !io::is_plain_relative(file.path) || is_reserved(first)) {
       refuse(fmt::format("'{}' is not a path of a file in a checkpoint", shown(file.path)));
@@ -211,7 +219,11 @@ void write_files(JsonWriter& json, const Manifest& manifest, const Blame& refuse
   for (const FileEntry& file : manifest.files) {
     json.begin_object();
     write_text(json, "path", file.path, refuse);
-    json.key("size").value(file.size_bytes).key("xxh3").value(to_hex(file.root)).end();
+    json.key("size").value(file.size_bytes).key("xxh3").value(to_hex(file.root));
+    if (file.rank != 0) {
+      json.key("rank").value(std::uint64_t{file.rank});
+    }
+    json.end();
   }
   json.end();
 }
@@ -232,7 +244,8 @@ FileEntry read_file(JsonReader& json) {
   std::optional<Hash128> root;
   read_object(json, {{"path", [&](auto key) { file.path = read_text(json, key); }},
                      {"size", [&](auto key) { file.size_bytes = read_number(json, key, kMostBytes); }},
-                     {"xxh3", [&](auto key) { root = parse_hash(read_text(json, key)); }}});
+                     {"xxh3", [&](auto key) { root = parse_hash(read_text(json, key)); }},
+                     {"rank", [&](auto key) { file.rank = read_number<std::uint32_t>(json, key); }, true}});
   if (!root) {
     json.fail(fmt::format("file '{}': 'xxh3' is not 32 hexadecimal digits", shown(file.path)));
   }
@@ -390,12 +403,16 @@ std::string encode_chunks(std::span<const io::FileDigest> digests) {
   return bytes;
 }
 
-std::uint64_t chunk_table_bytes(std::span<const FileEntry> files) {
-  std::uint64_t chunks = 0;
+std::string table_name(std::uint32_t rank) {
+  return rank == 0 ? std::string(kChunksName) : fmt::format("{}/r{:05}.xxh3", kTablesName, rank);
+}
+
+std::map<std::uint32_t, std::uint64_t> chunk_tables(std::span<const FileEntry> files) {
+  std::map<std::uint32_t, std::uint64_t> tables = {{0, 0}};
   for (const FileEntry& file : files) {
-    chunks += io::chunk_count(file.size_bytes);
+    tables[file.rank] += io::chunk_count(file.size_bytes) * sizeof(std::uint64_t);
   }
-  return chunks * sizeof(std::uint64_t);
+  return tables;
 }
 
 std::string normalise_custom_metadata(std::string_view text) {

@@ -13,6 +13,7 @@
 //   9. .owner goes                                                      drop_mark; what was replaced goes before
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -50,6 +51,29 @@ void sync_tree(const io::Directory& directory) {
     }
   }
   directory.sync();
+}
+
+/// What other ranks have made durable must be here to be seen, too: on a network file system it came through other machines.
+///
+/// Errors: Errc::io_failure.
+void require_visible(const io::Directory& staged, std::span<const FileEntry> others) {
+  const auto require = [&staged](const std::string& path, std::uint64_t bytes, std::uint32_t rank) {
+    const std::optional<io::FileStatus> status = staged.status(path);
+    if (!status || status->kind != io::FileKind::regular || status->size_bytes != bytes) {
+      throw Error(
+          Errc::io_failure,
+          fmt::format("{}: rank {} has written {} bytes, and rank 0 sees {}", (staged.path() / path).string(),
+                      rank, bytes, status ? fmt::format("{} bytes", status->size_bytes) : "nothing"));
+    }
+  };
+  for (const FileEntry& file : others) {
+    require(file.path, file.size_bytes, file.rank);
+  }
+  for (const auto& [rank, bytes] : chunk_tables(others)) {
+    if (rank != 0) {
+      require(table_name(rank), bytes, rank);
+    }
+  }
 }
 
 /// Writes the files that describe the others, COMMIT last, and makes all names durable.
@@ -388,15 +412,22 @@ void replace(State& state, Manifest& manifest, const Current& current) {
 
 }  // namespace
 
-void publish_staged(State& state, Manifest manifest, std::span<const io::FileDigest> digests) {
+void publish_staged(State& state, Manifest manifest, std::span<const io::FileDigest> digests,
+                    std::span<const FileEntry> others) {
   manifest.uuid = state.uuid;
-  manifest.files.clear();
+  manifest.files.assign(others.begin(), others.end());
   for (const io::FileDigest& digest : digests) {
     if (digest.chunks.size() != io::chunk_count(digest.size_bytes)) {
       throw Error(Errc::invalid_argument, fmt::format("'{}': {} chunk hashes for {} bytes", digest.path,
                                                       digest.chunks.size(), digest.size_bytes));
     }
     manifest.files.push_back({digest.path, digest.size_bytes, digest.root()});
+  }
+  if (!others.empty()) {
+    require_visible(state.staged, others);
+    const auto by_path = [](const auto& a, const auto& b) { return a.path < b.path; };
+    assert(std::is_sorted(digests.begin(), digests.end(), by_path));  // The table has their order, too.
+    std::sort(manifest.files.begin(), manifest.files.end(), by_path);
   }
   io::write_small_file(state.staged, kChunksName, encode_chunks(digests));
   const std::optional<Current> current = find_current(state.parent, state.name);

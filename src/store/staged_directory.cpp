@@ -295,18 +295,31 @@ void StagedDirectory::make_directory(std::string_view name) {
 }
 
 io::DurableFile StagedDirectory::create_file(std::string_view relative, io::DurableFileOptions options) {
+  if (state_->is_joined) {
+    adopt(relative);
+  }
   return io::DurableFile::create(state_->engine, state_->staged, relative, options);
 }
 
-void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest> digests) {
-  if (state_->is_settled) {
+void StagedDirectory::adopt(std::string_view relative) {
+  const std::lock_guard lock(state_->made_mutex);
+  state_->made.emplace_back(relative);
+}
+
+void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest> digests,
+                              std::span<const FileEntry> others) {
+  if (state_->is_settled || state_->is_joined) {
     throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
   }
-  publish_staged(*state_, std::move(manifest), digests);
+  publish_staged(*state_, std::move(manifest), digests, others);
 }
 
 void StagedDirectory::abandon() noexcept {
   if (!state_ || std::exchange(state_->is_settled, true)) {
+    return;
+  }
+  if (state_->is_joined) {
+    abandon_joined(*state_);
     return;
   }
   // Who sees the directory without its lock now may remove it as well: it is to go.

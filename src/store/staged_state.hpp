@@ -2,11 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "store/internal/staged_directory.hpp"
 
@@ -49,6 +51,13 @@ struct StagedDirectory::State {
   std::optional<io::Directory> marked;  ///< That directory.
   bool is_settled = false;  ///< Published, or abandoned, or nobody knows: nothing may be removed any more.
   std::string retirement_problem;
+
+  // Of a directory that was joined.
+  bool is_joined = false;
+  bool is_disputed = false;  ///< Other ranks still look at it: all but this rank's own files stays.
+  std::uint32_t rank = 0;
+  std::mutex made_mutex;          // Protects `made`.
+  std::vector<std::string> made;  ///< Files of this rank, relative.
 };
 
 /// Creates, locks and fills a mark of ownership (`.owner` or `.uncommitted`); an empty handle when a recovery
@@ -57,7 +66,10 @@ struct StagedDirectory::State {
                                    const Uuid& uuid);
 
 /// `StagedDirectory::publish`.
-void publish_staged(StagedDirectory::State& state, Manifest manifest,
-                    std::span<const io::FileDigest> digests);
+void publish_staged(StagedDirectory::State& state, Manifest manifest, std::span<const io::FileDigest> digests,
+                    std::span<const FileEntry> others);
+
+/// `StagedDirectory::abandon` of one that was joined.
+void abandon_joined(StagedDirectory::State& state) noexcept;
 
 }  // namespace cairn::store

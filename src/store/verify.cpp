@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <span>
@@ -41,7 +42,7 @@ struct Examined {
 
   const FileEntry& entry;
   staging::CheckedFile file;
-  /// What each chunk must hash to; nothing when chunks.xxh3 does not say: then `found` is compared with the root.
+  /// What each chunk must hash to; nothing when the table does not say: then `found` is compared with the root.
   std::optional<io::FileDigest> expected;
   std::vector<std::uint64_t> found;
   std::atomic<bool> is_unreadable = false;
@@ -79,7 +80,7 @@ class Check {
  private:
   [[nodiscard]] bool is_wanted(std::string_view path) const;
   void count_files();
-  void check_table();
+  void check_tables();
   void find_foreign();
   void look_at(const std::string& relative, const io::DirectoryEntry& entry,
                const std::set<std::string>& directories, std::vector<std::string>& pending);
@@ -112,8 +113,9 @@ class Check {
   const std::string directory_;
   const std::size_t threads_;
   std::uint64_t total_bytes_ = 0;
-  std::uint64_t table_bytes_ = 0;
-  bool is_table_usable_ = true;
+  std::map<std::uint32_t, std::uint64_t> tables_;  // By rank: bytes of its table of chunk hashes.
+  std::set<std::uint32_t> damaged_tables_;
+  std::set<std::string> table_names_;
   std::vector<const FileEntry*> wanted_;
   std::size_t next_ = 0;                         // Of those, on the strand.
   std::atomic<std::uint64_t> checked_bytes_{0};  // Also those that could not be read: for progress.
@@ -133,7 +135,7 @@ bool Check::is_wanted(std::string_view path) const {
 
 VerifyReport Check::run() {
   count_files();
-  check_table();
+  check_tables();
   check_files();
   find_foreign();
   report_.path = checkpoint_.path();
@@ -155,7 +157,8 @@ void Check::count_files() {
     throw Error(Errc::not_found,
                 fmt::format("{} has no checkpointable in '{}'", checkpoint_.path().string(), directory_));
   }
-  report_.files = 3;  // COMMIT and checkpoint.json were compared when they were read.
+  tables_ = chunk_tables(manifest.files);
+  report_.files = 2 + tables_.size();  // COMMIT and checkpoint.json were compared when they were read.
   compared_bytes_ = kCommitBytes + checkpoint_.commit().manifest_bytes;
   for (const FileEntry& entry : manifest.files) {
     if (is_wanted(entry.path)) {
@@ -166,10 +169,14 @@ void Check::count_files() {
   }
 }
 
-/// Every byte of the table is compared with some root, except those of a table of another size.
-void Check::check_table() {
-  table_bytes_ = chunk_table_bytes(checkpoint_.manifest().files);
-  is_table_usable_ = has_expected_form(std::string(kChunksName), table_bytes_);
+/// Every byte of a table is compared with some root, except those of a table of another size.
+void Check::check_tables() {
+  for (const auto& [rank, bytes] : tables_) {
+    table_names_.insert(table_name(rank));
+    if (!has_expected_form(table_name(rank), bytes)) {
+      damaged_tables_.insert(rank);
+    }
+  }
 }
 
 void Check::check_files() {
@@ -337,14 +344,14 @@ bool Check::has_expected_form(const std::string& path, std::uint64_t size_bytes)
 }
 
 std::optional<io::FileDigest> Check::digest(const FileEntry& entry) {
-  if (!is_table_usable_) {
+  if (damaged_tables_.contains(entry.rank)) {
     return std::nullopt;
   }
   try {
     return checkpoint_.digest(entry.path);
   } catch (const Error& error) {
     const Damage damage = error.code() == Errc::checksum_mismatch ? Damage::altered : Damage::unreadable;
-    report(damage, std::string(kChunksName), table_bytes_, error.what());
+    report(damage, table_name(entry.rank), tables_.at(entry.rank), error.what());
     return std::nullopt;
   }
 }
@@ -380,7 +387,7 @@ void Check::compare(Examined& file, std::uint64_t offset_bytes, std::span<const 
   });
 }
 
-/// The last resort where chunks.xxh3 is damaged: it says whether a file is whole, not where it is not.
+/// The last resort where a table is damaged: it says whether a file is whole, not where it is not.
 void Check::compare_root(const Examined& file) {
   const FileEntry& entry = file.entry;
   if (!file.expected && !file.is_unreadable && !is_stopped_ &&
@@ -391,6 +398,9 @@ void Check::compare_root(const Examined& file) {
 
 void Check::find_foreign() {
   std::set<std::string> directories;
+  if (tables_.size() > 1) {
+    directories.insert(std::string(kTablesName));
+  }
   for (const CheckpointableEntry& entry : checkpoint_.manifest().checkpointables) {
     directories.insert(entry.directory);
   }
@@ -423,7 +433,7 @@ void Check::find_foreign() {
 
 void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry,
                     const std::set<std::string>& directories, std::vector<std::string>& pending) {
-  if (is_own_file(relative) || checkpoint_.find(relative) != nullptr) {
+  if (is_own_file(relative) || table_names_.contains(relative) || checkpoint_.find(relative) != nullptr) {
     return;
   }
   if (directories.contains(relative)) {

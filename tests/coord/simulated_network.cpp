@@ -18,6 +18,7 @@ class SimulatedNetwork::Wire final : public Transport {
   std::size_t rank() const noexcept override { return rank_; }
   std::size_t size() const noexcept override { return network_.states_.size(); }
   std::span<const std::uint32_t> hosts() const noexcept override { return network_.hosts_; }
+  Hash128 job() const noexcept override { return {1, network_.states_.size()}; }
   void send(std::size_t to, Packet packet) override { network_.send(rank_, to, std::move(packet)); }
   void listen(Receiver receiver, std::function<void()> /*ended*/) override {
     State& state = network_.states_[rank_];

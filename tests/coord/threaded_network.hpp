@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -27,8 +28,11 @@ class ThreadedNetwork {
   }
 
   [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
-    return std::make_unique<Wire>(boxes_, hosts_, rank);
+    return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
   }
+
+  /// What a rank sends, and what is sent to it, is lost from here on.
+  void cut(std::size_t rank) { boxes_[rank]->is_cut = true; }
 
  private:
   using Time = Transport::Time;
@@ -46,12 +50,16 @@ class ThreadedNetwork {
     std::priority_queue<Later> later;
     Transport::Receiver receiver;
     bool is_closed = false;
+    std::atomic<bool> is_cut{false};
   };
 
   class Wire final : public Transport {
    public:
-    Wire(std::vector<std::shared_ptr<Mailbox>> boxes, std::vector<std::uint32_t> hosts, std::size_t rank)
-        : boxes_(std::move(boxes)), hosts_(std::move(hosts)), rank_(rank), thread_([this] { serve(); }) {}
+    Wire(std::vector<std::shared_ptr<Mailbox>> boxes, std::vector<std::uint32_t> hosts, Hash128 job,
+         std::size_t rank)
+        : boxes_(std::move(boxes)), hosts_(std::move(hosts)), job_(job), rank_(rank), thread_([this] {
+            serve();
+          }) {}
     ~Wire() override {
       {
         const std::lock_guard lock(own().mutex);
@@ -64,8 +72,12 @@ class ThreadedNetwork {
     std::size_t rank() const noexcept override { return rank_; }
     std::size_t size() const noexcept override { return boxes_.size(); }
     std::span<const std::uint32_t> hosts() const noexcept override { return hosts_; }
+    Hash128 job() const noexcept override { return job_; }
     void send(std::size_t to, Packet packet) override {
       Mailbox& box = *boxes_[to];
+      if (box.is_cut || own().is_cut) {
+        return;
+      }
       const std::lock_guard lock(box.mutex);
       box.packets.emplace_back(rank_, std::move(packet));
       box.changed.notify_all();
@@ -113,12 +125,15 @@ class ThreadedNetwork {
 
     std::vector<std::shared_ptr<Mailbox>> boxes_;
     const std::vector<std::uint32_t> hosts_;
+    const Hash128 job_;
     const std::size_t rank_;
     std::thread thread_;
   };
 
   std::vector<std::shared_ptr<Mailbox>> boxes_;
   std::vector<std::uint32_t> hosts_;
+  const Hash128 job_{1, ++jobs_};
+  static inline std::atomic<std::uint64_t> jobs_{0};
 };
 
 }  // namespace cairn::testing

@@ -12,6 +12,9 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -25,14 +28,19 @@
 #include "cairn/mpi/transport.hpp"
 
 #include "async/internal/thread_pool.hpp"
+#include "core/internal/start.hpp"
+#include "core/rank_parts.hpp"
+#include "store/internal/recovery.hpp"
+#include "support/run.hpp"
 #include "support/sync_wait.hpp"
+#include "support/temp_dir.hpp"
 
 namespace cairn {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::seconds kSoonLostAfter{1};
+constexpr std::chrono::seconds kSoonLostAfter{3};
 constexpr std::chrono::seconds kLostAfter{30};  // Longer than any machine is busy.
 
 void require(bool is_right, const std::string& claim) {
@@ -63,28 +71,28 @@ std::string large(std::size_t rank) {
 }
 
 /// Rounds of every kind; texts that MPI sends at once, and such that wait for their receiver.
-void talk(Coordinator& coordinator) {
+void talk(const std::shared_ptr<Coordinator>& coordinator) {
   for (int i = 0; i < 20; ++i) {
-    Conversation conversation = coordinator.join();
+    Conversation conversation = coordinator->join();
     Subject subject = conversation.about("it");
     run(subject.agree("round", fmt::format("{}", i)));
-    const std::vector<std::string> texts = run(subject.gather(large(coordinator.rank())));
+    const std::vector<std::string> texts = run(subject.gather(large(coordinator->rank())));
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       require(texts[rank] == large(rank), fmt::format("the text of rank {}", rank));
     }
-    require(texts.size() == (coordinator.rank() == 0 ? coordinator.size() : 0), "all texts at rank 0");
-    require(run(subject.scatter(texts)) == large(coordinator.rank()), "its own text comes back");
+    require(texts.size() == (coordinator->rank() == 0 ? coordinator->size() : 0), "all texts at rank 0");
+    require(run(subject.scatter(texts)) == large(coordinator->rank()), "its own text comes back");
     require(run(subject.broadcast(fmt::format("end {}", i))) == fmt::format("end {}", i), "the broadcast");
     conversation.leave();
   }
 }
 
-void fail(Coordinator& coordinator) {
-  Conversation conversation = coordinator.join();
+void fail(const std::shared_ptr<Coordinator>& coordinator) {
+  Conversation conversation = coordinator->join();
   run(conversation.about("it").agree("all are there", "yes"));
   const auto begin = std::chrono::steady_clock::now();
-  const std::size_t failing = coordinator.size() - 1;
-  if (coordinator.rank() == failing) {
+  const std::size_t failing = coordinator->size() - 1;
+  if (coordinator->rank() == failing) {
     conversation.fail(std::make_exception_ptr(Error(Errc::io_failure, "no space")));
   } else {
     const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
@@ -95,41 +103,41 @@ void fail(Coordinator& coordinator) {
   talk(coordinator);
 }
 
-/// The last rank is stopped for three seconds; one second is enough to be lost.
-void stop(Coordinator& coordinator) {
+/// The last rank is stopped for twice as long as is enough to be lost.
+void stop(const std::shared_ptr<Coordinator>& coordinator) {
   {
-    Conversation conversation = coordinator.join();
+    Conversation conversation = coordinator->join();
     Subject subject = conversation.about("it");
     run(subject.agree("all are there", "yes"));
-    if (coordinator.rank() == coordinator.size() - 1) {
+    if (coordinator->rank() == coordinator->size() - 1) {
       const pid_t stopped = ::getpid();
       if (::fork() == 0) {
         ::kill(stopped, SIGSTOP);
-        std::this_thread::sleep_for(3s);
+        std::this_thread::sleep_for(2 * kSoonLostAfter);
         ::kill(stopped, SIGCONT);
         ::_exit(0);
       }
       std::this_thread::sleep_for(500ms);
     }
     const std::string text = failure_of(subject.agree("again", "yes"), Errc::peer_failed);
-    require(text.find(fmt::format("rank {} is lost", coordinator.size() - 1)) != std::string::npos, text);
+    require(text.find(fmt::format("rank {} is lost", coordinator->size() - 1)) != std::string::npos, text);
     conversation.leave();
   }
   talk(coordinator);
 }
 
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
-void killed(Coordinator& coordinator) {
-  Conversation conversation = coordinator.join();
+void killed(const std::shared_ptr<Coordinator>& coordinator) {
+  Conversation conversation = coordinator->join();
   Subject subject = conversation.about("it");
   run(subject.agree("all are there", "yes"));
-  if (coordinator.rank() == coordinator.size() - 1) {
+  if (coordinator->rank() == coordinator->size() - 1) {
     ::raise(SIGKILL);
   }
   const auto begin = std::chrono::steady_clock::now();
   failure_of(subject.agree("again", "yes"), Errc::peer_failed);
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "all have ended soon after its silence");
-  std::fprintf(stderr, "rank %zu: survived\n", coordinator.rank());
+  std::fprintf(stderr, "rank %zu: survived\n", coordinator->rank());
   std::fflush(stderr);
   ::_exit(0);  // MPI_Finalize waits for all.
 }
@@ -151,7 +159,7 @@ std::size_t sleeps_of(const std::string& name) {
   return sleeps;
 }
 
-void idle(Coordinator& coordinator) {
+void idle(const std::shared_ptr<Coordinator>& coordinator) {
   talk(coordinator);
   std::this_thread::sleep_for(1500ms);  // The last sign of life is due within a second.
   const std::size_t before = sleeps_of("cairn-mpi");
@@ -160,16 +168,16 @@ void idle(Coordinator& coordinator) {
 }
 
 /// MPI_Finalize comes first, while a rank waits for others, and while much is on its way to one that never looks.
-void finalize(Coordinator& coordinator) {
-  Conversation conversation = coordinator.join();
-  if (coordinator.rank() == 0) {
+void finalize(const std::shared_ptr<Coordinator>& coordinator) {
+  Conversation conversation = coordinator->join();
+  if (coordinator->rank() == 0) {
     (void)conversation.about("it").broadcast(std::string(50'000'000, 'x'));
   }
   MPI_Finalize();
   require(conversation.failure() != nullptr, "it has failed");
   bool is_refused = false;
   try {
-    (void)coordinator.join();
+    (void)coordinator->join();
   } catch (const Error& error) {
     is_refused = error.code() == Errc::closed;
   }
@@ -177,7 +185,7 @@ void finalize(Coordinator& coordinator) {
 }
 
 /// As a program that may call MPI by one thread only, which has other things to do.
-void lend(Coordinator& coordinator) {
+void lend(const std::shared_ptr<Coordinator>& coordinator) {
   bool is_done = false;
   std::exception_ptr failure;
   std::mutex mutex;
@@ -198,13 +206,146 @@ void lend(Coordinator& coordinator) {
       const std::lock_guard lock(mutex);
       is_over = is_done;
     }
-    require(coordinator.progress(),
+    require(coordinator->progress(),
             "it needs the thread");  // Also after the last word: that is how it leaves.
   }
   talking.join();
   if (failure) {
     std::rethrow_exception(failure);
   }
+}
+
+/// A directory that all ranks know; rank 0 removes it.
+class SharedDirectory {
+ public:
+  explicit SharedDirectory(const std::shared_ptr<Coordinator>& coordinator) {
+    if (coordinator->rank() == 0) {
+      own_.emplace();
+    }
+    Conversation conversation = coordinator->join();
+    path_ = run(conversation.about("directory").broadcast(own_ ? own_->path().string() : ""));
+    conversation.leave();
+  }
+
+  [[nodiscard]] std::filesystem::path target() const { return path_ / "step"; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::optional<testing::TempDir> own_;
+  std::filesystem::path path_;
+};
+
+class Saver {
+ public:
+  explicit Saver(const std::shared_ptr<Coordinator>& coordinator, const testing::PartHooks& hooks = {},
+                 std::shared_ptr<io::Syscalls> syscalls = nullptr)
+      : rank_(coordinator->rank()) {
+    HandlerRegistry registry;
+    registry.add(
+        std::make_shared<const testing::PartHandler>(std::make_shared<const testing::PartHooks>(hooks)));
+    registry_ = registry.snapshot();
+    ContextOptions options;
+    options.coordinator = coordinator;
+    options.staging_bytes = 16 << 20;
+    options.syscalls = std::move(syscalls);
+    context_.emplace(std::move(options));
+  }
+
+  SaveResult save(const std::filesystem::path& target) {
+    SaveOptions options;
+    options.overwrite = true;
+    const testing::Part part(fmt::format("{};", rank_));
+    return core::start_save(target, {{"part", part}}, registry_, options, *context_).wait();
+  }
+
+  /// The parts of all ranks, read by this one alone.
+  [[nodiscard]] std::string load(const std::filesystem::path& target) const {
+    const Context alone;
+    return core::start_load(target, {}, registry_, LoadOptions(), alone)
+        .wait()
+        .take<testing::Part>("part")
+        .text;
+  }
+
+ private:
+  const std::size_t rank_;
+  RegistrySnapshot registry_;
+  std::optional<Context> context_;
+};
+
+void save(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  Saver saver(coordinator);
+  std::string all;
+  for (std::size_t rank = 0; rank < coordinator->size(); ++rank) {
+    all += fmt::format("{};", rank);
+  }
+  for (int i = 0; i < 3; ++i) {
+    require(saver.save(directory.target()).files == coordinator->size(),
+            "all ranks know what all have saved");
+    require(saver.load(directory.target()) == all, "each process reads the parts of all");
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+[[noreturn]] void survive(std::size_t rank) {
+  std::fprintf(stderr, "rank %zu: survived\n", rank);
+  std::fflush(stderr);
+  ::_exit(0);  // MPI_Finalize waits for all.
+}
+
+std::vector<std::string> names_after_recovery(const std::filesystem::path& path) {
+  store::recover(io::posix_syscalls(), path, {});
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    names.push_back(entry.path().filename());
+  }
+  return names;
+}
+
+/// The last rank dies while it writes: the others fail, and nothing is left that recovery does not remove.
+void save_killed(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  testing::PartHooks hooks;
+  hooks.background = [&](std::size_t rank) {
+    if (rank == coordinator->size() - 1) {
+      ::raise(SIGKILL);
+    }
+  };
+  Saver saver(coordinator, hooks);
+  try {
+    saver.save(directory.target());
+  } catch (const Error& error) {
+    require(error.code() == Errc::peer_failed, error.what());
+    require(std::string(error.what()).find(fmt::format("rank {} is lost", coordinator->size() - 1)) !=
+                std::string::npos,
+            error.what());
+    if (coordinator->rank() == 0) {
+      require(names_after_recovery(directory.path()).empty(), "nothing is left");
+      std::filesystem::remove_all(directory.path());
+    }
+    survive(coordinator->rank());
+  }
+  throw std::runtime_error("it was saved without a rank");
+}
+
+/// Rank 0 dies right after its rename: the others find the checkpoint, and make sure that it stays.
+void save_root_killed(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  const auto syscalls = std::make_shared<testing::RankSyscalls>();
+  syscalls->after_publication = [] { ::raise(SIGKILL); };
+  Saver saver(coordinator, {}, syscalls);
+  saver.save(directory.target());
+  require(saver.load(directory.target()).size() == 2 * coordinator->size(), "it is there, whole");
+  const auto seen = [&](std::size_t rank) { return directory.path() / fmt::format("seen by {}", rank); };
+  testing::write_text(seen(coordinator->rank()), "");
+  if (coordinator->rank() == coordinator->size() - 1) {
+    for (std::size_t rank = 1; rank < coordinator->size(); ++rank) {
+      require(testing::eventually([&] { return std::filesystem::exists(seen(rank)); }), "all find it");
+    }
+    std::filesystem::remove_all(directory.path());
+  }
+  survive(coordinator->rank());
 }
 
 std::string refusal() {
@@ -216,10 +357,23 @@ std::string refusal() {
   return "none";
 }
 
+/// Whether somebody is to be found lost.
+bool ends_by_silence(const std::string& scene) {
+  return scene == "stop" || scene.ends_with("killed");
+}
+
 int main_of(const std::string& scene) {
-  const std::map<std::string, std::function<void(Coordinator&)>> scenes = {
-      {"talk", talk}, {"fail", fail},         {"stop", stop}, {"killed", killed},
-      {"idle", idle}, {"finalize", finalize}, {"lend", lend},
+  const std::map<std::string, std::function<void(const std::shared_ptr<Coordinator>&)>> scenes = {
+      {"talk", talk},
+      {"fail", fail},
+      {"stop", stop},
+      {"killed", killed},
+      {"idle", idle},
+      {"finalize", finalize},
+      {"lend", lend},
+      {"save", save},
+      {"save_killed", save_killed},
+      {"save_root_killed", save_root_killed},
   };
   if (scene == "single") {
     require(refusal().find("is not initialised") != std::string::npos, refusal());
@@ -233,10 +387,10 @@ int main_of(const std::string& scene) {
   MPI_Init_thread(nullptr, nullptr, scene == "lend" ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
   CoordinatorOptions options;
   options.heartbeat = 100ms;
-  options.lost_after = scene == "stop" || scene == "killed" ? kSoonLostAfter : kLostAfter;
+  options.lost_after = ends_by_silence(scene) ? kSoonLostAfter : kLostAfter;
   options.fan_out = 2;
   {
-    Coordinator coordinator(mpi_transport(), options);
+    const auto coordinator = std::make_shared<Coordinator>(mpi_transport(), options);
     scenes.at(scene)(coordinator);
     MPI_Finalized(&level);
     if (level == 0) {

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 /// Counts how often names are compared.
 struct CountingLess {
@@ -65,7 +66,22 @@ TEST(FileIndex, FindsFilesAndTheirChunks) {
   EXPECT_EQ(index.find("a/small")->position, 2u);
   EXPECT_EQ(index.find("a/small")->first_chunk, 4u);
   EXPECT_EQ(index.find("a/smal"), nullptr);
-  EXPECT_EQ(index.table_bytes(), chunk_table_bytes(files));
+  EXPECT_EQ(index.table_bytes(0), chunk_tables(files).at(0));
+}
+
+TEST(FileIndex, CountsTheChunksOfEachRankApart) {
+  std::vector<FileEntry> files{file_of("a", 3 * io::kChunkBytes), file_of("b", 1), file_of("c", 1),
+                               file_of("d", 0)};
+  files[1].rank = 2;
+  files[3].rank = 1;
+  const FileIndex<> index(files);
+
+  EXPECT_EQ(index.find("b")->first_chunk, 0u);
+  EXPECT_EQ(index.find("c")->first_chunk, 3u);
+  EXPECT_EQ(index.table_bytes(0), 32u);
+  EXPECT_EQ(index.table_bytes(1), 0u);
+  EXPECT_EQ(index.table_bytes(2), 8u);
+  EXPECT_THAT(chunk_tables(files), ElementsAre(Pair(0u, 32u), Pair(1u, 0u), Pair(2u, 8u)));
 }
 
 TEST(FileIndex, ListsWhatIsBelowADirectoryAndNothingElse) {

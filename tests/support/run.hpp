@@ -22,9 +22,9 @@ T run(Awaitable<T> task, std::size_t threads = 2) {
   return testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
-/// Whether `claim` becomes true within ten seconds.
+/// Whether `claim` becomes true within half a minute.
 inline bool eventually(const std::function<bool()>& claim) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!claim()) {
     if (std::chrono::steady_clock::now() > deadline) {
       return false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
 
 namespace cairn {
 
@@ -76,13 +77,21 @@ class Conversation {
   /// Makes every step fail, here with `why`, on the other ranks with Errc::peer_failed, this rank and what it says. The first
   /// failure that a rank hears of counts.
   void fail(const std::exception_ptr& why) const noexcept;
+  /// The same, but on all ranks with this very error, whose code is an Errc: for what no rank alone has done wrong.
+  void fail_together(const Error& why) const noexcept;
   /// Completes by throwing what `fail` was given anywhere: for work that shall stop then. Does not complete before that.
   [[nodiscard]] Awaitable<> failed() const;
   /// The failure, if there is one yet.
   [[nodiscard]] std::exception_ptr failure() const;
 
+  /// Calls `work` with the failure as soon as there is one: at once, when there is already. On the thread that has found it; must
+  /// neither block nor throw.
+  void on_failure(std::function<void(const std::exception_ptr& why)> work) const;
+
   /// Nothing more will be said or heard: neighbours do not listen for signs of life any more.
   void leave() noexcept;
+  /// Leaves as soon as every step that was begun here has ended: until then others may need this rank, to pass on what they say.
+  void leave_later() noexcept;
 
  private:
   friend class Coordinator;
@@ -90,6 +99,7 @@ class Conversation {
 
   std::shared_ptr<coord::Exchange> exchange_;
   std::weak_ptr<coord::Exchanges> exchanges_;
+  bool leaves_later_ = false;
 };
 
 }  // namespace cairn

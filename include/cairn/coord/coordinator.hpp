@@ -3,13 +3,21 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/coord/conversation.hpp"
 #include "cairn/coord/transport.hpp"
 
 namespace cairn {
+
+/// Whose loss or failure ends a conversation.
+enum class Bond : std::uint8_t {
+  all,    ///< Any rank's.
+  above,  ///< That of a rank between this one and rank 0, which alone speaks: for what it tells whoever fails.
+};
 
 struct CoordinatorOptions {
   CoordinatorOptions() = default;
@@ -42,8 +50,13 @@ class Coordinator {
   /// How many ranks share this one's machine, itself included.
   [[nodiscard]] std::size_t ranks_on_host() const noexcept;
 
+  /// As Transport::job.
+  [[nodiscard]] Hash128 job() const noexcept;
+
   /// Joins the next conversation: the n-th call on one rank meets the n-th on every other.
   [[nodiscard]] Conversation join();
+  /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same bonds.
+  [[nodiscard]] std::vector<Conversation> join(const std::vector<Bond>& bonds);
 
   /// Lends the coordinator the calling thread; see Transport::progress.
   bool progress();

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "cairn/base/hash.hpp"
+
 namespace cairn {
 
 /// Bytes on their way to other ranks. Shared, because one text often goes to several.
@@ -32,6 +34,8 @@ class Transport {
   [[nodiscard]] virtual std::size_t size() const noexcept = 0;
   /// One number for each rank: those with the same one share a machine.
   [[nodiscard]] virtual std::span<const std::uint32_t> hosts() const noexcept = 0;
+  /// What all ranks of this job have alike, and no other job: random bits that one of them has told the others.
+  [[nodiscard]] virtual Hash128 job() const noexcept = 0;
 
   /// Returns at once, also when `to` never receives.
   virtual void send(std::size_t to, Packet packet) = 0;

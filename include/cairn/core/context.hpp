@@ -41,7 +41,7 @@ struct ContextOptions {
   /// Saves under way at once. Later ones wait for their turn, in the order of their calls, before their blocking
   /// phase begins; so does the caller, unless it asked for return_when_accepted. 0: no limit.
   std::size_t saves_in_flight = 8;
-  /// Threads that copy and hash; 0: as many as the machine has cores.
+  /// Threads that copy and hash; 0: as many as the machine has cores, divided by the ranks that share it.
   std::size_t worker_threads = 0;
   /// How far the background part of saves gives way to the program's own threads, 0 (not at all) to 19, as nice(1)
   /// does: hashing takes a core for a tenth of a second a GiB. Where all cores are busy all the time, saves take longer to
@@ -49,8 +49,8 @@ struct ContextOptions {
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
   /// memory, but blocks callers longer: a save larger than it streams. 0: a quarter of what the
-  /// process may have when the context is made: of the machine's memory, or of the smallest limit of a control group
-  /// (container), of RLIMIT_AS or of RLIMIT_DATA.
+  /// process may have when the context is made, divided by the ranks that share the machine: of the machine's memory, or of
+  /// the smallest limit of a control group (container), of RLIMIT_AS or of RLIMIT_DATA.
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
@@ -79,8 +79,10 @@ struct ContextOptions {
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
-  std::shared_ptr<Coordinator> coordinator;  ///< Null: a single process.
-  std::shared_ptr<const Clock> clock;        ///< Null: the machine's.
+  /// The processes that save together: every rank makes the same calls, in the same order, and one checkpoint comes of each; see
+  /// docs/guide.md, "Several processes". Null: a single process.
+  std::shared_ptr<Coordinator> coordinator;
+  std::shared_ptr<const Clock> clock;  ///< Null: the machine's.
   std::function<void(std::span<std::byte>)>
       random;                              ///< Fills memory with random bytes. Null: the operating system's.
   std::shared_ptr<io::Syscalls> syscalls;  ///< Null: the operating system's.

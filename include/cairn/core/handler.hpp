@@ -132,6 +132,12 @@ struct Description {
   bool says_all = false;
 };
 
+/// Which processes of a job call a handler when they save together; see ContextOptions::coordinator.
+enum class Participation : std::uint8_t {
+  primary,  ///< Rank 0 alone: right for every value that all ranks have alike.
+  all,      ///< Each rank: for values of which each holds a part. Their files need names of their own.
+};
+
 /// Saves, loads and describes checkpointables of type `T`. `Abstract` says what a load asks for (types, shapes)
 /// and what metadata answers.
 ///
@@ -150,6 +156,10 @@ class CheckpointableHandler {
 
   /// What the checkpoint records: lower case, dotted, with a version ("example.point/1"); never a C++ name.
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
+
+  /// Who saves where several processes save together. Default: rank 0, so that a handler that was written for one process is
+  /// right unchanged. The same on every rank.
+  [[nodiscard]] virtual Participation participation() const noexcept { return Participation::primary; }
 
   /// `value` is valid during the blocking phase only, except with Snapshot::borrow.
   [[nodiscard]] virtual Awaitable<Background<>> save(SaveContext context, const T& value) const = 0;

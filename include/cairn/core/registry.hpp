@@ -26,6 +26,7 @@ class ErasedHandler {
   ErasedHandler& operator=(const ErasedHandler&) = delete;
 
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
+  [[nodiscard]] virtual Participation participation() const noexcept = 0;
   [[nodiscard]] virtual bool is_handleable(const void* value) const = 0;
   [[nodiscard]] virtual bool is_abstract_handleable(const void* abstract) const = 0;
   [[nodiscard]] virtual bool recognises(std::span<const std::string> files) const = 0;
@@ -67,6 +68,7 @@ class HandlerAdapter final : public ErasedHandler {
       : ErasedHandler(handler_type_index, typeid(T), typeid(Abstract)), handler_(std::move(handler)) {}
 
   std::string_view id() const noexcept override { return handler_->id(); }
+  Participation participation() const noexcept override { return handler_->participation(); }
   bool is_handleable(const void* value) const override {
     return handler_->is_handleable(*static_cast<const T*>(value));
   }

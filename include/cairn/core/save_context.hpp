@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,11 @@ class SaveContext {
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
   [[nodiscard]] Coordinator& coordinator() const noexcept;
+  /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins the same
+  /// subjects. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its steps.
+  ///
+  /// Errors: Errc::invalid_argument for a subject that was begun before.
+  [[nodiscard]] std::optional<Subject> about(std::string_view subject) const;
   /// Who reaches the memory of a device; null when the context has nobody for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
@@ -77,6 +83,14 @@ class SaveContext {
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
   [[nodiscard]] Awaitable<Background<>> write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
                                                      std::uint64_t file_bytes) const;
+
+  /// Announces a file that the handler has written itself, past this; it is hashed and synced. A handler that saves on all
+  /// ranks must announce such files, each once, on the rank that wrote it; others may.
+  ///
+  /// Phase:  background; the file is complete.
+  /// Errors: Errc::already_exists when it was announced, or written by this; Errc::not_found; Errc::handler_failed when it
+  ///         grows or shrinks meanwhile; OS errors.
+  [[nodiscard]] Background<> adopt_file(std::string_view file) const;
 
   /// Memory for what a handler must plan while the caller waits: large blocks are kept by the context and used again
   /// by the next save, which spares it the making of pages.

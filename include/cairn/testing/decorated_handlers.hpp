@@ -24,6 +24,7 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   using Abstract = typename H::Abstract;
 
   [[nodiscard]] std::string_view id() const noexcept override { return id_; }
+  [[nodiscard]] Participation participation() const noexcept override { return handler_.participation(); }
   // outlives: passed on to a handler that is given the same promise.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
     return handler_.save(std::move(context), value);
@@ -58,6 +59,7 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   explicit HeldBack(std::shared_future<void> gate) : gate_(std::move(gate)) {}
 
   [[nodiscard]] std::string_view id() const noexcept override { return handler_->id(); }
+  [[nodiscard]] Participation participation() const noexcept override { return handler_->participation(); }
   // outlives: passed on to a handler that is given the same promise.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Value& value) const override {
     return hold(handler_, std::move(context), &value, gate_);

@@ -37,7 +37,7 @@ class CommittedDirectory {
  public:
   /// Opens the checkpoint at `path`: its highest committed generation.
   ///
-  /// Reads COMMIT and checkpoint.json; `chunks.xxh3` and the data wait until they are asked for. A checkpoint that is
+  /// Reads COMMIT and checkpoint.json; tables of chunk hashes and the data wait until they are asked for. A checkpoint that is
   /// replaced meanwhile gives the new one.
   /// Errors: Errc::not_found; Errc::not_committed (a temporary or any other directory, or a file);
   ///         Errc::unsupported_version; Errc::malformed_metadata; Errc::checksum_mismatch; each

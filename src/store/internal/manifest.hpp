@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ inline constexpr std::string_view kManifestName = "checkpoint.json";
 inline constexpr std::string_view kChunksName = "chunks.xxh3";
 inline constexpr std::string_view kOwnerName = ".owner";
 
+/// Holds the tables of chunk hashes of all ranks but rank 0, whose table is `kChunksName`.
+inline constexpr std::string_view kTablesName = ".chunks";
+
 /// Limits on what is read; what is written obeys them too.
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 inline constexpr std::size_t kMaxCustomMetadataBytes = std::size_t{16} << 20;
@@ -32,6 +36,7 @@ struct FileEntry {
   std::string path;  ///< Relative, plain components, '/' between them.
   std::uint64_t size_bytes = 0;
   Hash128 root;
+  std::uint32_t rank = 0;  ///< Who wrote it; its chunk hashes are in that rank's table.
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
@@ -46,7 +51,8 @@ struct CheckpointableEntry {
 ///
 /// Invariant of a decoded one: names, directories and file paths are distinct and plain; no file
 /// lies under
-///                             another; sizes add up without overflow.
+///                             another; sizes add up without overflow; ranks are below
+///                             `world_size`.
 struct Manifest {
   Uuid uuid;
   /// Counts the overwrites of one target; see docs/reliability.md.
@@ -57,7 +63,7 @@ struct Manifest {
   /// The caller's own JSON value, as text. Numbers beyond 64-bit integers and doubles lose digits.
   std::string custom_metadata = "null";
   std::vector<CheckpointableEntry> checkpointables;
-  std::vector<FileEntry> files;  ///< In the order of chunks.xxh3.
+  std::vector<FileEntry> files;  ///< Those of one rank are in the order of its table of chunk hashes.
   friend bool operator==(const Manifest&, const Manifest&) = default;
 };
 
@@ -88,10 +94,12 @@ struct CommitRecord {
 ///         its own checksum, Errc::malformed_metadata for all else.
 [[nodiscard]] CommitRecord decode_commit(std::string_view bytes, std::string_view path);
 
-/// The bytes of `chunks.xxh3`: every chunk hash of every file, eight little-endian bytes each.
+/// The bytes of a table of chunk hashes: those of every file, eight little-endian bytes each.
 [[nodiscard]] std::string encode_chunks(std::span<const io::FileDigest> digests);
-/// How many bytes `chunks.xxh3` has for these files.
-[[nodiscard]] std::uint64_t chunk_table_bytes(std::span<const FileEntry> files);
+/// Where a rank's table lies in the checkpoint: "chunks.xxh3" for rank 0, ".chunks/r00003.xxh3" for rank 3.
+[[nodiscard]] std::string table_name(std::uint32_t rank);
+/// The tables that these files have, and how many bytes each has: one for each rank that wrote a file, and that of rank 0.
+[[nodiscard]] std::map<std::uint32_t, std::uint64_t> chunk_tables(std::span<const FileEntry> files);
 
 /// Whether `name` may be a checkpointable's directory: one plain component, none of the reserved
 /// names.

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/durable_file.hpp"
@@ -58,6 +59,24 @@ struct StagedOptions {
   std::function<bool()> may_retire;
 };
 
+/// How another rank than rank 0 takes part in a save.
+struct JoinOptions {
+  JoinOptions() = default;
+
+  Uuid uuid;               ///< Of the save, as rank 0 has it.
+  std::uint32_t rank = 1;  ///< This one.
+  CommitMode commit_mode = CommitMode::automatic;
+  /// Asked when what rank 0 has made cannot be seen here yet (network file systems): waits a while and returns whether to look
+  /// again. Empty: no.
+  std::function<bool()> look_again;
+};
+
+/// What a rank has found out that has heard no verdict.
+enum class LoneVerdict : std::uint8_t {
+  aborted,    ///< The save never becomes visible.
+  committed,  ///< The checkpoint is visible, and durable.
+};
+
 /// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
 [[nodiscard]] std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid);
 
@@ -82,6 +101,13 @@ class StagedDirectory {
   /// The same in a directory that is open already.
   static StagedDirectory create(io::Engine& engine, SaveTarget target, StagedOptions options = {});
 
+  /// Opens the directory that rank 0 has made for a save of several ranks: by its uuid, which its mark must have, too. Rank 0
+  /// holds the lock, and alone publishes.
+  ///
+  /// Errors: Errc::not_found when it cannot be seen here, Errc::malformed_metadata when it is of another save; OS errors
+  ///         pass through.
+  static StagedDirectory join(io::Engine& engine, SaveTarget target, JoinOptions options);
+
   /// Abandons what was not published.
   ~StagedDirectory();
   StagedDirectory(StagedDirectory&& other) noexcept;
@@ -95,25 +121,48 @@ class StagedDirectory {
   /// Makes a sub-directory; `publish` syncs it with all below it.
   void make_directory(std::string_view name);
   io::DurableFile create_file(std::string_view relative, io::DurableFileOptions options = {});
+  /// Enters a file that was made past this: `abandon` of a joined directory removes it, too.
+  void adopt(std::string_view relative);
+
+  /// Of a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced already;
+  /// this writes and syncs its table of chunk hashes, and syncs every directory in which it has made names. Returns what rank 0
+  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever stands beside its
+  /// mark.
+  [[nodiscard]] std::vector<FileEntry> prepare(std::span<const io::FileDigest> digests);
+  /// Of a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does nothing any
+  /// more, until `take_back`.
+  void hand_over() noexcept;
+  /// The save is known to have been aborted.
+  void take_back() noexcept;
+  /// Of a joined directory that was handed over, when nobody says what has become of it: lets the disk decide.
+  ///
+  /// It moves the temporary directory away, so that rank 0 can publish it no more, and looks at what it has moved: its own, or
+  /// what the new checkpoint has replaced. Then, and where there was none, it looks for the checkpoint, and syncs the
+  /// parent itself. What was moved away stays for other ranks to see, and for recovery to remove.
+  /// Errors: Errc::commit_unknown when the disk does not say; also in marker mode.
+  [[nodiscard]] LoneVerdict decide_alone();
 
   /// Makes the checkpoint durable and then visible. Returns only when both are sure.
   ///
-  /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order). Steps:
-  /// 1. write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every directory, innermost first;
+  /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order; with files of other ranks, which have prepared
+  /// them, all sorted by path). Steps:
+  /// 1. see that the files of other ranks are there; write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every
+  ///    directory, innermost first;
   /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the save).
   /// Errors: Errc::commit_unknown when the sync after the rename fails, or when the rename fails and nobody can see
   ///         whether it was done all the same: the checkpoint may be visible or not, and durable or not, and nothing
   ///         is removed. After any other error nothing is visible and the old checkpoint stands:
   ///         Errc::cancelled when `may_publish` says no; Errc::already_exists when another writer was first; OS
   ///         errors pass through.
-  void publish(Manifest manifest, std::span<const io::FileDigest> digests);
+  void publish(Manifest manifest, std::span<const io::FileDigest> digests,
+               std::span<const FileEntry> others = {});
 
   /// What kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The rest is
   /// left to `recover`.
   [[nodiscard]] const std::string& retirement_problem() const noexcept;
 
   /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to
-  /// `recover`.
+  /// `recover`. Of a joined directory only what this rank has made, unless rank 0 has let go of it.
   void abandon() noexcept;
 
   /// What kept `abandon` from removing all; empty when nothing did.

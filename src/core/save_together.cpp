@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a save does because other ranks save the same checkpoint. Rank 0 publishes; the others make durable what they have
+// written, say so, and wait for its verdict. From the moment at which a rank has said so rank 0 may publish, whatever
+// happens here: this rank says nothing else than rank 0, or than the disk.
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/cancellation_state.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <fmt/format.h>
+
+#include "cairn/async/awaitable.hpp"
+
+#include "core/other_files.hpp"
+#include "core/save_job.hpp"
+
+namespace cairn::core {
+namespace {
+
+/// How long what rank 0 has made may be invisible here: network file systems keep what they have seen for a while.
+constexpr std::chrono::milliseconds kLookAgain{50};
+constexpr int kMostLooks = 1200;
+
+/// Claims that are sent as texts; the rest as one hash.
+constexpr std::size_t kMostItems = 16;
+
+/// What another rank says of the save, with the save named once.
+std::string named(std::string_view words, std::string_view title) {
+  return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
+}
+
+}  // namespace
+
+bool SaveJob::takes_part(const SaveItem& item) const {
+  return is_primary() || item.registration.handler->participation() == Participation::all;
+}
+
+JointSave::Claims SaveJob::claims() const {
+  JointSave::Claims claims;
+  claims.emplace_back("the path", path_.string());
+  claims.emplace_back("overwrite", options_.overwrite ? "true" : "false");
+  claims.emplace_back("the number of checkpointables", std::to_string(items_.size()));
+  std::string rest;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const ErasedHandler& handler = *items_[i].registration.handler;
+    std::string item = fmt::format("{} (handler {}{})", items_[i].checkpointable.name(), handler.id(),
+                                   handler.participation() == Participation::all ? ", on all ranks" : "");
+    if (i < kMostItems) {
+      claims.emplace_back(fmt::format("checkpointable {}", i + 1), std::move(item));
+    } else {
+      rest += fmt::format("{}:{}", item.size(), item);
+    }
+  }
+  claims.emplace_back("further checkpointables", std::move(rest));
+  return claims;
+}
+
+Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
+  std::exception_ptr failure;
+  try {
+    const JointSave::Claims claims = self->claims();
+    co_await self->joint_->agree(claims);
+  } catch (...) {
+    failure = std::current_exception();
+    self->hear_failure(failure);  // What handlers still do is in vain.
+  }
+  self->agreed_.complete(failure);
+}
+
+void SaveJob::join_directory() {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
+  }
+  store::JoinOptions options;
+  options.uuid = uuid_;
+  options.rank = joint_->rank();
+  options.look_again = [this, looks = 0]() mutable {
+    std::this_thread::sleep_for(kLookAgain);
+    return ++looks < kMostLooks && fate_.state() == Fate::State::running;
+  };
+  staged_.emplace(store::StagedDirectory::join(engine(), std::move(*target_), std::move(options)));
+}
+
+std::optional<Subject> SaveJob::about(const std::string& directory, std::string_view what) const {
+  for (const SaveItem& item : items_) {
+    if (joint_ && item.directory == directory &&
+        item.registration.handler->participation() == Participation::all) {
+      return joint_->about(fmt::format("{}/{}", directory, what));
+    }
+  }
+  return std::nullopt;
+}
+
+void SaveJob::adopt_file(const std::string& relative) {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
+  }
+  staged_->adopt(relative);
+  add(digest_other_file(staged_->directory(), relative));
+}
+
+void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
+  if (!joint_) {
+    return;
+  }
+  std::set<std::string, std::less<>> known;
+  for (const io::FileDigest& digest : digests) {
+    known.insert(digest.path);
+  }
+  for (const store::FileEntry& file : others_) {
+    known.insert(file.path);
+  }
+  for (const SaveItem& item : items_) {
+    if (item.registration.handler->participation() != Participation::all) {
+      continue;
+    }
+    for (const std::string& path : unknown_files(staged_->directory(), item.directory, known)) {
+      throw Error(
+          Errc::handler_failed,
+          fmt::format("'{}' was written by a handler that saves on all ranks, and announced on none", path));
+    }
+  }
+}
+
+Awaitable<> SaveJob::hear_votes() {
+  others_ = co_await joint_->hear_votes();
+}
+
+std::vector<store::FileEntry> SaveJob::prepare_part() {
+  const async::Gate::Visit inside = directory_gate_.try_enter();
+  if (!inside) {
+    throw Error(Errc::cancelled, title());
+  }
+  const std::vector<io::FileDigest> digests = digest_files();
+  judge_handlers();
+  prepare_result(digests);
+  return staged_->prepare(digests);
+}
+
+Awaitable<> SaveJob::take_part() {
+  std::vector<store::FileEntry> files;
+  std::function<void()> prepare = [&] {
+    files = prepare_part();
+    meter().end_step(Step::describe);
+  };
+  co_await run_call(std::move(prepare));
+  // Who is stopped from here on learns the verdict all the same.
+  co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
+  if (!fate_.begin_commit()) {
+    throw Error(Errc::cancelled, title());
+  }
+  staged_->hand_over();
+  Verdict verdict;
+  std::exception_ptr silence;
+  try {
+    joint_->vote(files);
+    verdict = co_await joint_->hear_verdict();
+  } catch (...) {
+    silence = std::current_exception();
+  }
+  if (silence) {
+    std::function<void()> decide = [&] { verdict = decide_alone(silence); };
+    co_await run_call(std::move(decide));
+  }
+  heed(verdict);
+}
+
+Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
+  if (staged_->decide_alone() == store::LoneVerdict::aborted) {
+    return {Verdict::Kind::aborted, describe(silence)};
+  }
+  return committed();
+}
+
+Verdict SaveJob::committed() const {
+  Verdict verdict(Verdict::Kind::committed, "");
+  const std::lock_guard lock(mutex_);
+  verdict.files = result_.files;
+  verdict.bytes = result_.bytes;
+  return verdict;
+}
+
+void SaveJob::tell_committed() noexcept {
+  if (joint_) {
+    joint_->tell(committed());
+  }
+}
+
+void SaveJob::heed(const Verdict& verdict) {
+  switch (verdict.kind) {
+    case Verdict::Kind::committed: {
+      static_cast<void>(fate_.end_commit());
+      meter().end_step(Step::sync_parent);
+      {
+        const std::lock_guard lock(mutex_);
+        result_.files = verdict.files;
+        result_.bytes = verdict.bytes;
+      }
+      measure_result();
+      return;
+    }
+    case Verdict::Kind::unknown:
+      throw Error(Errc::commit_unknown, named(verdict.words, title()));
+    case Verdict::Kind::aborted:
+      break;
+  }
+  staged_->take_back();
+  if (is_stopped()) {
+    throw Error(Errc::cancelled, title());  // He has asked for it himself, and is told so.
+  }
+  throw Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, named(verdict.words, title()));
+}
+
+Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
+  const bool may_be_anothers = !is_primary() && fate_.state() == Fate::State::stopped &&
+                               code_of(failure) == std::errc::no_such_file_or_directory;
+  if (!may_be_anothers) {
+    co_return failure;
+  }
+  // Rank 0 removes what it has made once it has heard of a failure; this rank may see that before it hears of it.
+  try {
+    const Verdict verdict = co_await joint_->hear_verdict();
+    const std::string own = fmt::format("rank {}: ", joint_->rank());
+    const std::string words = named(verdict.words, title());
+    if (!std::string_view(words).substr(title().size()).starts_with(": " + own)) {
+      failure =
+          std::make_exception_ptr(Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, words));
+    }
+  } catch (const Error& error) {
+    if (error.code() == Errc::peer_failed) {  // Nor has it: it is lost, or this rank is.
+      failure = std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title())));
+    }
+  } catch (...) {  // Nobody says so: then it is this rank's.
+  }
+  co_return failure;
+}
+
+void SaveJob::hear_failure(const std::exception_ptr& why) noexcept {
+  if (fate_.stop() != Fate::State::stopped) {
+    return;  // It has been handed over, or is being published: the verdict will come.
+  }
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    const bool is_own = error.code().category() == cairn_category();
+    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
+  } catch (...) {  // Of this rank itself: its work says so.
+  }
+}
+
+void SaveJob::refuse_effect() noexcept {
+  const Fate::State state = fate_.stop();
+  if (joint_ && (state == Fate::State::stopped || !joint_->is_primary())) {
+    joint_->fail(explain(nullptr));
+  }
+}
+
+}  // namespace cairn::core

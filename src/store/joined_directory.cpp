@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of another rank than rank 0 in a commit. docs/reliability.md, "Several processes", gives the reasons.
+#include <fcntl.h>
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/internal/check.hpp"
+#include "io/internal/remove_directory.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/names.hpp"
+#include "store/owner.hpp"
+#include "store/retire.hpp"
+#include "store/staged_state.hpp"
+
+namespace cairn::store {
+namespace {
+
+using State = StagedDirectory::State;
+
+constexpr std::size_t kMostOwnerBytes = 4096;
+
+bool is_absent(const Error& error) {
+  return error.code() == Errc::not_found || error.code() == std::errc::no_such_file_or_directory ||
+         error.code() == std::error_code(ESTALE, std::system_category());
+}
+
+/// Nothing where the directory, or its mark, cannot be seen (yet).
+///
+/// Errors: Errc::malformed_metadata when it is of another save.
+std::optional<io::Directory> try_open(const io::Directory& parent, const std::string& name,
+                                      const Uuid& uuid) {
+  try {
+    io::Directory staged = parent.open_directory(name);
+    const std::string text = io::read_small_file(staged, kOwnerName, kMostOwnerBytes);
+    const std::optional<Owner> owner = parse_owner(text);
+    if (!owner && text.empty()) {
+      return std::nullopt;
+    }
+    if (!owner || owner->uuid != uuid) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("{}: its {} is not that of this save", staged.path().string(), kOwnerName));
+    }
+    return staged;
+  } catch (const Error& error) {
+    if (!is_absent(error)) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// The directories in which the names of these paths lie, innermost first; "" is the checkpoint's own.
+std::vector<std::string> directories_of(std::span<const io::FileDigest> digests) {
+  std::set<std::string> names;
+  for (const io::FileDigest& digest : digests) {
+    for (std::size_t at = digest.path.find('/'); at != std::string::npos;
+         at = digest.path.find('/', at + 1)) {
+      names.insert(digest.path.substr(0, at));
+    }
+  }
+  return {names.rbegin(), names.rend()};  // "a/b" comes after "a".
+}
+
+void remove_made(const io::Directory& staged, const std::string& relative) {
+  const std::size_t slash = relative.rfind('/');
+  io::remove_if_there([&] {
+    if (slash == std::string::npos) {
+      staged.remove_file(relative);
+    } else {
+      staged.open_directory(relative.substr(0, slash)).remove_file(relative.substr(slash + 1));
+    }
+  });
+}
+
+/// Removes what is left of a directory that rank 0 has let go of: it had to leave what ranks were still writing.
+///
+/// Errors: OS errors pass through.
+void remove_rest(const State& state) {
+  io::Syscalls& syscalls = state.parent.syscalls();
+  if (syscalls.is_network_file_system(state.parent.fd()) != 0 ||
+      !is_called(state.parent, state.staged_name, state.staged)) {
+    return;  // There locks may be local to each machine.
+  }
+  if (!state.staged.status(kOwnerName)) {
+    state.parent.remove_empty_directory(state.staged_name);
+    return;
+  }
+  const io::FileHandle owner = state.staged.open_file(kOwnerName, O_RDWR);
+  if (syscalls.try_lock(owner.fd()) >= 0) {
+    remove_unfinished(state.parent, state.staged_name, state.staged);
+  }
+}
+
+[[noreturn]] void throw_unknown(const State& state, std::string_view why) {
+  throw Error(Errc::commit_unknown, fmt::format("{}: {}", state.target.string(), why));
+}
+
+/// Whether one of the target's generations is the checkpoint of this save.
+bool is_visible(const State& state) {
+  for (const std::uint32_t generation : list_generations(state.parent, state.name)) {
+    const CommitCheck check = check_commit(state.parent, generation_name(state.name, generation), false);
+    if (check.is_committed && check.uuid == state.uuid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Says committed only of what this rank has itself made sure of.
+LoneVerdict confirm_visible(const State& state) {
+  if (!is_visible(state)) {
+    throw_unknown(state, "neither its temporary directory nor the checkpoint is to be found");
+  }
+  for (const io::Directory* directory : {&state.staged, &state.parent}) {
+    if (const int result = directory->syscalls().sync(directory->fd()); result < 0) {
+      throw_unknown(state, fmt::format("the checkpoint is visible, but fsync {} failed ({})",
+                                       directory->path().string(), std::system_category().message(-result)));
+    }
+  }
+  return LoneVerdict::committed;
+}
+
+/// Of what was moved away: a power cut must not give rank 0's directory its name back, as long as anybody could rename it.
+LoneVerdict confirm_aborted(State& state) {
+  state.is_disputed = true;
+  if (const int result = state.parent.syscalls().sync(state.parent.fd()); result < 0) {
+    throw_unknown(state, fmt::format("fsync {} failed ({})", state.parent.path().string(),
+                                     std::system_category().message(-result)));
+  }
+  return LoneVerdict::aborted;
+}
+
+LoneVerdict decide(State& state) {
+  if (state.options.commit_mode == CommitMode::marker) {
+    throw_unknown(state, "rank 0 does not answer, and in marker mode the disk does not say how far it came");
+  }
+  const std::string trash = trash_name(state.name, state.uuid);
+  const auto rename = [&state](const std::string& from, const std::string& to) {
+    return state.parent.syscalls().rename_at(state.parent.fd(), from.c_str(), state.parent.fd(), to.c_str(),
+                                             io::RenameMode::no_replace);
+  };
+  const int moved = rename(state.staged_name, trash);
+  if (io::is_unsupported(moved)) {
+    throw_unknown(state, "rank 0 does not answer, and the file system has no rename that decides");
+  }
+  if (is_called(state.parent, trash, state.staged)) {
+    return confirm_aborted(
+        state);  // Moved here or, where that failed, by another rank; or its answer was lost.
+  }
+  if (moved >= 0) {
+    // The old checkpoint: the exchange of an overwrite has happened. What is left of it is rank 0's, or recovery's, to remove.
+    static_cast<void>(rename(trash, state.staged_name));
+  } else if (moved != -ENOENT) {
+    throw_unknown(state, fmt::format("rename {} failed ({})", (state.parent.path() / trash).string(),
+                                     std::system_category().message(-moved)));
+  }
+  return confirm_visible(state);
+}
+
+}  // namespace
+
+StagedDirectory StagedDirectory::join(io::Engine& engine, SaveTarget target, JoinOptions options) {
+  const std::string name = temporary_name(target.name, options.uuid);
+  std::optional<io::Directory> staged = try_open(target.parent, name, options.uuid);
+  while (!staged) {
+    if (!options.look_again || !options.look_again()) {
+      throw Error(
+          Errc::not_found,
+          fmt::format("{}: rank 0 has made it, and it cannot be seen here: is this one directory for all?",
+                      (target.parent.path() / name).string()));
+    }
+    staged = try_open(target.parent, name, options.uuid);
+  }
+  auto state = std::make_unique<State>(engine, std::move(target.parent), std::move(*staged));
+  state->options.commit_mode = options.commit_mode;
+  state->target = std::move(target.path);
+  state->name = std::move(target.name);
+  state->staged_name = name;
+  state->uuid = options.uuid;
+  state->is_joined = true;
+  state->rank = options.rank;
+  return StagedDirectory(std::move(state));
+}
+
+std::vector<FileEntry> StagedDirectory::prepare(std::span<const io::FileDigest> digests) {
+  std::vector<FileEntry> entries;
+  if (digests.empty()) {
+    return entries;
+  }
+  for (const io::FileDigest& digest : digests) {
+    entries.push_back({digest.path, digest.size_bytes, digest.root(), state_->rank});
+  }
+  const io::Directory& staged = state_->staged;
+  const std::string table = table_name(state_->rank);
+  adopt(table);
+  io::write_small_file(staged, table, encode_chunks(digests));
+  for (const std::string& directory : directories_of(digests)) {
+    staged.open_directory(directory).sync();
+  }
+  staged.open_directory(kTablesName).sync();
+  return entries;
+}
+
+void StagedDirectory::hand_over() noexcept {
+  state_->is_settled = true;
+}
+
+void StagedDirectory::take_back() noexcept {
+  state_->is_settled = false;
+}
+
+LoneVerdict StagedDirectory::decide_alone() {
+  try {
+    return decide(*state_);
+  } catch (const Error& error) {
+    if (error.code() == Errc::commit_unknown) {
+      throw;
+    }
+    throw_unknown(*state_, error.detail());
+  }
+}
+
+void abandon_joined(State& state) noexcept {
+  try {
+    const std::lock_guard lock(state.made_mutex);
+    for (const std::string& relative : state.made) {
+      remove_made(state.staged, relative);
+    }
+    if (!state.is_disputed) {
+      remove_rest(state);
+    }
+  } catch (const std::exception& error) {  // What is left is recovery's.
+    try {
+      state.abandonment_problem = fmt::format(
+          "{} is left to recovery: {}", (state.parent.path() / state.staged_name).string(), error.what());
+    } catch (...) {  // No memory for a sentence.
+    }
+  }
+}
+
+}  // namespace cairn::store
