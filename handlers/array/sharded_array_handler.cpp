@@ -23,6 +23,7 @@ namespace {
 /// What a checkpoint says of its array: the boxes that are stored, and how it was divided.
 AbstractShardedArray stored_form(const AbstractArray& array, const std::string& name) {
   AbstractShardedArray form(array.shape, array.dtype);
+  form.stored = array.stored;
   if (array.stored == nullptr) {
     return form.want(Box::whole(array.shape));
   }

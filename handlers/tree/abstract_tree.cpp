@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/stored_slices.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/shards.hpp"
@@ -54,6 +55,8 @@ class IndexedArrays final : public ArrayEntries::Source {
       entry.shape = std::move(shape);
     }
     entry.name = array.name;
+    entry.parts = array.slice_count;
+    entry.layout = index_->has_layouts() ? index_->layout(index_->entry(position)) : std::string_view();
     return true;
   }
 
@@ -135,7 +138,7 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
     case EntryKind::array: {
       const formats::IndexArray stored = index.array(entry);
       AbstractArray array(Shape(stored.dims), stored.dtype);
-      if (stored.slice_count > 1 || !index.layout(entry).empty()) {
+      if (stored.slice_count > 1 || !index.layout(entry).empty() || !index.policy().empty()) {
         array.stored = std::make_shared<const detail::IndexedSlices>(index, stored, index.layout(entry));
       }
       return array;
@@ -347,12 +350,30 @@ ArrayEntries AbstractTree::arrays() const {
   visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
     if (const AbstractArray* array = std::get_if<AbstractArray>(&leaf.value_)) {
       found.push_back({std::string(path), array->dtype, array->shape});
+      if (array->stored != nullptr) {
+        found.back().parts = array->stored->size();
+        found.back().layout = array->stored->layout();
+      }
     } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&leaf.value_)) {
-      found.push_back({std::string(path), sharded->dtype, sharded->shape});
+      found.push_back({std::string(path), sharded->dtype, sharded->shape, sharded->shards.size(),
+                       sharded->layout != nullptr ? sharded->layout->to_json() : ""});
     }
   });
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return ArrayEntries(std::move(found));
+}
+
+std::string AbstractTree::policy() const {
+  if (const View* view = std::get_if<View>(&value_)) {
+    return std::string((*view)->policy());
+  }
+  std::shared_ptr<const StoredSlices> stored;
+  if (const AbstractArray* array = std::get_if<AbstractArray>(&value_)) {
+    stored = array->stored;
+  } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&value_)) {
+    stored = sharded->stored;
+  }
+  return std::string(stored != nullptr ? stored->policy() : "");
 }
 
 std::vector<DescribedValue> AbstractTree::values() const {

@@ -28,6 +28,8 @@ class IndexedSlices final : public StoredSlices {
 
   [[nodiscard]] std::string_view layout() const override { return layout_; }
 
+  [[nodiscard]] std::string_view policy() const override { return index_.policy(); }
+
  private:
   formats::Index index_;  // Shares its bytes, which the others refer to.
   formats::IndexArray array_;

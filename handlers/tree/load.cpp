@@ -133,6 +133,7 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.kind = "tree";
   description.arrays = stored.arrays();
   description.values = stored.values();
+  description.policy = stored.policy();
   description.says_all = true;
   return description;
 }

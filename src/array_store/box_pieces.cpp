@@ -240,11 +240,11 @@ void add_box_pieces(const formats::Index& index, const ReadArray& array, const R
     return slice.finish();
   }
   const auto [begin, end] =
-      std::equal_range(array.parts.begin(), array.parts.end(), SlicePart{region.slice, 0, {}},
+      std::equal_range(array.boxes->parts.begin(), array.boxes->parts.end(), SlicePart{region.slice, 0, {}},
                        [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
   for (auto part = begin; part != end; ++part) {
     slice.add(part->shared, array.boxes->shards[part->shard].box, memory[array.first + part->shard],
-              array.copiers[part->shard]);
+              array.boxes->copiers[part->shard]);
   }
   slice.finish();
 }

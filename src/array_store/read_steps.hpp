@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <span>
@@ -28,6 +29,13 @@ struct SlicePart {
   Box shared;               ///< In coordinates of the array; has elements.
 };
 
+/// What is read of an array of which boxes are wanted.
+struct ReadBoxes {
+  std::span<const WantedShard> shards;
+  std::vector<DeviceCopier*> copiers;  ///< Of the devices that they go to.
+  std::vector<SlicePart> parts;        ///< In the order of the slices.
+};
+
 /// An array that is read: what is stored, and what becomes of it.
 struct ReadArray {
   formats::IndexArray stored;
@@ -37,10 +45,8 @@ struct ReadArray {
   DeviceCopier* copier = nullptr;      ///< Of the device that it goes to; null: the host's memory.
   bool is_plain = false;               ///< Its bytes in the file are its bytes in memory.
   bool is_small = false;               ///< It is plain, and not worth memory of its own.
-  std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of it all.
-  const AbstractShardedArray* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
-  std::vector<DeviceCopier*> copiers;           ///< For each of those.
-  std::vector<SlicePart> parts;                 ///< Of those, in the order of the slices.
+  std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of all.
+  const ReadBoxes* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
 
   /// How many arrays come of it.
   [[nodiscard]] std::size_t count() const noexcept { return boxes != nullptr ? boxes->shards.size() : 1; }
@@ -60,6 +66,7 @@ using RegionsByFile = std::map<std::string, Regions, std::less<>>;
 /// What a read takes from where.
 struct LocatedArrays {
   std::vector<ReadArray> arrays;  ///< As they were asked for.
+  std::deque<ReadBoxes> boxes;    ///< Of some of those.
   RegionsByFile regions;
   std::size_t count = 0;  ///< How many arrays come of them.
 };

@@ -77,11 +77,13 @@ void check_boxes(const AbstractShardedArray& wanted, const Shape& shape, std::st
 }
 
 /// As describe_array, where boxes are wanted.
-void describe_boxes(const AbstractShardedArray& wanted, const ReadOptions& options, ReadArray& array) {
+void describe_boxes(const AbstractShardedArray& wanted, const ReadOptions& options, ReadArray& array,
+                    ReadBoxes& boxes) {
   const std::string_view name = array.stored.name;
   const Shape shape(array.stored.dims);
   static_cast<void>(checked_byte_count(name, array.stored.dtype, shape));
-  array.boxes = &wanted;
+  array.boxes = &boxes;
+  boxes.shards = wanted.shards;
   array.dtype = wanted.dtype;
   array.narrowing =
       wanted.allows_narrowing || options.allow_narrowing ? Narrowing::allowed : Narrowing::refused;
@@ -93,16 +95,17 @@ void describe_boxes(const AbstractShardedArray& wanted, const ReadOptions& optio
       check_form(*shard.destination, shard.box.extents(), wanted.dtype, name);
       copier = copier_for(name, shard.destination->view(), array.stored.dtype, options.copier_of);
     }
-    array.copiers.push_back(copier);
+    boxes.copiers.push_back(copier);
   }
 }
 
-ReadArray describe_array(const Index& index, const WantedArray& wanted, const ReadOptions& options) {
+ReadArray describe_array(const Index& index, const WantedArray& wanted, const ReadOptions& options,
+                         std::deque<ReadBoxes>& boxes) {
   ReadArray array;
   array.stored = index.array(wanted.entry);
   array.dtype = array.stored.dtype;
   if (wanted.boxes != nullptr) {
-    describe_boxes(*wanted.boxes, options, array);
+    describe_boxes(*wanted.boxes, options, array, boxes.emplace_back());
     return array;
   }
   if (wanted.form == nullptr) {
@@ -155,9 +158,8 @@ void add_slices(const Index& index, std::size_t number, ReadArray& array, Region
 }
 
 /// Collects the slices that wanted boxes meet, which must tile those.
-void add_met_slices(const Index& index, std::size_t number, ReadArray& array, RegionsByFile& regions,
-                    RegionsByFile::iterator& last) {
-  const formats::IndexArray& stored = array.stored;
+void add_met_slices(const Index& index, std::size_t number, const formats::IndexArray& stored,
+                    ReadBoxes& boxes, RegionsByFile& regions, RegionsByFile::iterator& last) {
   std::vector<Box> slices;
   slices.reserve(stored.slice_count);
   for (std::uint32_t i = 0; i < stored.slice_count; ++i) {
@@ -166,25 +168,25 @@ void add_met_slices(const Index& index, std::size_t number, ReadArray& array, Re
                                     : Box(Shape(slice.offsets), Shape(slice.extents)));
   }
   const BoxTable table(slices);
-  for (std::uint32_t shard = 0; shard < array.boxes->shards.size(); ++shard) {
-    const Box& wanted = array.boxes->shards[shard].box;
+  for (std::uint32_t shard = 0; shard < boxes.shards.size(); ++shard) {
+    const Box& wanted = boxes.shards[shard].box;
     if (wanted.is_empty()) {
       continue;
     }
     std::vector<Box> met;
     for (Meeting& meeting : slices.empty() ? std::vector<Meeting>() : table.meeting(wanted)) {
       met.push_back(slices[meeting.number]);
-      array.parts.push_back({static_cast<std::uint32_t>(meeting.number), shard, std::move(meeting.shared)});
+      boxes.parts.push_back({static_cast<std::uint32_t>(meeting.number), shard, std::move(meeting.shared)});
     }
     check_cover(fmt::format("{}: {}", index.path(), stored.name), wanted, met);
   }
-  std::stable_sort(array.parts.begin(), array.parts.end(),
+  std::stable_sort(boxes.parts.begin(), boxes.parts.end(),
                    [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
-  for (std::size_t i = 0; i < array.parts.size(); ++i) {
-    if (i == 0 || array.parts[i].slice != array.parts[i - 1].slice) {
-      const IndexSlice slice = index.slice(stored, array.parts[i].slice);
+  for (std::size_t i = 0; i < boxes.parts.size(); ++i) {
+    if (i == 0 || boxes.parts[i].slice != boxes.parts[i - 1].slice) {
+      const IndexSlice slice = index.slice(stored, boxes.parts[i].slice);
       regions_of(slice.file, regions, last)
-          .push_back({slice.offset, slice.offset + slice.size, number, array.parts[i].slice});
+          .push_back({slice.offset, slice.offset + slice.size, number, boxes.parts[i].slice});
     }
   }
 }
@@ -214,11 +216,12 @@ LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, co
   auto last = located.regions.end();
   located.arrays.reserve(wanted.size());
   for (const WantedArray& one : wanted) {
-    ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options));
+    ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options, located.boxes));
     array.first = located.count;
     located.count += array.count();
     if (array.boxes != nullptr) {
-      add_met_slices(index, located.arrays.size() - 1, array, located.regions, last);
+      add_met_slices(index, located.arrays.size() - 1, array.stored, located.boxes.back(), located.regions,
+                     last);
     } else {
       add_slices(index, located.arrays.size() - 1, array, located.regions, last);
     }

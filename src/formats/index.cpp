@@ -350,7 +350,14 @@ std::string_view Index::layout(const IndexEntry& entry) const {
   if (number > layout_ends_.size()) {
     refuse(fmt::format("array '{}' has layout {} of {}", entry.name, number, layout_ends_.size()));
   }
-  return number == 0 ? std::string_view() : text_of(run(layouts_, layout_ends_, number - 1, "layouts"));
+  if (number == 0) {
+    return {};
+  }
+  const std::string_view text = text_of(run(layouts_, layout_ends_, number - 1, "layouts"));
+  if (!is_valid_utf8(text)) {
+    refuse(fmt::format("the layout of array '{}' is not valid UTF-8", entry.name));
+  }
+  return text;
 }
 
 std::string_view Index::policy() const {

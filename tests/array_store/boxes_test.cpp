@@ -365,9 +365,7 @@ TEST(Boxes, OfAnyKindAreReadInBoxesOfAnyOther) {
     compare_with_coordinates<std::int64_t, std::int64_t>(random, DType::int64, DType::int64);
     compare_with_coordinates<std::uint16_t, float>(random, DType::uint16, DType::float32);
     compare_with_coordinates<double, float>(random, DType::float64, DType::float32);
-    if (HasFatalFailure()) {
-      return;
-    }
+    ASSERT_FALSE(HasFatalFailure());
   }
 }
 

@@ -270,6 +270,25 @@ TEST_F(ShardedTreeTest, HasTheFilesOfAPolicy) {
   EXPECT_EQ(load<Tree>(), (Tree{{"a", whole_}, {"b", {{"x", whole_}, {"y", whole_}}}}));
 }
 
+TEST_F(ShardedTreeTest, SaysInItsDescriptionHowItWasDivided) {
+  save(Tree{{"a", whole_}, {"w", divided(whole_, rows_of(2))}}, with(std::make_shared<AllInOne>()));
+
+  const Description description = item_metadata().description();
+
+  EXPECT_EQ(description.policy, AllInOne().description());
+  std::vector<std::uint64_t> parts;
+  std::vector<std::string> layouts;
+  for (const ArrayEntry& array : description.arrays) {
+    parts.push_back(array.parts);
+    layouts.emplace_back(array.layout);
+  }
+  EXPECT_THAT(parts, ElementsAre(1, 2));
+  EXPECT_THAT(layouts, ElementsAre("", rows_of(2).to_json()));
+  AbstractTree built = metadata<AbstractTree>();
+  built.materialise();
+  EXPECT_EQ(built["w"].policy(), AllInOne().description());
+}
+
 TEST_F(ShardedTreeTest, IsCutByAPolicy) {
   const Array large = counted({64, 1024});
   save(Tree{{"large", large}, {"sharded", divided(large, columns_of(2))}, {"step", 1}},

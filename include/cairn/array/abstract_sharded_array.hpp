@@ -65,6 +65,9 @@ struct AbstractShardedArray {
   /// Where the boxes come from: what is loaded has it, too. May be null.
   std::shared_ptr<const Layout> layout;
 
+  /// As AbstractArray::stored.
+  std::shared_ptr<const StoredSlices> stored;
+
   /// Whether both ask for the same; destinations are the same when they are the same memory. Layouts do not count.
   friend bool operator==(const AbstractShardedArray& a, const AbstractShardedArray& b);
 };

@@ -168,7 +168,7 @@ struct AbstractArray {
   /// Where the elements shall go; without one the load allocates.
   std::optional<Array> destination;
 
-  /// Told by metadata of arrays that are stored in several parts, or with a layout; null: of others. A load ignores it.
+  /// Told by metadata of arrays that were divided: among ranks, or by a policy among files; null: of others. Loads ignore it.
   std::shared_ptr<const StoredSlices> stored;
 
   /// Whether both ask for the same; destinations are the same when they are the same memory.

@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-/// The parts in which a checkpoint has an array. Read where they are described: there may be many.
+/// How a checkpoint has an array: in which parts, and why. Read where they are described: there may be many.
 ///
 /// Threads: does not change; may be read from any thread.
 /// Errors:  Errc::malformed_metadata when the checkpoint is damaged.
@@ -27,6 +27,11 @@ class StoredSlices {
   ///
   /// Ownership: valid as long as this object.
   [[nodiscard]] virtual std::string_view layout() const = 0;
+
+  /// How the arrays of the checkpointable were divided among files, in a sentence; empty when nobody asked for anything.
+  ///
+  /// Ownership: as layout().
+  [[nodiscard]] virtual std::string_view policy() const = 0;
 
  protected:
   StoredSlices() = default;

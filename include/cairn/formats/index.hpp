@@ -132,6 +132,9 @@ class Index {
   /// Errors: Errc::type_mismatch when the entry is of another kind.
   [[nodiscard]] std::string_view layout(const IndexEntry& entry) const;
 
+  /// Whether layout() says anything of any array.
+  [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
+
   /// How the arrays were divided among files, in a sentence for people; empty when nobody asked for anything.
   [[nodiscard]] std::string_view policy() const;
 
