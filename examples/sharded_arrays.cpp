@@ -73,6 +73,7 @@ void save_in_files(const std::filesystem::path& path) {
 }  // namespace
 
 int main() try {
+  std::filesystem::create_directories("run");
   save_parts("run/sharded");
   load_parts("run/sharded");
   save_in_files("run/files");

@@ -35,6 +35,19 @@ TEST(ShardedArray, KeepsItsShards) {
   EXPECT_EQ(array.layout(), nullptr);
 }
 
+TEST(ShardedArray, HandsItsShardsOverWhenItIsATemporary) {
+  const auto make = [] {
+    return ShardedArray({4, 3}, DType::float32, {{kLower, Array::zeros({2, 3}, DType::float32)}});
+  };
+
+  std::size_t count = 0;
+  for (const Shard& shard : make().shards()) {
+    EXPECT_EQ(shard.box, kLower);
+    ++count;
+  }
+  EXPECT_EQ(count, 1u);
+}
+
 TEST(ShardedArray, RefusesBoxesThatReachBeyondIt) {
   EXPECT_THAT(
       [] {

@@ -64,6 +64,24 @@ TEST_F(ShardedArrayHandlerTest, BringsOtherBoxes) {
   EXPECT_THAT(column, ElementsAre(1, 3, 5, 7));
 }
 
+TEST_F(ShardedArrayHandlerTest, IsLoadedAsAnArrayOrInATree) {
+  save(halves());
+
+  EXPECT_THAT(load<Array>({"item", AbstractArray({4, 2}, DType::int32)}).data<const std::int32_t>(),
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  AbstractTree tree = AbstractArray({4, 2}, DType::int32);
+  EXPECT_EQ(load<Tree>({"item", tree}).as<Array>().shape(), Shape({4, 2}));
+}
+
+TEST_F(ShardedArrayHandlerTest, LoadsWhatWasSavedAsAnArray) {
+  save(std::vector<std::int32_t>{1, 2, 3, 4});
+  AbstractShardedArray wanted({4}, DType::int32);
+  wanted.want(Box({1}, {2}));
+
+  EXPECT_THAT(load<ShardedArray>({"item", wanted}).shards()[0].data.data<const std::int32_t>(),
+              ElementsAre(2, 3));
+}
+
 TEST_F(ShardedArrayHandlerTest, IsCutByAPolicy) {
   SaveOptions options;
   options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(8)));

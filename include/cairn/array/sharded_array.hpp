@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cairn/array/array.hpp"
@@ -47,7 +48,12 @@ class ShardedArray {
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
 
-  [[nodiscard]] std::span<const Shard> shards() const noexcept { return shards_; }
+  /// Of a temporary they are handed over, so that a loop over them does not outlive them.
+  ///
+  /// Ownership: the span is valid as long as this object.
+  [[nodiscard]] std::span<const Shard> shards() const& noexcept { return shards_; }
+
+  [[nodiscard]] std::vector<Shard> shards() && { return std::move(shards_); }
 
   /// Null when nobody said.
   [[nodiscard]] const std::shared_ptr<const Layout>& layout() const noexcept { return layout_; }
