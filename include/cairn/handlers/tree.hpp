@@ -53,9 +53,8 @@ class Tree {
   template <class T>
 
   requires detail::TreeLeaf<T> Tree(
-      T&& value) {  // NOLINT(google-explicit-constructor): leaves are written as they are.
-    assign_leaf(std::forward<T>(value));
-  }
+      T&& value)  // NOLINT(google-explicit-constructor): leaves are written as they are.
+      : value_(leaf_value(std::forward<T>(value))) {}
 
   Tree(const Tree& other);
 
@@ -164,7 +163,7 @@ class Tree {
                              Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
 
   template <class T>
-  void assign_leaf(T&& value);
+  static Value leaf_value(T&& value);
 
   template <class T>
   const T& require(TreeKind wanted, std::string_view path) const {
@@ -235,31 +234,31 @@ struct OwnsItsMemory<Tree> {
 // Leaves from C++ values, and back.
 
 template <class T>
-void Tree::assign_leaf(T&& value) {
+Tree::Value Tree::leaf_value(T&& value) {
   using Plain = std::remove_cvref_t<T>;
   if constexpr (std::same_as<Plain, std::nullptr_t>) {
-    value_ = std::monostate();
+    return {};
   } else if constexpr (std::same_as<Plain, bool>) {
-    value_.emplace<bool>(value);
+    return Value(std::in_place_type<bool>, value);
   } else if constexpr (detail::TreeInteger<Plain>) {
     if (std::in_range<std::int64_t>(value)) {
-      value_.emplace<std::int64_t>(static_cast<std::int64_t>(value));
+      return Value(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value));
     } else {
-      value_.emplace<std::uint64_t>(static_cast<std::uint64_t>(value));
+      return Value(std::in_place_type<std::uint64_t>, static_cast<std::uint64_t>(value));
     }
   } else if constexpr (std::floating_point<Plain>) {
-    value_.emplace<double>(value);
+    return Value(std::in_place_type<double>, value);
   } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
                        std::same_as<Plain, ShardedArray> || std::same_as<Plain, std::string>) {
-    value_.emplace<Plain>(std::forward<T>(value));
+    return Value(std::in_place_type<Plain>, std::forward<T>(value));
   } else if constexpr (std::convertible_to<T, std::string_view>) {
-    value_.emplace<std::string>(static_cast<std::string_view>(value));
+    return Value(std::in_place_type<std::string>, static_cast<std::string_view>(value));
   } else if constexpr (std::derived_from<Plain, ArrayView>) {
-    value_.emplace<Array>(Array::borrow(std::forward<T>(value)));
+    return Value(std::in_place_type<Array>, Array::borrow(std::forward<T>(value)));
   } else if constexpr (detail::AdoptableRange<T>) {
-    value_.emplace<Array>(Array::adopt(std::forward<T>(value)));
+    return Value(std::in_place_type<Array>, Array::adopt(std::forward<T>(value)));
   } else {
-    value_.emplace<Array>(std::forward<T>(value));
+    return Value(std::in_place_type<Array>, std::forward<T>(value));
   }
 }
 
