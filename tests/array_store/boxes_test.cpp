@@ -164,6 +164,18 @@ TEST(WantedBoxes, NeedOnlyTheSlicesThatTheyMeet) {
               Fails(Errc::not_found, HasSubstr("data-r00000-001.safetensors")));
 }
 
+TEST(WantedBoxes, TellWhoseFileIsMissing) {
+  const Array whole = counted<std::int32_t>({6, 5}, DType::int32);
+  Writer writer{WriterOptions()};
+  writer.set_policy("All in one.");
+  writer.add("w", whole);
+  MemoryFiles files(std::move(writer));
+  files.texts.erase("data-r00000-000.safetensors");
+
+  EXPECT_THAT([&] { read_boxes(files, asking_for(whole, {kRows[0]})); },
+              Fails(Errc::not_found, AllOf(HasSubstr("'w'"), HasSubstr("\"All in one.\""))));
+}
+
 TEST(WantedBoxes, MustBeStored) {
   const Array whole = counted<std::int32_t>({6, 5}, DType::int32);
   const MemoryFiles files = stored(whole, {kRows[0], kRows[2]});
