@@ -4,13 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "cairn/handlers/json.hpp"
+#include "cairn/handlers/sharded_array.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {
 
 RegistrySnapshot builtin_handlers() {
   HandlerRegistry registry;
-  registry.add<StatefulHandler>().add<JsonHandler>().add<ArrayHandler>().add<TreeHandler>();
+  registry.add<StatefulHandler>().add<JsonHandler>().add<ArrayHandler>().add<ShardedArrayHandler>().add<TreeHandler>();
   return registry.snapshot();
 }
 

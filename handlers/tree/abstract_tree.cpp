@@ -6,12 +6,15 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/stored_slices.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
+#include "cairn/sharding/shards.hpp"
 
 #include "assembler.hpp"
 #include "containers.hpp"
 #include "index_names.hpp"
+#include "indexed_slices.hpp"
 
 namespace cairn {
 
@@ -52,6 +55,8 @@ class IndexedArrays final : public ArrayEntries::Source {
       entry.shape = std::move(shape);
     }
     entry.name = array.name;
+    entry.parts = array.slice_count;
+    entry.layout = index_->has_layouts() ? index_->layout(index_->entry(position)) : std::string_view();
     return true;
   }
 
@@ -92,6 +97,7 @@ DescribedValue described(std::string_view path, TreeKind kind, const Tree& value
 AbstractTree::AbstractTree(TreeKind kind) {
   switch (kind) {
     case TreeKind::array:
+    case TreeKind::sharded_array:
       throw Error(Errc::invalid_argument, "an abstract array needs a shape and a dtype");
     case TreeKind::map:
       TreeAccess::make_map(*this);
@@ -108,6 +114,8 @@ AbstractTree::AbstractTree(const Tree& tree) {
   TreeAccess::clone(tree, *this, [](const Tree& from, AbstractTree& to) {
     if (const Array* array = from.array_if()) {
       to.value_ = AbstractArray(array->view());
+    } else if (const ShardedArray* sharded = from.sharded_array_if()) {
+      to.value_ = AbstractShardedArray(*sharded);
     } else {
       to.value_ = Scalar{from.kind(), from};
     }
@@ -128,8 +136,12 @@ AbstractTree::~AbstractTree() {
 AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::IndexEntry& entry) {
   switch (entry.kind) {
     case EntryKind::array: {
-      const formats::IndexArray array = index.array(entry);
-      return AbstractArray(Shape(array.dims), array.dtype);
+      const formats::IndexArray stored = index.array(entry);
+      AbstractArray array(Shape(stored.dims), stored.dtype);
+      if (stored.slice_count > 1 || !index.layout(entry).empty() || !index.policy().empty()) {
+        array.stored = std::make_shared<const detail::IndexedSlices>(index, stored, index.layout(entry));
+      }
+      return array;
     }
     case EntryKind::empty_map:
       return TreeKind::map;
@@ -196,6 +208,9 @@ TreeKind AbstractTree::kind() const {
   }
   if (std::holds_alternative<AbstractArray>(value_)) {
     return TreeKind::array;
+  }
+  if (std::holds_alternative<AbstractShardedArray>(value_)) {
+    return TreeKind::sharded_array;
   }
   if (TreeAccess::list(*this)) {
     return TreeKind::list;
@@ -279,6 +294,29 @@ const AbstractArray& AbstractTree::as_array() const {
   throw_kind(TreeKind::array);
 }
 
+AbstractShardedArray& AbstractTree::as_sharded_array() {
+  open();
+  return const_cast<AbstractShardedArray&>(std::as_const(*this).as_sharded_array());
+}
+
+const AbstractShardedArray& AbstractTree::as_sharded_array() const {
+  if (const AbstractShardedArray* array = std::get_if<AbstractShardedArray>(&value_)) {
+    return *array;
+  }
+  throw_kind(TreeKind::sharded_array);
+}
+
+void AbstractTree::shard(const Sharding& sharding, std::uint32_t rank) {
+  open();
+  if (const AbstractShardedArray* array = std::get_if<AbstractShardedArray>(&value_)) {
+    AbstractArray whole(array->shape, array->dtype);
+    whole.allows_narrowing = array->allows_narrowing;
+    value_ = wanted(whole, sharding, rank);
+  } else {
+    value_ = wanted(as_array(), sharding, rank);
+  }
+}
+
 const Tree& AbstractTree::stored_value() const noexcept {
   static const Tree kNull;
   const Scalar* scalar = std::get_if<Scalar>(&value_);
@@ -292,11 +330,14 @@ void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   materialise();
   std::string path;
   const auto set = [&](std::string_view, AbstractTree& leaf) {
-    AbstractArray* array = std::get_if<AbstractArray>(&leaf.value_);
-    if (array && (!is_floating(dtype) || is_floating(array->dtype))) {
-      array->dtype = dtype;
-      array->allows_narrowing = narrowing == Narrowing::allowed;
-    }
+    const auto set_one = [&](auto* array) {
+      if (array && (!is_floating(dtype) || is_floating(array->dtype))) {
+        array->dtype = dtype;
+        array->allows_narrowing = narrowing == Narrowing::allowed;
+      }
+    };
+    set_one(std::get_if<AbstractArray>(&leaf.value_));
+    set_one(std::get_if<AbstractShardedArray>(&leaf.value_));
   };
   TreeAccess::visit(*this, path, 0, set);
 }
@@ -309,10 +350,30 @@ ArrayEntries AbstractTree::arrays() const {
   visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
     if (const AbstractArray* array = std::get_if<AbstractArray>(&leaf.value_)) {
       found.push_back({std::string(path), array->dtype, array->shape});
+      if (array->stored != nullptr) {
+        found.back().parts = array->stored->size();
+        found.back().layout = array->stored->layout();
+      }
+    } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&leaf.value_)) {
+      found.push_back({std::string(path), sharded->dtype, sharded->shape, sharded->shards.size(),
+                       sharded->layout != nullptr ? sharded->layout->to_json() : ""});
     }
   });
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return ArrayEntries(std::move(found));
+}
+
+std::string AbstractTree::policy() const {
+  if (const View* view = std::get_if<View>(&value_)) {
+    return std::string((*view)->policy());
+  }
+  std::shared_ptr<const StoredSlices> stored;
+  if (const AbstractArray* array = std::get_if<AbstractArray>(&value_)) {
+    stored = array->stored;
+  } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&value_)) {
+    stored = sharded->stored;
+  }
+  return std::string(stored != nullptr ? stored->policy() : "");
 }
 
 std::vector<DescribedValue> AbstractTree::values() const {
@@ -329,7 +390,7 @@ std::vector<DescribedValue> AbstractTree::values() const {
     return found;
   }
   visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
-    if (leaf.kind() != TreeKind::array && !leaf.is_placeholder()) {
+    if (leaf.kind() != TreeKind::array && leaf.kind() != TreeKind::sharded_array && !leaf.is_placeholder()) {
       found.push_back(described(path, leaf.kind(), leaf.stored_value()));
     }
   });
@@ -359,14 +420,22 @@ void visit_leaves(const AbstractTree& tree,
   TreeAccess::visit(std::as_const(built), path, 0, visitor);
 }
 
+bool WritesToCaller<AbstractShardedArray>::check(const AbstractShardedArray& wanted) {
+  return std::any_of(wanted.shards.begin(), wanted.shards.end(),
+                     [](const WantedShard& shard) { return shard.destination.has_value(); });
+}
+
 bool WritesToCaller<AbstractTree>::check(const AbstractTree& wanted) {
   if (wanted.is_view()) {
     return false;  // As it was stored: nobody has asked for anything yet.
   }
   bool writes = false;
   visit_leaves(wanted, [&writes](std::string_view, const AbstractTree& leaf) {
-    writes =
-        writes || (leaf.kind() == TreeKind::array && !leaf.is_placeholder() && leaf.as_array().destination);
+    if (leaf.kind() == TreeKind::sharded_array) {
+      writes = writes || WritesToCaller<AbstractShardedArray>::check(leaf.as_sharded_array());
+    } else {
+      writes = writes || (leaf.kind() == TreeKind::array && leaf.as_array().destination);
+    }
   });
   return writes;
 }

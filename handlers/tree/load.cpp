@@ -21,15 +21,33 @@ namespace {
 
 using formats::EntryKind;
 
+/// What is wanted of an array in boxes; null: all of it is.
+const AbstractShardedArray* sharded_of(const detail::Selected& one) {
+  const bool is_sharded = one.wanted && one.wanted->kind() == TreeKind::sharded_array;
+  return is_sharded ? &one.wanted->as_sharded_array() : nullptr;
+}
+
 std::vector<array_store::WantedArray> arrays_of(const detail::Selection& selection) {
   std::vector<array_store::WantedArray> arrays;
   arrays.reserve(selection.entries.size());
   for (const detail::Selected& one : selection.entries) {
     if (one.entry.kind == EntryKind::array) {
-      arrays.push_back({one.entry, one.wanted ? &one.wanted->as_array() : nullptr});
+      arrays.push_back({one.entry, nullptr, sharded_of(one)});
+      if (one.wanted && arrays.back().boxes == nullptr) {
+        arrays.back().form = &one.wanted->as_array();
+      }
     }
   }
   return arrays;
+}
+
+/// Makes a sharded array of as many arrays as it has shards; `next` is then behind those.
+ShardedArray take_shards(const AbstractShardedArray& wanted, std::vector<Array>::iterator& next) {
+  std::vector<Shard> shards;
+  for (const WantedShard& one : wanted.shards) {
+    shards.push_back({one.box, std::move(*next++), one.replica});
+  }
+  return {wanted.shape, wanted.dtype, std::move(shards), wanted.layout};
 }
 
 std::size_t list_size(const detail::Selected& list) {
@@ -51,7 +69,11 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
     const std::string_view path = one.entry.name;
     switch (one.entry.kind) {
       case EntryKind::array:
-        assembler.add(path, std::move(*array++));
+        if (const AbstractShardedArray* sharded = sharded_of(one)) {
+          assembler.add(path, take_shards(*sharded, array));
+        } else {
+          assembler.add(path, std::move(*array++));
+        }
         break;
       case EntryKind::list:
         assembler.add_list(path, list_size(one));
@@ -111,6 +133,7 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.kind = "tree";
   description.arrays = stored.arrays();
   description.values = stored.values();
+  description.policy = stored.policy();
   description.says_all = true;
   return description;
 }

@@ -3,12 +3,15 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
+#include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "containers.hpp"
+#include "divide.hpp"
 
 namespace cairn {
 namespace {
@@ -37,14 +40,21 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
       }
       return;
     case TreeKind::array:
+    case TreeKind::sharded_array:
       return;
   }
 }
 
-/// Walks the tree once: each array is looked at while it is in the caches.
-void add_leaves(array_store::Writer& writer, const Tree& tree) {
+/// Walks the tree once: each array is looked at while it is in the caches. Returns those that are to be divided: sharded
+/// ones, and with a policy all.
+std::vector<detail::HeldArray> add_leaves(array_store::Writer& writer, const Tree& tree, bool has_policy) {
+  std::vector<detail::HeldArray> divided;
   const auto add = [&](std::string_view path, const Tree& leaf) {
-    if (const Array* array = leaf.array_if()) {
+    const Array* array = leaf.array_if();
+    const ShardedArray* sharded = leaf.sharded_array_if();
+    if (sharded != nullptr || (array != nullptr && has_policy)) {
+      divided.push_back({std::string(path), array, sharded});
+    } else if (array != nullptr) {
       writer.add(path, *array);
     } else {
       add_scalar(writer.entries(), path, leaf);
@@ -52,6 +62,7 @@ void add_leaves(array_store::Writer& writer, const Tree& tree) {
   };
   std::string path;
   detail::TreeAccess::visit(tree, path, 0, add);
+  return divided;
 }
 
 }  // namespace
@@ -59,7 +70,12 @@ void add_leaves(array_store::Writer& writer, const Tree& tree) {
 // outlives: `value` is valid during this phase; what is kept of it, pieces own or the caller promised
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   array_store::Writer writer = array_writer(context);
-  add_leaves(writer, value);
+  const ShardingOptions* sharding = context.option<ShardingOptions>();
+  const bool has_policy = sharding != nullptr && sharding->policy != nullptr;
+  const std::vector<detail::HeldArray> divided = add_leaves(writer, value, has_policy);
+  if (!divided.empty()) {
+    detail::add_divided(writer, divided, context);
+  }
   co_return co_await write_arrays(std::move(context), std::move(writer));
 }
 

@@ -115,16 +115,18 @@ class Selector {
       return;
     }
     const TreeKind stored = kind_of(entry.kind);
-    if (stored != node.kind()) {
+    const bool is_sharded = stored == TreeKind::array && node.kind() == TreeKind::sharded_array;
+    if (stored != node.kind() && !is_sharded) {
       throw Error(Errc::type_mismatch,
                   fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}", index_.path(),
                               shown(entry.name), name(stored), name(node.kind())));
     }
     if (stored == TreeKind::array) {
       const Shape shape(index_.array(entry).dims);
-      if (shape != node.as_array().shape) {
+      const Shape& wanted = is_sharded ? node.as_sharded_array().shape : node.as_array().shape;
+      if (shape != wanted) {
         throw Error(Errc::shape_mismatch, fmt::format("{}: {}: stored shape {}, wanted {}", index_.path(),
-                                                      shown(entry.name), shape, node.as_array().shape));
+                                                      shown(entry.name), shape, wanted));
       }
     }
     selected_.entries.push_back({entry, &node});

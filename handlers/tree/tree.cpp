@@ -29,8 +29,8 @@ std::string shown_node(std::string_view path) {
 }  // namespace
 
 std::string_view name(TreeKind kind) noexcept {
-  static constexpr std::string_view kNames[] = {"null",  "boolean", "integer", "floating", "string",
-                                                "bytes", "array",   "map",     "list"};
+  static constexpr std::string_view kNames[] = {"null",  "boolean", "integer",       "floating", "string",
+                                                "bytes", "array",   "sharded array", "map",      "list"};
   const auto number = static_cast<std::size_t>(kind);
   return number < std::size(kNames) ? kNames[number] : "?";
 }
@@ -94,9 +94,10 @@ Tree Tree::list(std::initializer_list<TreeItem> items) {
 }
 
 TreeKind Tree::kind() const noexcept {
-  static constexpr TreeKind kKinds[] = {
-      TreeKind::null,   TreeKind::boolean, TreeKind::integer, TreeKind::integer, TreeKind::floating,
-      TreeKind::string, TreeKind::bytes,   TreeKind::array,   TreeKind::map,     TreeKind::list};
+  static constexpr TreeKind kKinds[] = {TreeKind::null,    TreeKind::boolean,  TreeKind::integer,
+                                        TreeKind::integer, TreeKind::floating, TreeKind::string,
+                                        TreeKind::bytes,   TreeKind::array,    TreeKind::sharded_array,
+                                        TreeKind::map,     TreeKind::list};
   static_assert(std::size(kKinds) == std::variant_size_v<Value>);
   return kKinds[value_.index()];
 }
@@ -215,10 +216,16 @@ void visit_leaves(const Tree& tree,
 
 bool OwnsItsMemory<Tree>::check(const Tree& tree) {
   bool owns_all = true;
-  visit_leaves(tree, [&owns_all](std::string_view, const Tree& leaf) {
-    if (leaf.is_array()) {
-      const Array& array = *leaf.array_if();
-      owns_all = owns_all && (array.owner() != nullptr || array.byte_count() == 0);
+  const auto look_at = [&owns_all](const Array& array) {
+    owns_all = owns_all && (array.owner() != nullptr || array.byte_count() == 0);
+  };
+  visit_leaves(tree, [&look_at](std::string_view, const Tree& leaf) {
+    if (const Array* array = leaf.array_if()) {
+      look_at(*array);
+    } else if (const ShardedArray* sharded = leaf.sharded_array_if()) {
+      for (const Shard& shard : sharded->shards()) {
+        look_at(shard.data);
+      }
     }
   });
   return owns_all;

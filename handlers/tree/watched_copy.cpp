@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -82,6 +84,12 @@ const Tree* WatchedCopy<Tree>::make(const Tree& value, const std::shared_ptr<Wat
   const auto replace = [&memory](std::string_view path, Tree& node) {
     if (const Array* array = node.array_if()) {
       node = copy_of(*array, path, memory);
+    } else if (const ShardedArray* sharded = node.sharded_array_if()) {
+      std::vector<Shard> shards(sharded->shards().begin(), sharded->shards().end());
+      for (Shard& shard : shards) {
+        shard.data = copy_of(shard.data, path, memory);
+      }
+      node = ShardedArray(sharded->shape(), sharded->dtype(), std::move(shards), sharded->layout());
     }
   };
   std::string path;

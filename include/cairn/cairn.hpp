@@ -16,5 +16,7 @@
 #include "cairn/core/registry.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/builtin.hpp"
+#include "cairn/handlers/sharded_array.hpp"
+#include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"

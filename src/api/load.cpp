@@ -28,12 +28,23 @@ void add_destinations(const Request& request, std::vector<Destination>& destinat
       destinations.emplace_back(fmt::format("'{}'", name), array.destination->view());
     }
   };
+  const auto add_shards = [&](std::string_view path, const AbstractShardedArray& array) {
+    for (const WantedShard& shard : array.shards) {
+      AbstractArray one;
+      one.destination = shard.destination;
+      add(path, one);
+    }
+  };
   if (const auto* array = request.wanted().as<AbstractArray>()) {
     add("", *array);
+  } else if (const auto* sharded = request.wanted().as<AbstractShardedArray>()) {
+    add_shards("", *sharded);
   } else if (const auto* tree = request.wanted().as<AbstractTree>(); tree != nullptr && !tree->is_view()) {
     visit_leaves(*tree, [&](std::string_view path, const AbstractTree& leaf) {
       if (leaf.kind() == TreeKind::array) {
         add(path, leaf.as_array());
+      } else if (leaf.kind() == TreeKind::sharded_array) {
+        add_shards(path, leaf.as_sharded_array());
       }
     });
   }

@@ -4,18 +4,9 @@
 #include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/same_memory.hpp"
+
 namespace cairn {
-namespace {
-
-bool is_same_memory(const std::optional<Array>& a, const std::optional<Array>& b) {
-  if (!a || !b) {
-    return a.has_value() == b.has_value();
-  }
-  return a->view().data() == b->view().data() && a->shape() == b->shape() && a->dtype() == b->dtype() &&
-         a->view().strides() == b->view().strides();
-}
-
-}  // namespace
 
 AbstractArray& AbstractArray::place_into(Array array) {
   if (array.shape() != shape) {

@@ -63,42 +63,48 @@ void allocate_small(std::span<const ReadArray> arrays, const Regions& regions, s
       ++run_end;
     }
     Shape shape(array.stored.dims);
-    memory[regions[i].array] = slab.reaches(regions[i], regions[run_end].end)
-                                   ? slab.array(regions[i], std::move(shape), array.dtype)
-                                   : Array(std::move(shape), array.dtype);
+    memory[array.first] = slab.reaches(regions[i], regions[run_end].end)
+                              ? slab.array(regions[i], std::move(shape), array.dtype)
+                              : Array(std::move(shape), array.dtype);
+  }
+}
+
+void allocate_boxes(const ReadArray& array, std::span<Array> memory) {
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const WantedShard& wanted = array.boxes->shards[i];
+    memory[i] = wanted.destination ? *wanted.destination : Array(wanted.box.extents(), array.dtype);
   }
 }
 
 }  // namespace
 
-std::vector<Array> map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions,
-                              const StoredFiles& files) {
-  std::vector<Array> mapped(arrays.size());
+void map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions, const StoredFiles& files,
+                std::vector<Array>& memory) {
   for (auto& [file, in_file] : regions) {
-    std::shared_ptr<const std::span<const std::byte>> memory;
+    std::shared_ptr<const std::span<const std::byte>> bytes;
     std::erase_if(in_file, [&, name = std::string_view(file)](const Region& region) {
       const ReadArray& array = arrays[region.array];
       if (!array.is_plain) {
         return false;
       }
-      if (!memory) {
-        memory = files.map(name);
+      if (!bytes) {
+        bytes = files.map(name);
       }
-      mapped[region.array] = Array::share(
-          ArrayView(memory->data() + region.begin, Shape(array.stored.dims), array.dtype), memory);
+      memory[array.first] =
+          Array::share(ArrayView(bytes->data() + region.begin, Shape(array.stored.dims), array.dtype), bytes);
       return true;
     });
   }
-  return mapped;
 }
 
 void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, std::vector<Array>& memory) {
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const ReadArray& array = arrays[i];
-    if (array.destination != nullptr) {
-      memory[i] = *array.destination;
-    } else if (!array.is_small && memory[i].owner() == nullptr) {
-      memory[i] = Array(Shape(array.stored.dims), array.dtype);
+  for (const ReadArray& array : arrays) {
+    if (array.boxes != nullptr) {
+      allocate_boxes(array, std::span(memory).subspan(array.first, array.count()));
+    } else if (array.destination != nullptr) {
+      memory[array.first] = *array.destination;
+    } else if (!array.is_small && memory[array.first].owner() == nullptr) {
+      memory[array.first] = Array(Shape(array.stored.dims), array.dtype);
     }
   }
   for (const auto& [file, in_file] : regions) {

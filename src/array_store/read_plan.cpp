@@ -28,45 +28,27 @@ bool extend(std::vector<DestinationPiece>& pieces, const Region& region, const A
   return continues;
 }
 
-/// What takes a slice to `view`, a part of `memory` on a device.
-std::shared_ptr<ByteSink> device_sink(const ReadArray& array, MutableArrayView view, const Array& memory) {
-  const formats::IndexArray& stored = array.stored;
-  if (!view.is_contiguous()) {
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format(
-            "{}: it is stored in slices, which are not contiguous in an array on {}; load it into host "
-            "memory first",
-            formats::shown(stored.name), to_string(view.device())));
-  }
-  auto device = std::make_unique<ArrayOnDevice<DeviceSink>>(DeviceRegion{array.copier, view.data()},
-                                                            memory.owner(), formats::shown(stored.name));
-  if (view.dtype() == stored.dtype) {
-    return device;
-  }
-  return std::make_shared<ArraySink>(std::move(view), memory.owner(), stored.dtype, array.narrowing,
-                                     std::move(device));
-}
-
-/// Where the bytes of a region go.
-DestinationPiece make_piece(const formats::Index& index, const Region& region, const ReadArray& array,
-                            const Array& memory) {
+/// Where the bytes of an array go that is stored as one slice.
+DestinationPiece make_piece(const Region& region, const ReadArray& array, const Array& memory) {
   MutableArrayView view = memory.mutable_view();
-  if (array.stored.slice_count > 1) {
-    const formats::IndexSlice slice = index.slice(array.stored, region.slice);
-    view = view.part(Box(Shape(slice.offsets), Shape(slice.extents)));
-  }
   DestinationPiece piece;
   piece.offset_bytes = region.begin;
   piece.size_bytes = region.end - region.begin;
+  const DType stored = array.stored.dtype;
   if (array.copier != nullptr) {
-    piece.sink = device_sink(array, std::move(view), memory);
-  } else if (view.is_contiguous() && view.dtype() == array.stored.dtype) {
+    auto device = std::make_unique<ArrayOnDevice<DeviceSink>>(
+        DeviceRegion{array.copier, view.data()}, memory.owner(), formats::shown(array.stored.name));
+    if (view.dtype() == stored) {
+      piece.sink = std::move(device);
+    } else {
+      piece.sink = std::make_shared<ArraySink>(std::move(view), memory.owner(), stored, array.narrowing,
+                                               std::move(device));
+    }
+  } else if (view.is_contiguous() && view.dtype() == stored) {
     piece.data = view.data();
     piece.owner = std::const_pointer_cast<void>(memory.owner());
   } else {
-    piece.sink =
-        std::make_shared<ArraySink>(std::move(view), memory.owner(), array.stored.dtype, array.narrowing);
+    piece.sink = std::make_shared<ArraySink>(std::move(view), memory.owner(), stored, array.narrowing);
   }
   return piece;
 }
@@ -79,8 +61,10 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
   pieces.reserve(regions.size());
   for (const Region& region : regions) {
     const ReadArray& array = arrays[region.array];
-    if (!array.is_small || !extend(pieces, region, memory[region.array])) {
-      pieces.push_back(make_piece(index, region, array, memory[region.array]));
+    if (array.boxes != nullptr || array.stored.slice_count > 1) {
+      add_box_pieces(index, array, region, memory, pieces);
+    } else if (!array.is_small || !extend(pieces, region, memory[array.first])) {
+      pieces.push_back(make_piece(region, array, memory[array.first]));
     }
   }
   return pieces;
@@ -91,7 +75,10 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
   LocatedArrays located = locate(index, wanted, options);
   RegionsByFile regions = check_regions(index, located.arrays, std::move(located.regions), files);
   ReadPlan plan;
-  plan.arrays = options.map ? map_arrays(located.arrays, regions, files) : std::vector<Array>(wanted.size());
+  plan.arrays.resize(located.count);
+  if (options.map) {
+    map_arrays(located.arrays, regions, files, plan.arrays);
+  }
   allocate(located.arrays, regions, plan.arrays);
   for (const auto& [file, in_file] : regions) {
     if (!in_file.empty()) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <span>
@@ -21,6 +22,20 @@ namespace cairn::array_store {
 /// Of arrays that share memory with their neighbours in the file.
 inline constexpr std::uint64_t kMostSmallBytes = 64 << 10;
 
+/// What a slice and a wanted box of an array share.
+struct SlicePart {
+  std::uint32_t slice = 0;
+  std::uint32_t shard = 0;  ///< Number of the wanted box.
+  Box shared;               ///< In coordinates of the array; has elements.
+};
+
+/// What is read of an array of which boxes are wanted.
+struct ReadBoxes {
+  std::span<const WantedShard> shards;
+  std::vector<DeviceCopier*> copiers;  ///< Of the devices that they go to.
+  std::vector<SlicePart> parts;        ///< In the order of the slices.
+};
+
 /// An array that is read: what is stored, and what becomes of it.
 struct ReadArray {
   formats::IndexArray stored;
@@ -30,6 +45,11 @@ struct ReadArray {
   DeviceCopier* copier = nullptr;      ///< Of the device that it goes to; null: the host's memory.
   bool is_plain = false;               ///< Its bytes in the file are its bytes in memory.
   bool is_small = false;               ///< It is plain, and not worth memory of its own.
+  std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of all.
+  const ReadBoxes* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
+
+  /// How many arrays come of it.
+  [[nodiscard]] std::size_t count() const noexcept { return boxes != nullptr ? boxes->shards.size() : 1; }
 };
 
 /// The bytes of a slice in a file.
@@ -46,11 +66,13 @@ using RegionsByFile = std::map<std::string, Regions, std::less<>>;
 /// What a read takes from where.
 struct LocatedArrays {
   std::vector<ReadArray> arrays;  ///< As they were asked for.
+  std::deque<ReadBoxes> boxes;    ///< Of some of those.
   RegionsByFile regions;
+  std::size_t count = 0;  ///< How many arrays come of them.
 };
 
 /// Finds the bytes of arrays, and checks that they can go where they shall, that no two go to one place, and that slices tile
-/// their array. The result refers to all that is given.
+/// what is wanted; others are left out. The result refers to all that is given.
 ///
 /// Errors: as plan_read, for what the files need not be known for.
 [[nodiscard]] LocatedArrays locate(const formats::Index& index, std::span<const WantedArray> wanted,
@@ -63,9 +85,9 @@ struct LocatedArrays {
 [[nodiscard]] RegionsByFile check_regions(const formats::Index& index, std::span<const ReadArray> arrays,
                                           RegionsByFile regions, const StoredFiles& files);
 
-/// Makes views of files of all arrays that can be such, and takes their regions away. The others stay without memory.
-[[nodiscard]] std::vector<Array> map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions,
-                                            const StoredFiles& files);
+/// Makes views of files of all arrays that can be such, and takes their regions away. The others of `memory` stay without.
+void map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions, const StoredFiles& files,
+                std::vector<Array>& memory);
 
 /// Gives memory to arrays that have none yet. What lies side by side in a file and is small lies side by side in memory,
 /// too, so that it is read at once and costs one allocation.
@@ -73,12 +95,19 @@ struct LocatedArrays {
 /// Shape: regions are in order, and those of mapped arrays are not among them.
 void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, std::vector<Array>& memory);
 
-/// Where the bytes of one file go. What lies side by side in the file and in memory is one piece.
+/// Where the bytes of one file go. What lies side by side in the file and in memory is one piece; what several boxes want of
+/// a slice is one, too, where it interleaves.
 ///
-/// Errors: Errc::invalid_argument for slices that are not contiguous on their device, naming the path.
+/// Errors: Errc::invalid_argument for boxes that cut packed elements, naming the path.
 [[nodiscard]] std::vector<DestinationPiece> make_pieces(const formats::Index& index,
                                                         std::span<const ReadArray> arrays,
                                                         const Regions& regions,
                                                         std::span<const Array> memory);
+
+/// Adds the pieces of one region to those of its file: of an array that is stored in slices, or of which boxes are wanted.
+///
+/// Errors: as make_pieces.
+void add_box_pieces(const formats::Index& index, const ReadArray& array, const Region& region,
+                    std::span<const Array> memory, std::vector<DestinationPiece>& pieces);
 
 }  // namespace cairn::array_store

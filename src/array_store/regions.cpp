@@ -9,11 +9,12 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
+#include "cairn/sharding/box_table.hpp"
+#include "cairn/sharding/cover.hpp"
 
 #include "array/internal/overlap.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
-#include "formats/internal/box_cover.hpp"
 
 namespace cairn::array_store {
 namespace {
@@ -34,23 +35,79 @@ Regions& regions_of(std::string_view file, RegionsByFile& regions, RegionsByFile
 }
 
 /// Refuses memory that does not fit what is asked for: both can be changed after place_into has compared them.
-void check_form(const AbstractArray& form, std::string_view name) {
-  const Array& array = *form.destination;
-  if (array.shape() != form.shape) {
+void check_form(const Array& array, const Shape& shape, DType dtype, std::string_view name) {
+  if (array.shape() != shape) {
     throw Error(Errc::shape_mismatch, fmt::format("{}: wanted with shape {}, but its memory has shape {}",
-                                                  shown(name), form.shape, array.shape()));
+                                                  shown(name), shape, array.shape()));
   }
-  if (array.dtype() != form.dtype) {
-    throw Error(Errc::dtype_mismatch, fmt::format("{}: wanted as {}, but its memory is of {}", shown(name),
-                                                  form.dtype, array.dtype()));
+  if (array.dtype() != dtype) {
+    throw Error(Errc::dtype_mismatch,
+                fmt::format("{}: wanted as {}, but its memory is of {}", shown(name), dtype, array.dtype()));
   }
   static_cast<void>(array.mutable_view());
 }
 
-ReadArray describe_array(const Index& index, const WantedArray& wanted, const ReadOptions& options) {
+/// Refuses boxes that are not within the array, or share elements: an array that has them could not be.
+void check_boxes(const AbstractShardedArray& wanted, const Shape& shape, std::string_view name) {
+  std::vector<Box> boxes;
+  for (const WantedShard& shard : wanted.shards) {
+    if (!shard.box.is_within(shape)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: wanted is box {}, which is not within the stored shape {}", shown(name),
+                              to_string(shard.box), shape));
+    }
+    boxes.push_back(shard.box);
+  }
+  const BoxTable table(boxes);
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    for (const Meeting& meeting : table.meeting(boxes[i])) {
+      const std::size_t other = meeting.number;
+      const bool is_replica =
+          boxes[i] == boxes[other] && wanted.shards[i].replica != wanted.shards[other].replica;
+      if (other > i && !is_replica) {
+        throw Error(Errc::invalid_argument,
+                    boxes[i] == boxes[other]
+                        ? fmt::format("{}: box {} is wanted twice as replica {}", shown(name),
+                                      to_string(boxes[i]), wanted.shards[i].replica)
+                        : fmt::format("{}: wanted boxes {} and {} overlap", shown(name), to_string(boxes[i]),
+                                      to_string(boxes[other])));
+      }
+    }
+  }
+}
+
+/// As describe_array, where boxes are wanted.
+void describe_boxes(const AbstractShardedArray& wanted, const ReadOptions& options, ReadArray& array,
+                    ReadBoxes& boxes) {
+  const std::string_view name = array.stored.name;
+  const Shape shape(array.stored.dims);
+  static_cast<void>(checked_byte_count(name, array.stored.dtype, shape));
+  array.boxes = &boxes;
+  boxes.shards = wanted.shards;
+  array.dtype = wanted.dtype;
+  array.narrowing =
+      wanted.allows_narrowing || options.allow_narrowing ? Narrowing::allowed : Narrowing::refused;
+  check_cast(name, array.stored.dtype, array.dtype, array.narrowing);
+  check_boxes(wanted, shape, name);
+  for (const WantedShard& shard : wanted.shards) {
+    DeviceCopier* copier = nullptr;
+    if (shard.destination) {
+      check_form(*shard.destination, shard.box.extents(), wanted.dtype, name);
+      copier = copier_for(name, shard.destination->view(), array.stored.dtype, options.copier_of);
+    }
+    boxes.copiers.push_back(copier);
+  }
+}
+
+ReadArray describe_array(const Index& index, const WantedArray& wanted, const ReadOptions& options,
+                         std::deque<ReadBoxes>& boxes) {
   ReadArray array;
   array.stored = index.array(wanted.entry);
   array.dtype = array.stored.dtype;
+  if (wanted.boxes != nullptr) {
+    describe_boxes(*wanted.boxes, options, array, boxes.emplace_back());
+    return array;
+  }
   if (wanted.form == nullptr) {
     return array;
   }
@@ -60,7 +117,7 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
   array.narrowing = may_narrow ? Narrowing::allowed : Narrowing::refused;
   check_cast(name, array.stored.dtype, array.dtype, array.narrowing);
   if (wanted.form->destination) {
-    check_form(*wanted.form, name);
+    check_form(*wanted.form->destination, wanted.form->shape, wanted.form->dtype, name);
     array.destination = &*wanted.form->destination;
     array.copier = copier_for(name, array.destination->view(), array.stored.dtype, options.copier_of);
   }
@@ -95,7 +152,43 @@ void add_slices(const Index& index, std::size_t number, ReadArray& array, Region
     boxes.push_back(slice.is_whole ? Box::whole(Shape(stored.dims))
                                    : Box(Shape(slice.offsets), Shape(slice.extents)));
   }
-  formats::check_cover(fmt::format("{}: {}", index.path(), stored.name), Shape(stored.dims), boxes);
+  const Shape shape(stored.dims);
+  static_cast<void>(checked_byte_count(stored.name, stored.dtype, shape));
+  check_cover(fmt::format("{}: {}", index.path(), stored.name), Box::whole(shape), boxes);
+}
+
+/// Collects the slices that wanted boxes meet, which must tile those.
+void add_met_slices(const Index& index, std::size_t number, const formats::IndexArray& stored,
+                    ReadBoxes& boxes, RegionsByFile& regions, RegionsByFile::iterator& last) {
+  std::vector<Box> slices;
+  slices.reserve(stored.slice_count);
+  for (std::uint32_t i = 0; i < stored.slice_count; ++i) {
+    const IndexSlice slice = index.slice(stored, i);
+    slices.push_back(slice.is_whole ? Box::whole(Shape(stored.dims))
+                                    : Box(Shape(slice.offsets), Shape(slice.extents)));
+  }
+  const BoxTable table(slices);
+  for (std::uint32_t shard = 0; shard < boxes.shards.size(); ++shard) {
+    const Box& wanted = boxes.shards[shard].box;
+    if (wanted.is_empty()) {
+      continue;
+    }
+    std::vector<Box> met;
+    for (Meeting& meeting : slices.empty() ? std::vector<Meeting>() : table.meeting(wanted)) {
+      met.push_back(slices[meeting.number]);
+      boxes.parts.push_back({static_cast<std::uint32_t>(meeting.number), shard, std::move(meeting.shared)});
+    }
+    check_cover(fmt::format("{}: {}", index.path(), stored.name), wanted, met);
+  }
+  std::stable_sort(boxes.parts.begin(), boxes.parts.end(),
+                   [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
+  for (std::size_t i = 0; i < boxes.parts.size(); ++i) {
+    if (i == 0 || boxes.parts[i].slice != boxes.parts[i - 1].slice) {
+      const IndexSlice slice = index.slice(stored, boxes.parts[i].slice);
+      regions_of(slice.file, regions, last)
+          .push_back({slice.offset, slice.offset + slice.size, number, boxes.parts[i].slice});
+    }
+  }
 }
 
 /// Refuses arrays that would be read over each other.
@@ -105,8 +198,21 @@ void check_destinations(std::span<const ReadArray> arrays) {
     if (array.destination != nullptr) {
       destinations.emplace_back(shown(array.stored.name), array.destination->view());
     }
+    for (std::size_t i = 0; array.boxes != nullptr && i < array.boxes->shards.size(); ++i) {
+      const WantedShard& shard = array.boxes->shards[i];
+      if (shard.destination) {
+        destinations.emplace_back(fmt::format("{} {}", shown(array.stored.name), to_string(shard.box)),
+                                  shard.destination->view());
+      }
+    }
   }
   check_disjoint(destinations);
+}
+
+/// Who decided what is in the files, for messages; empty when nobody did.
+std::string policy_of(const Index& index) {
+  const std::string_view policy = index.policy();
+  return policy.empty() ? "" : fmt::format(" (sharding policy \"{}\")", policy);
 }
 
 }  // namespace
@@ -116,8 +222,15 @@ LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, co
   auto last = located.regions.end();
   located.arrays.reserve(wanted.size());
   for (const WantedArray& one : wanted) {
-    ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options));
-    add_slices(index, located.arrays.size() - 1, array, located.regions, last);
+    ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options, located.boxes));
+    array.first = located.count;
+    located.count += array.count();
+    if (array.boxes != nullptr) {
+      add_met_slices(index, located.arrays.size() - 1, array.stored, located.boxes.back(), located.regions,
+                     last);
+    } else {
+      add_slices(index, located.arrays.size() - 1, array, located.regions, last);
+    }
   }
   check_destinations(located.arrays);
   return located;
@@ -129,8 +242,8 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
   for (auto& [file, in_file] : regions) {
     const auto size = files.size_bytes(file);
     if (!size) {
-      throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there", index.path(),
-                                               name_of(in_file.front()), file));
+      throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there{}", index.path(),
+                                               name_of(in_file.front()), file, policy_of(index)));
     }
     std::sort(in_file.begin(), in_file.end(),
               [](const Region& a, const Region& b) { return a.begin < b.begin; });

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -78,11 +82,135 @@ class ArraysSource final : public ByteSource {
   std::uint64_t begin_;
 };
 
+/// The first part whose array is not before that number.
+std::vector<FlatPart>::const_iterator first_part(const WritePlan& plan, std::size_t array) {
+  return std::lower_bound(plan.parts.begin(), plan.parts.end(), array,
+                          [](const FlatPart& part, std::size_t number) { return part.array < number; });
+}
+
+/// What the header of a file says of an array; null: it is no part. `names` keeps a name that has to be made.
+formats::TensorSpec spec_of(const WritePlan& plan, std::size_t array, const FlatPart* part,
+                            std::deque<std::string>& names) {
+  formats::TensorSpec spec;
+  spec.name = tensor_name(plan.path(array));
+  spec.dtype = plan.measures[array].dtype;
+  spec.shape = plan.shape(array);
+  if (part != nullptr) {
+    spec.offsets = std::span(part->offsets);
+    spec.name =
+        part->number == 0 ? spec.name : names.emplace_back(tensor_name(plan.path(array), part->number));
+  }
+  return spec;
+}
+
+/// Plans files for the arrays [begin, end).
+void lay_out_run(WritePlan& plan, std::size_t begin, std::size_t end) {
+  std::span<const formats::TensorMeasure> measures = std::span(plan.measures).subspan(begin, end - begin);
+  std::vector<formats::TensorMeasure> with_offsets;
+  auto part = first_part(plan, begin);
+  const bool has_slices = part != plan.parts.end() && part->array < end;
+  if (has_slices) {
+    with_offsets.assign(measures.begin(), measures.end());
+    for (std::size_t array = begin; array < end; ++array) {
+      std::deque<std::string> names;
+      const bool is_part = part != plan.parts.end() && part->array == array;
+      const std::uint64_t bytes =
+          formats::offset_entry_bytes(spec_of(plan, array, is_part ? &*part++ : nullptr, names));
+      with_offsets[array - begin].header_bytes += static_cast<std::uint32_t>(bytes);
+    }
+    measures = with_offsets;
+  }
+  for (formats::SafetensorsLayout& layout :
+       formats::plan_safetensors(measures, formats::kMaxSafetensorsHeaderBytes, has_slices)) {
+    layout.first_spec += begin;
+    plan.layouts.push_back(std::move(layout));
+  }
+}
+
+/// An array of the plan, and where it lies.
+struct PlacedArray {
+  std::size_t array = 0;
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+  const FlatPart* part = nullptr;  ///< Null: it is whole.
+};
+
+/// The numbers of layouts that were met: mostly one object serves many arrays.
+struct LayoutNumbers {
+  std::map<const Layout*, std::uint32_t> by_layout;
+  std::map<std::string, std::uint32_t> by_text;
+};
+
+/// Enters how the array that was added last is divided among ranks.
+void set_division(WritePlan& plan, std::string_view path, LayoutNumbers& numbers) {
+  const auto division = plan.divisions.find(path);
+  if (division == plan.divisions.end() || division->second == nullptr) {
+    return;
+  }
+  const auto [known, is_new] = numbers.by_layout.try_emplace(division->second.get(), 0);
+  if (is_new) {
+    std::string json = division->second->to_json();
+    const auto same = numbers.by_text.find(json);
+    known->second = same != numbers.by_text.end() ? same->second : plan.builder.add_layout(json);
+    numbers.by_text.emplace(std::move(json), known->second);
+  }
+  plan.builder.set_layout(known->second);
+}
+
+/// Enters arrays of which some are parts: those of one array follow each other in the order of their offsets.
+void describe_parts(WritePlan& plan, std::span<const std::uint32_t> files) {
+  std::vector<PlacedArray> placed;
+  placed.reserve(plan.arrays.size());
+  auto part = plan.parts.begin();
+  for (std::size_t file = 0; file < plan.layouts.size(); ++file) {
+    const formats::SafetensorsLayout& layout = plan.layouts[file];
+    for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
+      const std::size_t array = layout.first_spec + i;
+      const bool is_part = part != plan.parts.end() && part->array == array;
+      placed.push_back({array, files[file], layout.offsets[i], is_part ? &*part++ : nullptr});
+    }
+  }
+  std::stable_sort(placed.begin(), placed.end(), [&plan](const PlacedArray& a, const PlacedArray& b) {
+    const int order = plan.path(a.array).compare(plan.path(b.array));
+    if (order != 0 || a.part == nullptr || b.part == nullptr) {
+      return order < 0;
+    }
+    return std::lexicographical_compare(a.part->offsets.begin(), a.part->offsets.end(),
+                                        b.part->offsets.begin(), b.part->offsets.end());
+  });
+  LayoutNumbers numbers;
+  std::optional<std::string_view> last;
+  for (const PlacedArray& one : placed) {
+    const std::string_view path = plan.path(one.array);
+    const std::span<const std::uint64_t> shape = plan.shape(one.array);
+    if (last != path) {
+      plan.builder.add_array(path, plan.measures[one.array].dtype,
+                             one.part != nullptr ? std::span<const std::uint64_t>(one.part->whole) : shape);
+      set_division(plan, path, numbers);
+    }
+    last = path;
+    if (one.part == nullptr || std::equal(shape.begin(), shape.end(), one.part->whole.begin())) {
+      plan.builder.add_whole(one.file, one.offset);
+    } else {
+      plan.builder.add_slice(one.file, one.offset, std::span(one.part->offsets), shape);
+    }
+  }
+}
+
 }  // namespace
 
+std::string tensor_name(std::string_view path, std::uint32_t number) {
+  return fmt::format("{}~s{}", path, number);
+}
+
 void lay_out(WritePlan& plan, std::size_t rank) {
-  if (!plan.arrays.empty()) {
-    plan.layouts = formats::plan_safetensors(plan.measures);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= plan.file_begins.size(); ++i) {
+    const std::size_t end = i < plan.file_begins.size() ? plan.file_begins[i] : plan.arrays.size();
+    if (begin < end) {
+      lay_out_run(plan, begin, end);
+    }
+    begin = end;
   }
   for (const formats::SafetensorsLayout& layout : plan.layouts) {
     plan.files.push_back(fmt::format("data-r{:05}-{:03}.safetensors", rank, plan.files.size()));
@@ -93,11 +221,12 @@ void lay_out(WritePlan& plan, std::size_t rank) {
 std::string make_header(const WritePlan& plan, std::size_t file) {
   const formats::SafetensorsLayout& layout = plan.layouts[file];
   std::pmr::vector<formats::TensorSpec> specs(layout.offsets.size(), plan.memory.get());
+  std::deque<std::string> names;
+  auto part = first_part(plan, layout.first_spec);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     const std::size_t array = layout.first_spec + i;
-    specs[i].name = tensor_name(plan.path(array));
-    specs[i].dtype = plan.measures[array].dtype;
-    specs[i].shape = plan.shape(array);
+    const bool is_part = part != plan.parts.end() && part->array == array;
+    specs[i] = spec_of(plan, array, is_part ? &*part++ : nullptr, names);
   }
   return formats::safetensors_header(specs, layout);
 }
@@ -133,13 +262,20 @@ std::vector<SourcePiece> make_pieces(const std::shared_ptr<WritePlan>& plan, std
 
 void describe_arrays(WritePlan& plan) {
   plan.builder.reserve(plan.arrays.size(), plan.arrays.size(), plan.paths.size());
+  std::vector<std::uint32_t> files;
+  for (const std::string& file : plan.files) {
+    files.push_back(plan.builder.add_file(file));
+  }
+  if (!plan.parts.empty() || !plan.divisions.empty()) {
+    describe_parts(plan, files);
+    return;
+  }
   for (std::size_t file = 0; file < plan.layouts.size(); ++file) {
-    const std::uint32_t number = plan.builder.add_file(plan.files[file]);
     const formats::SafetensorsLayout& layout = plan.layouts[file];
     for (std::size_t i = 0; i < layout.offsets.size(); ++i) {
       const std::size_t array = layout.first_spec + i;
       plan.builder.add_array(plan.path(array), plan.measures[array].dtype, plan.shape(array));
-      plan.builder.add_whole(number, layout.offsets[i]);
+      plan.builder.add_whole(files[file], layout.offsets[i]);
     }
   }
 }

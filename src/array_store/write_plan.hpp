@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
+#include "cairn/array/layout.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/pieces.hpp"
 
@@ -27,6 +31,14 @@ struct FlatArray {
   std::size_t path_end = 0;
   std::size_t dims_end = 0;
   const std::byte* data = nullptr;  ///< Its elements; copied from there unless a piece of it is held.
+};
+
+/// What is said of an array of the plan that is a part of one.
+struct FlatPart {
+  std::size_t array = 0;     ///< Its number in the plan; rising.
+  Shape whole;               ///< Extents of the array that it is a part of.
+  Shape offsets;             ///< Where it begins there.
+  std::uint32_t number = 0;  ///< Among the parts of that array in one file.
 };
 
 /// The first bytes of a planned file while they are needed: of two million arrays they are 200 MB.
@@ -54,6 +66,9 @@ struct WritePlan {
   /// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising. Their places
   /// are known when the files are laid out.
   std::vector<std::pair<std::size_t, SourcePiece>> held;
+  std::vector<FlatPart> parts;           ///< Of those; all others are whole.
+  std::vector<std::size_t> file_begins;  ///< Numbers of arrays that begin a file, where that was asked for.
+  std::map<std::string, std::shared_ptr<const Layout>, std::less<>> divisions;  ///< Among ranks, by path.
   std::vector<formats::SafetensorsLayout> layouts;
   std::vector<std::string> files;  ///< The names of those.
   std::deque<Header> headers;      ///< Of those.
@@ -75,6 +90,9 @@ struct WritePlan {
 [[nodiscard]] constexpr std::string_view tensor_name(std::string_view path) noexcept {
   return path == "__metadata__" ? "~__metadata__" : path;
 }
+
+/// The tensor that holds a further part of an array in a file: "~s" is in no path.
+[[nodiscard]] std::string tensor_name(std::string_view path, std::uint32_t number);
 
 /// Divides the arrays among files and names those.
 void lay_out(WritePlan& plan, std::size_t rank);

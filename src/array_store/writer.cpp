@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/array_store/writer.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
+#include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 
@@ -45,26 +48,72 @@ formats::IndexBuilder& Writer::entries() noexcept {
   return plan_->builder;
 }
 
-void Writer::add(std::string_view path, const Array& array) {
+DType Writer::stored_as(DType dtype) const noexcept {
   const std::optional<DType>& storage = options_.storage_dtype;
-  const bool stays = !storage || (is_floating(*storage) && !is_floating(array.dtype()));
-  add(path, array, stays ? array.dtype() : *storage);
+  const bool stays = !storage || (is_floating(*storage) && !is_floating(dtype));
+  return stays ? dtype : *storage;
+}
+
+void Writer::add(std::string_view path, const Array& array) {
+  add(path, array, stored_as(array.dtype()));
 }
 
 void Writer::add(std::string_view path, const Array& array, DType stored) {
+  add_tensor(path, array, stored, 0);
+}
+
+void Writer::add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values,
+                      DType stored) {
+  if (!box.is_within(whole) || values.shape() != box.extents()) {
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{}: elements of shape {} for box {} of shape {}", formats::shown(path),
+                            values.shape(), to_string(box), whole));
+  }
+  if (box.is_whole(whole)) {
+    return add_tensor(path, values, stored, 0);
+  }
+  auto count = parts_in_file_.find(path);
+  if (count == parts_in_file_.end()) {
+    count = parts_in_file_.emplace(path, 0).first;
+  }
+  plan_->parts.push_back({plan_->arrays.size(), whole, box.offsets(), count->second});
+  try {
+    add_tensor(path, values, stored, count->second);
+  } catch (...) {
+    plan_->parts.pop_back();
+    throw;
+  }
+  ++count->second;
+}
+
+void Writer::next_file() {
+  parts_in_file_.clear();
+  plan_->file_begins.push_back(plan_->arrays.size());
+}
+
+void Writer::set_layout(std::string_view path, std::shared_ptr<const Layout> layout) {
+  plan_->divisions.insert_or_assign(std::string(path), std::move(layout));
+}
+
+void Writer::set_policy(std::string description) {
+  plan_->builder.set_policy(description);
+}
+
+void Writer::add_tensor(std::string_view path, const Array& array, DType stored, std::uint32_t number) {
   WritePlan& plan = *plan_;
   check_owner(path, array, options_.snapshot);
   check_cast(path, array.dtype(), stored, options_.narrowing);
   DeviceCopier* const copier = copier_for(path, array.view(), stored, options_.copier_of);
   formats::TensorSpec spec;
-  spec.name = tensor_name(path);
+  const std::string part_name = number == 0 ? std::string() : tensor_name(path, number);
+  spec.name = number == 0 ? tensor_name(path) : part_name;
   spec.dtype = stored;
   spec.shape = std::span(array.shape());
   const formats::TensorMeasure measure = formats::measure_tensor(spec);
   if (measure.size_bytes > 0) {
     SourcePiece piece;
     piece.source = source_of(path, array, stored, copier, options_.narrowing);
-    if (piece.source != nullptr || options_.snapshot != Snapshot::copy) {
+    if (piece.source != nullptr || keeps_values_ || options_.snapshot != Snapshot::copy) {
       piece.data = piece.source == nullptr ? array.view().data() : nullptr;
       piece.owner = piece.source == nullptr ? array.owner() : nullptr;
       plan.held.emplace_back(plan.arrays.size(), std::move(piece));

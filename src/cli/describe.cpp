@@ -95,7 +95,14 @@ void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
     for (const std::uint64_t extent : array.shape) {
       json.value(extent);
     }
-    json.end().key("bytes").value(array.bytes).end();
+    json.end().key("bytes").value(array.bytes);
+    if (array.parts != 1 || !array.layout.empty()) {
+      json.key("parts").value(array.parts);
+    }
+    if (!array.layout.empty()) {
+      json.key("layout").value(array.layout);
+    }
+    json.end();
   }
   json.end();
 }

@@ -39,6 +39,9 @@ void write_item(JsonWriter& json, const ItemMetadata& item) {
   if (!description.kind.empty()) {
     json.key("kind").value(description.kind);
   }
+  if (!description.policy.empty()) {
+    json.key("policy").value(description.policy);
+  }
   write_arrays(json, description.arrays);
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
@@ -63,6 +66,26 @@ void print_arrays(Output& out, std::string_view title, const ArrayEntries& entri
            size_text(array.bytes)});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
+  });
+}
+
+/// The arrays that were divided, and how.
+void print_divisions(Output& out, std::string_view title, const ArrayEntries& entries) {
+  const auto is_divided = [](const ArrayEntry& array) { return array.parts != 1 || !array.layout.empty(); };
+  std::size_t count = 0;
+  for (const ArrayEntry& array : entries) {
+    count += is_divided(array) ? 1 : 0;
+  }
+  if (count == 0) {
+    return;
+  }
+  const std::array<Column, 3> columns{{{"DIVIDED"}, {"PARTS", true}, {"LAYOUT"}}};
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for (const ArrayEntry& array : entries) {
+      if (is_divided(array)) {
+        row({part_title(title, array.name), fmt::to_string(array.parts), printable(array.layout)});
+      }
+    }
   });
 }
 
@@ -93,8 +116,12 @@ void print_item(Output& out, std::string_view title, const ItemMetadata& item) {
   if (!description.kind.empty()) {
     out.print("  {}\n", printable(description.kind));
   }
+  if (!description.policy.empty()) {
+    out.print("  files      {}\n", printable(description.policy));
+  }
   if (!description.arrays.empty()) {
     print_arrays(out, title, description.arrays);
+    print_divisions(out, title, description.arrays);
   }
   if (!description.values.empty()) {
     print_values(out, title, description.values);

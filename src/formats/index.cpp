@@ -39,6 +39,16 @@ std::span<const T> column(const flatbuffers::Vector<T>* stored, std::string_view
   return {stored->data(), stored->size()};
 }
 
+template <class T>
+std::span<const T> optional_column(const flatbuffers::Vector<T>* stored, std::string_view name,
+                                   std::string_view path) {
+  return stored == nullptr ? std::span<const T>() : column(stored, name, path);
+}
+
+std::string_view text_of(std::span<const std::uint8_t> chars) {
+  return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
 [[noreturn]] void refuse_kind(const IndexEntry& entry, std::string_view wanted) {
   throw Error(Errc::type_mismatch,
               fmt::format("entry '{}' is of kind {}, not {}", entry.name, name(entry.kind), wanted));
@@ -134,6 +144,10 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.file_name_ends_ = column(root.file_name_ends(), "file_name_ends", index.path_);
   index.blobs_ = column(root.blobs(), "blobs", index.path_);
   index.blob_ends_ = column(root.blob_ends(), "blob_ends", index.path_);
+  index.layout_numbers_ = optional_column(root.layout_numbers(), "layout_numbers", index.path_);
+  index.layouts_ = optional_column(root.layouts(), "layouts", index.path_);
+  index.layout_ends_ = optional_column(root.layout_ends(), "layout_ends", index.path_);
+  index.policy_ = optional_column(root.policy(), "policy", index.path_);
   index.check_columns();
   index.check_file_names();
   return index;
@@ -148,6 +162,9 @@ void Index::check_columns() const {
   }
   if (slice_offsets_.size() != slice_files_.size() || box_ends_.size() != slice_files_.size()) {
     refuse("the columns of slices differ in length");
+  }
+  if (!layout_numbers_.empty() && layout_numbers_.size() != dtypes_.size()) {
+    refuse("the columns of arrays and of their layouts differ in length");
   }
 }
 
@@ -327,12 +344,37 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
   return slice;
 }
 
+std::string_view Index::layout(const IndexEntry& entry) const {
+  require_kind(entry, EntryKind::array);
+  const std::uint32_t number = entry.value < layout_numbers_.size() ? layout_numbers_[entry.value] : 0;
+  if (number > layout_ends_.size()) {
+    refuse(fmt::format("array '{}' has layout {} of {}", entry.name, number, layout_ends_.size()));
+  }
+  if (number == 0) {
+    return {};
+  }
+  const std::string_view text = text_of(run(layouts_, layout_ends_, number - 1, "layouts"));
+  if (!is_valid_utf8(text)) {
+    refuse(fmt::format("the layout of array '{}' is not valid UTF-8", entry.name));
+  }
+  return text;
+}
+
+std::string_view Index::policy() const {
+  const std::string_view text = text_of(policy_);
+  if (!is_valid_utf8(text)) {
+    refuse("what it says of the sharding policy is not valid UTF-8");
+  }
+  return text;
+}
+
 void Index::check_entry(const IndexEntry& entry) const {
   if (!is_entry_path(entry.name)) {
     refuse(fmt::format("entry '{}': the name is not a path", entry.name));
   }
   if (entry.kind == EntryKind::array) {
     const IndexArray array = this->array(entry);
+    static_cast<void>(layout(entry));
     for (std::uint32_t i = 0; i < array.slice_count; ++i) {
       static_cast<void>(slice(array, i));
     }
@@ -372,6 +414,7 @@ void Index::check_numbers() const {
 
 void Index::validate() const {
   check_numbers();  // First: without it the rest could take the square of the time.
+  static_cast<void>(policy());
   for (std::size_t i = 0; i < size(); ++i) {
     check_entry(entry(i));
   }

@@ -179,6 +179,27 @@ void IndexBuilder::add_slice(std::uint32_t file, std::uint64_t offset,
   add_location(file, offset);
 }
 
+std::uint32_t IndexBuilder::add_layout(std::string_view json) {
+  layout_ends_.push_back(end_offset(layouts_.size() + json.size(), "layout"));
+  layouts_.append(json);
+  return static_cast<std::uint32_t>(layout_ends_.size());
+}
+
+void IndexBuilder::set_layout(std::uint32_t number) {
+  if (dtypes_.empty() || number == 0 || number > layout_ends_.size()) {
+    refuse(fmt::format("layout {} of {} after {} arrays", number, layout_ends_.size(), dtypes_.size()));
+  }
+  layout_numbers_.resize(dtypes_.size());
+  layout_numbers_.back() = number;
+}
+
+void IndexBuilder::set_policy(std::string_view description) {
+  if (!is_valid_utf8(description)) {
+    refuse("the description of a sharding policy is not valid UTF-8");
+  }
+  policy_ = description;
+}
+
 std::string_view IndexBuilder::name_of(std::size_t i) const noexcept {
   return run(names_, name_ends_, i);
 }
@@ -223,6 +244,10 @@ void IndexBuilder::copy_array(const IndexBuilder& from, std::size_t number) {
               values.begin() + static_cast<std::ptrdiff_t>(end));
   };
   dtypes_.push_back(from.dtypes_[number]);
+  if (number < from.layout_numbers_.size() && from.layout_numbers_[number] != 0) {
+    layout_numbers_.resize(dtypes_.size());
+    layout_numbers_.back() = from.layout_numbers_[number];
+  }
   const auto [dims_begin, dims_end] = range(from.dims_ends_);
   append(dims_, from.dims_, dims_begin, dims_end);
   dims_ends_.push_back(static_cast<std::uint32_t>(dims_.size()));
@@ -256,6 +281,9 @@ void IndexBuilder::sort() {
   sorted.file_name_ends_ = std::move(file_name_ends_);
   sorted.blobs_ = std::move(blobs_);
   sorted.blob_ends_ = std::move(blob_ends_);
+  sorted.layouts_ = std::move(layouts_);
+  sorted.layout_ends_ = std::move(layout_ends_);
+  sorted.policy_ = std::move(policy_);
   *this = std::move(sorted);
 }
 
@@ -274,8 +302,10 @@ void IndexBuilder::check_names() const {
 }
 
 std::size_t IndexBuilder::size_estimate() const noexcept {
-  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 16 columns.
+  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 20 columns.
   return kTableBytes + names_.size() + file_names_.size() + blobs_.size() + kinds_.size() + dtypes_.size() +
+         layouts_.size() + policy_.size() +
+         sizeof(std::uint32_t) * (layout_numbers_.size() + layout_ends_.size()) +
          sizeof(std::uint64_t) * (values_.size() + dims_.size() + slice_offsets_.size() + boxes_.size()) +
          sizeof(std::uint32_t) *
              (name_ends_.size() + dims_ends_.size() + slice_ends_.size() + slice_files_.size() +
@@ -313,9 +343,15 @@ IndexBytes IndexBuilder::write() {
   const auto file_name_ends = column(file_name_ends_);
   const auto blobs = chars(blobs_);
   const auto blob_ends = column(blob_ends_);
-  const auto root = stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims,
-                                        dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
-                                        file_names, file_name_ends, blobs, blob_ends);
+  // What is not there takes no bytes.
+  const auto layout_numbers = layout_numbers_.empty() ? 0 : column(layout_numbers_);
+  const auto layouts = layouts_.empty() ? 0 : chars(layouts_);
+  const auto layout_ends = layout_ends_.empty() ? 0 : column(layout_ends_);
+  const auto policy = policy_.empty() ? 0 : chars(policy_);
+  const auto root =
+      stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims, dims_ends,
+                          slice_ends, slice_files, slice_offsets, boxes, box_ends, file_names, file_name_ends,
+                          blobs, blob_ends, layout_numbers, layouts, layout_ends, policy);
   stored::FinishIndexBuffer(builder, root);
   const auto buffer = std::make_shared<const flatbuffers::DetachedBuffer>(builder.Release());
   return {buffer, std::as_bytes(std::span(buffer->data(), buffer->size()))};
@@ -326,6 +362,9 @@ IndexBytes IndexBuilder::finish() {
     sort();
   }
   check_names();
+  if (!layout_numbers_.empty()) {
+    layout_numbers_.resize(dtypes_.size());
+  }
   if (size_estimate() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     refuse(fmt::format("an index of {} bytes exceeds the limit of 2 GiB", size_estimate()));
   }

@@ -26,6 +26,15 @@ constexpr std::size_t kDecimalBytes = 20;  // Digits of 2^64 - 1.
 constexpr std::string_view kJsonBegin = R"({"__metadata__":{"format":"pt"})";
 constexpr std::string_view kJsonEnd = "}";
 
+// The same for files that have slices. What is between the two is JSON in a string.
+constexpr std::string_view kSlicesBegin =
+    R"({"__metadata__":{"format":"pt","DCP_VERSION":"1.0","DCP_SHARDING_INFO":"{)";
+constexpr std::string_view kSlicesEnd = R"(}"})";
+
+std::uint64_t begin_bytes(bool has_slices) {
+  return has_slices ? kSlicesBegin.size() + kSlicesEnd.size() : kJsonBegin.size();
+}
+
 [[noreturn]] void refuse_layout(std::string_view tensor, std::string_view why) {
   throw Error(Errc::invalid_argument, fmt::format("tensor '{}': {}", tensor, why));
 }
@@ -141,6 +150,24 @@ void append_tensor(Out& json, const TensorSpec& spec, std::uint64_t begin, std::
   json.append("]}");
 }
 
+/// JSON in a string: `"name": {"saved_offsets": [0, 0]}` with every quote and backslash escaped.
+template <class Out>
+void append_offsets(Out& json, const TensorSpec& spec) {
+  std::string name;
+  append_json_string(name, spec.name);
+  std::string quoted;
+  append_json_string(quoted, name);
+  json.append(std::string_view(quoted).substr(1, quoted.size() - 2));
+  json.append(R"(: {\"saved_offsets\": [)");
+  for (std::size_t i = 0; i < spec.shape.size(); ++i) {
+    if (i != 0) {
+      json.append(", ");
+    }
+    append_number(json, spec.offsets.empty() ? 0 : spec.offsets[i]);
+  }
+  json.append("]}");
+}
+
 void check_header_size(std::uint64_t bytes, std::uint64_t limit) {
   if (bytes > limit) {
     throw Error(Errc::invalid_argument,
@@ -149,11 +176,13 @@ void check_header_size(std::uint64_t bytes, std::uint64_t limit) {
 }
 
 /// Plans one file.
-SafetensorsLayout plan_file(std::span<const TensorMeasure> tensors, std::uint64_t max_header_bytes) {
+SafetensorsLayout plan_file(std::span<const TensorMeasure> tensors, std::uint64_t max_header_bytes,
+                            bool has_slices) {
   SafetensorsLayout layout;
+  layout.has_slices = has_slices;
   layout.order = order_of(tensors);
   layout.offsets.resize(tensors.size());
-  std::uint64_t json_bytes = kJsonBegin.size() + kJsonEnd.size();
+  std::uint64_t json_bytes = begin_bytes(has_slices) + kJsonEnd.size();
   std::uint64_t end = 0;
   for (const std::uint32_t i : layout.order) {
     const std::uint64_t begin = end;
@@ -189,13 +218,20 @@ TensorMeasure measure_tensor(const TensorSpec& spec) {
   return measure;
 }
 
+std::uint64_t offset_entry_bytes(const TensorSpec& spec) {
+  constexpr std::uint64_t kSeparatorBytes = 2;
+  CharCounter text;
+  append_offsets(text, spec);
+  return text.count() + kSeparatorBytes;
+}
+
 std::vector<SafetensorsLayout> plan_safetensors(std::span<const TensorMeasure> tensors,
-                                                std::uint64_t max_header_bytes) {
+                                                std::uint64_t max_header_bytes, bool has_slices) {
   std::vector<SafetensorsLayout> layouts;
   std::size_t first = 0;
   do {
     std::size_t count = 0;
-    std::uint64_t bytes = kJsonBegin.size() + kSafetensorsAlignmentBytes;
+    std::uint64_t bytes = begin_bytes(has_slices) + kSafetensorsAlignmentBytes;
     while (first + count < tensors.size() && count < std::numeric_limits<std::uint32_t>::max()) {
       bytes += tensors[first + count].header_bytes + 2 * kDecimalBytes;  // No less than it adds.
       // The first tensor is taken in any case: whether it alone fits, plan_file() finds out exactly.
@@ -204,7 +240,7 @@ std::vector<SafetensorsLayout> plan_safetensors(std::span<const TensorMeasure> t
       }
       ++count;
     }
-    layouts.push_back(plan_file(tensors.subspan(first, count), max_header_bytes));
+    layouts.push_back(plan_file(tensors.subspan(first, count), max_header_bytes, has_slices));
     layouts.back().first_spec = first;
     first += count;
   } while (first < tensors.size());
@@ -214,7 +250,16 @@ std::vector<SafetensorsLayout> plan_safetensors(std::span<const TensorMeasure> t
 std::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout) {
   std::string json(kSafetensorsLengthBytes, '\0');
   json.reserve(layout.header_bytes);
-  json.append(kJsonBegin);
+  if (layout.has_slices) {
+    json.append(kSlicesBegin);
+    for (const std::uint32_t i : layout.order) {
+      json.append(i == layout.order.front() ? "" : ", ");
+      append_offsets(json, specs[i]);
+    }
+    json.append(kSlicesEnd);
+  } else {
+    json.append(kJsonBegin);
+  }
   for (const std::uint32_t i : layout.order) {
     const std::uint64_t begin = layout.offsets[i] - layout.header_bytes;
     append_tensor(json, specs[i], begin, begin + byte_count(specs[i].dtype, specs[i].shape).value_or(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -71,7 +72,10 @@ class MemoryFiles final : public array_store::StoredFiles {
                                         std::vector<DestinationPiece> pieces) const override {
     const std::string& text = texts.at(file);
     arrange(pieces, text.size());
-    scatter(pieces, 0, std::as_bytes(std::span(text)));
+    const auto bytes = std::as_bytes(std::span(text));
+    for (std::size_t begin = 0; begin < bytes.size(); begin += window_bytes) {
+      scatter(pieces, begin, bytes.subspan(begin, std::min(window_bytes, bytes.size() - begin)));
+    }
     co_return;
   }
 
@@ -84,6 +88,7 @@ class MemoryFiles final : public array_store::StoredFiles {
   }
 
   std::map<std::string, std::string, std::less<>> texts;
+  std::size_t window_bytes = std::size_t{1} << 20;  ///< What is read at once.
 
  private:
   TempDir folder_;

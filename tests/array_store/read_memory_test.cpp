@@ -22,6 +22,7 @@ class ReadMemoryTest : public ::testing::Test {
     regions_["file"].push_back(region);
     dims_.push_back(size);
     ReadArray array;
+    array.first = arrays_.size();
     array.stored.dims = std::span(&dims_.back(), 1);
     array.dtype = DType::uint8;
     array.is_plain = true;
@@ -125,7 +126,8 @@ TEST_F(ReadMemoryTest, MapsWhatIsPlainAndLeavesTheRest) {
   testing::MemoryFiles files;
   files.texts["file"] = "abcdefghijkl";
 
-  auto memory = map_arrays(arrays_, regions_, files);
+  std::vector<Array> memory(arrays_.size());
+  map_arrays(arrays_, regions_, files, memory);
   allocate(arrays_, regions_, memory);
 
   ASSERT_EQ(regions_.at("file").size(), 1u);

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+
+#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/sharding.hpp"
 
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
@@ -53,6 +58,31 @@ class Cli : public ::testing::Test {
 /// One line that begins with the tool's name.
 auto is_one_line() {
   return MatchesRegex("cairn: [^\n]*\n");
+}
+
+TEST_F(Cli, InspectShowsHowArraysAreDivided) {
+  const Array whole = Array::zeros({8, 6}, DType::float32);
+  const auto rows = std::make_shared<const Sharding>(Sharding::of_spec(Mesh({2}, {"data"}), {{"data"}}));
+  std::vector<Shard> shards;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const Box box = rows->boxes(rank, {8, 6})[0].box;
+    shards.push_back({box, whole.part(box)});
+  }
+  SaveOptions options;
+  options.handler_options.set(ShardingOptions(std::make_shared<AllInOne>()));
+  const fs::path path = directory_ / "sharded";
+  save(path, Tree{{"w", ShardedArray({8, 6}, DType::float32, shards, rows)}, {"plain", whole}}, options);
+
+  const CliResult text = run_cli({"inspect", path});
+  const CliResult answer = run_cli({"inspect", path, "--json"});
+
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr(AllInOne().description()), HasSubstr("DIVIDED"), HasSubstr(R"("data")")));
+  const auto item = nlohmann::json::parse(answer.out)["checkpointables"]["state"];
+  EXPECT_EQ(item["policy"], AllInOne().description());
+  EXPECT_FALSE(item["arrays"][0].contains("parts"));
+  EXPECT_EQ(item["arrays"][1]["parts"], 2);
+  EXPECT_EQ(item["arrays"][1]["layout"], rows->to_json());
 }
 
 TEST_F(Cli, LsShowsCheckpointablesInColumnsWithATotal) {

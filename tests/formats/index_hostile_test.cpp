@@ -42,6 +42,10 @@ struct Columns {
   std::vector<std::uint32_t> file_name_ends = {1};
   std::string blobs = "text";
   std::vector<std::uint32_t> blob_ends = {4};
+  std::vector<std::uint32_t> layout_numbers = {1};
+  std::string layouts = "{}";
+  std::vector<std::uint32_t> layout_ends = {2};
+  std::string policy = "One file.";
 };
 
 /// Writes the table by hand: field i of the schema has the slot 4 + 2 * i.
@@ -66,7 +70,11 @@ std::vector<std::byte> write(const Columns& columns, const char* identifier = "C
                                                          chars(columns.file_names),
                                                          builder.CreateVector(columns.file_name_ends).Union(),
                                                          chars(columns.blobs),
-                                                         builder.CreateVector(columns.blob_ends).Union()};
+                                                         builder.CreateVector(columns.blob_ends).Union(),
+                                                         builder.CreateVector(columns.layout_numbers).Union(),
+                                                         chars(columns.layouts),
+                                                         builder.CreateVector(columns.layout_ends).Union(),
+                                                         chars(columns.policy)};
   const auto start = builder.StartTable();
   builder.AddElement<std::uint32_t>(4, columns.version, 0);
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -162,13 +170,14 @@ TEST(IndexNotValidated, RefusesSlicesBeyondTheEnd) {
 
 INSTANTIATE_TEST_SUITE_P(
     Lengths, IndexHostile,
-    ::testing::Values(Damage{"Kinds", [](Columns& c) { c.kinds.pop_back(); }, "columns of entries"},
-                      Damage{"Values", [](Columns& c) { c.values.push_back(0); }, "columns of entries"},
-                      Damage{"DimsEnds", [](Columns& c) { c.dims_ends.clear(); }, "columns of arrays"},
-                      Damage{"SliceEnds", [](Columns& c) { c.slice_ends.push_back(1); }, "columns of arrays"},
-                      Damage{"SliceOffsets", [](Columns& c) { c.slice_offsets.clear(); },
-                             "columns of slices"},
-                      Damage{"BoxEnds", [](Columns& c) { c.box_ends.clear(); }, "columns of slices"}),
+    ::testing::Values(
+        Damage{"Kinds", [](Columns& c) { c.kinds.pop_back(); }, "columns of entries"},
+        Damage{"Values", [](Columns& c) { c.values.push_back(0); }, "columns of entries"},
+        Damage{"DimsEnds", [](Columns& c) { c.dims_ends.clear(); }, "columns of arrays"},
+        Damage{"SliceEnds", [](Columns& c) { c.slice_ends.push_back(1); }, "columns of arrays"},
+        Damage{"SliceOffsets", [](Columns& c) { c.slice_offsets.clear(); }, "columns of slices"},
+        Damage{"BoxEnds", [](Columns& c) { c.box_ends.clear(); }, "columns of slices"},
+        Damage{"LayoutNumbers", [](Columns& c) { c.layout_numbers.push_back(0); }, "their layouts"}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -233,6 +242,10 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"FileThatIsAPath",
                [](Columns& c) { c.file_names = "../../etc/passwd", c.file_name_ends = {16}; },
                "not a plain file name"},
+        Damage{"LayoutThatIsNotThere", [](Columns& c) { c.layout_numbers = {2}; }, "layout 2 of 1"},
+        Damage{"LayoutBeyondTheEnd", [](Columns& c) { c.layout_ends = {4}; }, "column layouts"},
+        Damage{"LayoutNoUtf8", [](Columns& c) { c.layouts = "{\xFF"; }, "not valid UTF-8"},
+        Damage{"PolicyNoUtf8", [](Columns& c) { c.policy = "\xFF"; }, "sharding policy is not valid UTF-8"},
         Damage{"OffsetThatWraps", [](Columns& c) { c.slice_offsets = {UINT64_MAX - 3}; }, "beyond 2^63"},
         Damage{"OffsetNearTheEnd", [](Columns& c) { c.slice_offsets = {INT64_MAX}; }, "beyond 2^63"}),
     [](const auto& test) { return test.param.name; });
@@ -270,6 +283,14 @@ TEST(IndexWithoutAColumn, IsRefused) {
     EXPECT_THAT([&] { open_and_read(write(Columns(), "CRNI", field)); },
                 Fails(Errc::malformed_metadata, HasSubstr("damaged")))
         << field;
+  }
+}
+
+TEST(IndexWithoutAColumn, IsTakenWhereItSaysHowArraysWereDivided) {
+  Columns columns;
+  columns.layout_numbers = {0};
+  for (int field = 16; field < 20; ++field) {
+    EXPECT_NO_THROW(open_and_read(write(columns, "CRNI", field))) << field;
   }
 }
 

@@ -73,6 +73,50 @@ TEST(Index, KeepsStringsAndBytes) {
   EXPECT_EQ(index.string(index.entry(1)), "");
 }
 
+TEST(Index, KeepsWhichArraysHaveWhichLayout) {
+  IndexBuilder builder;
+  const std::uint32_t rows = builder.add_layout(R"({"kind": "rows"})");
+  const std::uint32_t columns = builder.add_layout(R"({"kind": "columns"})");
+  builder.add_array("z", DType::int8, Dims{2});
+  builder.set_layout(columns);
+  builder.add_array("plain", DType::int8, Dims{2});
+  builder.add_array("y", DType::int8, Dims{3});
+  builder.set_layout(rows);
+  builder.add_integer("step", 1);
+  builder.set_policy("One file each.");
+
+  const Index index = built(builder);
+
+  index.validate();
+  EXPECT_EQ(index.layout(index.entry(0)), "");
+  EXPECT_THAT([&] { static_cast<void>(index.layout(index.entry(1))); },
+              Fails(Errc::type_mismatch, HasSubstr("step")));
+  EXPECT_EQ(index.layout(index.entry(2)), R"({"kind": "rows"})");
+  EXPECT_EQ(index.layout(index.entry(3)), R"({"kind": "columns"})");
+  EXPECT_EQ(index.policy(), "One file each.");
+}
+
+TEST(Index, SaysNothingOfLayoutsWhereThereAreNone) {
+  IndexBuilder builder;
+  builder.add_array("w", DType::int8, Dims{2});
+
+  const Index index = built(builder);
+
+  EXPECT_EQ(index.layout(index.entry(0)), "");
+  EXPECT_EQ(index.policy(), "");
+}
+
+TEST(IndexBuilder, RefusesLayoutsThatItDoesNotHave) {
+  IndexBuilder builder;
+  const std::uint32_t number = builder.add_layout("{}");
+  EXPECT_THAT([&] { builder.set_layout(number); },
+              Fails(Errc::invalid_argument, HasSubstr("after 0 arrays")));
+  builder.add_array("w", DType::int8, Dims{2});
+  EXPECT_THAT([&] { builder.set_layout(number + 1); },
+              Fails(Errc::invalid_argument, HasSubstr("layout 2 of 1")));
+  EXPECT_THAT([&] { builder.set_policy("\xFF"); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+}
+
 TEST(Index, KeepsContainersThatNoLeafShows) {
   IndexBuilder builder;
   builder.add_empty_map("m");

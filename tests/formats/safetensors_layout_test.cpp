@@ -75,6 +75,43 @@ Names names_of(const SafetensorsHeader& header) {
   return names;
 }
 
+TEST(SafetensorsLayout, SaysWhereSlicesBegin) {
+  std::vector<TensorSpec> specs = {spec("b", DType::bfloat16, {3}),
+                                   spec(R"(q"~s1)", DType::float32, {2, 1024})};
+  specs[1].offsets = lasting({4, 0});
+  std::vector<TensorMeasure> measures;
+  for (const TensorSpec& one : specs) {
+    measures.push_back(measure_tensor(one));
+    measures.back().header_bytes += static_cast<std::uint32_t>(offset_entry_bytes(one));
+  }
+
+  const SafetensorsLayout layout = plan_safetensors(measures, kMaxSafetensorsHeaderBytes, true).at(0);
+  const std::string text = safetensors_header(specs, layout);
+
+  EXPECT_EQ(text.size(), layout.header_bytes);
+  const SafetensorsHeader header = parse_safetensors(as_bytes(text), layout.file_size, "f");
+  EXPECT_EQ(*header.find_metadata("DCP_VERSION"), "1.0");
+  EXPECT_EQ(*header.find_metadata("DCP_SHARDING_INFO"),
+            R"({"q\"~s1": {"saved_offsets": [4, 0]}, "b": {"saved_offsets": [0]}})");
+}
+
+TEST(SafetensorsLayout, CountsEveryByteOfWhereSlicesBegin) {
+  // Names of all lengths, so that one of the headers just fits its pages.
+  for (std::size_t length = 1; length < 700; ++length) {
+    const std::string name(length, '"');
+    TensorSpec one = spec(name, DType::int8, {1});
+    one.offsets = lasting({9});
+    TensorMeasure measure = measure_tensor(one);
+    measure.header_bytes += static_cast<std::uint32_t>(offset_entry_bytes(one));
+    const SafetensorsLayout layout = plan_safetensors({&measure, 1}, kMaxSafetensorsHeaderBytes, true).at(0);
+
+    const std::string text = safetensors_header({&one, 1}, layout);
+
+    ASSERT_EQ(text.size(), layout.header_bytes) << length;
+    ASSERT_EQ(parse_safetensors(as_bytes(text), layout.file_size, "f").tensors.size(), 1u) << length;
+  }
+}
+
 TEST(SafetensorsLayout, StartsDataAtAPage) {
   const std::vector<TensorSpec> specs = {spec("w", DType::float32, {3})};
 

@@ -3,6 +3,7 @@
 
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/json.hpp"
+#include "cairn/handlers/sharded_array.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/testing/handler_conformance.hpp"
 
@@ -37,6 +38,23 @@ struct ArrayTraits {
   static void change(Subject& values) { values.back() = 7; }
   static bool equal(const Subject& a, const Subject& b) { return a == b; }
   static Request wrong(std::string name) { return {std::move(name), AbstractArray({3}, DType::float64)}; }
+};
+
+struct ShardedArrayTraits {
+  using Handler = ShardedArrayHandler;
+  using Subject = ShardedArray;
+
+  static Subject make() {
+    const Array upper = Array::zeros({100, 500}, DType::float32);
+    const Array lower = Array::zeros({50, 500}, DType::float32);
+    return {
+        {150, 500}, DType::float32, {{Box({0, 0}, {100, 500}), upper}, {Box({100, 0}, {50, 500}), lower}}};
+  }
+  static void change(Subject& array) { array.shards()[1].data.data<float>().back() = 7; }
+  static bool equal(const Subject& a, const Subject& b) { return a == b; }
+  static Request wrong(std::string name) {
+    return {std::move(name), AbstractShardedArray({3}, DType::float32)};
+  }
 };
 
 struct JsonTraits {
@@ -176,6 +194,7 @@ TEST_F(HandlerConformanceOfAStillKeeper, IsFoundWhateverTheChangeLeaves) {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, HandlerConformance, TreeTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Array, HandlerConformance, ArrayTraits);
+INSTANTIATE_TYPED_TEST_SUITE_P(ShardedArray, HandlerConformance, ShardedArrayTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Json, HandlerConformance, JsonTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Stateful, HandlerConformance, StatefulTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Point, HandlerConformance, PointTraits);

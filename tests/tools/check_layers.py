@@ -18,7 +18,7 @@ LAYERS = {
     "coord": ["base", "async"],
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
-    "array_store": ["base", "async", "array", "io", "staging", "formats"],
+    "array_store": ["base", "async", "array", "io", "staging", "sharding", "formats"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord"],
     "handlers": INTERFACES,
     "training": ["base", "async", "io", "observe", "coord", "core"],

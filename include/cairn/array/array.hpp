@@ -77,6 +77,11 @@ class Array {
   ///         is not contiguous.
   [[nodiscard]] Array reshaped(Shape shape) const;
 
+  /// The part of the array that a box names. Shares the memory.
+  ///
+  /// Errors: as ArrayView::part.
+  [[nodiscard]] Array part(const Box& box) const { return {view_.part(box), owner_, is_mutable_}; }
+
   [[nodiscard]] const Shape& shape() const noexcept { return view_.shape(); }
 
   [[nodiscard]] DType dtype() const noexcept { return view_.dtype(); }
@@ -129,6 +134,8 @@ class Array {
   bool is_mutable_ = true;
 };
 
+class StoredSlices;
+
 /// What a load asks for, and what metadata tells: an array without its elements.
 ///
 /// Invariant: `destination`, when there is one, is mutable and has this shape and dtype; place_into sees to it.
@@ -160,6 +167,9 @@ struct AbstractArray {
 
   /// Where the elements shall go; without one the load allocates.
   std::optional<Array> destination;
+
+  /// Told by metadata of arrays that were divided: among ranks, or by a policy among files; null: of others. Loads ignore it.
+  std::shared_ptr<const StoredSlices> stored;
 
   /// Whether both ask for the same; destinations are the same when they are the same memory.
   friend bool operator==(const AbstractArray& a, const AbstractArray& b);

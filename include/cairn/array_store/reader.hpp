@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index.hpp"
@@ -61,6 +62,8 @@ struct WantedArray {
   formats::IndexEntry entry;  ///< Of kind array.
   const AbstractArray* form =
       nullptr;  ///< The dtype and memory that it shall have; null: as stored, in new memory.
+  /// The boxes that are wanted of it, instead of `form`; null: all of it.
+  const AbstractShardedArray* boxes = nullptr;
 };
 
 struct ReadOptions {
@@ -80,18 +83,20 @@ using PiecesByFile = std::map<std::string, std::vector<DestinationPiece>, std::l
 struct ReadPlan {
   PiecesByFile pieces;
   std::vector<Array>
-      arrays;  ///< As asked for. They have memory, but no elements before the pieces have been read.
+      arrays;  ///< As asked for; for an array of which boxes are wanted there is one for each box, in
+               ///< their order. They have memory, but no elements before the pieces have been read.
 };
 
 /// Plans to read arrays of an index whose slices lie in `files`. Reads nothing itself; it maps files where that is asked
 /// for.
 ///
 /// Nothing is allocated before it is certain that the files have bytes for it. What is given is not kept.
-/// Shape:  of `form`, if given, is the stored one: the caller sees to it.
+/// Shape:  of `form` or `boxes`, if given, is the stored one: the caller sees to it.
 /// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
-///         and Errc::overlapping_shards when slices do not tile their array; Errc::invalid_argument when they
-///         shall go to an array on a device and cannot, or when two arrays shall go to the same memory;
+///         and Errc::overlapping_shards when slices do not tile what is wanted; Errc::invalid_argument when they
+///         shall go to an array on a device and cannot, when two arrays shall go to the same memory, when wanted boxes
+///         overlap without being replicas, or cut elements of a packed type in a way that bytes do not allow;
 ///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
+#include "cairn/array/layout.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/staging/device_copier.hpp"
@@ -92,6 +95,28 @@ class Writer {
   void add(std::string_view path, const Array& array, DType stored);
   void add(std::string_view path, const Array& array);
 
+  /// Adds a part of an array: `values`, of the extents of `box`, which lies in an array of the shape `whole`. Parts of one
+  /// array come in any order, and are of one dtype on disk; that they do not overlap is the caller's to see to.
+  ///
+  /// Errors: as add; Errc::shape_mismatch when shapes do not fit.
+  void add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values, DType stored);
+
+  /// As what options ask for an array of that dtype.
+  [[nodiscard]] DType stored_as(DType dtype) const noexcept;
+
+  /// What is added from now on keeps its array's elements alive, whatever the snapshot: for values that the caller of the
+  /// save does not have.
+  void keep_values(bool keeps) noexcept { keeps_values_ = keeps; }
+
+  /// What is added from now on goes to another file. Without it all arrays go to as few files as the format allows.
+  void next_file();
+
+  /// The array of that path is divided so, which the index keeps.
+  void set_layout(std::string_view path, std::shared_ptr<const Layout> layout);
+
+  /// How arrays are divided among files, which the index keeps for people.
+  void set_policy(std::string description);
+
   /// Takes the scalars, strings and empty containers of the index.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
 
@@ -101,8 +126,13 @@ class Writer {
   [[nodiscard]] PlannedWrite lay_out() &&;
 
  private:
+  /// Adds the tensor that holds an array, or part `number` of it in its file.
+  void add_tensor(std::string_view path, const Array& array, DType stored, std::uint32_t number);
+
   WriterOptions options_;
   std::shared_ptr<WritePlan> plan_;
+  bool keeps_values_ = false;
+  std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
 };
 
 }  // namespace cairn::array_store

@@ -28,6 +28,8 @@ struct ArrayEntry {
   DType dtype{};
   Shape shape;
   std::uint64_t bytes = 0;
+  std::uint64_t parts = 1;  ///< In which it is stored.
+  std::string_view layout;  ///< How it was divided among ranks: JSON; empty when nobody said so.
 };
 
 /// The arrays of a checkpointable, in the order of their names. Reads them where they are described: no tree is
@@ -43,6 +45,8 @@ class ArrayEntries {
     std::string name;
     DType dtype{};
     Shape shape;
+    std::uint64_t parts = 1;
+    std::string layout = {};
   };
 
   /// Where arrays are described.
@@ -125,6 +129,8 @@ struct Description {
   std::string kind;  ///< "tree", "JSON object": what it is, with what a load would refuse to mix up.
   ArrayEntries arrays;
   std::vector<DescribedValue> values;
+  /// How the arrays were divided among files, in a sentence; empty when nobody asked for anything.
+  std::string policy;
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;
   /// Whether arrays, values and texts are all that is loaded: then two that agree in them are equal, whatever their files

@@ -127,6 +127,17 @@ class Index {
   /// Errors: Errc::invalid_argument when `i` is not below array.slice_count.
   [[nodiscard]] IndexSlice slice(const IndexArray& array, std::uint32_t i) const;
 
+  /// How the array of an entry was divided among ranks, as Sharding::from_json reads it; empty when nobody said so.
+  ///
+  /// Errors: Errc::type_mismatch when the entry is of another kind.
+  [[nodiscard]] std::string_view layout(const IndexEntry& entry) const;
+
+  /// Whether layout() says anything of any array.
+  [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
+
+  /// How the arrays were divided among files, in a sentence for people; empty when nobody asked for anything.
+  [[nodiscard]] std::string_view policy() const;
+
   /// Refuses two entries that name one array or one blob: for whoever reads them all, so that what he needs is
   /// bounded by the bytes of the index.
   void check_numbers() const;
@@ -176,6 +187,10 @@ class Index {
   std::span<const std::uint32_t> file_name_ends_;
   std::span<const std::uint8_t> blobs_;
   std::span<const std::uint32_t> blob_ends_;
+  std::span<const std::uint32_t> layout_numbers_;
+  std::span<const std::uint8_t> layouts_;
+  std::span<const std::uint32_t> layout_ends_;
+  std::span<const std::uint8_t> policy_;
 };
 
 }  // namespace cairn::formats

@@ -55,6 +55,15 @@ class IndexBuilder {
   void add_slice(std::uint32_t file, std::uint64_t offset, std::span<const std::uint64_t> box_offsets,
                  std::span<const std::uint64_t> box_extents);
 
+  /// Keeps a layout (JSON, as Layout::to_json writes it) and returns its number for set_layout. Give each once.
+  [[nodiscard]] std::uint32_t add_layout(std::string_view json);
+
+  /// The array that was added last is divided so.
+  void set_layout(std::uint32_t number);
+
+  /// How the arrays are divided among files, in a sentence for people.
+  void set_policy(std::string_view description);
+
   /// Sorts the entries and returns the bytes of the index; the builder is then empty.
   ///
   /// Errors: Errc::already_exists when two entries have one name; Errc::invalid_argument when a leaf has entries
@@ -90,6 +99,10 @@ class IndexBuilder {
   std::vector<std::uint32_t> file_name_ends_;
   std::string blobs_;
   std::vector<std::uint32_t> blob_ends_;
+  std::vector<std::uint32_t> layout_numbers_;  // Of the arrays up to the last one that has a layout.
+  std::string layouts_;
+  std::vector<std::uint32_t> layout_ends_;
+  std::string policy_;
 };
 
 }  // namespace cairn::formats

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,10 +12,12 @@
 #include <variant>
 #include <vector>
 
+#include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
+#include "cairn/sharding/sharding.hpp"
 
 namespace cairn {
 
@@ -62,11 +65,14 @@ class AbstractTree {
 
   AbstractTree(AbstractArray array) : value_(std::move(array)) {}  // NOLINT(google-explicit-constructor)
 
+  AbstractTree(AbstractShardedArray array)  // NOLINT(google-explicit-constructor)
+      : value_(std::move(array)) {}
+
   AbstractTree(Placeholder) : value_(placeholder) {}  // NOLINT(google-explicit-constructor)
 
   /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones.
   ///
-  /// Errors: Errc::invalid_argument for TreeKind::array, which needs a shape.
+  /// Errors: Errc::invalid_argument for arrays, which need a shape.
   AbstractTree(TreeKind kind);  // NOLINT: implicit, for wanted["x"] = kind.
 
   /// The description of a tree; scalars are kept.
@@ -123,6 +129,17 @@ class AbstractTree {
   [[nodiscard]] AbstractArray& as_array();
   [[nodiscard]] const AbstractArray& as_array() const;
 
+  /// The boxes that are asked for of an array; see `shard`.
+  /// Errors: Errc::type_mismatch when they are not: all of it is, or this is another kind of node.
+  [[nodiscard]] AbstractShardedArray& as_sharded_array();
+  [[nodiscard]] const AbstractShardedArray& as_sharded_array() const;
+
+  /// Asks for what a rank holds of this array when it is divided so, as a sharded array; where that was asked for already,
+  /// in another division.
+  ///
+  /// Errors: as as_array and Sharding::boxes.
+  void shard(const Sharding& sharding, std::uint32_t rank);
+
   /// The stored scalar, string or bytes; null where only the kind is known.
   [[nodiscard]] const Tree& stored_value() const noexcept;
 
@@ -150,6 +167,10 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
+  /// How the arrays were divided among files, in a sentence; told by what metadata returned, and by its arrays. Empty where
+  /// nobody asked for anything.
+  [[nodiscard]] std::string policy() const;
+
   friend bool operator==(const AbstractTree& a, const AbstractTree& b);
 
  private:
@@ -157,8 +178,8 @@ class AbstractTree {
 
   using Scalar = detail::AbstractScalar;
   using View = std::shared_ptr<const formats::Index>;
-  using Value =
-      std::variant<Scalar, AbstractArray, Placeholder, std::unique_ptr<Map>, std::unique_ptr<List>, View>;
+  using Value = std::variant<Scalar, AbstractArray, AbstractShardedArray, Placeholder, std::unique_ptr<Map>,
+                             std::unique_ptr<List>, View>;
 
   explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
 
@@ -179,6 +200,12 @@ class AbstractTree {
 /// Errors: Errc::invalid_argument when the tree is deeper than kMaxTreeDepth; what `visitor` throws.
 void visit_leaves(const AbstractTree& tree,
                   const std::function<void(std::string_view path, const AbstractTree& leaf)>& visitor);
+
+/// So does that of a sharded array.
+template <>
+struct WritesToCaller<AbstractShardedArray> {
+  static bool check(const AbstractShardedArray& wanted);
+};
 
 /// The load of a tree writes to the caller's memory where it asks for that: see `place_into`.
 template <>

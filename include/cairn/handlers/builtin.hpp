@@ -34,7 +34,7 @@ class StatefulHandler final : public CheckpointableHandler<StatefulReference> {
   }
 };
 
-/// The handlers that Cairn brings: stateful objects, JSON, arrays and trees; the last has the highest
+/// The handlers that Cairn brings: stateful objects, JSON, arrays, sharded arrays and trees; the last has the highest
 /// precedence.
 [[nodiscard]] RegistrySnapshot builtin_handlers();
 

@@ -20,12 +20,13 @@
 
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
+#include "cairn/array/sharded_array.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 
 namespace cairn {
 
-/// Nested maps and lists whose leaves are arrays, integers, floats, booleans, strings, bytes and null.
+/// Nested maps and lists whose leaves are arrays, sharded or whole, integers, floats, booleans, strings, bytes and null.
 ///
 /// Braces make trees: a list of pairs whose first parts are strings is a map, any other list is a list.
 /// Vectors, std::arrays and views that outlive the expression are borrowed as arrays, temporary ones taken
@@ -52,9 +53,8 @@ class Tree {
   template <class T>
 
   requires detail::TreeLeaf<T> Tree(
-      T&& value) {  // NOLINT(google-explicit-constructor): leaves are written as they are.
-    assign_leaf(std::forward<T>(value));
-  }
+      T&& value)  // NOLINT(google-explicit-constructor): leaves are written as they are.
+      : value_(leaf_value(std::forward<T>(value))) {}
 
   Tree(const Tree& other);
 
@@ -124,7 +124,7 @@ class Tree {
   void push_back(Tree element);
 
   /// The leaf as a C++ value: bool, an integer type, float or double, std::string(_view), Bytes, Array,
-  /// std::span and std::vector of an array's elements. Integers and floats are not turned into each other.
+  /// ShardedArray, std::span and std::vector of an array's elements. Integers and floats are not turned into each other.
   ///
   /// Ownership: string_view and span are valid as long as this node.
   /// Errors:    Errc::type_mismatch when the leaf is of another kind, an integer does not fit, or a number exceeds the
@@ -142,6 +142,10 @@ class Tree {
   /// The array of this leaf; null when it is another kind of node.
   [[nodiscard]] const Array* array_if() const noexcept { return std::get_if<Array>(&value_); }
 
+  [[nodiscard]] const ShardedArray* sharded_array_if() const noexcept {
+    return std::get_if<ShardedArray>(&value_);
+  }
+
   /// The integer when it exceeds the range of std::int64_t; nothing for all other nodes.
   [[nodiscard]] std::optional<std::uint64_t> large_integer() const noexcept {
     const auto* large = std::get_if<std::uint64_t>(&value_);
@@ -156,10 +160,10 @@ class Tree {
 
   // Integers above the range of int64 are kept as uint64; smaller ones never are.
   using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes,
-                             Array, std::unique_ptr<Map>, std::unique_ptr<List>>;
+                             Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
 
   template <class T>
-  void assign_leaf(T&& value);
+  static Value leaf_value(T&& value);
 
   template <class T>
   const T& require(TreeKind wanted, std::string_view path) const {
@@ -230,34 +234,31 @@ struct OwnsItsMemory<Tree> {
 // Leaves from C++ values, and back.
 
 template <class T>
-void Tree::assign_leaf(T&& value) {
+Tree::Value Tree::leaf_value(T&& value) {
   using Plain = std::remove_cvref_t<T>;
   if constexpr (std::same_as<Plain, std::nullptr_t>) {
-    value_ = std::monostate();
+    return {};
   } else if constexpr (std::same_as<Plain, bool>) {
-    value_.emplace<bool>(value);
+    return Value(std::in_place_type<bool>, value);
   } else if constexpr (detail::TreeInteger<Plain>) {
     if (std::in_range<std::int64_t>(value)) {
-      value_.emplace<std::int64_t>(static_cast<std::int64_t>(value));
+      return Value(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value));
     } else {
-      value_.emplace<std::uint64_t>(static_cast<std::uint64_t>(value));
+      return Value(std::in_place_type<std::uint64_t>, static_cast<std::uint64_t>(value));
     }
   } else if constexpr (std::floating_point<Plain>) {
-    value_.emplace<double>(value);
-  } else if constexpr (std::same_as<Plain, Bytes>) {
-    value_.emplace<Bytes>(std::forward<T>(value));
-  } else if constexpr (std::same_as<Plain, Array>) {
-    value_.emplace<Array>(std::forward<T>(value));
-  } else if constexpr (std::same_as<Plain, std::string>) {
-    value_.emplace<std::string>(std::forward<T>(value));
+    return Value(std::in_place_type<double>, value);
+  } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
+                       std::same_as<Plain, ShardedArray> || std::same_as<Plain, std::string>) {
+    return Value(std::in_place_type<Plain>, std::forward<T>(value));
   } else if constexpr (std::convertible_to<T, std::string_view>) {
-    value_.emplace<std::string>(static_cast<std::string_view>(value));
+    return Value(std::in_place_type<std::string>, static_cast<std::string_view>(value));
   } else if constexpr (std::derived_from<Plain, ArrayView>) {
-    value_.emplace<Array>(Array::borrow(std::forward<T>(value)));
+    return Value(std::in_place_type<Array>, Array::borrow(std::forward<T>(value)));
   } else if constexpr (detail::AdoptableRange<T>) {
-    value_.emplace<Array>(Array::adopt(std::forward<T>(value)));
+    return Value(std::in_place_type<Array>, Array::adopt(std::forward<T>(value)));
   } else {
-    value_.emplace<Array>(std::forward<T>(value));
+    return Value(std::in_place_type<Array>, std::forward<T>(value));
   }
 }
 
@@ -280,6 +281,8 @@ T Tree::as(std::string_view path) const {
     return require<Bytes>(TreeKind::bytes, path);
   } else if constexpr (std::same_as<T, Array>) {
     return require<Array>(TreeKind::array, path);
+  } else if constexpr (std::same_as<T, ShardedArray>) {
+    return require<ShardedArray>(TreeKind::sharded_array, path);
   } else if constexpr (detail::kIsSpan<T>) {
     return array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
   } else {

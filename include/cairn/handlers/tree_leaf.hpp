@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
+#include "cairn/array/sharded_array.hpp"
 
 namespace cairn {
 
@@ -26,7 +27,18 @@ using Bytes = std::vector<std::byte>;
 inline constexpr std::size_t kMaxTreeDepth = 1000;
 
 /// What a node of a tree is.
-enum class TreeKind : std::uint8_t { null, boolean, integer, floating, string, bytes, array, map, list };
+enum class TreeKind : std::uint8_t {
+  null,
+  boolean,
+  integer,
+  floating,
+  string,
+  bytes,
+  array,
+  sharded_array,
+  map,
+  list
+};
 
 /// "integer", "map"…, for messages.
 [[nodiscard]] std::string_view name(TreeKind kind) noexcept;
@@ -44,11 +56,12 @@ concept AdoptableRange =
     !std::is_reference_v<T> && !std::is_const_v<T> && !BorrowableRange<T> && MutableBorrowableRange<T&>;
 
 template <class T, class Plain = std::remove_cvref_t<T>>
-concept TreeLeaf = !std::same_as<Plain, Tree> && !std::same_as<Plain, TreeItem> &&
-                   (std::same_as<Plain, std::nullptr_t> || std::same_as<Plain, bool> || TreeInteger<Plain> ||
-                    std::same_as<Plain, float> || std::same_as<Plain, double> || std::same_as<Plain, Bytes> ||
-                    std::same_as<Plain, Array> || std::derived_from<Plain, ArrayView> ||
-                    std::convertible_to<T, std::string_view> || BorrowableRange<T> || AdoptableRange<T>);
+concept TreeLeaf =
+    !std::same_as<Plain, Tree> && !std::same_as<Plain, TreeItem> &&
+    (std::same_as<Plain, std::nullptr_t> || std::same_as<Plain, bool> || TreeInteger<Plain> ||
+     std::same_as<Plain, float> || std::same_as<Plain, double> || std::same_as<Plain, Bytes> ||
+     std::same_as<Plain, Array> || std::same_as<Plain, ShardedArray> || std::derived_from<Plain, ArrayView> ||
+     std::convertible_to<T, std::string_view> || BorrowableRange<T> || AdoptableRange<T>);
 
 template <class T>
 inline constexpr bool kIsSpan = false;

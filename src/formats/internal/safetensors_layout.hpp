@@ -24,6 +24,8 @@ struct TensorSpec {
   std::string_view name;
   DType dtype{};
   std::span<const std::uint64_t> shape;
+  /// Of a slice: where its first element lies in the whole array. Empty: zeros.
+  std::span<const std::uint64_t> offsets = {};
 };
 
 /// What plans of files need to know of a tensor: as many bytes for each, however long its name is.
@@ -42,6 +44,7 @@ struct SafetensorsLayout {
   std::vector<std::uint64_t> offsets;  ///< Of each spec, in the order given: its first byte in the file.
   std::vector<std::uint32_t> order;    ///< The specs (counted from first_spec) in the order of their bytes.
   std::uint64_t file_size = 0;
+  bool has_slices = false;  ///< Its header says where in their arrays the tensors lie.
 };
 
 /// Looks at one tensor that is to be planned.
@@ -50,15 +53,20 @@ struct SafetensorsLayout {
 ///         limit of headers.
 [[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
 
+/// What a tensor adds to the header of a file that has slices, be it one or not.
+[[nodiscard]] std::uint64_t offset_entry_bytes(const TensorSpec& spec);
+
 /// Plans as few files as the limit of headers allows, each holding a run of the tensors; at least one. That names differ is
 /// the caller's to see to.
 ///
 /// Tensors whose size is a multiple of 4096 (but not 0) come first, in the order given, each then aligned to 4096;
 /// the others follow by falling element size, each aligned to its own.
+/// `has_slices`: some are slices; then the header_bytes of all include offset_entry_bytes.
 /// Errors: Errc::invalid_argument when a file or the header of a single tensor would be too large.
 /// Source: docs/format.md, "Data files".
 [[nodiscard]] std::vector<SafetensorsLayout> plan_safetensors(
-    std::span<const TensorMeasure> tensors, std::uint64_t max_header_bytes = kMaxSafetensorsHeaderBytes);
+    std::span<const TensorMeasure> tensors, std::uint64_t max_header_bytes = kMaxSafetensorsHeaderBytes,
+    bool has_slices = false);
 
 /// The first bytes of a planned file: length, JSON, padding. `specs` are those of the file's own tensors: as many as it has
 /// offsets, from `first_spec` on of those that were planned.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays that are saved in parts, loaded in others, and divided among files by a policy.
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <cairn/array/stored_slices.hpp>
+#include <cairn/cairn.hpp>
+#include <cairn/sharding/policies.hpp>
+#include <cairn/sharding/shards.hpp>
+
+namespace {
+
+void save_parts(const std::filesystem::path& path) {
+  // [save]
+  // Four devices of this process hold two rows each.
+  const auto rows = cairn::Sharding::of_spec(cairn::Mesh({4}, {"data"}), {{"data"}});
+  std::vector<cairn::Shard> shards;
+  for (std::uint32_t device = 0; device < 4; ++device) {
+    cairn::Array local = cairn::Array::zeros({2, 6}, cairn::DType::float32);
+    local.data<float>()[0] = static_cast<float>(device);
+    shards.push_back({rows.boxes(device, {8, 6})[0].box, local});
+  }
+  const cairn::ShardedArray weights({8, 6}, cairn::DType::float32, std::move(shards),
+                                    std::make_shared<const cairn::Sharding>(rows));
+  cairn::save(path, cairn::Tree{{"weights", weights}, {"step", 100}});
+  // [/save]
+}
+
+void load_parts(const std::filesystem::path& path) {
+  // [load]
+  cairn::AbstractTree wanted = cairn::metadata(path);
+  std::cout << "stored in " << wanted["weights"].as_array().stored->size() << " parts\n";  // 4
+
+  // Columns, as rank 1 of 3 holds them: [0:8, 2:4].
+  const auto columns = cairn::Sharding::of_spec(cairn::Mesh({3}, {"model"}), {{}, {"model"}});
+  wanted["weights"].shard(columns, 1);
+  const cairn::Tree loaded = cairn::load(path, wanted);
+  for (const cairn::Shard& shard : loaded.at("weights").as<cairn::ShardedArray>().shards()) {
+    std::cout << "loaded " << shard.box << "\n";
+  }
+
+  // Any boxes, into memory of the program, in its dtype.
+  std::vector<double> corner(4);
+  cairn::AbstractShardedArray boxes({8, 6}, cairn::DType::float64);
+  boxes.place_into(cairn::Box({6, 0}, {2, 2}),
+                   cairn::MutableArrayView(corner.data(), {2, 2}, cairn::DType::float64));
+  wanted["weights"] = boxes;
+  static_cast<void>(cairn::load(path, wanted));
+  std::cout << "the last device had " << corner[0] << "\n";  // 3
+
+  // Or all of it, as if it had never been divided.
+  const cairn::Tree whole = cairn::load(path);
+  std::cout << "whole: " << whole.at("weights").as<cairn::Array>().shape() << "\n";  // [8, 6]
+  // [/load]
+}
+
+void save_in_files(const std::filesystem::path& path) {
+  // [policy]
+  // No file has more than 64 bytes of elements.
+  cairn::SaveOptions options;
+  options.handler_options.set(cairn::ShardingOptions(std::make_shared<cairn::MaxShardSize>(64)));
+  const cairn::Array weights = cairn::Array::zeros({8, 6}, cairn::DType::float32);
+  cairn::save(path, cairn::Tree{{"weights", weights}}, options);
+
+  std::cout << cairn::metadata(path).policy() << "\n";  // What the policy says of itself.
+  // [/policy]
+}
+
+}  // namespace
+
+int main() try {
+  std::filesystem::create_directories("run");
+  save_parts("run/sharded");
+  load_parts("run/sharded");
+  save_in_files("run/files");
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << "\n";
+  return 1;
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "divide.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/handlers/sharding_options.hpp"
+#include "cairn/sharding/box_table.hpp"
+#include "cairn/sharding/policy.hpp"
+#include "cairn/sharding/sharding.hpp"
+
+namespace cairn::detail {
+namespace {
+
+const Shape& shape_of(const HeldArray& array) {
+  return array.sharded != nullptr ? array.sharded->shape() : array.whole->shape();
+}
+
+DType dtype_of(const HeldArray& array) {
+  return array.sharded != nullptr ? array.sharded->dtype() : array.whole->dtype();
+}
+
+bool is_before(const Shard* a, const Shard* b) {
+  const auto in_order = [](const Shape& x, const Shape& y) {
+    return std::lexicographical_compare_three_way(x.begin(), x.end(), y.begin(), y.end());
+  };
+  const auto offsets = in_order(a->box.offsets(), b->box.offsets());
+  const auto order = offsets != 0 ? offsets : in_order(a->box.extents(), b->box.extents());
+  return order != 0 ? order < 0 : a->replica < b->replica;
+}
+
+/// The shards that have elements, in the order of their boxes; of replicas in this process the first.
+std::vector<const Shard*> different_shards(const HeldArray& array) {
+  std::vector<const Shard*> shards;
+  for (const Shard& shard : array.sharded->shards()) {
+    if (!shard.box.is_empty()) {
+      shards.push_back(&shard);
+    }
+  }
+  std::sort(shards.begin(), shards.end(), is_before);
+  for (std::size_t i = 1; i < shards.size(); ++i) {
+    if (shards[i]->box == shards[i - 1]->box && shards[i]->replica == shards[i - 1]->replica) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: box {} is there twice as replica {}", formats::shown(array.path),
+                              to_string(shards[i]->box), shards[i]->replica));
+    }
+  }
+  shards.erase(std::unique(shards.begin(), shards.end(),
+                           [](const Shard* a, const Shard* b) { return a->box == b->box; }),
+               shards.end());
+  return shards;
+}
+
+/// Finds the shards of one array that this rank holds.
+class HeldShards {
+ public:
+  explicit HeldShards(const HeldArray& array) : shards_(different_shards(array)), table_(boxes_of(shards_)) {}
+
+  /// The elements of a box that lies within a shard.
+  [[nodiscard]] Array part(const Box& box) const {
+    const Meeting meeting = table_.meeting(box).at(0);
+    const Shard& shard = *shards_[meeting.number];
+    return shard.box == box ? shard.data : shard.data.part(within(box, shard.box));
+  }
+
+  /// `inner` in coordinates of `outer`.
+  static Box within(const Box& inner, const Box& outer) {
+    Shape offsets = inner.offsets();
+    for (std::size_t d = 0; d < offsets.size(); ++d) {
+      offsets[d] -= outer.begin(d);
+    }
+    return {std::move(offsets), inner.extents()};
+  }
+
+ private:
+  static std::vector<Box> boxes_of(std::span<const Shard* const> shards) {
+    std::vector<Box> boxes;
+    for (const Shard* shard : shards) {
+      boxes.push_back(shard->box);
+    }
+    return boxes;
+  }
+
+  std::vector<const Shard*> shards_;
+  BoxTable table_;
+};
+
+/// What this process writes, for a policy.
+class PolicyInput {
+ public:
+  PolicyInput(const array_store::Writer& writer, std::span<const HeldArray> arrays,
+              std::span<const WrittenPart> parts, const SaveContext& context) {
+    for (const WrittenPart& part : parts) {
+      const HeldArray& array = arrays[part.array];
+      ShardableTensor& tensor = tensors_.emplace_back();
+      tensor.key = array.path.empty() ? context.name() : array.path;
+      const std::size_t slash = tensor.key.rfind('/');
+      tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
+      tensor.owner = tensor.key.substr(0, slash == std::string_view::npos ? 0 : slash);
+      tensor.dtype = writer.stored_as(part.values.dtype());
+      tensor.full = shape_of(array);
+      if (!part.box.is_whole(tensor.full)) {
+        tensor.slice = part.box;
+      }
+      tensor.size_bytes = byte_count(tensor.dtype, part.box.extents()).value_or(0);
+      tensor.device = part.values.view().device();
+      tensor.task = static_cast<std::uint32_t>(context.coordinator().rank());
+      tensor.view = &part.values.view();
+    }
+  }
+
+  [[nodiscard]] std::span<const ShardableTensor> tensors() const noexcept { return tensors_; }
+
+ private:
+  std::vector<ShardableTensor> tensors_;
+};
+
+/// Asks a policy, and checks what it says.
+std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors) {
+  const auto refuse = [&policy](std::error_code code, std::string_view why) {
+    throw Error(code, fmt::format("sharding policy \"{}\": {}", policy.description(), why));
+  };
+  std::vector<FilePlan> files;
+  try {
+    files = policy(tensors);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.code(), error.detail());
+  } catch (const std::exception& error) {
+    refuse(make_error_code(Errc::handler_failed), error.what());
+  }
+  check_policy_result(policy, tensors, files);
+  return files;
+}
+
+void add_part(array_store::Writer& writer, const HeldArray& array, const Box& box, const Array& values,
+              DType stored) {
+  if (array.whole != nullptr && box.is_whole(shape_of(array))) {
+    writer.add(array.path, values, stored);
+  } else {
+    writer.add_part(array.path, shape_of(array), box, values, stored);
+  }
+}
+
+/// Gives a writer the parts in the files of a policy.
+void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
+               std::span<const WrittenPart> parts, std::span<const FilePlan> files) {
+  for (const FilePlan& file : files) {
+    writer.next_file();
+    for (const TensorPart& placed : file) {
+      const WrittenPart& part = parts[placed.tensor];
+      const HeldArray& array = arrays[part.array];
+      const Box& box = placed.box ? *placed.box : part.box;
+      const DType stored = writer.stored_as(dtype_of(array));
+      if (placed.values != nullptr) {
+        writer.keep_values(true);
+        add_part(writer, array, box, *placed.values, stored);
+        writer.keep_values(false);
+      } else {
+        const bool is_all = box == part.box;
+        add_part(writer, array, box,
+                 is_all ? part.values : part.values.part(HeldShards::within(box, part.box)), stored);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<PlannedArray> planned_arrays(std::span<const HeldArray> arrays) {
+  std::vector<PlannedArray> planned;
+  for (const HeldArray& array : arrays) {
+    if (array.sharded != nullptr) {
+      std::vector<std::vector<PlacedBox>> by_rank(1);
+      for (const Shard* shard : different_shards(array)) {
+        by_rank[0].push_back({shard->box, shard->replica});
+      }
+      planned.push_back(
+          {array.path, array.sharded->dtype(), array.sharded->shape(), Sharding::of_boxes(by_rank)});
+    }
+  }
+  return planned;
+}
+
+std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, const SharePlan& plan,
+                                  std::uint32_t rank) {
+  std::vector<WrittenPart> parts;
+  const std::vector<Share> shares = plan.shares(rank);
+  auto share = shares.begin();
+  std::uint32_t planned = 0;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const HeldArray& array = arrays[i];
+    if (array.whole != nullptr) {
+      if (rank == 0) {
+        parts.push_back({i, Box::whole(array.whole->shape()), *array.whole});
+      }
+      continue;
+    }
+    const Shape& shape = array.sharded->shape();
+    if (rank == 0 && element_count(shape) == 0) {
+      parts.push_back({i, Box::whole(shape), Array(shape, array.sharded->dtype())});  // Nobody's share.
+    }
+    std::optional<HeldShards> held;
+    for (; share != shares.end() && share->array == planned; ++share) {
+      if (!held) {
+        held.emplace(array);
+      }
+      parts.push_back({i, share->box, held->part(share->box)});
+    }
+    ++planned;
+  }
+  return parts;
+}
+
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const SaveContext& context) {
+  static const ShardingOptions kNone;
+  const ShardingOptions* given = context.option<ShardingOptions>();
+  const ShardingOptions& options = given != nullptr ? *given : kNone;
+  const SharePlan plan(planned_arrays(arrays), 1, options.replicas);
+  const std::vector<WrittenPart> parts = parts_of(arrays, plan, 0);
+  for (const HeldArray& array : arrays) {
+    if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
+      writer.set_layout(array.path, array.sharded->layout());
+    }
+  }
+  if (options.policy == nullptr) {
+    for (const WrittenPart& part : parts) {
+      const HeldArray& array = arrays[part.array];
+      add_part(writer, array, part.box, part.values, writer.stored_as(dtype_of(array)));
+    }
+    return;
+  }
+  const PolicyInput input(writer, arrays, parts, context);
+  const std::vector<FilePlan> files = ask(*options.policy, input.tensors());
+  writer.set_policy(options.policy->description());
+  add_files(writer, arrays, parts, files);
+}
+
+}  // namespace cairn::detail

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "cairn/array/stored_slices.hpp"
+#include "cairn/formats/index.hpp"
+
+namespace cairn::detail {
+
+/// The slices of an array, read where an index describes them.
+class IndexedSlices final : public StoredSlices {
+ public:
+  /// `array` and `layout` are of that index.
+  IndexedSlices(formats::Index index, formats::IndexArray array, std::string_view layout)
+      : index_(std::move(index)), array_(array), layout_(layout) {}
+
+  [[nodiscard]] std::size_t size() const noexcept override { return array_.slice_count; }
+
+  [[nodiscard]] Box box(std::size_t i) const override {
+    const auto number = static_cast<std::uint32_t>(i < size() ? i : size());  // Which is refused.
+    const formats::IndexSlice slice = index_.slice(array_, number);
+    return slice.is_whole ? Box::whole(Shape(array_.dims)) : Box(Shape(slice.offsets), Shape(slice.extents));
+  }
+
+  [[nodiscard]] std::string_view layout() const override { return layout_; }
+
+  [[nodiscard]] std::string_view policy() const override { return index_.policy(); }
+
+ private:
+  formats::Index index_;  // Shares its bytes, which the others refer to.
+  formats::IndexArray array_;
+  std::string_view layout_;
+};
+
+}  // namespace cairn::detail

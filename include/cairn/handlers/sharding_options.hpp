@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "cairn/sharding/policy.hpp"
+#include "cairn/sharding/share_plan.hpp"
+
+namespace cairn {
+
+/// How the arrays of trees are divided among ranks and files, for saves:
+/// `save_options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(500'000'000)))`.
+struct ShardingOptions {
+  ShardingOptions() = default;
+
+  explicit ShardingOptions(std::shared_ptr<const ShardingPolicy> policy_value)
+      : policy(std::move(policy_value)) {}
+
+  /// Which file gets what; called once for each tree or array that is saved, while the caller waits. Null: all arrays go to
+  /// as few files as the format allows.
+  std::shared_ptr<const ShardingPolicy> policy;
+  /// Which of the ranks that hold a box writes it.
+  ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+};
+
+}  // namespace cairn

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+
+#include "array_store/array_bytes.hpp"
+#include "array_store/box_sink.hpp"
+#include "array_store/read_steps.hpp"
+
+namespace cairn::array_store {
+namespace {
+
+/// Bytes that nobody wants are skipped from there on: what is verified is read in chunks of this size anyway.
+constexpr std::int64_t kFewestSkippedBytes = 1 << 20;
+
+/// A box within a box.
+Box moved_into(const Box& inner, const Box& outer) {
+  Shape offsets = inner.offsets();
+  for (std::size_t d = 0; d < offsets.size(); ++d) {
+    offsets[d] -= outer.begin(d);
+  }
+  return {std::move(offsets), inner.extents()};
+}
+
+/// An array, and a box of it.
+struct BoxOf {
+  Shape extents;
+  Box box;
+
+  [[nodiscard]] bool is_whole(std::size_t d) const { return box.extents()[d] == extents[d]; }
+};
+
+/// Counts bytes instead of elements of a packed type: the dimensions from `last` on become one.
+bool count_bytes(BoxOf& part, std::size_t last, unsigned bits) {
+  std::uint64_t inner_bits = bits;
+  for (std::size_t d = last + 1; d < part.extents.size(); ++d) {
+    inner_bits *= part.extents[d];
+  }
+  const auto cut = [last](const Shape& shape) { return Shape(std::span(shape).first(last + 1)); };
+  BoxOf bytes{cut(part.extents), {}};
+  Shape offsets = cut(part.box.offsets());
+  Shape extents = cut(part.box.extents());
+  for (std::uint64_t* count : {&bytes.extents[last], &offsets[last], &extents[last]}) {
+    *count *= inner_bits;
+    if (*count % 8 != 0) {
+      return false;
+    }
+    *count /= 8;
+  }
+  bytes.box = Box(std::move(offsets), std::move(extents));
+  part = std::move(bytes);
+  return true;
+}
+
+/// The same elements of both, as bytes. False when a byte would be cut.
+bool count_bytes(BoxOf& a, BoxOf& b, unsigned bits) {
+  if (a.extents.empty()) {
+    return false;
+  }
+  std::size_t last = a.extents.size() - 1;
+  while (last > 0 && a.is_whole(last) && b.is_whole(last)) {
+    --last;
+  }
+  BoxOf c = a;
+  BoxOf d = b;
+  if (!count_bytes(c, last, bits) || !count_bytes(d, last, bits)) {
+    return false;
+  }
+  a = std::move(c);
+  b = std::move(d);
+  return true;
+}
+
+/// Makes the pieces of one slice.
+class SlicePieces {
+ public:
+  SlicePieces(const formats::Index& index, const ReadArray& array, const Region& region,
+              std::vector<DestinationPiece>& pieces)
+      : index_(index), array_(array), region_(region), pieces_(pieces) {
+    const formats::IndexSlice slice = index.slice(array.stored, region.slice);
+    slice_ = slice.is_whole ? Box::whole(Shape(array.stored.dims))
+                            : Box(Shape(slice.offsets), Shape(slice.extents));
+  }
+
+  [[nodiscard]] const Box& slice() const noexcept { return slice_; }
+
+  /// `shared` is what the slice has of the box `wanted`, which goes to `memory`.
+  void add(const Box& shared, const Box& wanted, const Array& memory, DeviceCopier* copier) {
+    BoxOf from{slice_.extents(), moved_into(shared, slice_)};
+    BoxOf to{wanted.extents(), moved_into(shared, wanted)};
+    MutableArrayView view = memory.mutable_view();
+    DType stored = array_.stored.dtype;
+    const bool is_packed_there = is_packed(stored) && !(shared == slice_ && !is_packed(view.dtype()));
+    const bool is_packed_here = is_packed(view.dtype()) && shared != wanted;
+    if (is_packed_there || is_packed_here) {
+      if (stored != view.dtype() || !count_bytes(from, to, bits(stored))) {
+        refuse_packed(shared);
+      }
+      stored = DType::uint8;
+      view = MutableArrayView(view.data(), to.extents, stored, view.device());
+    }
+    // A packed slice that is taken whole is measured in bytes only.
+    const std::size_t item_bytes = is_packed(stored) ? 0 : bits(stored) / 8;
+    BoxTarget target{
+        Image(from.extents, item_bytes), from.box, stored, view.part(to.box), memory.owner(), copier};
+    const bool is_dense =
+        static_cast<std::uint64_t>(target.image.end(target.box) - target.image.begin(target.box)) ==
+        target.to.element_count() * item_bytes;
+    if (is_packed(target.to.dtype()) && !is_dense) {
+      refuse_packed(shared);
+    }
+    if (is_packed(stored)) {
+      pieces_.push_back(contiguous_piece(std::move(target), region_.begin, region_.end));
+    } else {
+      split(target, 0, target.box);
+    }
+  }
+
+  /// Makes pieces of what was added.
+  void finish() {
+    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
+    for (std::size_t i = 0; i < runs_.size();) {
+      std::int64_t end = runs_[i].end;
+      std::size_t next = i + 1;
+      while (next < runs_.size() && runs_[next].begin < end) {
+        end = std::max(end, runs_[next++].end);
+      }
+      add_piece(std::span(runs_).subspan(i, next - i), end);
+      i = next;
+    }
+  }
+
+ private:
+  /// Bytes of the slice, from the first to the last of a box.
+  struct Run {
+    std::int64_t begin;
+    std::int64_t end;
+    BoxTarget target;
+  };
+
+  [[noreturn]] void refuse_packed(const Box& box) const {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("{}: {}: box {} of elements of {} bits cannot be taken out of the stored {}, or not as "
+                    "another dtype; load the whole array as it is stored",
+                    index_.path(), formats::shown(array_.stored.name), to_string(box),
+                    bits(array_.stored.dtype), to_string(slice_)));
+  }
+
+  /// Adds runs for a part of a box: one for each index of the outer dimensions between which there is much to skip.
+  void split(const BoxTarget& target, std::size_t d, const Box& part) {
+    const Image& image = target.image;
+    const bool is_one = d < part.rank() && part.extents()[d] == 1;
+    if (d == part.rank() || (!is_one && image.pitch(d) - (image.end(part, d + 1) - image.begin(part, d + 1)) <
+                                            kFewestSkippedBytes)) {
+      BoxTarget own = target;
+      own.box = part;
+      own.to = target.to.part(moved_into(part, target.box));
+      runs_.push_back({image.begin(part), image.end(part), std::move(own)});
+      return;
+    }
+    Shape offsets = part.offsets();
+    Shape extents = part.extents();
+    extents[d] = 1;
+    for (std::uint64_t i = 0; i < part.extents()[d]; ++i) {
+      offsets[d] = part.begin(d) + i;
+      split(target, d + 1, Box(offsets, extents));
+    }
+  }
+
+  void add_piece(std::span<Run> runs, std::int64_t end) {
+    const std::int64_t begin = runs[0].begin;
+    const std::uint64_t file_begin = region_.begin + static_cast<std::uint64_t>(begin);
+    const std::uint64_t file_end = region_.begin + static_cast<std::uint64_t>(end);
+    const BoxTarget& first = runs[0].target;
+    const std::uint64_t item_bytes = static_cast<std::uint64_t>(first.image.item_bytes());
+    const bool is_dense = runs.size() == 1 && first.to.element_count() * item_bytes == file_end - file_begin;
+    if (is_dense && (first.copier == nullptr || first.to.is_contiguous())) {
+      pieces_.push_back(contiguous_piece(std::move(runs[0].target), file_begin, file_end));
+      return;
+    }
+    std::vector<BoxTarget> targets;
+    for (Run& run : runs) {
+      targets.push_back(std::move(run.target));
+    }
+    DestinationPiece piece;
+    piece.offset_bytes = file_begin;
+    piece.size_bytes = file_end - file_begin;
+    piece.sink = std::make_shared<BoxSink>(begin, std::move(targets), array_.narrowing);
+    pieces_.push_back(std::move(piece));
+  }
+
+  /// What takes bytes that are all elements of one box, one behind the other.
+  [[nodiscard]] DestinationPiece contiguous_piece(BoxTarget target, std::uint64_t begin,
+                                                  std::uint64_t end) const {
+    DestinationPiece piece;
+    piece.offset_bytes = begin;
+    piece.size_bytes = end - begin;
+    const bool is_cast = target.to.dtype() != target.stored;
+    if (target.copier != nullptr) {
+      auto device = std::make_unique<ArrayOnDevice<DeviceSink>>(
+          DeviceRegion{target.copier, target.to.data()}, target.owner, formats::shown(array_.stored.name));
+      if (is_cast) {
+        piece.sink = std::make_shared<ArraySink>(std::move(target.to), target.owner, target.stored,
+                                                 array_.narrowing, std::move(device));
+      } else {
+        piece.sink = std::move(device);
+      }
+    } else if (!is_cast && target.to.is_contiguous()) {
+      piece.data = target.to.data();
+      piece.owner = std::const_pointer_cast<void>(target.owner);
+    } else {
+      piece.sink =
+          std::make_shared<ArraySink>(std::move(target.to), target.owner, target.stored, array_.narrowing);
+    }
+    return piece;
+  }
+
+  const formats::Index& index_;
+  const ReadArray& array_;
+  const Region& region_;
+  std::vector<DestinationPiece>& pieces_;
+  Box slice_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace
+
+void add_box_pieces(const formats::Index& index, const ReadArray& array, const Region& region,
+                    std::span<const Array> memory, std::vector<DestinationPiece>& pieces) {
+  SlicePieces slice(index, array, region, pieces);
+  if (array.boxes == nullptr) {
+    slice.add(slice.slice(), Box::whole(Shape(array.stored.dims)), memory[array.first], array.copier);
+    return slice.finish();
+  }
+  const auto [begin, end] =
+      std::equal_range(array.boxes->parts.begin(), array.boxes->parts.end(), SlicePart{region.slice, 0, {}},
+                       [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });
+  for (auto part = begin; part != end; ++part) {
+    slice.add(part->shared, array.boxes->shards[part->shard].box, memory[array.first + part->shard],
+              array.boxes->copiers[part->shard]);
+  }
+  slice.finish();
+}
+
+}  // namespace cairn::array_store

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/formats/index_merge.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <queue>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array/format.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn::formats {
+namespace {
+
+/// Goes through the entries of all indexes in the order of their names.
+class IndexMerge {
+ public:
+  explicit IndexMerge(std::span<const Index> indexes) : indexes_(indexes), files_(indexes.size()) {}
+
+  IndexBytes run() {
+    for (std::size_t i = 0; i < indexes_.size(); ++i) {
+      push(i, 0);
+      if (policy_.empty()) {
+        policy_ = indexes_[i].policy();
+      }
+    }
+    builder_.set_policy(policy_);
+    std::vector<Place> same;
+    while (!next_.empty()) {
+      same.clear();
+      const std::string_view name = next_.top().entry.name;
+      while (!next_.empty() && next_.top().entry.name == name) {
+        same.push_back(next_.top());
+        next_.pop();
+      }
+      add(same);
+      for (const Place& place : same) {
+        push(place.index, place.number + 1);
+      }
+    }
+    return builder_.finish();
+  }
+
+ private:
+  struct Place {
+    IndexEntry entry;
+    std::size_t index = 0;
+    std::size_t number = 0;
+
+    /// Of one name, the first index comes first.
+    [[nodiscard]] bool operator>(const Place& other) const noexcept {
+      const int order = entry.name.compare(other.entry.name);
+      return order != 0 ? order > 0 : index > other.index;
+    }
+  };
+
+  /// A slice, and where in its array it begins.
+  struct Part {
+    IndexSlice slice;
+    std::size_t index = 0;
+  };
+
+  void push(std::size_t index, std::size_t number) {
+    if (number < indexes_[index].size()) {
+      next_.push({indexes_[index].entry(number), index, number});
+    }
+  }
+
+  void add(const std::vector<Place>& same) {
+    const IndexEntry& entry = same[0].entry;
+    const Index& index = indexes_[same[0].index];
+    for (const Place& place : same) {
+      if ((place.entry.kind == EntryKind::array) != (entry.kind == EntryKind::array)) {
+        refuse(Errc::type_mismatch, place,
+               fmt::format("is of kind {}, of another rank of kind {}", formats::name(place.entry.kind),
+                           formats::name(entry.kind)));
+      }
+    }
+    switch (entry.kind) {
+      case EntryKind::array:
+        return add_array(same);
+      case EntryKind::integer:
+        return builder_.add_integer(entry.name, entry.as_integer());
+      case EntryKind::unsigned_integer:
+        return builder_.add_unsigned(entry.name, entry.as_unsigned());
+      case EntryKind::floating:
+        return builder_.add_double(entry.name, entry.as_double());
+      case EntryKind::boolean:
+        return builder_.add_bool(entry.name, entry.as_bool());
+      case EntryKind::string:
+        return builder_.add_string(entry.name, index.string(entry));
+      case EntryKind::bytes:
+        return builder_.add_bytes(entry.name, index.bytes(entry));
+      case EntryKind::null:
+        return builder_.add_null(entry.name);
+      case EntryKind::empty_map:
+        return builder_.add_empty_map(entry.name);
+      case EntryKind::list:
+        return builder_.add_list(entry.name, entry.list_size());
+    }
+  }
+
+  [[noreturn]] void refuse(Errc code, const Place& other, const std::string& why) const {
+    throw Error(code, fmt::format("{}: {}: {}", indexes_[other.index].path(), shown(other.entry.name), why));
+  }
+
+  void add_array(const std::vector<Place>& same) {
+    const IndexArray first = indexes_[same[0].index].array(same[0].entry);
+    builder_.add_array(first.name, first.dtype, first.dims);
+    std::vector<Part> parts;
+    std::string_view layout;
+    for (const Place& place : same) {
+      const Index& index = indexes_[place.index];
+      const IndexArray array = index.array(place.entry);
+      if (array.dtype != first.dtype) {
+        refuse(Errc::dtype_mismatch, place,
+               fmt::format("is of {}, of another rank of {}", array.dtype, first.dtype));
+      }
+      if (!std::equal(array.dims.begin(), array.dims.end(), first.dims.begin(), first.dims.end())) {
+        refuse(Errc::shape_mismatch, place,
+               fmt::format("has shape {}, of another rank {}", Shape(array.dims), Shape(first.dims)));
+      }
+      for (std::uint32_t i = 0; i < array.slice_count; ++i) {
+        parts.push_back({index.slice(array, i), place.index});
+      }
+      layout = layout.empty() ? index.layout(place.entry) : layout;
+    }
+    add_parts(parts);
+    if (!layout.empty()) {
+      builder_.set_layout(number_of(layout));
+    }
+  }
+
+  void add_parts(std::vector<Part>& parts) {
+    const auto is_before = [](const Part& a, const Part& b) {
+      return std::lexicographical_compare(a.slice.offsets.begin(), a.slice.offsets.end(),
+                                          b.slice.offsets.begin(), b.slice.offsets.end());
+    };
+    if (!std::is_sorted(parts.begin(), parts.end(), is_before)) {
+      std::stable_sort(parts.begin(), parts.end(), is_before);
+    }
+    for (const Part& part : parts) {
+      const std::uint32_t file = file_of(part);
+      if (part.slice.is_whole) {
+        builder_.add_whole(file, part.slice.offset);
+      } else {
+        builder_.add_slice(file, part.slice.offset, part.slice.offsets, part.slice.extents);
+      }
+    }
+  }
+
+  /// The number of a slice's file. Mostly the last one of its index is meant again.
+  std::uint32_t file_of(const Part& part) {
+    auto& [name, number] = files_[part.index];
+    if (name != part.slice.file || name.empty()) {
+      name = part.slice.file;
+      const auto known = file_numbers_.find(name);
+      number = known != file_numbers_.end()
+                   ? known->second
+                   : file_numbers_.emplace(std::string(name), builder_.add_file(name)).first->second;
+    }
+    return number;
+  }
+
+  std::uint32_t number_of(std::string_view layout) {
+    const auto known = layouts_.find(layout);
+    return known != layouts_.end()
+               ? known->second
+               : layouts_.emplace(std::string(layout), builder_.add_layout(layout)).first->second;
+  }
+
+  std::span<const Index> indexes_;
+  std::vector<std::pair<std::string_view, std::uint32_t>> files_;  // The last one of each index.
+  std::map<std::string, std::uint32_t, std::less<>> file_numbers_;
+  std::map<std::string, std::uint32_t, std::less<>> layouts_;
+  std::string_view policy_;
+  std::priority_queue<Place, std::vector<Place>, std::greater<>> next_;
+  IndexBuilder builder_;
+};
+
+}  // namespace
+
+IndexBytes merge_indexes(std::span<const Index> indexes) {
+  return IndexMerge(indexes).run();
+}
+
+}  // namespace cairn::formats

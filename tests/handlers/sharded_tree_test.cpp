@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees whose arrays are divided: among ranks, and by policies among files.
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/array/sharded_array.hpp"
+#include "cairn/array/stored_slices.hpp"
+#include "cairn/handlers/sharding_options.hpp"
+#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/shards.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::StoreTest;
+
+/// An array whose elements are their numbers.
+Array counted(const Shape& shape) {
+  Array array(shape, DType::int32);
+  std::int32_t next = 0;
+  for (std::int32_t& element : array.data<std::int32_t>()) {
+    element = next++;
+  }
+  return array;
+}
+
+/// What all ranks of a sharding hold of an array, in one process.
+ShardedArray divided(const Array& whole, const Sharding& sharding) {
+  std::vector<Shard> shards;
+  for (std::uint32_t rank = 0; rank < sharding.ranks(); ++rank) {
+    for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
+      shards.push_back({placed.box, whole.part(placed.box).clone(), placed.replica});
+    }
+  }
+  return {whole.shape(), whole.dtype(), std::move(shards), std::make_shared<const Sharding>(sharding)};
+}
+
+Sharding rows_of(std::uint32_t ranks) {
+  return Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
+}
+
+Sharding columns_of(std::uint32_t ranks) {
+  return Sharding::of_spec(Mesh({ranks}, {"model"}), {{}, {"model"}});
+}
+
+std::vector<std::string> data_files(const ItemMetadata& item) {
+  std::vector<std::string> names;
+  for (const FileMetadata& file : item.files) {
+    if (file.name.ends_with(".safetensors")) {
+      names.push_back(file.name);
+    }
+  }
+  return names;
+}
+
+class ShardedTreeTest : public StoreTest {
+ protected:
+  static SaveOptions with(std::shared_ptr<const ShardingPolicy> policy) {
+    SaveOptions options;
+    options.handler_options.set(ShardingOptions(std::move(policy)));
+    return options;
+  }
+
+  Request wanting(AbstractTree tree) { return {"item", std::move(tree)}; }
+
+  const Array whole_ = counted({7, 10});
+};
+
+TEST_F(ShardedTreeTest, LoadsAsWholeArrays) {
+  const ShardedArray rows = divided(whole_, rows_of(4));
+  save(Tree{{"w", rows}, {"plain", whole_}, {"step", 3}});
+
+  const Tree loaded = load<Tree>();
+
+  EXPECT_EQ(loaded, (Tree{{"w", whole_}, {"plain", whole_}, {"step", 3}}));
+}
+
+TEST_F(ShardedTreeTest, LoadsInAnyBoxes) {
+  save(Tree{{"w", divided(whole_, rows_of(4))}, {"plain", whole_}});
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].shard(columns_of(3), 1);
+  wanted["plain"].shard(columns_of(3), 2);
+
+  const Tree loaded = load<Tree>(wanting(wanted));
+
+  const ShardedArray& w = *loaded.at("w").sharded_array_if();
+  ASSERT_EQ(w.shards().size(), 1u);
+  EXPECT_EQ(w.shards()[0].box, Box({0, 4}, {7, 4}));
+  EXPECT_EQ(w.shards()[0].data, whole_.part(w.shards()[0].box).clone());
+  EXPECT_EQ(w.layout()->hash(), columns_of(3).hash());
+  EXPECT_EQ(loaded.at("plain").as<ShardedArray>().shards()[0].box, Box({0, 8}, {7, 2}));
+}
+
+TEST_F(ShardedTreeTest, IsSavedAsItWasLoaded) {
+  save(Tree{{"w", divided(whole_, rows_of(4))}});
+  AbstractTree wanted;
+  wanted["w"] = AbstractShardedArray(divided(whole_, columns_of(5)));
+  const Tree loaded = load<Tree>(wanting(wanted));
+  SaveOptions options;
+  options.overwrite = true;
+
+  save(loaded, options);
+
+  EXPECT_EQ(load<Tree>(), (Tree{{"w", whole_}}));
+}
+
+TEST_F(ShardedTreeTest, PlacesBoxesInMemoryOfTheCaller) {
+  save(Tree{{"w", divided(whole_, rows_of(4))}});
+  std::vector<double> column(7);
+  AbstractTree wanted = metadata<AbstractTree>();
+  AbstractShardedArray boxes({7, 10}, DType::int32);
+  boxes.place_into(Box({0, 3}, {7, 1}), MutableArrayView(column.data(), {7, 1}, DType::float64));
+  wanted["w"] = boxes;
+
+  static_cast<void>(load<Tree>(wanting(wanted)));
+
+  EXPECT_THAT(column, ElementsAre(3, 13, 23, 33, 43, 53, 63));
+}
+
+TEST_F(ShardedTreeTest, IsToldByMetadata) {
+  save(Tree{{"w", divided(whole_, rows_of(4))}, {"plain", whole_}});
+
+  AbstractTree stored = metadata<AbstractTree>();
+
+  const AbstractArray& w = stored["w"].as_array();
+  ASSERT_NE(w.stored, nullptr);
+  ASSERT_EQ(w.stored->size(), 4u);
+  EXPECT_EQ(w.stored->box(3), Box({6, 0}, {1, 10}));
+  EXPECT_EQ(Sharding::from_json(w.stored->layout(), "w"), rows_of(4));
+  EXPECT_THAT([&] { static_cast<void>(w.stored->box(4)); }, Fails(Errc::invalid_argument, HasSubstr("'w'")));
+  EXPECT_EQ(stored["plain"].as_array().stored, nullptr);
+  EXPECT_EQ(stored.arrays().size(), 2u);
+}
+
+TEST_F(ShardedTreeTest, WritesReplicasOnce) {
+  const Array large = counted({512, 1024});
+
+  save(Tree{{"w", divided(large, Sharding::replicated(4))}});
+
+  EXPECT_LT(item_metadata().bytes, large.byte_count() + (64 << 10));
+  EXPECT_EQ(load<Tree>().at("w").as<Array>(), large);
+}
+
+TEST_F(ShardedTreeTest, RefusesAReplicaThatIsThereTwice) {
+  const Box box = Box::whole(whole_.shape());
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", ShardedArray({7, 10}, DType::int32, {{box, whole_}, {box, whole_}})}});
+      },
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("'w'"), HasSubstr("replica 0"))));
+}
+
+TEST_F(ShardedTreeTest, RefusesShardsThatLeaveAGap) {
+  const Box upper({0, 0}, {5, 10});
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", ShardedArray({7, 10}, DType::int32, {{upper, whole_.part(upper)}})}});
+      },
+      Fails(Errc::incomplete_shards, AllOf(HasSubstr("'w'"), HasSubstr("[5:7, 0:2] is not"))));
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", ShardedArray({7, 10}, DType::int32)}});
+      },
+      Fails(Errc::incomplete_shards, HasSubstr("'w'")));
+}
+
+TEST_F(ShardedTreeTest, RefusesShardsThatOverlap) {
+  const Box upper({0, 0}, {5, 10});
+  const Box lower({4, 0}, {3, 10});
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", ShardedArray({7, 10}, DType::int32,
+                                     {{upper, whole_.part(upper)}, {lower, whole_.part(lower)}})}});
+      },
+      Fails(Errc::overlapping_shards,
+            AllOf(HasSubstr("'w'"), HasSubstr("[0:5, 0:10]"), HasSubstr("[4:7, 0:10]"))));
+}
+
+TEST_F(ShardedTreeTest, KeepsArraysOfNoElementsAndScalars) {
+  const Array scalar = counted({});
+  save(Tree{{"none", ShardedArray({0, 4}, DType::float16)},
+            {"scalar", divided(scalar, Sharding::replicated(2))},
+            {"few", divided(counted({2, 3}), rows_of(4))}});
+
+  const Tree loaded = load<Tree>();
+
+  EXPECT_EQ(loaded.at("none").as<Array>(), Array({0, 4}, DType::float16));
+  EXPECT_EQ(loaded.at("scalar").as<Array>(), scalar);
+  EXPECT_EQ(loaded.at("few").as<Array>(), counted({2, 3}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["none"].shard(rows_of(4), 1);
+  wanted["scalar"].shard(Sharding::replicated(2), 1);
+  wanted["few"].shard(rows_of(4), 3);
+  const Tree again = load<Tree>(wanting(wanted));
+  EXPECT_EQ(again.at("scalar").as<ShardedArray>().shards()[0].data, scalar);
+  for (const Shard& shard : again.at("few").as<ShardedArray>().shards()) {
+    EXPECT_EQ(shard.data.element_count(), 0u);
+  }
+}
+
+TEST_F(ShardedTreeTest, IsStoredInTheDtypeOfTheOptions) {
+  const Array floats = Array::zeros({4, 4}, DType::float32);
+  SaveOptions options;
+  options.handler_options.set(ArrayOptions(DType::bfloat16, Narrowing::allowed));
+
+  save(Tree{{"w", divided(floats, rows_of(2))}}, options);
+
+  EXPECT_EQ(metadata<AbstractTree>()["w"].as_array().dtype, DType::bfloat16);
+}
+
+TEST_F(ShardedTreeTest, IsCopiedBorrowedAndShared) {
+  for (const Snapshot snapshot : {Snapshot::copy, Snapshot::borrow, Snapshot::share}) {
+    SaveOptions options;
+    options.overwrite = true;
+    options.snapshot = snapshot;
+    const Array large = counted({300, 1000});
+    save(Tree{{"w", divided(large, columns_of(3))}}, options);
+    EXPECT_EQ(load<Tree>().at("w").as<Array>(), large);
+  }
+  std::vector<std::int32_t> borrowed(70);
+  SaveOptions options;
+  options.overwrite = true;
+  options.snapshot = Snapshot::share;
+  const ShardedArray array({70}, DType::int32, {{Box({0}, {70}), borrowed}});
+  EXPECT_THAT([&] { save(Tree{{"w", array}}, options); }, Fails(Errc::invalid_argument, HasSubstr("'w'")));
+}
+
+TEST_F(ShardedTreeTest, RefusesBoxesOfAnArrayOfAnotherShape) {
+  save(Tree{{"w", whole_}});
+  AbstractTree wanted;
+  wanted["w"] = AbstractShardedArray({8, 10}, DType::int32);
+
+  EXPECT_THAT([&] { static_cast<void>(load<Tree>(wanting(wanted))); },
+              Fails(Errc::shape_mismatch, HasSubstr("'w'")));
+}
+
+TEST_F(ShardedTreeTest, RefusesBoxesOfWhatIsNoArray) {
+  save(Tree{{"w", 1}});
+  AbstractTree wanted;
+  wanted["w"] = AbstractShardedArray({8, 10}, DType::int32);
+
+  EXPECT_THAT([&] { static_cast<void>(load<Tree>(wanting(wanted))); },
+              Fails(Errc::type_mismatch, AllOf(HasSubstr("'w'"), HasSubstr("sharded array"))));
+}
+
+TEST_F(ShardedTreeTest, HasTheFilesOfAPolicy) {
+  save(Tree{{"a", whole_}, {"b", {{"x", whole_}, {"y", divided(whole_, rows_of(2))}}}},
+       with(std::make_shared<ByPrefix>(std::vector<std::string>{"b/"})));
+
+  const ItemMetadata item = item_metadata();
+
+  EXPECT_EQ(data_files(item).size(), 2u);
+  EXPECT_EQ(load<Tree>(), (Tree{{"a", whole_}, {"b", {{"x", whole_}, {"y", whole_}}}}));
+}
+
+TEST_F(ShardedTreeTest, SaysInItsDescriptionHowItWasDivided) {
+  save(Tree{{"a", whole_}, {"w", divided(whole_, rows_of(2))}}, with(std::make_shared<AllInOne>()));
+
+  const Description description = item_metadata().description();
+
+  EXPECT_EQ(description.policy, AllInOne().description());
+  std::vector<std::uint64_t> parts;
+  std::vector<std::string> layouts;
+  for (const ArrayEntry& array : description.arrays) {
+    parts.push_back(array.parts);
+    layouts.emplace_back(array.layout);
+  }
+  EXPECT_THAT(parts, ElementsAre(1, 2));
+  EXPECT_THAT(layouts, ElementsAre("", rows_of(2).to_json()));
+  AbstractTree built = metadata<AbstractTree>();
+  built.materialise();
+  EXPECT_EQ(built["w"].policy(), AllInOne().description());
+}
+
+TEST_F(ShardedTreeTest, IsCutByAPolicy) {
+  const Array large = counted({64, 1024});
+  save(Tree{{"large", large}, {"sharded", divided(large, columns_of(2))}, {"step", 1}},
+       with(std::make_shared<MaxShardSize>(100'000)));
+
+  const ItemMetadata item = item_metadata();
+
+  EXPECT_GE(data_files(item).size(), 5u);
+  for (const FileMetadata& file : item.files) {
+    EXPECT_LE(file.bytes, 100'000u + 4096u) << file.name;
+  }
+  EXPECT_EQ(load<Tree>(), (Tree{{"large", large}, {"sharded", large}, {"step", 1}}));
+  EXPECT_GT(metadata<AbstractTree>()["large"].as_array().stored->size(), 2u);
+}
+
+/// Gives each tensor the same values.
+class Sevens final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "Writes sevens."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    std::vector<FilePlan> files(1);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      Array values(tensors[i].region().extents(), tensors[i].dtype);
+      std::ranges::fill(values.data<std::int32_t>(), 7);
+      files[0].push_back({i, {}, std::make_shared<const Array>(std::move(values))});
+    }
+    return files;
+  }
+};
+
+TEST_F(ShardedTreeTest, HasTheValuesOfAPolicy) {
+  save(Tree{{"w", whole_}, {"sharded", divided(whole_, rows_of(2))}}, with(std::make_shared<Sevens>()));
+
+  const Tree loaded = load<Tree>();
+
+  EXPECT_THAT(loaded.get<std::vector<std::int32_t>>("w"), ::testing::Each(7));
+  EXPECT_THAT(loaded.get<std::vector<std::int32_t>>("sharded"), ::testing::Each(7));
+}
+
+/// What a test wants of a policy.
+class Any final : public ShardingPolicy {
+ public:
+  using Make = std::vector<FilePlan> (*)(std::span<const ShardableTensor>);
+  explicit Any(Make make) : make_(make) {}
+  std::string description() const override { return "Any."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    return make_(tensors);
+  }
+
+ private:
+  Make make_;
+};
+
+TEST_F(ShardedTreeTest, RefusesWhatAPolicyLoses) {
+  const auto lose = [](std::span<const ShardableTensor>) -> std::vector<FilePlan> { return {}; };
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", whole_}}, with(std::make_shared<Any>(lose)));
+      },
+      Fails(Errc::incomplete_shards, AllOf(HasSubstr("\"Any.\""), HasSubstr("'w'"))));
+}
+
+TEST_F(ShardedTreeTest, TellsWhatAPolicyThrows) {
+  const auto fail = [](std::span<const ShardableTensor>) -> std::vector<FilePlan> {
+    throw std::runtime_error("no idea");
+  };
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", whole_}}, with(std::make_shared<Any>(fail)));
+      },
+      Fails(Errc::handler_failed, AllOf(HasSubstr("\"Any.\""), HasSubstr("no idea"))));
+}
+
+TEST_F(ShardedTreeTest, ShowsAPolicyWhatIsWritten) {
+  const auto look = [](std::span<const ShardableTensor> tensors) {
+    EXPECT_EQ(tensors.size(), 3u);
+    EXPECT_EQ(tensors[0].key, "a/w");
+    EXPECT_EQ(tensors[0].name, "w");
+    EXPECT_EQ(tensors[0].owner, "a");
+    EXPECT_FALSE(tensors[0].slice.has_value());
+    EXPECT_EQ(tensors[1].key, "b");
+    EXPECT_EQ(tensors[1].owner, "");
+    EXPECT_EQ(tensors[2].full, Shape({7, 10}));
+    EXPECT_EQ(tensors[2].slice, Box({4, 0}, {3, 10}));
+    EXPECT_EQ(tensors[2].size_bytes, 120u);
+    EXPECT_EQ(tensors[2].view->shape(), Shape({3, 10}));
+    return AllInOne()(tensors);
+  };
+
+  save(Tree{{"a", {{"w", whole_}}}, {"b", divided(whole_, rows_of(2))}}, with(std::make_shared<Any>(look)));
+}
+
+TEST_F(ShardedTreeTest, RefusesToLoadItsShardsOverEachOther) {
+  save(Tree{{"w", divided(whole_, rows_of(2))}, {"v", whole_}});
+  const Array memory = Array::zeros({7, 10}, DType::int32);
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["v"].place_into(memory);
+  AbstractShardedArray rows({7, 10}, DType::int32);
+  rows.place_into(Box({2, 0}, {1, 10}), memory.part(Box({2, 0}, {1, 10})));
+  wanted["w"] = rows;
+
+  EXPECT_THAT([&] { static_cast<void>(load<Tree>(wanting(wanted))); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("'v'"), HasSubstr("'w' [2:3, 0:10]"))));
+}
+
+// Every kind of sharding in and out, against the whole array.
+
+std::vector<Sharding> shardings_of(const Shape& shape, std::mt19937& random) {
+  const auto below = [&random](std::uint32_t end) {
+    return std::uniform_int_distribution<std::uint32_t>(0, end - 1)(random);
+  };
+  const std::uint32_t ranks = 1 + below(9);
+  std::vector<Sharding> shardings = {Sharding::replicated(ranks)};
+  const Mesh mesh({1 + below(3), 2 + below(2)}, {"x", "y"});
+  std::vector<std::vector<std::string>> spec(shape.size());
+  for (const char* axis : {"x", "y"}) {
+    if (!shape.empty() && below(4) > 0) {
+      spec[below(static_cast<std::uint32_t>(shape.size()))].push_back(axis);
+    }
+  }
+  shardings.push_back(Sharding::of_spec(mesh, spec));
+  std::vector<Placement> placements;
+  for (int axis = 0; axis < 2; ++axis) {
+    const bool is_cut = !shape.empty() && below(4) > 0;
+    placements.push_back(is_cut
+                             ? Placement::shard(below(static_cast<std::uint32_t>(shape.size())), 1 + below(2))
+                             : Placement::replicate());
+  }
+  shardings.push_back(Sharding::of_placements(mesh, placements));
+  shardings.push_back(shardings[1 + below(2)].as_boxes(shape));
+  return shardings;
+}
+
+TEST_F(ShardedTreeTest, ComesBackInAnySharding) {
+  constexpr std::uint64_t kExtents[] = {1, 2, 3, 5, 7, 11, 13, 4, 6, 0};
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    Shape shape(seed % 6, 0);
+    for (std::uint64_t& extent : shape) {
+      extent = kExtents[std::uniform_int_distribution<std::size_t>(0, seed % 8 == 0 ? 9 : 8)(random)];
+    }
+    const Array whole = counted(shape);
+    Tree tree;
+    for (const Sharding& in : shardings_of(shape, random)) {
+      tree[std::to_string(tree.size())] = divided(whole, in);
+    }
+    SaveOptions options = seed % 3 == 0 ? with(std::make_shared<MaxShardSize>(256)) : SaveOptions();
+    options.overwrite = true;
+    save(tree, options);
+
+    AbstractTree wanted = metadata<AbstractTree>();
+    std::vector<Sharding> outs = shardings_of(shape, random);
+    std::vector<std::uint32_t> readers;
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      const Sharding& out = outs[(i + seed) % outs.size()];
+      readers.push_back(std::uniform_int_distribution<std::uint32_t>(0, out.ranks() - 1)(random));
+      wanted[std::to_string(i)].shard(out, readers.back());
+    }
+    const Tree loaded = load<Tree>(wanting(wanted));
+
+    for (std::size_t i = 0; i < tree.size(); ++i) {
+      const auto array = loaded.get<ShardedArray>(std::to_string(i));
+      const auto boxes = outs[(i + seed) % outs.size()].boxes(readers[i], shape);
+      ASSERT_EQ(array.shards().size(), boxes.size());
+      for (std::size_t b = 0; b < boxes.size(); ++b) {
+        ASSERT_EQ(array.shards()[b].box, boxes[b].box);
+        ASSERT_EQ(array.shards()[b].data, whole.part(boxes[b].box).clone()) << shape << boxes[b].box;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn
