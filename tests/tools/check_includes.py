@@ -26,6 +26,7 @@ ALSO = {"string_view": {"string"}, "error_code": {"filesystem"}, "nullopt": {"op
 USED_STANDARD = re.compile(r"\bstd::(?:ranges::)?(\w+)")
 TYPE = re.compile(r"\b(?:class|struct|enum class|enum|typename|union|concept|using)(?:\.\.\.)?(?: \[\[\w+\]\])? (?:\w+::)*(\w+)(?=[ ;,>{:=])")
 FUNCTION = re.compile(r"^[ \t]*(?!(?:return|co_return|co_await|co_yield|throw|else|delete|new|case|using)\b)[A-Za-z_~\[][^\n()=;]*?[ &*>\]](\w+)\(", re.MULTILINE)
+BROKEN_FUNCTION = re.compile(r"^[ \t]+([a-z]\w*)\([^;\n]*\) (?:const |noexcept )*\{$", re.MULTILINE)  # Its type is in the line above.
 MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 WORD = re.compile(r"(?<![\w.>])((?:\w+::)*)([A-Z]\w*[a-z]\w*)")
 CALL = re.compile(r"(?<![\w.>:])((?:[a-z]\w*::)*)(?!(?:new|delete)\b)([a-z]\w*)(?=\()")
@@ -67,7 +68,7 @@ def check(files):
         found = [match.group("own") or match.group("foreign") for match in INCLUDE.finditer(text)]
         edges[path] = [target for target in (resolve(path, name, files) for name in found) if target]
         standard[path] = {name for name in found if resolve(path, name, files) is None}
-    homes = {WORD: homes_of(texts, TYPE, FUNCTION), CALL: homes_of(texts, FUNCTION, TYPE, MACRO)}
+    homes = {WORD: homes_of(texts, TYPE, FUNCTION), CALL: homes_of(texts, FUNCTION, BROKEN_FUNCTION, TYPE, MACRO)}
     known = {}
     for path, text in texts.items():
         seen = closure(path, edges, known)
@@ -115,6 +116,7 @@ GOOD = {
                  **declaring("class Thing {\n};\nThing cast(int x);\n")},
     "by another header": {"src/array/a.cpp": included("array/a.hpp") + "Thing thing;\n", **declaring("class Thing {\n};\n")},
     "declared in advance": {"src/array/a.cpp": "class Thing;\nThing* thing;\n", **declaring("class Thing {\n};\n")},
+    "its own, of a long type": {"src/array/a.cpp": "static Long\n    cast(int x) {\n}\nvoid f() {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
     "its own": {"src/array/a.cpp": "static void cast(int x) {\n}\nvoid f() {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
     "a member": {"src/array/a.cpp": "x.cast(1);\ny->cast(1);\n", **declaring("void cast(int x);\n")},
     "a parameter": {"src/array/a.cpp": "void f(Cast cast) {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
