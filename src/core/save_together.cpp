@@ -221,7 +221,11 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
   if (!may_be_anothers) {
     co_return failure;
   }
-  // Rank 0 removes what it has made once it has heard of a failure; this rank may see that before it hears of it.
+  // Rank 0 removes what it has made once it has heard of a failure; this rank may see that before it hears of it, or before it ends
+  // because it was stopped.
+  if (is_stopped()) {
+    co_return explain(nullptr);
+  }
   try {
     const Verdict verdict = co_await joint_->hear_verdict();
     const std::string own = fmt::format("rank {}: ", joint_->rank());
