@@ -11,7 +11,11 @@ namespace cairn {
 
 RegistrySnapshot builtin_handlers() {
   HandlerRegistry registry;
-  registry.add<StatefulHandler>().add<JsonHandler>().add<ArrayHandler>().add<ShardedArrayHandler>().add<TreeHandler>();
+  registry.add<StatefulHandler>()
+      .add<JsonHandler>()
+      .add<ArrayHandler>()
+      .add<ShardedArrayHandler>()
+      .add<TreeHandler>();
   return registry.snapshot();
 }
 

@@ -138,7 +138,8 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
     case EntryKind::array: {
       const formats::IndexArray stored = index.array(entry);
       AbstractArray array(Shape(stored.dims), stored.dtype);
-      if (stored.slice_count > 1 || !index.layout(entry).empty() || !index.policy().empty()) {
+      if (stored.slice_count > 1 || index.has_policy() ||
+          (index.has_layouts() && !index.layout(entry).empty())) {
         array.stored = std::make_shared<const detail::IndexedSlices>(index, stored, index.layout(entry));
       }
       return array;

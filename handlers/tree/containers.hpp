@@ -35,6 +35,12 @@ struct TreeAccess {
     return held ? held->get() : nullptr;
   }
 
+  /// The leaf inside a node; null when it is another one.
+  template <class Leaf, class Node>
+  static const Leaf* leaf(const Node& node) noexcept {
+    return std::get_if<Leaf>(&node.value_);
+  }
+
   template <class Node>
   static auto* map(Node& node) noexcept {
     return container<typename Node::Map>(node);

@@ -13,6 +13,7 @@
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "assembler.hpp"
+#include "containers.hpp"
 #include "index_names.hpp"
 #include "selection.hpp"
 
@@ -23,8 +24,7 @@ using formats::EntryKind;
 
 /// What is wanted of an array in boxes; null: all of it is.
 const AbstractShardedArray* sharded_of(const detail::Selected& one) {
-  const bool is_sharded = one.wanted && one.wanted->kind() == TreeKind::sharded_array;
-  return is_sharded ? &one.wanted->as_sharded_array() : nullptr;
+  return one.wanted ? detail::TreeAccess::leaf<AbstractShardedArray>(*one.wanted) : nullptr;
 }
 
 std::vector<array_store::WantedArray> arrays_of(const detail::Selection& selection) {

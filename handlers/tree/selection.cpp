@@ -115,11 +115,12 @@ class Selector {
       return;
     }
     const TreeKind stored = kind_of(entry.kind);
-    const bool is_sharded = stored == TreeKind::array && node.kind() == TreeKind::sharded_array;
-    if (stored != node.kind() && !is_sharded) {
+    const TreeKind kind = node.kind();
+    const bool is_sharded = stored == TreeKind::array && kind == TreeKind::sharded_array;
+    if (stored != kind && !is_sharded) {
       throw Error(Errc::type_mismatch,
                   fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}", index_.path(),
-                              shown(entry.name), name(stored), name(node.kind())));
+                              shown(entry.name), name(stored), name(kind)));
     }
     if (stored == TreeKind::array) {
       const Shape shape(index_.array(entry).dims);

@@ -135,6 +135,9 @@ class Index {
   /// Whether layout() says anything of any array.
   [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
 
+  /// Whether policy() says anything.
+  [[nodiscard]] bool has_policy() const noexcept { return !policy_.empty(); }
+
   /// How the arrays were divided among files, in a sentence for people; empty when nobody asked for anything.
   [[nodiscard]] std::string_view policy() const;
 
