@@ -33,7 +33,7 @@ class LostRank : public ::testing::Test {
  protected:
   static JointJob::Options quick() {
     JointJob::Options options(3);
-    options.lost_after = 1s;
+    options.lost_after = 3s;
     return options;
   }
 
