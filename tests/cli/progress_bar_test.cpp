@@ -64,7 +64,20 @@ class PseudoTerminal {
   std::FILE* terminal_ = nullptr;
 };
 
-TEST(ProgressBar, SaysNothingToWhoWaitsLessThanASecond) {
+class ProgressBarOfATerminal : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int screen = -1;
+    int terminal = -1;
+    if (::openpty(&screen, &terminal, nullptr, nullptr, nullptr) != 0) {
+      GTEST_SKIP() << "there is no pseudo-terminal to be had (/dev/pts)";
+    }
+    ::close(screen);
+    ::close(terminal);
+  }
+};
+
+TEST_F(ProgressBarOfATerminal, SaysNothingToWhoWaitsLessThanASecond) {
   const testing::ManualClock clock;
   const PseudoTerminal screen(80);
   {
@@ -75,7 +88,7 @@ TEST(ProgressBar, SaysNothingToWhoWaitsLessThanASecond) {
   EXPECT_THAT(screen.seen(), IsEmpty());
 }
 
-TEST(ProgressBar, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
+TEST_F(ProgressBarOfATerminal, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
   testing::ManualClock clock;
   const PseudoTerminal screen(120);
   {
@@ -91,7 +104,7 @@ TEST(ProgressBar, DrawsItselfOverItsLastLineAndGoesAtTheEnd) {
   EXPECT_EQ(screen.seen(), kErase);
 }
 
-TEST(ProgressBar, LeavesTheLastColumnOfANarrowTerminalFree) {
+TEST_F(ProgressBarOfATerminal, LeavesTheLastColumnOfANarrowTerminalFree) {
   testing::ManualClock clock;
   const PseudoTerminal screen(12);
   ProgressBar bar(screen.terminal(), clock);
