@@ -496,7 +496,7 @@ SaveResult SaveJob::result() const noexcept {
 }
 
 void SaveJob::give_way_to(const SaveJob& newer) {
-  if (fate_.stop() == Fate::State::stopped) {
+  if (fate_.state() == Fate::State::running) {  // Not `stop` of the fate: its reason must be known first.
     stop(Errc::superseded, fmt::format("the save of {} is newer", newer.path().string()));
   }
 }
