@@ -62,6 +62,13 @@ Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std:
   co_return failures;
 }
 
+Awaitable<> run_on(Executor executor, Awaitable<> task) {
+  std::vector<Awaitable<>> tasks;
+  tasks.push_back(std::move(task));
+  const std::vector<std::exception_ptr> failures = co_await settle_all_on(executor, std::move(tasks));
+  rethrow_first(failures);
+}
+
 Awaitable<> when_all(std::vector<Awaitable<>> tasks) {
   const std::vector<std::exception_ptr> failures = co_await settle_all(std::move(tasks));
   rethrow_first(failures);

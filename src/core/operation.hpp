@@ -93,7 +93,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] observe::Meter& meter() const noexcept { return account_.meter(); }
   /// The context's, measured.
   [[nodiscard]] io::Engine& engine() const noexcept { return account_.engine(); }
-  /// Tasks beside the main work: those that move chunks.
+  /// Tasks beside the main work, on a strand of their own: those that move bytes.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
   /// What its files are written and read with.
@@ -156,6 +156,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const BlockingPhase blocking_;
   const Account account_;
   const Executor strand_;
+  const Executor
+      data_strand_;  // Of what moves bytes, and holds what other operations wait for: no handler's code.
   const MemoryLoan loan_;
   const Executor blocking_lane_;
   const Executor background_lane_;

@@ -58,10 +58,9 @@ struct WholeFile {
   std::optional<io::DurableFile> file;
 };
 
-/// Owns its content, or a share of it.
-template <class Content>
-Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
-  const std::span<const std::byte> bytes = bytes_of(content);
+// outlives: `bytes` is the caller's, who awaits this
+Awaitable<> write_bytes(std::shared_ptr<SaveJob> job, std::string relative,
+                        std::span<const std::byte> bytes) {
   co_await job->created().wait();
   WholeFile whole(job, co_await job->services().disk.files.acquire(1));
   std::optional<io::DurableFile>& file = whole.file;
@@ -91,6 +90,14 @@ Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Con
   }
   job->plane().written_bytes += bytes.size();
   job->add(std::move(digest));
+}
+
+/// Owns its content, or a share of it.
+template <class Content>
+Background<> write_whole(std::shared_ptr<SaveJob> job, std::string relative, Content content) {
+  Executor strand = job->plane().strand;
+  Awaitable<> write = write_bytes(std::move(job), std::move(relative), bytes_of(content));
+  co_await async::run_on(std::move(strand), std::move(write));
 }
 
 Background<> finish_pieces(std::shared_ptr<SaveJob> job, std::shared_ptr<StagedFile> file) {

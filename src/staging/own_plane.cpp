@@ -72,6 +72,7 @@ OwnPlane::OwnPlane(io::Syscalls& syscalls, std::size_t threads)
              .transfers = async::Semaphore(transfers_for(threads)),
              .gathers = async::Semaphore(0),
              .files = FileBudget(0),
+             .strand = strand_,
              .helpers = std::make_shared<async::TaskGroup>(strand_)} {}
 
 }  // namespace cairn::staging

@@ -40,6 +40,11 @@ RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<Destinat
       file_(plane, std::move(file), bytes_of(pieces_)) {}
 
 Awaitable<> RangeReader::read() {
+  Executor strand = plane_.strand;
+  co_await async::run_on(std::move(strand), read_here());
+}
+
+Awaitable<> RangeReader::read_here() {
   co_await file_.acquire_descriptors();
   std::function<void()> prepare = [this] {
     const observe::WorkSpan span(plane_.meter, Work::open, file_.name(), 0, 0);

@@ -100,8 +100,14 @@ void StagedFile::divide() {
 }
 
 Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
+  follow_programs(
+      std::span<const SourcePiece>(self->pieces_));  // Here: which stream is the current one, threads know.
+  Executor strand = self->plane_->strand;
+  co_await async::run_on(std::move(strand), stage_here(std::move(self)));
+}
+
+Awaitable<> StagedFile::stage_here(std::shared_ptr<StagedFile> self) {
   DataPlane& plane = *self->plane_;
-  follow_programs(std::span<const SourcePiece>(self->pieces_));
   if (self->is_copied()) {
     self->place_ = co_await plane.files.acquire(self->descriptors());
     plane.helpers->spawn(open(self));
@@ -329,15 +335,20 @@ Background<io::FileDigest> StagedFile::finish(std::shared_ptr<StagedFile> self) 
     self->may_finish_.set();
     co_await self->finished_.wait();
   } else {
-    self->place_ = co_await self->plane_->files.acquire(self->descriptors());
-    co_await open(self);
-    co_await self->complete();
+    Executor strand = self->plane_->strand;
+    co_await async::run_on(std::move(strand), finish_here(self));
   }
   io::FileDigest digest;
   digest.path = self->name_;
   digest.size_bytes = self->file_bytes_;
   digest.chunks = std::move(self->hashes_);
   co_return digest;
+}
+
+Awaitable<> StagedFile::finish_here(std::shared_ptr<StagedFile> self) {
+  self->place_ = co_await self->plane_->files.acquire(self->descriptors());
+  co_await open(self);
+  co_await self->complete();
 }
 
 Awaitable<> StagedFile::complete() {

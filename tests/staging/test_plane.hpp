@@ -126,6 +126,7 @@ struct TestPlane {
                             .transfers = async::Semaphore(4),
                             .gathers = async::Semaphore(4),
                             .files = FileBudget(descriptors),
+                            .strand = strand,
                             .helpers = std::make_shared<async::TaskGroup>(strand)}) {}
 
   /// Runs a task on the strand, to its end.

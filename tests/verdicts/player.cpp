@@ -115,10 +115,6 @@ bool Player::is_unhindered(std::size_t target) const {
   if (target < kBusyTargets || oracle_.is_busy(target) || !program_.has_room()) {
     return false;
   }
-  // A handler that blocks its thread keeps the requests of its save: others may have to wait for them.
-  if (!std::all_of(blocking_.begin(), blocking_.end(), [](const auto& one) { return one.expired(); })) {
-    return false;
-  }
   // Those before it may use up the saves that go on at once, until they are answered.
   return program_.saves_in_flight == 0 ||
          (adrift_ == 0 && std::all_of(saves_.begin(), saves_.end(),

@@ -162,8 +162,6 @@ class Player {
   std::vector<std::unique_ptr<Context>> closed_;  ///< Contexts whose responses may still be there.
   std::deque<OpenSave> saves_;
   std::deque<OpenLoad> loads_;
-  std::vector<std::weak_ptr<const bool>>
-      blocking_;            ///< One for each save that may block its thread; see Sloth.
   std::size_t adrift_ = 0;  ///< Saves whose answer nobody will hear, and that may still run.
   std::size_t played_ = 0;
   mutable std::mutex mutex_;  // Protects what it does, which the watchdog reads.

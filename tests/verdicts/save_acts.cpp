@@ -94,10 +94,6 @@ void Player::save_to_open(Act act) {
     open.sloth.clock = clock_;
     open.sloth.way = static_cast<Sloth::Way>(dice_.below(4));
     open.sloth.time = some_time();
-    if (open.sloth.way == Sloth::Way::blocks) {
-      open.sloth.may_block = std::make_shared<const bool>(true);
-      blocking_.push_back(open.sloth.may_block);
-    }
     asked.fails_by_itself = open.sloth.way == Sloth::Way::throws;
   }
   open.target = asked.target;

@@ -25,8 +25,6 @@ struct Sloth {
   Way way = Way::suspends;
   Duration time{0};
   std::shared_ptr<HarnessClock> clock;
-  /// Lives as long as anything of a save that may block its thread.
-  std::shared_ptr<const bool> may_block;
 };
 
 /// Threads: as any handler.

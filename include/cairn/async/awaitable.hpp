@@ -36,8 +36,13 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures);
 /// Cancel: asks the tasks to stop, and waits for them all the same.
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks);
 
-/// The same with the tasks on another executor, one that runs nothing at the same time as the caller's (a lane of his strand).
+/// The same with the tasks on another executor, a strand. They run beside the caller unless it is a lane of his own.
 Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks);
+
+/// Runs `task` on another executor, a strand, and waits for it; throws what it throws.
+///
+/// Cancel: asks the task to stop, and waits for it all the same.
+Awaitable<> run_on(Executor executor, Awaitable<> task);
 
 /// As settle_all(), then rethrows the first failure.
 Awaitable<> when_all(std::vector<Awaitable<>> tasks);

@@ -39,7 +39,8 @@ struct DataPlane {
   async::Semaphore transfers;  ///< One permit for each request in flight.
   async::Semaphore gathers;    ///< One permit for each borrowed run that is in a buffer.
   FileBudget files;
-  std::shared_ptr<async::TaskGroup> helpers;  ///< The operation's tasks beside its main work, on its strand.
+  Executor strand;  ///< Of coroutines that move bytes: no code of a handler blocks it.
+  std::shared_ptr<async::TaskGroup> helpers;  ///< The operation's tasks beside its main work, on that strand.
 
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,

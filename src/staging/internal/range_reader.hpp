@@ -32,6 +32,8 @@ class RangeReader {
 
   /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends before;
   ///         Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass through.
+  ///
+  /// Threads: runs on the plane's strand, whoever awaits it.
   Awaitable<> read();
 
  private:
@@ -50,6 +52,7 @@ class RangeReader {
   };
 
   /// Several share the runs of the file.
+  Awaitable<> read_here();
   Awaitable<> read_runs();
   Awaitable<> read_through_cache(Run run, std::byte* place);
   Awaitable<> read_into_place(Run run, std::byte* place);

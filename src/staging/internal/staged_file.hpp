@@ -42,7 +42,8 @@ struct FileToWrite {
 /// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
 /// where not; also those runs that hold nothing of the caller's.
 /// Ownership: the tasks of the phases, and those beside them, keep the file. What they await is a member of it.
-/// Threads:   coroutines on one strand, that of the plane's helpers; only copies and hashes run elsewhere.
+/// Threads:   coroutines on the plane's strand, whoever awaits them, so that a permit or a buffer is given back when the
+///            disk has answered, whatever that one does; copies and hashes run on threads of their own.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:
   /// Errors: Errc::invalid_argument when the pieces overlap, or reach beyond the file.
@@ -57,6 +58,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   static Background<io::FileDigest> finish(std::shared_ptr<StagedFile> self);
 
  private:
+  static Awaitable<> stage_here(std::shared_ptr<StagedFile> self);
+  static Awaitable<> finish_here(std::shared_ptr<StagedFile> self);
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
   static Awaitable<> finish_when_asked(std::shared_ptr<StagedFile> self);
   static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer);
