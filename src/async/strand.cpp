@@ -139,6 +139,9 @@ void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
       return;
     }
   }
+  if (host_ && host_->take_in(shared_from_this())) {
+    return;
+  }
   if (is_never_at_once) {
     post_turn();
   } else {
@@ -148,6 +151,16 @@ void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
 
 void StrandQueue::post_turn() {
   asio::require(pool_, asio::execution::blocking.never).execute(Turn(shared_from_this()));
+}
+
+bool StrandQueue::take_in(std::shared_ptr<StrandQueue> guest) {
+  const std::lock_guard lock(mutex_);
+  if (!is_driven_ || guest_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
+    return false;
+  }
+  guest_ = std::move(guest);
+  changed_.notify_one();
+  return true;
 }
 
 bool StrandQueue::run_those_there() {
@@ -167,25 +180,42 @@ bool StrandQueue::run_those_there() {
 
 void StrandQueue::drive() noexcept {
   const std::shared_ptr<StrandQueue> keep = shared_from_this();
-  {
-    const ThreadTurn turn(*this);
-    std::unique_lock lock(mutex_);
-    while (is_driven_) {
-      if (items_.is_empty()) {
-        changed_.wait(lock);
-        continue;
-      }
+  std::unique_lock lock(mutex_);
+  driver_ = std::this_thread::get_id();
+  while (is_driven_) {
+    if (const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr)) {
+      lock.unlock();
+      const bool has_more = guest->run_those_there();
+      lock.lock();
+      guest_ = has_more ? guest : nullptr;
+    } else if (!items_.is_empty()) {
       StrandItem& item = items_.pop();
       lock.unlock();
-      run_item(item);
+      run_as_turn(item);
       lock.lock();
-    }
-    has_turn_ = !items_.is_empty();
-    if (!has_turn_) {
-      return;
+    } else {
+      is_idle_ = true;
+      changed_.wait(lock);
+      is_idle_ = false;
     }
   }
-  post_turn();
+  driver_ = std::thread::id();
+  has_turn_ = !items_.is_empty();
+  const bool has_more = has_turn_;
+  const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr);
+  lock.unlock();
+  if (guest) {
+    guest->post_turn();
+  }
+  if (has_more) {
+    post_turn();
+  }
+}
+
+void StrandQueue::run_as_turn(StrandItem& item) const {
+  const ThreadTurn turn(
+      *this);  // Not around a guest's turn: what that gives to this queue waits for its own.
+  run_item(item);
 }
 
 void StrandQueue::release() noexcept {

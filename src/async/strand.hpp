@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -86,11 +87,16 @@ class BusyThreads final : public boost::asio::execution_context::service {
 };
 
 /// The queue of a strand: one thread at a time takes its turn and runs what has come until then. As a rule that is a
-/// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else.
+/// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else. Turns of a queue that has
+/// a host go to the thread that drives the host, while that has nothing to do; else to the pool.
 class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
  public:
-  StrandQueue(const PoolExecutor& pool, bool is_driven)
-      : pool_(pool), threads_(BusyThreads::of(pool)), is_driven_(is_driven), has_turn_(is_driven) {}
+  StrandQueue(const PoolExecutor& pool, bool is_driven, std::shared_ptr<StrandQueue> host = nullptr)
+      : pool_(pool),
+        threads_(BusyThreads::of(pool)),
+        host_(std::move(host)),
+        is_driven_(is_driven),
+        has_turn_(is_driven) {}
 
   [[nodiscard]] const PoolExecutor& pool() const noexcept { return pool_; }
   /// Whether the calling thread has its turn.
@@ -109,17 +115,25 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   class Turn;
 
   void post_turn();
+  /// Gives the turn that `guest` has to this queue's driver, unless he is busy with an item, or there is none: then returns
+  /// false. His own calls count as idle: what he runs then comes to its end first.
+  [[nodiscard]] bool take_in(std::shared_ptr<StrandQueue> guest);
   /// Runs all items that are there. Returns whether others have come meanwhile.
   [[nodiscard]] bool run_those_there();
+  void run_as_turn(StrandItem& item) const;
   void drop_all();
 
   const PoolExecutor pool_;
   BusyThreads& threads_;
+  const std::shared_ptr<StrandQueue> host_;
   std::mutex mutex_;  // Protects what follows.
   std::condition_variable changed_;
   StrandItems items_;
   bool is_driven_;
   bool has_turn_;  ///< One runs, is posted, or is the driver's.
+  std::thread::id driver_;
+  bool is_idle_ = false;                ///< The driver waits for items.
+  std::shared_ptr<StrandQueue> guest_;  ///< Whose turn is the driver's next.
 };
 
 /// Some of the work of a strand, that can be given up together: what comes to a closed lane is destroyed, not run.
@@ -146,6 +160,14 @@ class Strand {
  public:
   static Strand on(const PoolExecutor& pool, bool is_driven = false) {
     return {std::make_shared<StrandLane>(std::make_shared<StrandQueue>(pool, is_driven)), false};
+  }
+
+  /// Another strand, whose work the driver of this one runs, too, while he has nothing else to do.
+  [[nodiscard]] Strand beside() const {
+    StrandQueue& host = queue();
+    return {std::make_shared<StrandLane>(
+                std::make_shared<StrandQueue>(host.pool(), false, host.shared_from_this())),
+            false};
   }
 
   /// The same strand for work that is given up when `gate` closes; each piece of it counts as a visitor while it runs.

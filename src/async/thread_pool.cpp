@@ -137,6 +137,10 @@ Executor make_driven_strand(const ThreadPool& pool) {
   return Strand::on(*pool.executor().target<PoolExecutor>(), true);
 }
 
+Executor make_strand_beside(const Executor& strand) {
+  return strand.target<Strand>()->beside();
+}
+
 void drive(const Executor& strand) noexcept {
   strand.target<Strand>()->queue().drive();
 }

@@ -31,7 +31,7 @@ Operation::Operation(std::shared_ptr<Services> services, std::string title, obse
       blocking_(kind.blocking),
       account_(*services_, title_, begin, std::move(trace)),
       strand_(strand_for(*services_, kind.blocking)),
-      data_strand_(async::make_strand(services_->threads.coroutines.executor())),
+      data_strand_(async::make_strand_beside(strand_)),
       loan_(kind.memory),
       blocking_lane_(async::make_lane(strand_, loan_.blocking_gate())),
       background_lane_(async::make_lane(strand_, loan_.background_gate())),

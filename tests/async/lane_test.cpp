@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <boost/asio/dispatch.hpp>
 #include <boost/asio/post.hpp>
 #include <gmock/gmock.h>
 
@@ -98,6 +99,97 @@ TEST(DrivenStrand, LetsADriverGoThatComesLate) {
   drive(strand);
 
   ran.get();
+}
+
+TEST(StrandBeside, RunsOnTheThreadThatDrivesTheOther) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_driven_strand(pool);
+  const Executor beside = make_strand_beside(strand);
+  std::vector<std::thread::id> threads;
+  Event ended;
+  boost::asio::post(strand, [&] {
+    ended = start(beside, note_thread(&threads, &pool));
+    ended.on_complete([&](const std::exception_ptr&) { release_driver(strand); });
+  });
+
+  drive(strand);
+
+  EXPECT_TRUE(ended.has_happened());
+  EXPECT_EQ(threads.front(), std::this_thread::get_id());
+}
+
+TEST(StrandBeside, RunsOnThePoolWhileTheDriverIsBusy) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_driven_strand(pool);
+  const Executor beside = make_strand_beside(strand);
+  const Event entered;
+  const Event ran;
+  std::jthread other([&] {
+    entered.get();
+    boost::asio::post(beside, [&] { ran.set(); });
+  });
+  boost::asio::post(strand, [&] {
+    entered.set();
+    ran.get();  // Of the strand beside: it must not wait for this.
+    release_driver(strand);
+  });
+
+  drive(strand);
+
+  EXPECT_TRUE(ran.has_happened());
+}
+
+TEST(StrandBeside, GivesTheOtherItsTurnAfterItsOwn) {
+  ThreadPool pool(2, "test");
+  const Executor strand = make_driven_strand(pool);
+  const Executor beside = make_strand_beside(strand);
+  bool is_inside = false;
+  bool was_inside = true;
+  boost::asio::post(strand, [&] {
+    boost::asio::post(beside, [&] {
+      is_inside = true;
+      boost::asio::dispatch(strand, [&] {
+        was_inside = is_inside;
+        release_driver(strand);
+      });
+      is_inside = false;
+    });
+  });
+
+  drive(strand);
+
+  EXPECT_FALSE(was_inside) << "what the other strand runs could block this one";
+}
+
+TEST(StrandBeside, RunsOneThingAtATimeWhileItChangesHands) {
+  for (int round = 0; round < 200; ++round) {
+    ThreadPool pool(2, "test");
+    const Executor strand = make_driven_strand(pool);
+    const Executor beside = make_strand_beside(strand);
+    std::atomic<int> inside{0};
+    std::atomic<int> crowded{0};
+    std::atomic<int> ended{0};
+    const auto work = [&] {
+      crowded += ++inside > 1 ? 1 : 0;
+      --inside;
+      ++ended;
+    };
+    std::jthread poster([&] {
+      for (int i = 0; i < 100; ++i) {
+        boost::asio::post(beside, work);
+        boost::asio::post(strand, [] {});
+        if (i == 50) {
+          release_driver(strand);
+        }
+      }
+    });
+
+    drive(strand);
+    poster.join();
+
+    EXPECT_TRUE(eventually([&] { return ended == 100; }));
+    EXPECT_EQ(crowded, 0);
+  }
 }
 
 Awaitable<> hold(Awaitable<> wait, Token token) {

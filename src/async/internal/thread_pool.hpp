@@ -58,6 +58,10 @@ Executor make_strand(const Executor& executor);
 /// pool. What it is given before anybody drives it waits. Whoever makes one drives it.
 Executor make_driven_strand(const ThreadPool& pool);
 
+/// Another strand, beside a driven one: the thread that drives that runs its work, too, while it has nothing else to do. What
+/// blocks that thread does not keep this work waiting: the pool runs it.
+Executor make_strand_beside(const Executor& strand);
+
 /// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
 /// runs then has ended.
 void drive(const Executor& strand) noexcept;
