@@ -273,6 +273,7 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   services().metrics.give_up_save();
   switch (fate_.forget()) {
     case Fate::State::committed:
+      add_problem("told before its clean-up had ended: what it has replaced may be left to recovery");
       return nullptr;
     case Fate::State::unknown:
       return std::make_exception_ptr(Error(

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::Held;
@@ -171,7 +172,9 @@ TEST_F(Verdict, IsASuccessOnceTheCheckpointIsDurable) {
 
   give_up(response, 1s);
 
-  EXPECT_EQ(response.wait().path, target());
+  const SaveResult result = response.wait();
+  EXPECT_EQ(result.path, target());
+  EXPECT_THAT(result.problems, ElementsAre(HasSubstr("may be left to recovery")));
   EXPECT_EQ(stored(), 2);
 }
 
