@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/array_files.hpp"
 
+#include <cstddef>
 #include <functional>
+#include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/formats/index_merge.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {
@@ -40,12 +46,48 @@ class ContextFiles final : public array_store::StoredFiles {
   LoadContext context_;
 };
 
-Background<> write_index(SaveContext context, array_store::PlannedIndex planned) {
+Background<formats::IndexBytes> make_index(SaveContext context, array_store::PlannedIndex planned) {
   co_await planned.headers_read();
-  const auto index = std::make_shared<formats::IndexBytes>();
-  std::function<void()> make = [planned, index] { *index = planned.make(); };
+  formats::IndexBytes index;
+  std::function<void()> make = [&] { index = planned.make(); };
   co_await context.run(std::move(make));
-  co_await context.write_file(array_store::kIndexFile, index->bytes, index->owner);
+  co_return index;
+}
+
+Background<> write_index(SaveContext context, array_store::PlannedIndex planned) {
+  const formats::IndexBytes index = co_await make_index(context, std::move(planned));
+  co_await context.write_file(array_store::kIndexFile, index.bytes, index.owner);
+}
+
+std::string merge(const std::vector<std::string>& texts) {
+  std::vector<formats::Index> indexes;
+  for (const std::string& text : texts) {
+    const std::shared_ptr<const void> nobody;  // The texts live longer.
+    indexes.push_back(
+        formats::Index::open(nobody, std::as_bytes(std::span(text)), "the index of other ranks"));
+  }
+  const formats::IndexBytes merged = formats::merge_indexes(indexes);
+  return {reinterpret_cast<const char*>(merged.bytes.data()), merged.bytes.size()};
+}
+
+/// Rank 0 writes the index of all ranks; the others send theirs.
+Background<> join_index(SaveContext context, array_store::PlannedIndex planned, Subject ranks) {
+  const formats::IndexBytes index = co_await make_index(context, std::move(planned));
+  std::string text(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
+  Subject::Merge join = [](const std::vector<std::string>& texts) { return merge(texts); };
+  std::string merged = co_await ranks.reduce(std::move(text), std::move(join));
+  if (context.coordinator().rank() == 0) {
+    co_await context.write_file(array_store::kIndexFile, std::move(merged));
+  }
+}
+
+Awaitable<std::vector<Background<>>> write_files(SaveContext context,
+                                                 std::vector<array_store::PlannedFile> files) {
+  std::vector<Background<>> writes;
+  for (array_store::PlannedFile& file : files) {
+    writes.push_back(co_await context.write_pieces(file.name, std::move(file.pieces), file.size_bytes));
+  }
+  co_return writes;
 }
 
 Background<> finish(std::vector<Background<>> writes) {
@@ -69,11 +111,15 @@ array_store::Writer array_writer(const SaveContext& context) {
 
 Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer) {
   array_store::PlannedWrite planned = std::move(writer).lay_out();
-  std::vector<Background<>> writes;
-  for (array_store::PlannedFile& file : planned.files) {
-    writes.push_back(co_await context.write_pieces(file.name, std::move(file.pieces), file.size_bytes));
-  }
+  std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
   writes.push_back(write_index(std::move(context), std::move(planned.index)));
+  co_return finish(std::move(writes));
+}
+
+Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, Subject ranks) {
+  array_store::PlannedWrite planned = std::move(writer).lay_out();
+  std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
+  writes.push_back(join_index(std::move(context), std::move(planned.index), std::move(ranks)));
   co_return finish(std::move(writes));
 }
 

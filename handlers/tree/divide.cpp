@@ -177,25 +177,35 @@ void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
 
 }  // namespace
 
-std::vector<PlannedArray> planned_arrays(std::span<const HeldArray> arrays) {
-  std::vector<PlannedArray> planned;
+std::vector<Holding> holdings_of(std::span<const HeldArray> arrays) {
+  std::vector<Holding> holdings;
   for (const HeldArray& array : arrays) {
-    if (array.sharded != nullptr) {
-      std::vector<std::vector<PlacedBox>> by_rank(1);
-      for (const Shard* shard : different_shards(array)) {
-        by_rank[0].push_back({shard->box, shard->replica});
-      }
-      planned.push_back(
-          {array.path, array.sharded->dtype(), array.sharded->shape(), Sharding::of_boxes(by_rank)});
+    if (array.sharded == nullptr) {
+      continue;
+    }
+    Holding& holding = holdings.emplace_back();
+    holding.name = array.path;
+    holding.dtype = array.sharded->dtype();
+    holding.shape = array.sharded->shape();
+    for (const Shard* shard : different_shards(array)) {
+      holding.boxes.push_back({shard->box, shard->replica});
     }
   }
-  return planned;
+  return holdings;
 }
 
-std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, const SharePlan& plan,
-                                  std::uint32_t rank) {
+std::vector<Share> shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
+  std::vector<PlannedArray> planned;
+  for (Holding& holding : holdings_of(arrays)) {
+    planned.push_back({std::move(holding.name), holding.dtype, std::move(holding.shape),
+                       Sharding::of_boxes({std::move(holding.boxes)})});
+  }
+  return SharePlan(std::move(planned), 1, choice).shares(0);
+}
+
+std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, std::span<const Share> shares,
+                                  std::size_t rank) {
   std::vector<WrittenPart> parts;
-  const std::vector<Share> shares = plan.shares(rank);
   auto share = shares.begin();
   std::uint32_t planned = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -222,12 +232,16 @@ std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, const Share
   return parts;
 }
 
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const SaveContext& context) {
+const ShardingOptions& sharding_options(const SaveContext& context) {
   static const ShardingOptions kNone;
   const ShardingOptions* given = context.option<ShardingOptions>();
-  const ShardingOptions& options = given != nullptr ? *given : kNone;
-  const SharePlan plan(planned_arrays(arrays), 1, options.replicas);
-  const std::vector<WrittenPart> parts = parts_of(arrays, plan, 0);
+  return given != nullptr ? *given : kNone;
+}
+
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                 std::span<const Share> shares, const SaveContext& context) {
+  const ShardingOptions& options = sharding_options(context);
+  const std::vector<WrittenPart> parts = parts_of(arrays, shares, context.coordinator().rank());
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());

@@ -11,12 +11,14 @@
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/array_store/writer.hpp"
 #include "cairn/core/save_context.hpp"
+#include "cairn/handlers/sharding_options.hpp"
+#include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
 namespace cairn::detail {
 
 // How the arrays of a tree become parts of files: what is held becomes a plan of who writes what, that becomes parts that this
-// rank writes, those become files. The plan is all that ranks must agree on; nothing here talks to them or does I/O.
+// rank writes, those become files. The plan is all that ranks must agree on (ranks.hpp); nothing here talks to them or does I/O.
 
 /// An array of a tree, as this rank has it: one of both.
 struct HeldArray {
@@ -32,21 +34,29 @@ struct WrittenPart {
   Array values;  ///< Of the extents of the box.
 };
 
-/// The sharded ones among the arrays, as a plan needs them. `ranks` is 1: what this process holds is all there is.
+/// What this rank holds of the sharded ones among the arrays.
 ///
 /// Errors: Errc::invalid_argument, naming path and box, when a box is held twice as the same replica.
-[[nodiscard]] std::vector<PlannedArray> planned_arrays(std::span<const HeldArray> arrays);
+[[nodiscard]] std::vector<Holding> holdings_of(std::span<const HeldArray> arrays);
+
+/// What this rank writes where there is no other.
+///
+/// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their array.
+[[nodiscard]] std::vector<Share> shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
 
 /// What `rank` writes, in the order of the arrays: its shares of the sharded ones, and rank 0 all others.
 ///
-/// Shape: the plan has the sharded arrays in their order.
-[[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, const SharePlan& plan,
-                                                std::uint32_t rank);
+/// Shape: shares number the sharded arrays in their order, and are sorted by that.
+[[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
+                                                std::span<const Share> shares, std::size_t rank);
 
-/// Gives a writer what this process writes, in the files that the options of the save ask for.
+/// Gives a writer what this rank writes, in the files that the options of the save ask for.
 ///
-/// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their array;
-///         those of the policy and of its result, with its description before them; those of Writer::add.
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const SaveContext& context);
+/// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                 std::span<const Share> shares, const SaveContext& context);
+
+/// What the options of a save say of it.
+[[nodiscard]] const ShardingOptions& sharding_options(const SaveContext& context);
 
 }  // namespace cairn::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "containers.hpp"
 #include "divide.hpp"
+#include "ranks.hpp"
 
 namespace cairn {
 namespace {
@@ -45,24 +47,83 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
   }
 }
 
-/// Walks the tree once: each array is looked at while it is in the caches. Returns those that are to be divided: sharded
-/// ones, and with a policy all.
-std::vector<detail::HeldArray> add_leaves(array_store::Writer& writer, const Tree& tree, bool has_policy) {
-  std::vector<detail::HeldArray> divided;
-  const auto add = [&](std::string_view path, const Tree& leaf) {
+/// What a tree has, sorted by who writes it.
+struct Leaves {
+  std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and with a policy all.
+  bool has_sharded = false;
+  std::string lines;  ///< What ranks compare; empty where there are no others.
+};
+
+/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer.
+class LeafWalk {
+ public:
+  LeafWalk(array_store::Writer& writer, const SaveContext& context, bool has_ranks)
+      : writer_(writer),
+        has_policy_(detail::sharding_options(context).policy != nullptr),
+        is_primary_(context.coordinator().rank() == 0),
+        has_ranks_(has_ranks) {}
+
+  Leaves run(const Tree& tree) {
+    std::string path;
+    const auto visit = [this](std::string_view at, const Tree& leaf) { add(at, leaf); };
+    detail::TreeAccess::visit(tree, path, 0, visit);
+    return std::move(leaves_);
+  }
+
+ private:
+  void add(std::string_view path, const Tree& leaf) {
     const Array* array = leaf.array_if();
     const ShardedArray* sharded = leaf.sharded_array_if();
-    if (sharded != nullptr || (array != nullptr && has_policy)) {
-      divided.push_back({std::string(path), array, sharded});
-    } else if (array != nullptr) {
-      writer.add(path, *array);
-    } else {
-      add_scalar(writer.entries(), path, leaf);
+    if (has_ranks_) {
+      add_line(path, leaf);
     }
-  };
-  std::string path;
-  detail::TreeAccess::visit(tree, path, 0, add);
-  return divided;
+    leaves_.has_sharded |= sharded != nullptr;
+    if (sharded != nullptr || (array != nullptr && has_policy_)) {
+      leaves_.divided.push_back({std::string(path), array, sharded});
+    } else if (!is_primary_) {
+      return;
+    } else if (array != nullptr) {
+      writer_.add(path, *array);
+    } else {
+      add_scalar(writer_.entries(), path, leaf);
+    }
+  }
+
+  void add_line(std::string_view path, const Tree& leaf) {
+    if (const Array* array = leaf.array_if()) {
+      leaves_.lines += detail::line_of_array(path, name(leaf.kind()), array->dtype(), array->shape());
+    } else if (const ShardedArray* sharded = leaf.sharded_array_if()) {
+      leaves_.lines += detail::line_of_array(path, name(leaf.kind()), sharded->dtype(), sharded->shape());
+    } else {
+      leaves_.lines += detail::line_of_leaf(path, name(leaf.kind()));
+    }
+  }
+
+  array_store::Writer& writer_;
+  const bool has_policy_;
+  const bool is_primary_;
+  const bool has_ranks_;
+  Leaves leaves_;
+};
+
+detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
+  detail::RankLeaves mine;
+  mine.rank = context.coordinator().rank();
+  mine.ranks = context.coordinator().size();
+  mine.lines = std::move(leaves.lines);
+  mine.holdings = detail::holdings_of(leaves.divided);
+  mine.replicas = detail::sharding_options(context).replicas;
+  return mine;
+}
+
+Background<> nothing() {
+  co_return;
+}
+
+/// Rank 0 writes everything; the others only say that they have it, too.
+Background<> compare_with_others(Subject ranks, detail::RankLeaves mine, Background<> written) {
+  co_await detail::agree_on_leaves(ranks, std::move(mine));
+  co_await std::move(written);
 }
 
 }  // namespace
@@ -70,13 +131,29 @@ std::vector<detail::HeldArray> add_leaves(array_store::Writer& writer, const Tre
 // outlives: `value` is valid during this phase; what is kept of it, pieces own or the caller promised
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   array_store::Writer writer = array_writer(context);
-  const ShardingOptions* sharding = context.option<ShardingOptions>();
-  const bool has_policy = sharding != nullptr && sharding->policy != nullptr;
-  const std::vector<detail::HeldArray> divided = add_leaves(writer, value, has_policy);
-  if (!divided.empty()) {
-    detail::add_divided(writer, divided, context);
+  std::optional<Subject> ranks = context.about("leaves");
+  Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
+  std::vector<Share> shares;
+  if (ranks && leaves.has_sharded) {
+    shares = co_await detail::agree_on_shares(*ranks, leaves_of_rank(context, leaves));
+  } else if (leaves.has_sharded) {
+    shares = detail::shares_alone(leaves.divided, detail::sharding_options(context).replicas);
   }
-  co_return co_await write_arrays(std::move(context), std::move(writer));
+  if (!leaves.divided.empty()) {
+    detail::add_divided(writer, leaves.divided, shares, context);
+  }
+  if (!ranks) {
+    co_return co_await write_arrays(std::move(context), std::move(writer));
+  }
+  if (leaves.has_sharded) {
+    co_return co_await write_arrays(std::move(context), std::move(writer), std::move(*ranks));
+  }
+  detail::RankLeaves mine = leaves_of_rank(context, leaves);
+  Background<> written = nothing();
+  if (mine.rank == 0) {
+    written = co_await write_arrays(std::move(context), std::move(writer));
+  }
+  co_return compare_with_others(std::move(*ranks), std::move(mine), std::move(written));
 }
 
 }  // namespace cairn

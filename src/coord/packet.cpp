@@ -1,41 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coord/packet.hpp"
 
-#include <boost/endian/conversion.hpp>
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+
+#include "base/internal/packed.hpp"
 
 namespace cairn::coord {
 namespace {
 
 constexpr std::uint32_t kNobody = 0xFFFFFFFF;  // In place of a rank: the text names one.
 constexpr std::uint32_t kOfOneRank = 0;        // In place of an error code.
-
-template <class T>
-void put(std::string& text, T value) {
-  char bytes[sizeof(T)];
-  boost::endian::endian_store<T, sizeof(T), boost::endian::order::little>(
-      reinterpret_cast<unsigned char*>(bytes), value);
-  text.append(bytes, sizeof(T));
-}
-
-std::string_view take_bytes(std::string_view& text, std::uint64_t bytes) {
-  if (bytes > text.size()) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("a packet ends {} bytes too early", bytes - text.size()));
-  }
-  const std::string_view taken = text.substr(0, static_cast<std::size_t>(bytes));
-  text.remove_prefix(taken.size());
-  return taken;
-}
-
-template <class T>
-T take(std::string_view& text) {
-  const std::string_view bytes = take_bytes(text, sizeof(T));
-  return boost::endian::endian_load<T, sizeof(T), boost::endian::order::little>(
-      reinterpret_cast<const unsigned char*>(bytes.data()));
-}
 
 }  // namespace
 

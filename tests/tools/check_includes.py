@@ -25,7 +25,7 @@ HEADER_OF = {name: header for header, names in STANDARD.items() for name in name
 ALSO = {"string_view": {"string"}, "error_code": {"filesystem"}, "nullopt": {"optional"}, "system_error": {"fstream"}}
 USED_STANDARD = re.compile(r"\bstd::(?:ranges::)?(\w+)")
 TYPE = re.compile(r"\b(?:class|struct|enum class|enum|typename|union|concept|using)(?:\.\.\.)?(?: \[\[\w+\]\])? (?:\w+::)*(\w+)(?=[ ;,>{:=])")
-FUNCTION = re.compile(r"^[ \t]*(?!(?:return|co_return|co_await|co_yield|throw|else|delete|new|case|using)\b)[A-Za-z_~\[][^\n()=;]*?[ &*>\]](\w+)\(", re.MULTILINE)
+FUNCTION = re.compile(r"^[ \t]*(?!(?:return|co_return|co_await|co_yield|throw|else|delete|new|case|using)\b)[A-Za-z_~\[][^\n()=;]*?[ &*>\]](?!sizeof\b)(\w+)\(", re.MULTILINE)
 BROKEN_FUNCTION = re.compile(r"^[ \t]+([a-z]\w*)\([^;\n]*\) (?:const |noexcept )*\{$", re.MULTILINE)  # Its type is in the line above.
 MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 WORD = re.compile(r"(?<![\w.>])((?:\w+::)*)([A-Z]\w*[a-z]\w*)")

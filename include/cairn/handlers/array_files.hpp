@@ -23,6 +23,13 @@ namespace cairn {
 /// Errors: as Writer::lay_out and SaveContext::write_pieces.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
 
+/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which writes it. One
+/// step of `ranks`, in the background.
+///
+/// Errors: also those of formats::merge_indexes, on all ranks.
+[[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,
+                                                   Subject ranks);
+
 /// The files of a checkpointable, as the context reads them.
 [[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);
 

@@ -21,6 +21,7 @@ namespace cairn {
 class ShardedArrayHandler final : public CheckpointableHandler<ShardedArray, AbstractShardedArray> {
  public:
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.sharded_array/1"; }
+  [[nodiscard]] Participation participation() const noexcept override { return Participation::all; }
 
   /// Errors: as TreeHandler.
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const ShardedArray& value) const override;

@@ -54,6 +54,7 @@ struct TreeLoadOptions {
 class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
  public:
   [[nodiscard]] std::string_view id() const noexcept override { return "cairn.tree/1"; }
+  [[nodiscard]] Participation participation() const noexcept override { return Participation::all; }
 
   /// Errors: Errc::invalid_argument when the tree is too deep, a string is not UTF-8, or, with
   ///         Snapshot::share, an array has no owner; Errc::unsafe_cast when the storage dtype would lose

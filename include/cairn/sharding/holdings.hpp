@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/layout.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/sharding/share_plan.hpp"
+
+namespace cairn {
+
+// What the ranks of a job say to each other about arrays that they save together, as bytes. Each says what it holds; that is
+// merged on its way to rank 0, which makes the plan and answers each rank with its shares. Messages come from this very
+// program on other ranks; damaged ones are refused all the same.
+
+/// What a rank holds of an array: boxes, each once.
+struct Holding {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<PlacedBox> boxes;
+};
+
+/// What `rank` says. `structure` is what all ranks must have alike, one thing a line ("'w': sharded array of F32 [8, 4]"); it says in
+/// which order the arrays come, too, which are not named again.
+[[nodiscard]] std::string encode_holdings(std::uint32_t rank, std::string_view structure,
+                                          std::span<const Holding> holdings);
+
+/// Joins what some ranks say with what others say.
+///
+/// Errors: Errc::invalid_argument when they have not the same structure: names two ranks, and the first line that differs.
+///         Errc::malformed_metadata.
+[[nodiscard]] std::string merge_holdings(std::span<const std::string> texts);
+
+/// The arrays of all ranks. `mine` is what the calling rank holds, in the same order.
+///
+/// Errors: as HeldArrays; Errc::malformed_metadata.
+[[nodiscard]] std::vector<PlannedArray> decode_holdings(std::string_view text, std::span<const Holding> mine,
+                                                        std::uint32_t ranks);
+
+/// What a rank is to write, for a plan that has its arrays in the order of `mine`.
+[[nodiscard]] std::string encode_shares(std::span<const Share> shares);
+/// Errors: Errc::malformed_metadata, also for an array that the rank does not hold or a box that is not within it.
+[[nodiscard]] std::vector<Share> decode_shares(std::string_view text, std::span<const Holding> mine);
+
+}  // namespace cairn

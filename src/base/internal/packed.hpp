@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <boost/endian/conversion.hpp>
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn {
+
+/// Appends an integer, little-endian, to the bytes of a message between ranks.
+template <class T>
+void put(std::string& text, T value) {
+  std::array<unsigned char, sizeof(T)> bytes;
+  boost::endian::endian_store<T, sizeof(T), boost::endian::order::little>(bytes.data(), value);
+  text.append(bytes.begin(), bytes.end());
+}
+
+/// Takes the first `bytes` bytes of a message.
+///
+/// Errors: Errc::malformed_metadata when it ends before.
+inline std::string_view take_bytes(std::string_view& text, std::uint64_t bytes) {
+  if (bytes > text.size()) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("a message ends {} bytes too early", bytes - text.size()));
+  }
+  const std::string_view taken = text.substr(0, static_cast<std::size_t>(bytes));
+  text.remove_prefix(taken.size());
+  return taken;
+}
+
+/// Takes what `put` has appended.
+///
+/// Errors: as take_bytes.
+template <class T>
+T take(std::string_view& text) {
+  const std::string_view bytes = take_bytes(text, sizeof(T));
+  return boost::endian::endian_load<T, sizeof(T), boost::endian::order::little>(
+      reinterpret_cast<const unsigned char*>(bytes.data()));
+}
+
+}  // namespace cairn

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trees that several ranks save together, each with its part of the arrays, and that any process loads in any boxes.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/handlers/sharding_options.hpp"
+#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/shards.hpp"
+
+#include "api/fixture.hpp"
+#include "core/joint_job.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::JointJob;
+using testing::RankEnd;
+
+/// An array whose elements are their numbers.
+Array counted(const Shape& shape) {
+  Array array(shape, DType::int32);
+  const auto elements = array.data<std::int32_t>();
+  std::iota(elements.begin(), elements.end(), 0);
+  return array;
+}
+
+/// What a rank holds of an array.
+ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
+  std::vector<Array> locals;
+  for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
+    locals.push_back(whole.part(placed.box).clone());
+  }
+  return shard(sharding, rank, whole.shape(), whole.dtype(), std::move(locals));
+}
+
+Sharding rows_of(std::uint32_t ranks) {
+  return Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
+}
+
+class TreesOfRanks : public testing::ApiTest {
+ protected:
+  using TreeOfRank = std::function<Tree(std::uint32_t rank)>;
+
+  std::vector<RankEnd> save_on(JointJob& job, const TreeOfRank& tree, const SaveOptions& options = {}) const {
+    return job.on_all([&](std::size_t rank) {
+      return save(target(), tree(static_cast<std::uint32_t>(rank)), options, job.context(rank));
+    });
+  }
+
+  void expect_saved(const TreeOfRank& tree, std::size_t ranks = 4, const SaveOptions& options = {}) const {
+    JointJob job{JointJob::Options(ranks)};
+    for (const RankEnd& end : save_on(job, tree, options)) {
+      EXPECT_EQ(end.text(), "committed");
+    }
+    EXPECT_TRUE(verify(target(), {}, *context_).is_sound());
+  }
+
+  /// That all ranks are told why, and nothing stays.
+  void expect_refused(const TreeOfRank& tree, const ::testing::Matcher<std::string>& why,
+                      std::size_t ranks = 4) const {
+    JointJob job{JointJob::Options(ranks)};
+    for (const RankEnd& end : save_on(job, tree)) {
+      EXPECT_THAT(end.text(), why);
+    }
+    EXPECT_THAT(left(), ::testing::IsEmpty());
+  }
+
+  [[nodiscard]] Tree load_whole() const { return load(target(), {}, *context_); }
+
+  [[nodiscard]] std::vector<std::string> data_files() const {
+    std::vector<std::string> names;
+    for (const std::string& name : testing::list_tree(target() / "state")) {
+      if (name.ends_with(".safetensors")) {
+        names.push_back(name);
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  [[nodiscard]] std::uint64_t data_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const std::string& name : data_files()) {
+      bytes += std::filesystem::file_size(target() / "state" / name);
+    }
+    return bytes;
+  }
+
+  const Array whole_ = counted({13, 10});
+  const Array bias_ = counted({5});
+};
+
+TEST_F(TreesOfRanks, AreOneCheckpoint) {
+  expect_saved([&](std::uint32_t rank) {
+    return Tree{
+        {"w", part_of(whole_, rows_of(4), rank)}, {"bias", bias_}, {"step", 7}, {"empty", Tree::map()}};
+  });
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", whole_}, {"bias", bias_}, {"step", 7}, {"empty", Tree::map()}}));
+  EXPECT_EQ(data_files().size(), 4u);
+}
+
+TEST_F(TreesOfRanks, AreLoadedInAnyBoxes) {
+  expect_saved([&](std::uint32_t rank) { return Tree{{"w", part_of(whole_, rows_of(4), rank)}}; });
+  const Sharding columns = Sharding::of_spec(Mesh({3}, {"model"}), {{}, {"model"}});
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    AbstractTree wanted;
+    wanted["w"] = cairn::wanted(AbstractArray{whole_.shape(), whole_.dtype()}, columns, rank);
+
+    const Tree loaded = load(target(), wanted, {}, *context_);
+
+    EXPECT_EQ(loaded.at("w").as<ShardedArray>(), part_of(whole_, columns, rank));
+  }
+}
+
+TEST_F(TreesOfRanks, AreSavedByManyAlongATree) {
+  JointJob::Options options(7);
+  options.fan_out = 2;
+  JointJob job(options);
+
+  for (const RankEnd& end : save_on(job, [&](std::uint32_t rank) {
+         return Tree{{"w", part_of(whole_, rows_of(7), rank)}};
+       })) {
+    EXPECT_EQ(end.text(), "committed");
+  }
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", whole_}}));
+}
+
+TEST_F(TreesOfRanks, WriteReplicasOnceAndShareTheWork) {
+  const Array large = counted({512, 512});
+  expect_saved([&](std::uint32_t rank) {
+    return Tree{{"w", part_of(large, Sharding::replicated(4), rank)}};
+  });
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", large}}));
+  EXPECT_LT(data_bytes(), large.byte_count() + (64 << 10));
+  for (const std::string& name : data_files()) {
+    EXPECT_LT(std::filesystem::file_size(target() / "state" / name), large.byte_count() / 4 + (16 << 10));
+  }
+}
+
+TEST_F(TreesOfRanks, MayHoldNothingOnSomeRanks) {
+  expect_saved([&](std::uint32_t rank) {
+    return Tree{{"w", rank == 1 ? ShardedArray({13, 10}, DType::int32, {{Box::whole({13, 10}), whole_}})
+                                : ShardedArray({13, 10}, DType::int32)},
+                {"none", ShardedArray({0, 3}, DType::float32)}};
+  });
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", whole_}, {"none", Array({0, 3}, DType::float32)}}));
+  EXPECT_EQ(data_files().size(), 2u);
+}
+
+TEST_F(TreesOfRanks, AreRankZerosAloneWithoutShardedArrays) {
+  expect_saved([&](std::uint32_t) { return Tree{{"bias", bias_}, {"step", 7}}; });
+
+  EXPECT_EQ(load_whole(), (Tree{{"bias", bias_}, {"step", 7}}));
+  EXPECT_EQ(data_files().size(), 1u);
+}
+
+TEST_F(TreesOfRanks, AreDividedAmongFilesByThePolicyOfEachRank) {
+  SaveOptions options;
+  options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(120)));
+  expect_saved(
+      [&](std::uint32_t rank) {
+        return Tree{{"w", part_of(whole_, rows_of(4), rank)}, {"bias", bias_}};
+      },
+      4, options);
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", whole_}, {"bias", bias_}}));
+  EXPECT_GT(data_files().size(), 4u);
+}
+
+TEST_F(TreesOfRanks, AreTheHandlersOfOneArrayToo) {
+  JointJob job{JointJob::Options(3)};
+  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+    const ShardedArray mine = part_of(whole_, rows_of(3), static_cast<std::uint32_t>(rank));
+    return save_checkpointables(target(), {{"w", mine}}, {}, job.context(rank));
+  });
+  for (const RankEnd& end : ends) {
+    EXPECT_EQ(end.text(), "committed");
+  }
+
+  Loaded loaded = load_items({Request("w")});
+  const ShardedArray w = loaded.take<ShardedArray>("w");
+  EXPECT_EQ(w.layout()->hash(), rows_of(3).hash());
+  EXPECT_EQ(w.shards().size(), 3u);
+}
+
+TEST_F(TreesOfRanks, AreCast) {
+  SaveOptions options;
+  ArrayOptions arrays;
+  arrays.storage_dtype = DType::float32;
+  arrays.narrowing = Narrowing::allowed;
+  options.handler_options.set(arrays);
+  const Array exact = Array::zeros({6, 2}, DType::float64);
+  expect_saved([&](std::uint32_t rank) { return Tree{{"w", part_of(exact, rows_of(3), rank)}}; }, 3, options);
+
+  EXPECT_EQ(load_whole().at("w").as<Array>().dtype(), DType::float32);
+}
+
+TEST_F(TreesOfRanks, AreSavedAgainWithOtherParts) {
+  JointJob job{JointJob::Options(3)};
+  const SaveOptions options = testing::overwriting_save();
+  for (const std::uint32_t holders : {3U, 2U, 1U}) {
+    const auto tree = [&](std::uint32_t rank) {
+      return Tree{{"w", rank < holders ? part_of(whole_, rows_of(holders), rank)
+                                       : ShardedArray(whole_.shape(), whole_.dtype())}};
+    };
+    for (const RankEnd& end : save_on(job, tree, options)) {
+      EXPECT_EQ(end.text(), "committed");
+    }
+    EXPECT_EQ(load_whole(), (Tree{{"w", whole_}}));
+  }
+}
+
+TEST_F(TreesOfRanks, NameTheElementsThatNobodyHolds) {
+  expect_refused(
+      [&](std::uint32_t rank) {
+        return Tree{{"w", rank == 2 ? ShardedArray(whole_.shape(), whole_.dtype())
+                                    : part_of(whole_, rows_of(4), rank)}};
+      },
+      AllOf(HasSubstr("'w'"), HasSubstr("[8:9, 0:2] is not")));
+}
+
+TEST_F(TreesOfRanks, NameTheBoxesThatOverlap) {
+  expect_refused(
+      [&](std::uint32_t rank) {
+        return Tree{{"w", rank == 2 ? part_of(whole_, rows_of(5), rank) : part_of(whole_, rows_of(4), rank)}};
+      },
+      AllOf(HasSubstr("'w'"), HasSubstr("rank 1"), HasSubstr("rank 2")));
+}
+
+TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwice) {
+  expect_refused(
+      [&](std::uint32_t) {
+        return Tree{
+            {"w", ShardedArray(whole_.shape(), whole_.dtype(), {{Box::whole(whole_.shape()), whole_}})}};
+      },
+      AllOf(HasSubstr("'w'"), HasSubstr("replica 0")));
+}
+
+TEST_F(TreesOfRanks, TellRanksThatDiffer) {
+  const Tree common = {{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}};
+  const std::vector<std::pair<Tree, std::string>> others = {
+      {{{"step", 7}, {"v", part_of(whole_, rows_of(4), 0)}}, "'v'"},
+      {{{"step", 7.5}, {"w", part_of(whole_, rows_of(4), 0)}}, "'step': floating"},
+      {{{"step", 7}, {"w", whole_}}, "'w': array of I32 [13, 10]"},
+      {{{"step", 7}, {"w", ShardedArray({13, 11}, DType::int32)}}, "[13, 11]"},
+      {{{"step", 7}, {"w", ShardedArray({13, 10}, DType::int8)}}, "of I8"},
+      {{{"step", 7}}, "nothing more"},
+      {{{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}, {"x", 1}}, "'x'"},
+  };
+  for (const auto& [other, words] : others) {
+    expect_refused([&](std::uint32_t rank) { return rank == 2 ? other : common; },
+                   AllOf(HasSubstr("ranks save different things"), HasSubstr("rank 2"), HasSubstr(words)));
+  }
+}
+
+TEST_F(TreesOfRanks, TellRanksThatDifferWithoutShardedArrays) {
+  expect_refused(
+      [&](std::uint32_t rank) {
+        return rank == 1 ? Tree{{"step", "7"}} : Tree{{"step", 7}};
+      },
+      AllOf(HasSubstr("'step': integer"), HasSubstr("rank 1 has 'step': string")), 2);
+}
+
+/// Shardings of every kind that fit a random shape.
+Sharding some_sharding(std::mt19937& random, std::uint32_t ranks, std::size_t dimensions) {
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  if (dimensions == 0 || below(4) == 0) {
+    return Sharding::replicated(ranks);
+  }
+  std::vector<std::vector<std::string>> spec(dimensions);
+  std::uint32_t rows = 1;
+  while (ranks % 2 == 0 && rows == 1 && below(2) == 0) {
+    rows = 2;
+  }
+  const Mesh mesh({rows, ranks / rows}, {"data", "model"});
+  if (below(4) != 0) {
+    spec[below(static_cast<std::uint32_t>(dimensions))].push_back("data");
+  }
+  if (below(4) != 0) {
+    spec[below(static_cast<std::uint32_t>(dimensions))].push_back("model");
+  }
+  return Sharding::of_spec(mesh, spec);
+}
+
+TEST_F(TreesOfRanks, ComeBackWhateverTheirDivision) {
+  std::mt19937 random(7);
+  SaveOptions options = testing::overwriting_save();
+  for (std::uint32_t round = 0; round < 30; ++round) {
+    const auto ranks = static_cast<std::uint32_t>(1 + random() % 6);
+    std::vector<Array> wholes;
+    std::vector<Sharding> saved;
+    std::vector<Sharding> wanted;
+    const auto readers = static_cast<std::uint32_t>(1 + random() % 5);
+    for (int array = 0; array < 4; ++array) {
+      std::vector<std::uint64_t> extents(random() % 4);
+      for (std::uint64_t& extent : extents) {
+        extent = random() % 8;
+      }
+      wholes.push_back(counted(Shape(extents)));
+      saved.push_back(some_sharding(random, ranks, extents.size()));
+      wanted.push_back(some_sharding(random, readers, extents.size()));
+    }
+    const auto tree_of = [&](const std::vector<Sharding>& shardings, std::uint32_t rank) {
+      Tree tree;
+      for (std::size_t i = 0; i < wholes.size(); ++i) {
+        tree["a" + std::to_string(i)] = part_of(wholes[i], shardings[i], rank);
+      }
+      return tree;
+    };
+    if (round % 3 == 0) {
+      options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(1 + random() % 200)));
+    }
+    JointJob job{JointJob::Options(ranks)};
+    for (const RankEnd& end : save_on(
+             job, [&](std::uint32_t rank) { return tree_of(saved, rank); }, options)) {
+      ASSERT_EQ(end.text(), "committed") << "round " << round;
+    }
+
+    for (std::uint32_t rank = 0; rank < readers; ++rank) {
+      AbstractTree asked;
+      for (std::size_t i = 0; i < wholes.size(); ++i) {
+        asked["a" + std::to_string(i)] =
+            cairn::wanted(AbstractArray{wholes[i].shape(), wholes[i].dtype()}, wanted[i], rank);
+      }
+      const Tree loaded = load(target(), asked, {}, *context_);
+      for (std::size_t i = 0; i < wholes.size(); ++i) {
+        EXPECT_EQ(loaded.at("a" + std::to_string(i)).as<ShardedArray>(), part_of(wholes[i], wanted[i], rank))
+            << "round " << round << ", array " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn
