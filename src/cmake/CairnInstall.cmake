@@ -3,6 +3,7 @@
 include(CMakePackageConfigHelpers)
 
 get_property(modules GLOBAL PROPERTY CAIRN_MODULES)
+get_property(components GLOBAL PROPERTY CAIRN_COMPONENTS)
 add_library(cairn_cairn INTERFACE)
 add_library(cairn::cairn ALIAS cairn_cairn)
 set_target_properties(cairn_cairn PROPERTIES EXPORT_NAME cairn)
@@ -51,7 +52,7 @@ endfunction()
 cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES ${modules})
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
-install(TARGETS cairn_cairn ${modules} EXPORT cairnTargets
+install(TARGETS cairn_cairn ${modules} ${components} EXPORT cairnTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(EXPORT cairnTargets NAMESPACE cairn:: DESTINATION "${package_folder}")

@@ -16,13 +16,14 @@ endif()
 #     HEADERS  <public headers relative to include/>
 #     PUBLIC   <targets that the public headers use>
 #     PRIVATE  <targets that only the sources use>
-#     [NOT_INSTALLED])
+#     [APART])
 #
+# A module APART is installed like the others, but cairn::cairn does not link it: a component, which users ask for by name.
 # Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
 function(cairn_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NOT_INSTALLED" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "APART" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
   set(target cairn_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(cairn::${name} ALIAS ${target})
@@ -35,7 +36,9 @@ function(cairn_module name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
-  if(NOT arg_NOT_INSTALLED)
+  if(arg_APART)
+    set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${target})
+  else()
     set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
   endif()
 endfunction()

@@ -13,14 +13,20 @@ int main(int argc, char** argv) {
   using cairn::bench::Workload;
 
   const std::map<std::string, std::function<void(const Workload&)>> operations = {
-      {"save", cairn::bench::run_save},         {"load", cairn::bench::run_load},
-      {"meta", cairn::bench::run_metadata},     {"interference", cairn::bench::run_interference},
+      {"save", cairn::bench::run_save},
+      {"load", cairn::bench::run_load},
+      {"meta", cairn::bench::run_metadata},
+      {"interference", cairn::bench::run_interference},
       {"ceilings", cairn::bench::run_ceilings},
+      {"reshard_save", cairn::bench::run_reshard_save},
+      {"reshard_load", cairn::bench::run_reshard_load},
   };
   Workload workload;
   std::string operation;
   CLI::App app("Measures Cairn: one operation on one workload; prints a JSON object a line.");
-  app.add_option("operation", operation, "save, load, meta, interference or ceilings")->required();
+  app.add_option("operation", operation,
+                 "save, load, meta, interference, ceilings, reshard_save or reshard_load")
+      ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();
   app.add_option("--pool", workload.pool_file, "256 MiB of values; made when missing")->required();
@@ -33,6 +39,8 @@ int main(int argc, char** argv) {
   app.add_option("--trace", workload.trace_directory, "an existing directory, for traces of saves and loads");
   app.add_option("--saves", workload.saves)->check(CLI::PositiveNumber);
   app.add_option("--step", workload.step, "whose values a single save has, and a load expects");
+  app.add_option("--layout", workload.layout,
+                 "of resharding: rows4, rows16, cols8 or whole; default all but the last");
   app.add_option("--engine", workload.engine, "auto, uring or threads")
       ->check(CLI::IsMember({"auto", "uring", "threads"}));
   CLI11_PARSE(app, argc, argv);

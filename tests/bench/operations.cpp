@@ -19,26 +19,12 @@
 #include "bench/ceilings.hpp"
 #include "bench/interference.hpp"
 #include "bench/measure.hpp"
+#include "bench/report.hpp"
 
 namespace cairn::bench {
 namespace {
 
 constexpr std::size_t kSmallBudget = std::size_t{256} << 20;
-
-void print(const nlohmann::ordered_json& line) {
-  std::fputs((line.dump() + "\n").c_str(), stdout);
-  std::fflush(stdout);
-}
-
-nlohmann::ordered_json head(const char* operation, const Workload& workload) {
-  return {{"op", operation}, {"workload", workload.name}, {"variant", workload.variant}};
-}
-
-void add_usage(nlohmann::ordered_json& line, const Usage& usage) {
-  line["cpu_s"] = usage.process_seconds();
-  line["machine_cpu_s"] = usage.machine_seconds();
-  line["peak_rss_mb"] = usage.peak_rss_mb();
-}
 
 /// Without memory for arrays.
 ContextOptions engine_options(const Workload& workload) {
@@ -189,7 +175,7 @@ void run_save(const Workload& workload) {
     const double saved = watch.seconds();
     sync_file_system(workload.directory);
     const double durable = watch.seconds();
-    nlohmann::ordered_json line = head("save", workload);
+    nlohmann::ordered_json line = line_of("save", workload);
     line["step"] = first_step + i;
     line["blocking_s"] = blocking;
     line["save_s"] = saved;
@@ -227,7 +213,7 @@ void run_load(const Workload& workload) {
     const double returned = watch.seconds();
     const unsigned touched = touch_pages(tree);
     const double loaded = watch.seconds();
-    nlohmann::ordered_json line = head("load", workload);
+    nlohmann::ordered_json line = line_of("load", workload);
     line["cache"] = cache;
     line["return_s"] = returned;
     line["load_s"] = loaded;
@@ -250,7 +236,7 @@ void run_metadata(const Workload& workload) {
   const double find = find_in_metadata(workload, context);
   drop_page_cache();
   const double cold = visit_metadata(workload, context);
-  nlohmann::ordered_json line = head("meta", workload);
+  nlohmann::ordered_json line = line_of("meta", workload);
   line["first_s"] = first;
   line["warm_s"] = warm[1];
   line["cold_s"] = cold;
@@ -280,7 +266,7 @@ void run_interference(const Workload& workload) {
     static_cast<void>(saving.wait());
     const double seconds = beside.seconds();
     const double rate_beside = static_cast<double>(products.made() - before) / seconds;
-    nlohmann::ordered_json line = head("interference", workload);
+    nlohmann::ordered_json line = line_of("interference", workload);
     line["background_s"] = seconds;
     line["slowdown"] = 1 - rate_beside / rate_alone;
     print(line);
@@ -293,7 +279,7 @@ void run_ceilings(const Workload& workload) {
   const std::span<float> values(reinterpret_cast<float*>(source.data()), workload.bytes() / sizeof(float));
   pool.fill(0, 0, values);
   const Ceilings found = measure_ceilings(workload.directory, source.data(), workload.bytes());
-  nlohmann::ordered_json line = head("ceilings", workload);
+  nlohmann::ordered_json line = line_of("ceilings", workload);
   line["memcpy1_s"] = found.memcpy1_s;
   line["memcpy2_s"] = found.memcpy2_s;
   line["memcpy2_fresh_s"] = found.memcpy2_fresh_s;

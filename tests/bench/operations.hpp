@@ -13,5 +13,9 @@ void run_metadata(const Workload& workload);
 /// How much a save in the background slows down two threads that compute.
 void run_interference(const Workload& workload);
 void run_ceilings(const Workload& workload);
+/// One matrix as 8 row shards, into D/ck; with layout "whole" as one array.
+void run_reshard_save(const Workload& workload);
+/// The matrix in D/ck into used memory, as other shards, one layout after the other or the one that is asked for.
+void run_reshard_load(const Workload& workload);
 
 }  // namespace cairn::bench

@@ -25,6 +25,7 @@ struct Workload {
   std::size_t arrays_a_layer = 4;
   std::string variant = "default";
   std::string engine = "auto";
+  std::string layout;  ///< How the matrix of the resharding operations is cut.
   int saves = 2;
   int step = 1;
   std::filesystem::path trace_directory;  // None are taken when empty.

@@ -18,3 +18,6 @@ run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" -G "${GEN
   "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run_step("${FOLDER}/build/consumer")
+if(EXISTS "${FOLDER}/build/consumer_rank")
+  run_step("${FOLDER}/build/consumer_rank")
+endif()
