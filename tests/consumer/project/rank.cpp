@@ -14,8 +14,7 @@ int save_with_others() try {
   options.coordinator = std::make_shared<cairn::Coordinator>(cairn::mpi_transport());
   const std::size_t rank = options.coordinator->rank();
   const cairn::Context context(std::move(options));
-  const cairn::SaveResult saved =
-      cairn::save("checkpoint of ranks", cairn::Tree{{"step", 7}}, {}, context);
+  const cairn::SaveResult saved = cairn::save("checkpoint of ranks", cairn::Tree{{"step", 7}}, {}, context);
   std::cout << "rank " << rank << " has saved " << saved.bytes << " bytes with the others\n";
   return 0;
 } catch (const std::exception& error) {
