@@ -2,7 +2,6 @@
 #include "digits/arguments.hpp"
 
 #include <charconv>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -57,13 +56,15 @@ Arguments parse_arguments(std::span<const char* const> words) {
   return arguments;
 }
 
-std::string usage() {
-  return "Usage: digits --root FOLDER --data DIGITS_CSV [options]\n"
-         "Trains a classifier of handwritten digits; goes on where the newest checkpoint in FOLDER ends.\n\n"
-         "  --steps N        train until step N (1000)\n"
-         "  --save-every N   save a checkpoint every N steps (50)\n"
-         "  --keep N         keep the N newest checkpoints (3)\n"
-         "  --final FILE     write the final weights and all else that was trained to FILE, byte by byte\n";
+std::string usage(std::string_view program) {
+  return fmt::format(
+      "Usage: {} --root FOLDER --data DIGITS_CSV [options]\n"
+      "Trains a classifier of handwritten digits; goes on where the newest checkpoint in FOLDER ends.\n\n"
+      "  --steps N        train until step N (1000)\n"
+      "  --save-every N   save a checkpoint every N steps (50)\n"
+      "  --keep N         keep the N newest checkpoints (3)\n"
+      "  --final FILE     write the final weights and all else that was trained to FILE, byte by byte\n",
+      program);
 }
 
 }  // namespace digits

@@ -7,6 +7,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace digits {
 
@@ -30,6 +31,7 @@ class UsageError : public std::runtime_error {
 /// Errors: UsageError.
 Arguments parse_arguments(std::span<const char* const> words);
 
-std::string usage();
+/// What `program` can be asked for.
+std::string usage(std::string_view program);
 
 }  // namespace digits

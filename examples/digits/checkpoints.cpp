@@ -2,11 +2,8 @@
 #include "digits/checkpoints.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <chrono>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include <cairn/cairn.hpp>
@@ -15,35 +12,15 @@
 #include <nlohmann/json.hpp>
 
 #include "digits/state_tree.hpp"
+#include "digits/step_folders.hpp"
 
 namespace digits {
-namespace {
-
-std::optional<std::int64_t> parse_step(std::string_view name) {
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool is_step = error == std::errc{} && end == name.data() + name.size() && step >= 0;
-  return is_step ? std::optional(step) : std::nullopt;
-}
-
-std::int64_t microseconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-}
-
-}  // namespace
 
 Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log)
     : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
-  std::filesystem::create_directories(root_);
-  std::size_t removed = 0;
-  for (const auto& entry : cairn::recover(root_, {}, context_).entries) {
-    removed += entry.is_removed ? 1u : 0u;
-    if (const auto step = parse_step(entry.name); step && entry.kind == cairn::store::EntryClass::committed) {
-      committed_.push_back(*step);
-    }
-  }
-  std::sort(committed_.begin(), committed_.end());
-  log_(fmt::format("recovered removed={}", removed));
+  StepFolders found = recover_step_folders(root_, context_);
+  committed_ = std::move(found.committed);
+  log_(fmt::format("recovered removed={}", found.removed));
 }
 
 std::optional<std::int64_t> Checkpoints::newest() const {
@@ -87,9 +64,7 @@ void Checkpoints::finish() {
   }
   const std::int64_t step = *std::exchange(saving_step_, std::nullopt);
   const cairn::SaveResult result = saving_.wait();
-  log_(fmt::format("committed {} blocking_us={} durable_us={} bytes={} files={} engine={}", step,
-                   microseconds(result.blocking_time), microseconds(result.durable_time), result.bytes,
-                   result.files, result.engine));
+  log_(fmt::format("committed {} {}", step, facts_of(result)));
   committed_.push_back(step);
   remove_old();
 }

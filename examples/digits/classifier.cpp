@@ -8,22 +8,15 @@
 #include <stdexcept>
 #include <string>
 
+#include "digits/adam.hpp"
+
 namespace digits {
 namespace {
-
-constexpr float kFirstDecay = 0.9f;
-constexpr float kSecondDecay = 0.999f;
-constexpr float kEpsilon = 1e-8f;
 
 struct Activations {
   std::array<float, kHidden> hidden;  // After the rectifier.
   std::array<float, kClasses> probabilities;
 };
-
-Parameters zeros() {
-  return {std::vector<float>(kPixels * kHidden), std::vector<float>(kHidden),
-          std::vector<float>(kHidden * kClasses), std::vector<float>(kClasses)};
-}
 
 /// Fills with numbers whose variance keeps the size of what flows through a rectified layer.
 void randomise(std::vector<float>& weights, std::size_t inputs, RandomState& random) {
@@ -38,10 +31,13 @@ bool fits(const Parameters& parameters) {
          parameters.w2.size() == kHidden * kClasses && parameters.b2.size() == kClasses;
 }
 
-void require_fit(const TrainingState& state, const Images& images, const Settings& settings) {
+void require_fit(const TrainingState& state) {
   if (!fits(state.weights) || !fits(state.first_moment) || !fits(state.second_moment)) {
     throw std::invalid_argument("the state belongs to another network");
   }
+}
+
+void require_images(const TrainingState& state, const Images& images, const Settings& settings) {
   if (state.order.size() != images.size() || state.position_in_epoch > images.size()) {
     throw std::invalid_argument("the state was trained on " + std::to_string(state.order.size()) +
                                 " images, not " + std::to_string(images.size()));
@@ -112,33 +108,24 @@ void add_gradient(Parameters& gradient, const Parameters& weights, std::span<con
   }
 }
 
-/// One step of Adam on the weights of one layer.
-///
-/// Source: D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", algorithm 1.
-void descend(std::span<float> weights, std::span<float> first, std::span<float> second,
-             std::span<const float> gradient, float rate, float second_correction) {
-  for (std::size_t at = 0; at < weights.size(); ++at) {
-    first[at] = kFirstDecay * first[at] + (1.0f - kFirstDecay) * gradient[at];
-    second[at] = kSecondDecay * second[at] + (1.0f - kSecondDecay) * gradient[at] * gradient[at];
-    weights[at] -= rate * first[at] / (std::sqrt(second[at] / second_correction) + kEpsilon);
-  }
-}
-
 void apply(TrainingState& state, Parameters& gradient, const Settings& settings) {
   const float share = 1.0f / static_cast<float>(settings.batch_size);
-  const auto step = static_cast<double>(state.step + 1);
-  const auto first_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(kFirstDecay), step));
-  const auto second_correction = static_cast<float>(1.0 - std::pow(static_cast<double>(kSecondDecay), step));
-  for (const auto layer : {&Parameters::w1, &Parameters::b1, &Parameters::w2, &Parameters::b2}) {
+  const AdamRates rates = adam_rates(settings.learning_rate, state.step + 1);
+  for (const auto layer : kLayers) {
     for (float& value : gradient.*layer) {
       value *= share;
     }
     descend(state.weights.*layer, state.first_moment.*layer, state.second_moment.*layer, gradient.*layer,
-            settings.learning_rate / first_correction, second_correction);
+            rates);
   }
 }
 
 }  // namespace
+
+Parameters zeros() {
+  return {std::vector<float>(kPixels * kHidden), std::vector<float>(kHidden),
+          std::vector<float>(kHidden * kClasses), std::vector<float>(kClasses)};
+}
 
 TrainingState initial_state(const Settings& settings, std::size_t image_count) {
   TrainingState state;
@@ -152,24 +139,37 @@ TrainingState initial_state(const Settings& settings, std::size_t image_count) {
   return state;
 }
 
-float train_step(TrainingState& state, const Images& images, const Settings& settings) {
-  require_fit(state, images, settings);
+std::span<const std::uint32_t> next_batch(TrainingState& state, const Images& images,
+                                          const Settings& settings) {
+  require_images(state, images, settings);
   if (images.size() - state.position_in_epoch < settings.batch_size) {
     state.order = shuffled(images.size(), state.random);
     state.position_in_epoch = 0;
   }
-  Parameters gradient = zeros();
+  const auto batch = std::span(state.order).subspan(state.position_in_epoch, settings.batch_size);
+  state.position_in_epoch += settings.batch_size;
+  return batch;
+}
+
+float add_gradients(Parameters& gradient, const Parameters& weights, const Images& images,
+                    std::span<const std::uint32_t> batch) {
   float loss = 0.0f;
-  for (std::size_t at = 0; at < settings.batch_size; ++at) {
-    const std::size_t index = state.order.at(state.position_in_epoch + at);
+  for (const std::uint32_t index : batch) {
     const std::uint8_t label = images.labels.at(index);
-    const Activations forward = run_forward(state.weights, images.image(index));
+    const Activations forward = run_forward(weights, images.image(index));
     loss -= std::log(std::max(forward.probabilities[label],
                               1e-30f));  // The logarithm of 0 would spoil the mean.
-    add_gradient(gradient, state.weights, images.image(index), label, forward);
+    add_gradient(gradient, weights, images.image(index), label, forward);
   }
+  return loss;
+}
+
+float train_step(TrainingState& state, const Images& images, const Settings& settings) {
+  require_fit(state);
+  const auto batch = next_batch(state, images, settings);
+  Parameters gradient = zeros();
+  const float loss = add_gradients(gradient, state.weights, images, batch);
   apply(state, gradient, settings);
-  state.position_in_epoch += settings.batch_size;
   ++state.step;
   return loss / static_cast<float>(settings.batch_size);
 }

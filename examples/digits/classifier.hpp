@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "digits/dataset.hpp"
 #include "digits/training_state.hpp"
@@ -26,6 +27,21 @@ TrainingState initial_state(const Settings& settings, std::size_t image_count);
 ///
 /// Errors: std::invalid_argument when the state belongs to another network or to another number of images.
 float train_step(TrainingState& state, const Images& images, const Settings& settings);
+
+/// The parts of a step, for those who divide one among several processes: the images of the next step, those
+/// of the next epoch when too few are left in this one.
+///
+/// Ownership: the span is valid until the next call.
+/// Errors:    std::invalid_argument when the state belongs to another number of images.
+std::span<const std::uint32_t> next_batch(TrainingState& state, const Images& images,
+                                          const Settings& settings);
+
+/// Adds the gradients of the losses of these images, in their order; returns the sum of the losses.
+float add_gradients(Parameters& gradient, const Parameters& weights, const Images& images,
+                    std::span<const std::uint32_t> batch);
+
+/// Returns a zero for each weight.
+Parameters zeros();
 
 /// Returns the share of the images that the network recognises, 0 to 1.
 double accuracy(const TrainingState& state, const Images& images);

@@ -7,70 +7,29 @@ started again and must go on from the newest checkpoint that was committed. In t
 weights, bit for bit. Exits with 1 when anything is not as it should be.
 """
 import argparse
-import hashlib
 import pathlib
 import random
-import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+from runs import (Failure, Run, compare, describe_leftover, describe_saves, newest_committed, show_tool,
+                  temporaries)
+
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST_ACCURACY = 0.95
 MOST_KILLS = 60
-LONGEST_WAIT_S = 120
 
 
-class Failure(Exception):
-    """Something is not as it should be."""
-
-
-class Run:
-    """One process of the trainer, and what it said."""
+class Trainer(Run):
+    """One process of the trainer."""
 
     def __init__(self, options, root, final):
-        command = [options.build / "examples" / "digits", "--root", root, "--data", HERE / "digits.csv",
-                   "--steps", options.steps, "--save-every", options.save_every, "--final", final]
-        self.root = root
-        self.step = 0  # The last step that it has done.
-        self.resumed = 0  # The step of the checkpoint that it went on from; 0: it began.
-        self.removed = 0  # Leftovers of killed runs that it removed.
-        self.accuracy = None
-        self.saves = []  # What it said of each save that it committed.
-        self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=self.errors,
-                                        text=True)
-
-    def lines(self):
-        """Yields the lines that it says, having noted what they mean."""
-        for line in self.process.stdout:
-            if not line.endswith("\n"):
-                return  # The kill cut it off.
-            word, _, rest = line.strip().partition(" ")
-            facts = dict(re.findall(r"(\w+)=(\S+)", rest))
-            if word == "step":
-                self.step = int(rest)
-            elif word == "resumed":
-                self.resumed = self.step = int(facts["step"])
-            elif word == "recovered":
-                self.removed = int(facts["removed"])
-            elif word == "committed":
-                self.saves.append(facts)
-            elif word == "finished":
-                self.accuracy = float(facts["accuracy"])
-            yield line.strip()
-
-    def finish(self):
-        """Lets it end by itself, as it must."""
-        for _ in self.lines():
-            pass
-        code = self.process.wait(timeout=LONGEST_WAIT_S)
-        if code != 0 or self.accuracy is None:
-            raise Failure(f"the trainer ended with {code}: {self.complaint()}")
+        super().__init__([options.build / "examples" / "digits", "--root", root, "--data", HERE / "digits.csv",
+                          "--steps", options.steps, "--save-every", options.save_every, "--final", final], root)
 
     def kill(self):
         """Kills it, and reads what it had said before."""
@@ -80,19 +39,6 @@ class Run:
         code = self.process.wait()
         if code not in (-signal.SIGKILL, 0):
             raise Failure(f"the trainer ended with {code}: {self.complaint()}")
-
-    def complaint(self):
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace").strip() or "it said nothing"
-
-
-def newest_committed(root):
-    """The step of the newest checkpoint that anybody can see; 0 when there is none."""
-    return max((int(path.parent.name) for path in root.glob("*/COMMIT") if path.parent.name.isdecimal()), default=0)
-
-
-def temporaries(root):
-    return list(root.glob(".tmp-*"))
 
 
 def kill_while_training(run, chance):
@@ -118,24 +64,12 @@ def kill_while_saving(run, chance):
             return run.kill()
 
 
-def describe_leftover(root):
-    """Says what a kill has left, if it fell into a save."""
-    left = temporaries(root)
-    if not left:
-        return "between saves"
-    files = [path for path in left[0].rglob("*") if path.is_file() and not path.name.startswith(".")]
-    if not files:
-        return "mid-save, before its first file"
-    size = sum(path.stat().st_size for path in files)
-    return f"mid-save, leaving {len(files)} file{'s' if len(files) > 1 else ''}, {size:,} bytes"
-
-
 def run_with_kills(options, root, final, chance):
     """Trains with kills in between; returns all runs, of which the last one finished."""
     print(f"\n{'kill':>6}  {'after step':>10}  {'during':<40}  {'resumed from':>12}")
     runs, mid_saves = [], 0
     for number in range(1, MOST_KILLS + 1):
-        run = Run(options, root, final)
+        run = Trainer(options, root, final)
         runs.append(run)
         # Every other kill aims at a save, until enough of them have hit.
         wants_save = number % 2 == 0 or number > options.kills
@@ -152,7 +86,7 @@ def run_with_kills(options, root, final, chance):
         if number >= options.kills and mid_saves >= options.mid_saves:
             break
     if runs[-1].accuracy is None:
-        runs.append(Run(options, root, final))
+        runs.append(Trainer(options, root, final))
         runs[-1].finish()
         check_resumption(runs, root)
     killed = sum(run.accuracy is None for run in runs)
@@ -170,19 +104,8 @@ def check_resumption(runs, root):
                       f"but training went on from {runs[-1].resumed}")
 
 
-def compare(expected, actual):
-    """Compares two files; returns their hash."""
-    one, other = expected.read_bytes(), actual.read_bytes()
-    if one != other:
-        where = next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
-        raise Failure(f"the final states differ from byte {where:,} on: {expected}, {actual}")
-    return len(one), hashlib.sha256(one).hexdigest()
-
-
 def report(reference, runs, final_bytes, digest):
     saves = [save for run in [reference, *runs] for save in run.saves]
-    blocking = [int(save["blocking_us"]) for save in saves]
-    durable = [int(save["durable_us"]) for save in saves]
     killed = sum(run.accuracy is None for run in runs)
     again = sum(run.step - run.newest_left for run in runs if run.accuracy is None)
     print(f"""
@@ -190,23 +113,14 @@ test accuracy      {reference.accuracy:.1%}, in both runs
 final state        equal, bit for bit: {final_bytes:,} bytes, sha256 {digest[:16]}…
 kills              {killed}, after which {again} steps were done again
 leftovers removed  {sum(run.removed for run in runs)}
-saves committed    {len(saves)}, of {int(saves[-1]["bytes"]):,} bytes in {saves[-1]["files"]} files (the last)
-blocking time      {statistics.median(blocking) / 1000:.2f} ms (median), {max(blocking) / 1000:.2f} ms (longest)
-durable after      {statistics.median(durable) / 1000:.2f} ms (median)
-engine             {saves[-1]["engine"]}""", flush=True)
-
-
-def show_tool(tool, checkpoint):
-    for command in ("ls", "inspect"):
-        print(f"\n$ cairn {command} {checkpoint}", flush=True)
-        subprocess.run([str(tool), command, str(checkpoint)], check=True, timeout=LONGEST_WAIT_S)
+{describe_saves(saves)}""", flush=True)
 
 
 def demonstrate(options, folder):
     chance = random.Random(options.seed)
     print(f"Training on 1,438 images for {options.steps:,} steps, a checkpoint every {options.save_every} steps.")
     print("Once without interruption … ", end="", flush=True)
-    reference = Run(options, folder / "reference", folder / "reference.final")
+    reference = Trainer(options, folder / "reference", folder / "reference.final")
     reference.finish()
     print(f"{len(reference.saves)} saves, accuracy {reference.accuracy:.1%}.\nOnce with kills:")
     runs = run_with_kills(options, folder / "killed", folder / "killed.final", chance)

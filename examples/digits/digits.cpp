@@ -3,9 +3,6 @@
 // one and ends with the same weights.
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,6 +14,7 @@
 #include "digits/checkpoints.hpp"
 #include "digits/classifier.hpp"
 #include "digits/dataset.hpp"
+#include "digits/final_file.hpp"
 
 namespace digits {
 namespace {
@@ -48,47 +46,6 @@ Snapshot first_snapshot(const Checkpoints& checkpoints, const Settings& settings
   return {initial_state(settings, images.size()), History()};
 }
 
-class FinalFile {
- public:
-  explicit FinalFile(const std::filesystem::path& path) : path_(path), out_(path, std::ios::binary) {}
-
-  template <class Range>
-  void write(const Range& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    out_.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  }
-
-  void write(const Parameters& parameters) {
-    for (const auto layer : {&Parameters::w1, &Parameters::b1, &Parameters::w2, &Parameters::b2}) {
-      write(parameters.*layer);
-    }
-  }
-
-  void close() {
-    out_.close();
-    if (!out_) {
-      throw std::runtime_error("cannot write " + path_.string());
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  std::ofstream out_;
-};
-
-void write_final(const Snapshot& snapshot, const std::filesystem::path& path) {
-  FinalFile file(path);
-  const TrainingState& state = snapshot.state;
-  file.write(state.weights);
-  file.write(state.first_moment);
-  file.write(state.second_moment);
-  file.write(state.random);
-  file.write(state.order);
-  file.write(fmt::format("step {} position {}\n", state.step, state.position_in_epoch));
-  file.write(snapshot.history.to_csv());
-  file.close();
-}
-
 void train(const Arguments& arguments) {
   const Settings settings;
   const Dataset dataset = split(read_images(arguments.data), kSplitSeed);
@@ -107,7 +64,7 @@ void train(const Arguments& arguments) {
   }
   checkpoints.finish();
   if (!arguments.final.empty()) {
-    write_final({state, history}, arguments.final);
+    write_final(state, history.to_csv(), arguments.final);
   }
   say(fmt::format("finished {} accuracy={:.4f}", state.step, accuracy(state, dataset.test)));
 }
@@ -120,13 +77,13 @@ int main(int argc, char** argv) {
     const std::vector<const char*> words(argv + 1, argv + argc);
     const digits::Arguments arguments = digits::parse_arguments(words);
     if (arguments.wants_help) {
-      fmt::print("{}", digits::usage());
+      fmt::print("{}", digits::usage("digits"));
       return 0;
     }
     digits::train(arguments);
     return 0;
   } catch (const digits::UsageError& error) {
-    fmt::print(stderr, "digits: {}\n\n{}", error.what(), digits::usage());
+    fmt::print(stderr, "digits: {}\n\n{}", error.what(), digits::usage("digits"));
     return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "digits: {}\n", error.what());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct Parameters {
 
   bool operator==(const Parameters&) const = default;
 };
+
+/// The arrays of Parameters, for what is done to each of them.
+inline constexpr std::array kLayers = {&Parameters::w1, &Parameters::b1, &Parameters::w2, &Parameters::b2};
 
 /// Everything that the next training step depends on, besides the images and the settings: a state that is
 /// saved and loaded again goes on as if nothing had happened.
