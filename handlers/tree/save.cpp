@@ -116,12 +116,12 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   return mine;
 }
 
-Background<> nothing() {
-  co_return;
+/// Rank 0 writes everything; the others only say that they have it, too.
+Background<> compare_with_others(Subject ranks, detail::RankLeaves mine) {
+  co_await detail::agree_on_leaves(ranks, std::move(mine));
 }
 
-/// Rank 0 writes everything; the others only say that they have it, too.
-Background<> compare_with_others(Subject ranks, detail::RankLeaves mine, Background<> written) {
+Background<> compare_and_finish(Subject ranks, detail::RankLeaves mine, Background<> written) {
   co_await detail::agree_on_leaves(ranks, std::move(mine));
   co_await std::move(written);
 }
@@ -149,11 +149,11 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
     co_return co_await write_arrays(std::move(context), std::move(writer), std::move(*ranks));
   }
   detail::RankLeaves mine = leaves_of_rank(context, leaves);
-  Background<> written = nothing();
-  if (mine.rank == 0) {
-    written = co_await write_arrays(std::move(context), std::move(writer));
+  if (mine.rank != 0) {
+    co_return compare_with_others(std::move(*ranks), std::move(mine));
   }
-  co_return compare_with_others(std::move(*ranks), std::move(mine), std::move(written));
+  Background<> written = co_await write_arrays(std::move(context), std::move(writer));
+  co_return compare_and_finish(std::move(*ranks), std::move(mine), std::move(written));
 }
 
 }  // namespace cairn

@@ -180,7 +180,8 @@ TEST_F(Damage, ByAFileTwiceIsFoundByVerifyAndHarmlessToALoad) {
 }
 
 TEST_F(Damage, WhileFilesAreReadNeverGivesOtherValues) {
-  const Victim other(directory_ / "other", 8, context_);
+  constexpr std::int64_t kOther = 8;
+  const Victim other(directory_ / "other", kOther, context_);
   std::atomic<bool> is_over{false};
   std::thread vandal([&] {
     while (!is_over) {
@@ -195,7 +196,7 @@ TEST_F(Damage, WhileFilesAreReadNeverGivesOtherValues) {
 
   std::size_t failures = 0;
   for (int i = 0; i < 500; ++i) {
-    const std::string complaint = victim_.load_complaint();
+    const std::string complaint = victim_.load_complaint(kOther);
     failures += complaint.empty() ? 0 : 1;
     EXPECT_NE(complaint, Victim::kOtherValues);
     ++counts_.replacements;
