@@ -2,8 +2,9 @@
 """Refuses what g++ 12 miscompiles and what dangles in coroutines.
 
 g++ 12 destroys temporaries of aggregate and lambda type inside a co_await expression twice; tests/toolchain shows it.
-A coroutine's reference parameter dangles when its caller has gone on; `// outlives: <reason>` on the parameter's line,
-or on or right above the function's first line, says why one does not.
+An awaitable of Boost 1.81 that is assigned to loses the coroutine that it held. A coroutine's reference parameter
+dangles when its caller has gone on; `// outlives: <reason>` on the parameter's line, or on or right above the function's
+first line, says why one does not.
 """
 import re
 import sys
@@ -114,9 +115,17 @@ def check_options(text):
             yield match.start(), f"{name} declares no constructor: aggregates break inside co_await; write '{name}() = default;'"
 
 
+def check_assignments(text):
+    for match in re.finditer(r"(?<![\w:<])(?:Awaitable|Background)<[^;(){}]*> (\w+)(?: = [^;]*)?;", text.code):
+        again = re.compile(rf"(?<![\w.>&*]){match.group(1)} = ").search(text.code, match.end())
+        ends = text.code.find("\n}\n", match.end())  # Of the function, or of the class.
+        if again and (ends < 0 or again.start() < ends):
+            yield again.start(), f"'{match.group(1)}' is assigned to: Boost 1.81 loses the coroutine that it held; make another one"
+
+
 def check(raw):
     text = Text(raw)
-    for rule in (check_expressions, check_blocks, check_functions, check_options):
+    for rule in (check_expressions, check_blocks, check_functions, check_options, check_assignments):
         for position, message in rule(text):
             yield text.line(position), message
 
@@ -153,6 +162,7 @@ BAD = {
     "reference of a lambda": ("may dangle", "auto task = [](int& a) -> Awaitable<> { co_return; };"),
     "empty reason": ("may dangle", "Awaitable<> f(int& a) {  // outlives:\n  co_return; }"),
     "unknown form": ("teach it", "CAIRN_BODY { co_await g(); }"),
+    "assignment": ("assigned to", "Awaitable<> f() {\n  Background<> w = nothing();\n  w = co_await g();\n}\n"),
     "options": ("declares no constructor", "struct SaveOptions {\n  bool overwrite = false;\n};"),
     "options with destructor only": ("declares no constructor", "struct SaveOptions { ~SaveOptions(); };"),
 }
@@ -176,6 +186,7 @@ GOOD = {
     "outlives above": "// outlives: held by the scope\nAwaitable<> f(const B& b) { co_return; }",
     "binding": "void f() { auto [a, b] = g(); }",
     "options": "struct SaveOptions {\n  SaveOptions() = default;\n  bool overwrite = false;\n};",
+    "one of another function": "void f() {\n  Background<> w = g();\n}\n\nvoid h() {\n  w = 1;\n}\n",
     "options named ahead": "struct SaveOptions;\nvoid f(SaveOptions options);",
     "digit separators": "Awaitable<> f() { const int a = 1'000'000; co_await g(a); const int b{2}; char c = '{'; }",
 }
