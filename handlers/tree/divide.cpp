@@ -254,9 +254,12 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
     }
     return;
   }
+  writer.set_policy(options.policy->description());
+  if (parts.empty()) {
+    return;  // A rank that writes nothing: no policy expects to be asked about that.
+  }
   const PolicyInput input(writer, arrays, parts, context);
   const std::vector<FilePlan> files = ask(*options.policy, input.tensors());
-  writer.set_policy(options.policy->description());
   add_files(writer, arrays, parts, files);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -180,6 +181,27 @@ TEST_F(TreesOfRanks, AreDividedAmongFilesByThePolicyOfEachRank) {
 
   EXPECT_EQ(load_whole(), (Tree{{"w", whole_}, {"bias", bias_}}));
   EXPECT_GT(data_files().size(), 4u);
+}
+
+/// Puts all into one file, and does not expect to be asked about nothing.
+class OneFile final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "One file."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    std::vector<FilePlan> files(1);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      files[0].push_back({i, {}, {}});
+    }
+    return files;
+  }
+};
+
+TEST_F(TreesOfRanks, AskNoPolicyOnRanksThatWriteNothing) {
+  SaveOptions options;
+  options.handler_options.set(ShardingOptions(std::make_shared<OneFile>()));
+  expect_saved([&](std::uint32_t) { return Tree{{"bias", bias_}, {"step", 7}}; }, 3, options);
+
+  EXPECT_EQ(load_whole(), (Tree{{"bias", bias_}, {"step", 7}}));
 }
 
 TEST_F(TreesOfRanks, AreTheHandlersOfOneArrayToo) {

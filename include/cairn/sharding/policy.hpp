@@ -54,7 +54,7 @@ using FilePlan = std::vector<TensorPart>;
 
 /// Decides which tensors go into which files: the sharding callback of TensorFlow.
 ///
-/// Called once for each save and task, in the blocking phase, with everything that the task writes. It may cut tensors, arrange
+/// Called once for each save and task that writes something, in the blocking phase, with all that it writes. It may cut tensors, arrange
 /// the parts in files as it likes and replace values; check_policy_result says what it may not.
 /// Threads: calls of different saves may come from several threads at once.
 /// Example:
