@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/array_files.hpp"
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/coord/reduce_changes.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_merge.hpp"
 #include "cairn/handlers/tree_handler.hpp"
@@ -59,25 +63,53 @@ Background<> write_index(SaveContext context, array_store::PlannedIndex planned)
   co_await context.write_file(array_store::kIndexFile, index.bytes, index.owner);
 }
 
-std::string merge(const std::vector<std::string>& texts) {
+/// Joins indexes; a text of no bytes is none.
+std::string merge(std::span<const std::string_view> texts) {
   std::vector<formats::Index> indexes;
-  for (const std::string& text : texts) {
-    const std::shared_ptr<const void> nobody;  // The texts live longer.
-    indexes.push_back(
-        formats::Index::open(nobody, std::as_bytes(std::span(text)), "the index of other ranks"));
+  for (const std::string_view text : texts) {
+    if (!text.empty()) {
+      const std::shared_ptr<const void> nobody;  // The texts live longer.
+      indexes.push_back(
+          formats::Index::open(nobody, std::as_bytes(std::span(text)), "the index of other ranks"));
+    }
   }
   const formats::IndexBytes merged = formats::merge_indexes(indexes);
   return {reinterpret_cast<const char*>(merged.bytes.data()), merged.bytes.size()};
 }
 
-/// Rank 0 writes the index of all ranks; the others send theirs.
+/// What the ranks but rank 0 have in the index, as long as none of them writes anything else: files and arrays stay, where only
+/// values change.
+struct KeptIndex {
+  SaidBefore said;
+  std::string others;  ///< At rank 0.
+};
+
+/// Rank 0 writes the index of all ranks; the others send theirs, unless it is that of an earlier save.
 Background<> join_index(SaveContext context, array_store::PlannedIndex planned, Subject ranks) {
+  const bool is_primary = context.coordinator().rank() == 0;
   const formats::IndexBytes index = co_await make_index(context, std::move(planned));
-  std::string text(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
-  Subject::Merge join = [](const std::vector<std::string>& texts) { return merge(texts); };
-  std::string merged = co_await ranks.reduce(std::move(text), std::move(join));
-  if (context.coordinator().rank() == 0) {
-    co_await context.write_file(array_store::kIndexFile, std::move(merged));
+  std::string own(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
+  auto kept = context.kept<KeptIndex>();
+  std::optional<SaidBefore> said;
+  if (kept) {
+    said = kept->said;
+  }
+  std::string told = is_primary ? std::string() : own;
+  Subject::Merge join = [](const std::vector<std::string>& texts) {
+    return merge(std::vector<std::string_view>(texts.begin(), texts.end()));
+  };
+  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(told), std::move(join), said);
+  Reduced reduced = co_await std::move(reducing);
+  if (!reduced.is_known) {
+    auto next = std::make_shared<KeptIndex>();
+    next->said = reduced.said;
+    next->others = std::move(reduced.all);
+    kept = next;
+    context.keep(kept);
+  }
+  if (is_primary) {
+    const std::array<std::string_view, 2> texts = {own, kept->others};
+    co_await context.write_file(array_store::kIndexFile, merge(texts));
   }
 }
 

@@ -2,6 +2,7 @@
 #include "divide.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <optional>
@@ -125,7 +126,9 @@ class PolicyInput {
 };
 
 /// Asks a policy, and checks what it says.
-std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors) {
+std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors,
+                          const SaveContext& context) {
+  const auto begin = std::chrono::steady_clock::now();
   const auto refuse = [&policy](std::error_code code, std::string_view why) {
     throw Error(code, fmt::format("sharding policy \"{}\": {}", policy.description(), why));
   };
@@ -140,6 +143,17 @@ std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const Shardabl
     refuse(make_error_code(Errc::handler_failed), error.what());
   }
   check_policy_result(policy, tensors, files);
+  WorkFigures figures;
+  figures.count = files.size();
+  for (const ShardableTensor& tensor : tensors) {
+    figures.bytes += tensor.size_bytes;
+  }
+  figures.time = std::chrono::steady_clock::now() - begin;
+  context.add_work(Work::divide, figures);
+  for (const std::string& warning : policy.warnings(tensors, files)) {
+    context.add_problem(
+        fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), warning));
+  }
   return files;
 }
 
@@ -259,7 +273,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
     return;  // A rank that writes nothing: no policy expects to be asked about that.
   }
   const PolicyInput input(writer, arrays, parts, context);
-  const std::vector<FilePlan> files = ask(*options.policy, input.tensors());
+  const std::vector<FilePlan> files = ask(*options.policy, input.tensors(), context);
   add_files(writer, arrays, parts, files);
 }
 

@@ -2,6 +2,7 @@
 #include "ranks.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,14 +12,6 @@
 
 namespace cairn::detail {
 namespace {
-
-/// Brings what all ranks say to rank 0, merged on the way.
-Awaitable<std::string> gather(Subject& ranks, const RankLeaves& mine) {
-  std::string text = encode_holdings(static_cast<std::uint32_t>(mine.rank), mine.lines, mine.holdings);
-  Subject::Merge merge = [](std::vector<std::string> texts) { return merge_holdings(texts); };
-  Awaitable<std::string> gathered = ranks.reduce(std::move(text), std::move(merge));
-  return gathered;
-}
 
 /// What rank 0 answers each rank.
 std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLeaves& mine) {
@@ -42,19 +35,29 @@ std::string line_of_array(std::string_view path, std::string_view kind, DType dt
 }
 
 // outlives: the caller keeps the subject until this has ended.
-Awaitable<std::vector<Share>> agree_on_shares(Subject& ranks, RankLeaves mine) {
-  const std::string gathered = co_await gather(ranks, mine);
+Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(Subject& ranks, RankLeaves mine,
+                                                             std::shared_ptr<const KeptShares> before) {
+  std::optional<SaidBefore> said;
+  if (before && before->replicas == mine.replicas) {
+    said = before->said;
+  }
+  std::string text = encode_holdings(static_cast<std::uint32_t>(mine.rank), mine.lines, mine.holdings);
+  Subject::Merge merge = [](const std::vector<std::string>& texts) { return merge_holdings(texts); };
+  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(text), std::move(merge), said);
+  const Reduced reduced = co_await std::move(reducing);
+  if (reduced.is_known) {
+    co_return before;
+  }
   std::vector<std::string> answers;
   if (mine.rank == 0) {
-    answers = shares_by_rank(gathered, mine);
+    answers = shares_by_rank(reduced.all, mine);
   }
   const std::string answer = co_await ranks.scatter(std::move(answers));
-  co_return decode_shares(answer, mine.holdings);
-}
-
-// outlives: as above.
-Awaitable<> agree_on_leaves(Subject& ranks, RankLeaves mine) {
-  co_await gather(ranks, mine);
+  auto kept = std::make_shared<KeptShares>();
+  kept->said = reduced.said;
+  kept->replicas = mine.replicas;
+  kept->shares = decode_shares(answer, mine.holdings);
+  co_return kept;
 }
 
 }  // namespace cairn::detail

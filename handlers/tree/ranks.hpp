@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/conversation.hpp"
+#include "cairn/coord/reduce_changes.hpp"
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
@@ -28,18 +31,22 @@ struct RankLeaves {
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
   std::vector<Holding> holdings;
-  ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+  ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
 
-/// Two steps: rank 0 hears what each rank holds, and tells each what it writes.
+/// What a rank writes, as all have agreed in an earlier save: it stands while every rank holds what it held then.
+struct KeptShares {
+  SaidBefore said;
+  ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+  std::vector<Share> shares;
+};
+
+/// Rank 0 hears what each rank holds, and tells each what it writes; or that it writes what it wrote `before` (or null), when
+/// nobody holds anything else.
 ///
 /// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves; those of
 ///         SharePlan.
-[[nodiscard]] Awaitable<std::vector<Share>> agree_on_shares(Subject& ranks, RankLeaves mine);
-
-/// One step, where no rank has a sharded array: rank 0 hears that all have the same leaves.
-///
-/// Errors: Errc::invalid_argument.
-[[nodiscard]] Awaitable<> agree_on_leaves(Subject& ranks, RankLeaves mine);
+[[nodiscard]] Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(
+    Subject& ranks, RankLeaves mine, std::shared_ptr<const KeptShares> before);
 
 }  // namespace cairn::detail

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -116,14 +117,24 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   return mine;
 }
 
-/// Rank 0 writes everything; the others only say that they have it, too.
-Background<> compare_with_others(Subject ranks, detail::RankLeaves mine) {
-  co_await detail::agree_on_leaves(ranks, std::move(mine));
+/// What this rank writes, as all ranks agree.
+Awaitable<std::shared_ptr<const detail::KeptShares>> agree(SaveContext context, Subject* ranks,
+                                                           detail::RankLeaves mine) {
+  const auto before = context.kept<detail::KeptShares>();
+  auto agreed = co_await detail::agree_on_shares(*ranks, std::move(mine), before);
+  if (agreed != before) {
+    context.keep(agreed);
+  }
+  co_return agreed;
 }
 
-Background<> compare_and_finish(Subject ranks, detail::RankLeaves mine, Background<> written) {
-  co_await detail::agree_on_leaves(ranks, std::move(mine));
-  co_await std::move(written);
+/// Where no rank has a sharded array, rank 0 writes everything: that all have the same leaves is found out beside that.
+Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
+                                std::optional<Background<>> written) {
+  co_await agree(std::move(context), &ranks, std::move(mine));
+  if (written) {
+    co_await std::move(*written);
+  }
 }
 
 }  // namespace
@@ -135,7 +146,8 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
   std::vector<Share> shares;
   if (ranks && leaves.has_sharded) {
-    shares = co_await detail::agree_on_shares(*ranks, leaves_of_rank(context, leaves));
+    const auto agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
+    shares = agreed->shares;
   } else if (leaves.has_sharded) {
     shares = detail::shares_alone(leaves.divided, detail::sharding_options(context).replicas);
   }
@@ -149,11 +161,11 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
     co_return co_await write_arrays(std::move(context), std::move(writer), std::move(*ranks));
   }
   detail::RankLeaves mine = leaves_of_rank(context, leaves);
-  if (mine.rank != 0) {
-    co_return compare_with_others(std::move(*ranks), std::move(mine));
+  std::optional<Background<>> written;
+  if (mine.rank == 0) {
+    written = co_await write_arrays(context, std::move(writer));
   }
-  Background<> written = co_await write_arrays(std::move(context), std::move(writer));
-  co_return compare_and_finish(std::move(*ranks), std::move(mine), std::move(written));
+  co_return compare_and_finish(std::move(context), std::move(*ranks), std::move(mine), std::move(written));
 }
 
 }  // namespace cairn

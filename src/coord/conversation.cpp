@@ -95,6 +95,10 @@ void leave_and_forget(Exchange& exchange, const std::weak_ptr<coord::Exchanges>&
 Subject::Subject(std::shared_ptr<Exchange> exchange, std::string name)
     : exchange_(std::move(exchange)), name_(std::move(name)) {}
 
+std::size_t Subject::rank() const noexcept {
+  return exchange_->rank();
+}
+
 Awaitable<std::vector<std::string>> Subject::gather(std::string mine) {
   return texts_of(exchange_->begin_up(name_, next_step_++, std::move(mine), {}));
 }

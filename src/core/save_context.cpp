@@ -235,4 +235,20 @@ Background<> SaveContext::run(std::function<void()> work) const {
   return run_beside(job_, directory_, std::move(work));
 }
 
+std::shared_ptr<const void> SaveContext::kept(std::type_index type) const {
+  return job_->services().kept.find({directory_, type});
+}
+
+void SaveContext::keep(std::type_index type, std::shared_ptr<const void> value) const {
+  job_->services().kept.keep({directory_, type}, std::move(value));
+}
+
+void SaveContext::add_problem(const std::string& problem) const {
+  job_->add_problem(problem);
+}
+
+void SaveContext::add_work(Work work, const WorkFigures& figures) const {
+  job_->meter().add_work(work, figures.bytes, figures.time, figures.count);
+}
+
 }  // namespace cairn

@@ -94,6 +94,9 @@ class SaveJob final : public Operation {
   /// Enters a file that is written, hashed and synced.
   void add(io::FileDigest digest);
 
+  /// Keeps a problem that does not harm the checkpoint, for the result.
+  void add_problem(const std::string& problem) noexcept;
+
   /// Of a save that has committed: what throws here would say that it has not. Without memory for it the process ends.
   [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
@@ -160,8 +163,6 @@ class SaveJob final : public Operation {
   void measure_result() noexcept;
   /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
-  /// Keeps a problem that does not harm the checkpoint.
-  void add_problem(const std::string& problem) noexcept;
   void count_end(const std::exception_ptr& failure) override;
   void refuse_effect() noexcept override;
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;

@@ -14,6 +14,7 @@
 #include "base/internal/kept_memory.hpp"
 #include "core/devices.hpp"
 #include "core/in_flight.hpp"
+#include "core/kept_values.hpp"
 #include "core/save_queue.hpp"
 #include "core/threads.hpp"
 #include "io/internal/engine.hpp"
@@ -68,6 +69,7 @@ class Services {
   Disk disk;
   SaveQueue saves;
   InFlight in_flight;
+  KeptValues kept;  ///< By handlers, for their next save.
   Threads threads;  ///< First to stop: they are last here.
 
  private:

@@ -2,6 +2,7 @@
 #include "observe/internal/exposition.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 namespace cairn::observe {
@@ -51,6 +52,23 @@ void Exposition::operations(const OperationMetrics& metrics, const std::string& 
   for (const auto& [step, times] : metrics.steps) {
     histogram(times, "step=" + label_value(name(step)));
   }
+  works(metrics, kind);
+}
+
+void Exposition::works(const OperationMetrics& metrics, const std::string& kind) {
+  const auto counters = [&](std::string_view what, std::string_view help, const auto& value_of) {
+    const std::string family_name = fmt::format("cairn_{}_work_{}_total", kind, what);
+    family(family_name, "counter", help);
+    for (std::size_t i = 0; i < kWorks; ++i) {
+      if (metrics.works[i].count != 0) {
+        sample("", "work=" + label_value(name(static_cast<Work>(i))), value_of(metrics.works[i]));
+      }
+    }
+  };
+  counters("count", "Pieces of each kind of work.", [](const WorkFigures& work) { return work.count; });
+  counters("bytes", "Bytes of each kind of work.", [](const WorkFigures& work) { return work.bytes; });
+  counters("seconds", "Time of each kind of work, summed over all that went on at the same time.",
+           [](const WorkFigures& work) { return std::chrono::duration<double>(work.time).count(); });
 }
 
 std::string label_value(std::string_view text) {

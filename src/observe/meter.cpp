@@ -45,9 +45,9 @@ void Meter::end_step(Step step) {
   last_ = end;
 }
 
-void Meter::add_work(Work work, std::uint64_t bytes, std::chrono::nanoseconds time) {
+void Meter::add_work(Work work, std::uint64_t bytes, std::chrono::nanoseconds time, std::uint64_t count) {
   Counters& counters = works_[static_cast<std::size_t>(work)];
-  counters.count.fetch_add(1, kRelaxed);
+  counters.count.fetch_add(count, kRelaxed);
   counters.bytes.fetch_add(bytes, kRelaxed);
   counters.nanoseconds.fetch_add(time.count(), kRelaxed);
 }

@@ -27,6 +27,11 @@ void end(OperationMetrics& metrics, const Report& report, std::chrono::nanosecon
       found->second.observe(report.steps[i]);
     }
   }
+  for (std::size_t i = 0; i < kWorks; ++i) {
+    metrics.works[i].count += report.works[i].count;
+    metrics.works[i].bytes += report.works[i].bytes;
+    metrics.works[i].time += report.works[i].time;
+  }
 }
 
 void fail(OperationMetrics& metrics, const std::exception_ptr& failure) {

@@ -16,8 +16,9 @@ using std::chrono::nanoseconds;
 constexpr std::array<std::string_view, kSteps> kStepNames = {
     "resolve", "stage",       "background", "read_back", "describe", "sync_directories",
     "rename",  "sync_parent", "retire",     "find",      "plan",     "fetch"};
-constexpr std::array<std::string_view, kWorks> kWorkNames = {
-    "create", "copy", "hash", "write", "sync", "open", "prepare", "read", "verify", "place", "handler"};
+constexpr std::array<std::string_view, kWorks> kWorkNames = {"create", "copy",  "hash",    "write",
+                                                             "sync",   "open",  "prepare", "read",
+                                                             "verify", "place", "handler", "divide"};
 
 double seconds(nanoseconds time) {
   return std::chrono::duration<double>(time).count();

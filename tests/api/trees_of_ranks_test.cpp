@@ -36,6 +36,12 @@ Array counted(const Shape& shape) {
   return array;
 }
 
+Array filled(const Shape& shape, std::int32_t value) {
+  Array array(shape, DType::int32);
+  std::ranges::fill(array.data<std::int32_t>(), value);
+  return array;
+}
+
 /// What a rank holds of an array.
 ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
   std::vector<Array> locals;
@@ -245,6 +251,138 @@ TEST_F(TreesOfRanks, AreSavedAgainWithOtherParts) {
     }
     EXPECT_EQ(load_whole(), (Tree{{"w", whole_}}));
   }
+}
+
+/// Many arrays, of which the ranks have other rows when the step is odd.
+Tree many_arrays(std::uint32_t rank, int step) {
+  Tree tree;
+  for (int i = 0; i < 300; ++i) {
+    const Array whole = filled({16, 3}, step * 1000 + i);
+    const std::uint32_t part = step % 2 == 0 ? rank : (rank + 1) % 4;
+    tree["a" + std::to_string(i)] = part_of(whole, rows_of(4), part);
+  }
+  tree["step"] = step;
+  return tree;
+}
+
+class TreesOfRanksSavedAgain : public TreesOfRanks {
+ protected:
+  /// Saves, and says how many bytes rank 3 has sent for that.
+  std::uint64_t save_step(int step, const SaveOptions& options = testing::overwriting_save()) {
+    const std::uint64_t before = job_.network().sent_bytes(3);
+    for (const RankEnd& end : save_on(
+             job_, [&](std::uint32_t rank) { return many_arrays(rank, step); }, options)) {
+      EXPECT_EQ(end.text(), "committed");
+    }
+    const Tree loaded = load_whole();
+    EXPECT_EQ(loaded.at("step").as<int>(), step);
+    for (int i = 0; i < 300; ++i) {
+      EXPECT_EQ(loaded.at("a" + std::to_string(i)).as<Array>(), filled({16, 3}, step * 1000 + i));
+    }
+    return job_.network().sent_bytes(3) - before;
+  }
+
+  JointJob job_{JointJob::Options(4)};
+};
+
+TEST_F(TreesOfRanksSavedAgain, SayOnlyWhatHasChanged) {
+  const std::uint64_t first = save_step(0);
+
+  EXPECT_GT(first, 20'000u);
+  EXPECT_LT(save_step(2), 2'000u);  // Signs of life among them, which a slow machine has more of.
+  EXPECT_LT(save_step(4), 2'000u);
+}
+
+TEST_F(TreesOfRanksSavedAgain, AreDividedAnewWhenRanksHoldOtherParts) {
+  save_step(0);
+
+  EXPECT_GT(save_step(1), 20'000u);
+  EXPECT_LT(save_step(1), 2'000u);
+  EXPECT_GT(save_step(2), 20'000u);
+}
+
+TEST_F(TreesOfRanksSavedAgain, AreDividedAnewWhenOneRankHoldsSomethingElse) {
+  save_step(0);
+  const Array whole = counted({8, 3});
+  const auto tree = [&](std::uint32_t rank, bool is_given_away) {
+    const bool has_it = is_given_away ? rank == 1 : rank == 3;
+    return Tree{{"w", has_it
+                          ? ShardedArray(whole.shape(), whole.dtype(), {{Box::whole(whole.shape()), whole}})
+                          : ShardedArray(whole.shape(), whole.dtype())}};
+  };
+  for (const bool is_given_away : {false, false, true, true, false}) {
+    for (const RankEnd& end : save_on(
+             job_, [&](std::uint32_t rank) { return tree(rank, is_given_away); },
+             testing::overwriting_save())) {
+      EXPECT_EQ(end.text(), "committed");
+    }
+    EXPECT_EQ(load_whole(), (Tree{{"w", whole}}));
+    EXPECT_THAT(data_files(),
+                ElementsAre(is_given_away ? "data-r00001-000.safetensors" : "data-r00003-000.safetensors"));
+  }
+}
+
+TEST_F(TreesOfRanksSavedAgain, MayBeStoredOtherwise) {
+  save_step(0);
+  SaveOptions options = testing::overwriting_save();
+  options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(200)));
+  save_step(2, options);
+  EXPECT_GT(data_files().size(), 4u);
+  save_step(4);
+  EXPECT_EQ(data_files().size(), 4u);
+}
+
+TEST_F(TreesOfRanksSavedAgain, MayChooseReplicasOtherwise) {
+  const Array large = counted({512, 512});
+  const auto files = [&](ReplicaChoice choice) {
+    SaveOptions options = testing::overwriting_save();
+    ShardingOptions sharding;
+    sharding.replicas = choice;
+    options.handler_options.set(sharding);
+    for (const RankEnd& end : save_on(
+             job_,
+             [&](std::uint32_t rank) {
+               return Tree{{"w", part_of(large, Sharding::replicated(4), rank)}};
+             },
+             options)) {
+      EXPECT_EQ(end.text(), "committed");
+    }
+    EXPECT_EQ(load_whole(), (Tree{{"w", large}}));
+    return data_files().size();
+  };
+
+  EXPECT_EQ(files(ReplicaChoice::balanced_and_split), 4u);
+  EXPECT_EQ(files(ReplicaChoice::main), 1u);
+  EXPECT_EQ(files(ReplicaChoice::balanced_and_split), 4u);
+}
+
+TEST_F(TreesOfRanksSavedAgain, AreRefusedStillWhenRanksDiffer) {
+  save_step(0);
+  for (const RankEnd& end : save_on(
+           job_,
+           [&](std::uint32_t rank) {
+             Tree tree = many_arrays(rank, 2);
+             if (rank == 2) {
+               tree["a7"] = 1;
+             }
+             return tree;
+           },
+           testing::overwriting_save())) {
+    EXPECT_THAT(end.text(), AllOf(HasSubstr("ranks save different things"), HasSubstr("'a7'")));
+  }
+  save_step(4);
+}
+
+TEST_F(TreesOfRanks, TellWhatTheirPolicyWarnsOf) {
+  SaveOptions options;
+  options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(3)));  // Less than an element.
+  const auto result = save(target(), Tree{{"w", counted({2})}}, options, *context_);
+
+  ASSERT_EQ(result.problems.size(), 2u);
+  EXPECT_THAT(result.problems.front(),
+              AllOf(HasSubstr("'state'"), HasSubstr("sharding policy"), HasSubstr("'w'")));
+  EXPECT_EQ(result.work(Work::divide).count, 2u);
+  EXPECT_EQ(result.work(Work::divide).bytes, 8u);
 }
 
 TEST_F(TreesOfRanks, NameTheElementsThatNobodyHolds) {

@@ -33,6 +33,8 @@ class ThreadedNetwork {
 
   /// What a rank sends, and what is sent to it, is lost from here on.
   void cut(std::size_t rank) { boxes_[rank]->is_cut = true; }
+  /// Of packets that a rank has sent.
+  [[nodiscard]] std::uint64_t sent_bytes(std::size_t rank) const { return boxes_[rank]->sent_bytes; }
 
  private:
   using Time = Transport::Time;
@@ -51,6 +53,7 @@ class ThreadedNetwork {
     Transport::Receiver receiver;
     bool is_closed = false;
     std::atomic<bool> is_cut{false};
+    std::atomic<std::uint64_t> sent_bytes{0};
   };
 
   class Wire final : public Transport {
@@ -75,6 +78,7 @@ class ThreadedNetwork {
     Hash128 job() const noexcept override { return job_; }
     void send(std::size_t to, Packet packet) override {
       Mailbox& box = *boxes_[to];
+      own().sent_bytes += packet->size();
       if (box.is_cut || own().is_cut) {
         return;
       }

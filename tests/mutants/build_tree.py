@@ -37,6 +37,7 @@ class Tree:
 
     def __init__(self, root, folder):
         self.root, self.folder = root, folder
+        self._read = {}
 
     def sources(self):
         """The files that may have mutants: those of the modules that this machine's build compiles."""
@@ -59,7 +60,7 @@ class Tree:
                 kept.add(file)
                 if keeps_mutants and path.suffix in (".cpp", ".hpp") and (self.folder / file).exists():
                     continue
-                data = path.read_bytes()
+                data = self._read.setdefault(file, path.read_bytes())  # What is changed meanwhile is for the next run.
                 if file in by_file:
                     header = os.path.relpath(self.folder / "tests/mutants/switch.hpp", (self.folder / file).parent)
                     data = mutated(data.decode(), by_file[file], header).encode()

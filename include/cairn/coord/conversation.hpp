@@ -32,6 +32,9 @@ class Subject {
   /// caller's; what it throws fails the conversation.
   using Merge = std::function<std::string(std::vector<std::string> texts)>;
 
+  /// Of this process among those that speak.
+  [[nodiscard]] std::size_t rank() const noexcept;
+
   /// The texts of all ranks, in their order, at rank 0; nothing elsewhere, where it waits for the ranks below in the tree.
   [[nodiscard]] Awaitable<std::vector<std::string>> gather(std::string mine);
   /// As above, but the texts are merged on their way: for what is too much for one rank.

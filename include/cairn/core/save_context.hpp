@@ -9,11 +9,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/core/any_value.hpp"
+#include "cairn/observe/report.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
 
@@ -101,8 +104,27 @@ class SaveContext {
   /// Runs `work` on a worker thread, beside the other coroutines of this save: for what computes long.
   [[nodiscard]] Background<> run(std::function<void()> work) const;
 
+  /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what
+  /// ranks have agreed on, say. It may be forgotten at any time.
+  template <class T>
+  [[nodiscard]] std::shared_ptr<const T> kept() const {
+    return std::static_pointer_cast<const T>(kept(typeid(T)));
+  }
+  /// Leaves something for later saves; replaces what was kept of this type.
+  template <class T>
+  void keep(std::shared_ptr<const T> value) const {
+    keep(typeid(T), std::move(value));
+  }
+
+  /// Tells the user, in SaveResult::problems of this rank, what does not harm the checkpoint but should be known.
+  void add_problem(const std::string& problem) const;
+  /// Adds what the handler has measured itself to the figures of this save (Report::works).
+  void add_work(Work work, const WorkFigures& figures) const;
+
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
+  [[nodiscard]] std::shared_ptr<const void> kept(std::type_index type) const;
+  void keep(std::type_index type, std::shared_ptr<const void> value) const;
   /// Reserves the name of a file of that size; returns where it lies in the checkpoint.
   [[nodiscard]] std::string claim(std::string_view file, std::size_t bytes) const;
 

@@ -23,8 +23,8 @@ namespace cairn {
 /// Errors: as Writer::lay_out and SaveContext::write_pieces.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
 
-/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which writes it. One
-/// step of `ranks`, in the background.
+/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which writes it. Those
+/// that are as they were in the last save are not sent. A few steps of `ranks`, in the background; it has no others after this.
 ///
 /// Errors: also those of formats::merge_indexes, on all ranks.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,

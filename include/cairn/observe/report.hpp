@@ -59,9 +59,10 @@ enum class Work : std::uint8_t {
   verify,   ///< Hashes of what was read, compared.
   place,    ///< From staging memory to where it belongs, cast on the way.
   handler,  ///< Functions of handlers' own (`SaveContext::run`, `LoadContext::run`).
+  divide,  ///< Sharding policies asked, and what they returned checked; the count is that of the files that they made.
 };
 
-inline constexpr std::size_t kWorks = 11;
+inline constexpr std::size_t kWorks = 12;
 
 /// "sync_directories", "copy": for reports, metrics and traces.
 [[nodiscard]] std::string_view name(Step step) noexcept;

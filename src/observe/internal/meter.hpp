@@ -36,7 +36,7 @@ class Meter {
   /// When the last step ended.
   [[nodiscard]] TimePoint last() const { return last_; }
 
-  void add_work(Work work, std::uint64_t bytes, std::chrono::nanoseconds time);
+  void add_work(Work work, std::uint64_t bytes, std::chrono::nanoseconds time, std::uint64_t count = 1);
   /// Null when nothing is traced.
   [[nodiscard]] TraceRecorder* trace() const noexcept { return trace_.get(); }
 

@@ -47,6 +47,7 @@ struct OperationMetrics {
   Histogram whole;
   Histogram blocking;  ///< Of saves only.
   std::map<Step, Histogram> steps;
+  std::array<WorkFigures, kWorks> works{};
 };
 
 /// Counts what the operations of a context did.

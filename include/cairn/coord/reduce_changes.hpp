@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/base/hash.hpp"
+#include "cairn/coord/conversation.hpp"
+
+namespace cairn {
+
+/// What a rank remembers of what all ranks have said about something, so that it need not be said again.
+struct SaidBefore {
+  Hash128 mine;  ///< Of what this rank said.
+  Hash128 all;   ///< Of what all ranks said, merged.
+
+  bool operator==(const SaidBefore&) const = default;
+};
+
+/// What came of reduce_changes.
+struct Reduced {
+  bool is_known = false;  ///< No rank has said anything new: rank 0 has it from the time before.
+  SaidBefore said;        ///< To remember.
+  std::string all;        ///< At rank 0, when it is not known: what all ranks said, merged.
+};
+
+/// As Subject::reduce, for what ranks say again and again and seldom change: as long as each rank says what it said `before`,
+/// 17 bytes go each way. Where a rank has nothing to remember, or something new to say, all texts are sent.
+///
+/// Takes two steps, and two more where only some ranks have something new. Which of them may differ from rank to rank; so may
+/// what they remember.
+/// Errors: as Subject::reduce; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+                                                std::optional<SaidBefore> before);
+
+}  // namespace cairn
