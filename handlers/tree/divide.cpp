@@ -30,13 +30,15 @@ DType dtype_of(const HeldArray& array) {
   return array.sharded != nullptr ? array.sharded->dtype() : array.whole->dtype();
 }
 
-bool is_before(const Shard* a, const Shard* b) {
+/// The order of shards, and of placed boxes.
+template <class T>
+bool is_before(const T& a, const T& b) {
   const auto in_order = [](const Shape& x, const Shape& y) {
     return std::lexicographical_compare_three_way(x.begin(), x.end(), y.begin(), y.end());
   };
-  const auto offsets = in_order(a->box.offsets(), b->box.offsets());
-  const auto order = offsets != 0 ? offsets : in_order(a->box.extents(), b->box.extents());
-  return order != 0 ? order < 0 : a->replica < b->replica;
+  const auto offsets = in_order(a.box.offsets(), b.box.offsets());
+  const auto order = offsets != 0 ? offsets : in_order(a.box.extents(), b.box.extents());
+  return order != 0 ? order < 0 : a.replica < b.replica;
 }
 
 /// The shards that have elements, in the order of their boxes; of replicas in this process the first.
@@ -47,7 +49,7 @@ std::vector<const Shard*> different_shards(const HeldArray& array) {
       shards.push_back(&shard);
     }
   }
-  std::sort(shards.begin(), shards.end(), is_before);
+  std::sort(shards.begin(), shards.end(), [](const Shard* a, const Shard* b) { return is_before(*a, *b); });
   for (std::size_t i = 1; i < shards.size(); ++i) {
     if (shards[i]->box == shards[i - 1]->box && shards[i]->replica == shards[i - 1]->replica) {
       throw Error(Errc::invalid_argument,
@@ -59,6 +61,21 @@ std::vector<const Shard*> different_shards(const HeldArray& array) {
                            [](const Shard* a, const Shard* b) { return a->box == b->box; }),
                shards.end());
   return shards;
+}
+
+/// The layout of an array, where it is a rule that gives just the boxes that the rank holds of it.
+std::optional<Sharding> rule_of(const ShardedArray& array, std::span<const PlacedBox> held,
+                                std::uint32_t rank, std::uint32_t ranks) {
+  const auto* rule = dynamic_cast<const Sharding*>(array.layout().get());
+  if (rule == nullptr || rule->kind() == Sharding::Kind::table || rank >= rule->ranks() ||
+      rule->ranks() > ranks) {
+    return std::nullopt;
+  }
+  std::vector<PlacedBox> boxes = rule->boxes(rank, array.shape());
+  std::erase_if(boxes, [](const PlacedBox& placed) { return placed.box.is_empty(); });
+  std::sort(boxes.begin(), boxes.end(), is_before<PlacedBox>);
+  const bool is_same = std::equal(boxes.begin(), boxes.end(), held.begin(), held.end());
+  return is_same ? std::optional(*rule) : std::nullopt;
 }
 
 /// Finds the shards of one array that this rank holds.
@@ -191,7 +208,7 @@ void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
 
 }  // namespace
 
-std::vector<Holding> holdings_of(std::span<const HeldArray> arrays) {
+std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank, std::uint32_t ranks) {
   std::vector<Holding> holdings;
   for (const HeldArray& array : arrays) {
     if (array.sharded == nullptr) {
@@ -204,13 +221,14 @@ std::vector<Holding> holdings_of(std::span<const HeldArray> arrays) {
     for (const Shard* shard : different_shards(array)) {
       holding.boxes.push_back({shard->box, shard->replica});
     }
+    holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);
   }
   return holdings;
 }
 
 std::vector<Share> shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
   std::vector<PlannedArray> planned;
-  for (Holding& holding : holdings_of(arrays)) {
+  for (Holding& holding : holdings_of(arrays, 0, 1)) {
     planned.push_back({std::move(holding.name), holding.dtype, std::move(holding.shape),
                        Sharding::of_boxes({std::move(holding.boxes)})});
   }

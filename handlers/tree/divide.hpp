@@ -34,10 +34,11 @@ struct WrittenPart {
   Array values;  ///< Of the extents of the box.
 };
 
-/// What this rank holds of the sharded ones among the arrays.
+/// What `rank` of `ranks` holds of the sharded ones among the arrays.
 ///
 /// Errors: Errc::invalid_argument, naming path and box, when a box is held twice as the same replica.
-[[nodiscard]] std::vector<Holding> holdings_of(std::span<const HeldArray> arrays);
+[[nodiscard]] std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank,
+                                               std::uint32_t ranks);
 
 /// What this rank writes where there is no other.
 ///

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,15 +14,34 @@
 namespace cairn::detail {
 namespace {
 
+constexpr std::string_view kAllThatYouHold = "*";  // In place of shares, none of which has so few bytes.
+
 /// What rank 0 answers each rank.
 std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLeaves& mine) {
   const auto ranks = static_cast<std::uint32_t>(mine.ranks);
   const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas);
   std::vector<std::string> answers;
+  if (plan.has_no_copies()) {
+    answers.assign(ranks, std::string(kAllThatYouHold));
+    return answers;
+  }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     answers.push_back(encode_shares(plan.shares(rank)));
   }
   return answers;
+}
+
+std::vector<Share> shares_of(std::string_view answer, std::span<const Holding> mine) {
+  if (answer != kAllThatYouHold) {
+    return decode_shares(answer, mine);
+  }
+  std::vector<Share> shares;
+  for (std::uint32_t array = 0; array < mine.size(); ++array) {
+    for (const PlacedBox& placed : mine[array].boxes) {
+      shares.push_back({array, placed.box});
+    }
+  }
+  return shares;
 }
 
 }  // namespace
@@ -56,7 +76,7 @@ Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(Subject& ranks, Ran
   auto kept = std::make_shared<KeptShares>();
   kept->said = reduced.said;
   kept->replicas = mine.replicas;
-  kept->shares = decode_shares(answer, mine.holdings);
+  kept->shares = shares_of(answer, mine.holdings);
   co_return kept;
 }
 

@@ -112,7 +112,8 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   mine.rank = context.coordinator().rank();
   mine.ranks = context.coordinator().size();
   mine.lines = std::move(leaves.lines);
-  mine.holdings = detail::holdings_of(leaves.divided);
+  mine.holdings = detail::holdings_of(leaves.divided, static_cast<std::uint32_t>(mine.rank),
+                                      static_cast<std::uint32_t>(mine.ranks));
   mine.replicas = detail::sharding_options(context).replicas;
   return mine;
 }

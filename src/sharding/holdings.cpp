@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,31 +20,110 @@
 namespace cairn {
 namespace {
 
-/// What one rank says of its boxes, encoded.
+/// What one rank says of boxes that no rule gives, encoded.
 struct Record {
   std::uint32_t rank = 0;
   std::string_view boxes;
 };
 
-/// A message, taken apart: the structure, then a record for each rank.
+/// What ranks say that have the same rules: those, and a record for each rank.
+struct Group {
+  std::string_view rules;
+  std::vector<Record> records;
+};
+
+/// A message, taken apart: the structure, then the groups.
 struct Message {
   explicit Message(std::string_view text) {
     structure = take_bytes(text, take<std::uint64_t>(text));
     while (!text.empty()) {
-      Record& record = records.emplace_back();
-      record.rank = take<std::uint32_t>(text);
-      record.boxes = take_bytes(text, take<std::uint64_t>(text));
+      Group& group = groups.emplace_back();
+      group.rules = take_bytes(text, take<std::uint64_t>(text));
+      std::string_view records = take_bytes(text, take<std::uint64_t>(text));
+      while (!records.empty()) {
+        Record& record = group.records.emplace_back();
+        record.rank = take<std::uint32_t>(records);
+        record.boxes = take_bytes(records, take<std::uint64_t>(records));
+      }
+      if (group.records.empty()) {
+        refuse_empty();
+      }
+    }
+    if (groups.empty()) {
+      refuse_empty();
     }
   }
 
+  [[nodiscard]] std::uint32_t first_rank() const { return groups[0].records[0].rank; }
+
+  [[noreturn]] static void refuse_empty() {
+    throw Error(Errc::malformed_metadata, "a message of what ranks hold is of no rank");
+  }
+
   std::string_view structure;
-  std::vector<Record> records;
+  std::vector<Group> groups;
 };
 
-void put_record(std::string& text, const Record& record) {
-  put(text, record.rank);
-  put(text, static_cast<std::uint64_t>(record.boxes.size()));
-  text += record.boxes;
+void put_text(std::string& text, std::string_view part) {
+  put(text, static_cast<std::uint64_t>(part.size()));
+  text += part;
+}
+
+void put_group(std::string& text, const Group& group) {
+  put_text(text, group.rules);
+  std::string records;
+  for (const Record& record : group.records) {
+    put(records, record.rank);
+    put_text(records, record.boxes);
+  }
+  put_text(text, records);
+}
+
+/// The different rules among the arrays, then which of them each array has: a number from 1, or 0.
+std::string encode_rules(std::span<const Holding> holdings) {
+  std::map<std::string, std::uint32_t, std::less<>> numbers;
+  std::unordered_map<const sharding_detail::Rule*, std::uint32_t> known;  // Arrays mostly share theirs.
+  std::string layouts;
+  std::string by_array;
+  for (const Holding& holding : holdings) {
+    std::uint32_t number = 0;
+    if (holding.rule) {
+      std::uint32_t& found = known[&holding.rule->rule()];
+      if (found == 0) {
+        std::string json = holding.rule->to_json();
+        const auto [place, is_new] = numbers.emplace(json, static_cast<std::uint32_t>(numbers.size() + 1));
+        found = place->second;
+        if (is_new) {
+          put_text(layouts, json);
+        }
+      }
+      number = found;
+    }
+    put(by_array, number);
+  }
+  std::string rules;
+  put(rules, static_cast<std::uint32_t>(numbers.size()));
+  return rules + layouts + by_array;
+}
+
+/// The rule of each of so many arrays, or nothing.
+std::vector<std::optional<Sharding>> decode_rules(std::string_view rules, std::size_t arrays) {
+  std::vector<Sharding> different;
+  for (auto left = take<std::uint32_t>(rules); left > 0; --left) {
+    const std::string_view json = take_bytes(rules, take<std::uint64_t>(rules));
+    different.push_back(Sharding::from_json(json, "a rule of another rank"));
+  }
+  std::vector<std::optional<Sharding>> by_array(arrays);
+  for (std::optional<Sharding>& rule : by_array) {
+    const auto number = take<std::uint32_t>(rules);
+    if (number > different.size()) {
+      throw Error(Errc::malformed_metadata, fmt::format("rule {} of {}", number, different.size()));
+    }
+    if (number != 0) {
+      rule = different[number - 1];
+    }
+  }
+  return by_array;
 }
 
 void put_box(std::string& text, const Box& box) {
@@ -79,9 +161,78 @@ std::string_view take_line(std::string_view& text) {
   } while (line_a == line_b && !(rest_a.empty() && rest_b.empty()));
   const auto shown = [](std::string_view line) { return line.empty() ? "nothing more" : line; };
   throw Error(Errc::invalid_argument,
-              fmt::format("ranks save different things: rank {} has {}, rank {} has {}", a.records.at(0).rank,
-                          shown(line_a), b.records.at(0).rank, shown(line_b)));
+              fmt::format("ranks save different things: rank {} has {}, rank {} has {}", a.first_rank(),
+                          shown(line_a), b.first_rank(), shown(line_b)));
 }
+
+/// What all ranks hold, put together.
+class Gathered {
+ public:
+  Gathered(std::string_view text, std::span<const Holding> mine) : mine_(mine), message_(text) {
+    for (const Group& group : message_.groups) {
+      rules_.push_back(decode_rules(group.rules, mine.size()));
+      for (const Record& record : group.records) {
+        records_.push_back({record, rules_.size() - 1});
+      }
+    }
+    std::sort(records_.begin(), records_.end(),
+              [](const auto& a, const auto& b) { return a.record.rank < b.record.rank; });
+  }
+
+  std::vector<PlannedArray> arrays(std::uint32_t ranks) {
+    HeldArrays held;
+    for (Placed& placed : records_) {
+      for (std::size_t i = 0; i < mine_.size(); ++i) {
+        add(held, i, placed.record, rules_[placed.group][i]);
+      }
+    }
+    std::vector<PlannedArray> others = held.finish(ranks);
+    auto other = others.begin();
+    std::vector<PlannedArray> arrays;
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      if (const Sharding* rule = rule_of_all(i)) {
+        arrays.push_back({mine_[i].name, mine_[i].dtype, mine_[i].shape, *rule});
+      } else if (other != others.end()) {
+        arrays.push_back(std::move(*other++));
+      }
+    }
+    return arrays;
+  }
+
+ private:
+  struct Placed {
+    Record record;
+    std::size_t group = 0;
+  };
+
+  /// Where all ranks say that an array is divided by one rule, that.
+  [[nodiscard]] const Sharding* rule_of_all(std::size_t array) const {
+    return rules_.size() == 1 && rules_[0][array] ? &*rules_[0][array] : nullptr;
+  }
+
+  void add(HeldArrays& held, std::size_t number, Record& record, const std::optional<Sharding>& rule) {
+    const Holding& array = mine_[number];
+    if (rule_of_all(number) != nullptr) {
+      return;
+    }
+    if (rule) {
+      return held.add(record.rank, array.name, array.dtype, array.shape,
+                      rule->boxes(record.rank, array.shape));
+    }
+    boxes_.clear();
+    for (auto left = take<std::uint32_t>(record.boxes); left > 0; --left) {
+      const auto replica = take<std::uint32_t>(record.boxes);
+      boxes_.push_back({take_box(record.boxes, array.shape), replica});
+    }
+    held.add(record.rank, array.name, array.dtype, array.shape, boxes_);
+  }
+
+  std::span<const Holding> mine_;
+  Message message_;
+  std::vector<std::vector<std::optional<Sharding>>> rules_;  // By group and array.
+  std::vector<Placed> records_;                              // In the order of the ranks.
+  std::vector<PlacedBox> boxes_;
+};
 
 }  // namespace
 
@@ -89,57 +240,51 @@ std::string encode_holdings(std::uint32_t rank, std::string_view structure,
                             std::span<const Holding> holdings) {
   std::string boxes;
   for (const Holding& holding : holdings) {
+    if (holding.rule) {
+      continue;
+    }
     put(boxes, static_cast<std::uint32_t>(holding.boxes.size()));
     for (const PlacedBox& placed : holding.boxes) {
       put(boxes, placed.replica);
       put_box(boxes, placed.box);
     }
   }
+  const std::string rules = encode_rules(holdings);
   std::string text;
-  put(text, static_cast<std::uint64_t>(structure.size()));
-  text += structure;
-  put_record(text, {rank, boxes});
+  put_text(text, structure);
+  put_group(text, {rules, {{rank, boxes}}});
   return text;
 }
 
 std::string merge_holdings(std::span<const std::string> texts) {
-  std::string merged;
-  std::optional<Message> first;
+  const Message first(texts[0]);
+  std::vector<Group> groups;
+  std::unordered_map<std::string_view, std::size_t> numbers;
   for (const std::string& text : texts) {
     const Message message(text);
-    if (!first) {
-      merged = text;
-      first.emplace(text);
-      continue;
+    if (message.structure != first.structure) {
+      refuse_difference(first, message);
     }
-    if (message.structure != first->structure) {
-      refuse_difference(*first, message);
+    for (const Group& group : message.groups) {
+      const auto [place, is_new] = numbers.emplace(group.rules, groups.size());
+      if (is_new) {
+        groups.push_back({group.rules, {}});
+      }
+      std::vector<Record>& records = groups[place->second].records;
+      records.insert(records.end(), group.records.begin(), group.records.end());
     }
-    for (const Record& record : message.records) {
-      put_record(merged, record);
-    }
+  }
+  std::string merged;
+  put_text(merged, first.structure);
+  for (const Group& group : groups) {
+    put_group(merged, group);
   }
   return merged;
 }
 
 std::vector<PlannedArray> decode_holdings(std::string_view text, std::span<const Holding> mine,
                                           std::uint32_t ranks) {
-  Message message(text);
-  const auto is_before = [](const Record& a, const Record& b) { return a.rank < b.rank; };
-  std::sort(message.records.begin(), message.records.end(), is_before);
-  HeldArrays arrays;
-  std::vector<PlacedBox> boxes;
-  for (Record& record : message.records) {
-    for (const Holding& array : mine) {
-      boxes.clear();
-      for (auto left = take<std::uint32_t>(record.boxes); left > 0; --left) {
-        const auto replica = take<std::uint32_t>(record.boxes);
-        boxes.push_back({take_box(record.boxes, array.shape), replica});
-      }
-      arrays.add(record.rank, array.name, array.dtype, array.shape, boxes);
-    }
-  }
-  return arrays.finish(ranks);
+  return Gathered(text, mine).arrays(ranks);
 }
 
 std::string encode_shares(std::span<const Share> shares) {

@@ -318,6 +318,11 @@ std::uint32_t SharePlan::ranks() const noexcept {
   return plan_->ranks;
 }
 
+bool SharePlan::has_no_copies() const noexcept {
+  return std::all_of(plan_->planned.begin(), plan_->planned.end(),
+                     [](const Plan::Planned& array) { return array.writers.empty(); });
+}
+
 std::span<const std::uint64_t> SharePlan::bytes_by_rank() const noexcept {
   return plan_->bytes;
 }

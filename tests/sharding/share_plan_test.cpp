@@ -41,6 +41,16 @@ double busiest_by_mean(const SharePlan& plan) {
          (sum / static_cast<double>(bytes.size()));
 }
 
+TEST(SharePlan, SaysWhetherAnythingIsHeldTwice) {
+  const Mesh mesh({2, 2}, {"data", "model"});
+  const PlannedArray once = {"once", DType::int8, {8}, Sharding::of_spec(mesh, {{"data", "model"}})};
+  const PlannedArray twice = {"twice", DType::int8, {8}, Sharding::of_spec(mesh, {{"model"}})};
+
+  EXPECT_TRUE(SharePlan({once}, 4).has_no_copies());
+  EXPECT_FALSE(SharePlan({once, twice}, 4).has_no_copies());
+  EXPECT_TRUE(SharePlan({}, 4).has_no_copies());
+}
+
 // ---- Megatron's table: eight ranks, two by tensor parallelism (inner), four by data parallelism.
 
 const Mesh kMegatron({4, 2}, {"dp", "tp"});

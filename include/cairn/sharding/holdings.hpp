@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,13 +11,15 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/layout.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/sharding/sharding.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
 namespace cairn {
 
 // What the ranks of a job say to each other about arrays that they save together, as bytes. Each says what it holds; that is
-// merged on its way to rank 0, which makes the plan and answers each rank with its shares. Messages come from this very
-// program on other ranks; damaged ones are refused all the same.
+// merged on its way to rank 0, which makes the plan and answers each rank with its shares. What a rule says about boxes is said by the
+// rule, and once for all ranks that say the same. Messages come from this very program on other ranks; damaged ones are refused all
+// the same.
 
 /// What a rank holds of an array: boxes, each once.
 struct Holding {
@@ -24,6 +27,7 @@ struct Holding {
   DType dtype = DType::float32;
   Shape shape;
   std::vector<PlacedBox> boxes;
+  std::optional<Sharding> rule;  ///< No table, and gives just these boxes for the rank.
 };
 
 /// What `rank` says. `structure` is what all ranks must have alike, one thing a line ("'w': sharded array of F32 [8, 4]"); it says in

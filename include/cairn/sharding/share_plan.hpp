@@ -73,6 +73,9 @@ class SharePlan {
   /// Errors: Errc::invalid_argument when the job has no such rank.
   [[nodiscard]] std::vector<Share> shares(std::uint32_t rank) const;
 
+  /// Whether nobody holds what another holds, too: then each rank writes all that it holds.
+  [[nodiscard]] bool has_no_copies() const noexcept;
+
   /// How many bytes each rank writes.
   [[nodiscard]] std::span<const std::uint64_t> bytes_by_rank() const noexcept;
 
