@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "cairn/api/maintain.hpp"
 
 #include "api/fixture.hpp"
@@ -42,6 +45,25 @@ TEST_F(RemoveCheckpoint, LeavesTheNamesFreeForTheNextSave) {
 TEST_F(RemoveCheckpoint, NamesAPathThatIsNotThere) {
   EXPECT_THAT([&] { remove_checkpoint(target(), *context_); },
               Fails(Errc::not_found, HasSubstr("checkpoint")));
+}
+
+TEST_F(RemoveCheckpoint, WithAContextOfTheParentProcessIsRefused) {
+  save_items({{"state", tree_}});
+
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      remove_checkpoint(target(), *context_);
+    } catch (const Error& error) {
+      ::_exit(error.code() == Errc::closed ? 7 : 8);
+    }
+    ::_exit(9);
+  }
+
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(load_items().take<Tree>("state"), tree_);
 }
 
 }  // namespace

@@ -41,7 +41,9 @@ TEST_F(AccountTest, HasWhatWasMeasured) {
   Report report;
   account.fill_numbers(report);
 
-  EXPECT_EQ(report.works[static_cast<std::size_t>(Work::hash)].bytes, 100U);
+  EXPECT_EQ(report.work(Work::hash).count, 1U);
+  EXPECT_EQ(report.work(Work::hash).bytes, 100U);
+  EXPECT_EQ(report.work(Work::hash).time, std::chrono::nanoseconds(7));
   EXPECT_EQ(report.pool.capacity_bytes, std::size_t{16} << 20);
 }
 

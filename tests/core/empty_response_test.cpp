@@ -86,5 +86,17 @@ TEST_F(MovedResponse, OfASaveIsEmptyAndItsHeirHasTheSave) {
   EXPECT_EQ(heir.wait().bytes, 1u);
 }
 
+TEST_F(MovedResponse, ToItselfKeepsItsSave) {
+  SaveOptions options;
+  options.snapshot = Snapshot::borrow;
+  const testing::Blob blob = testing::make_blob(8 * testing::kMebi);
+  AsyncResponse response = core::start_save(target(), {{"blob", blob}}, registry_, options, *context_);
+  AsyncResponse& alias = response;
+
+  response = std::move(alias);
+
+  EXPECT_EQ(response.wait().bytes, 8 * testing::kMebi);
+}
+
 }  // namespace
 }  // namespace cairn

@@ -120,6 +120,12 @@ TEST_F(PrometheusText, CountsASave) {
   EXPECT_EQ(found.samples.at("cairn_save_bytes_total"), 5 * kMebi);
   EXPECT_DOUBLE_EQ(found.samples.at("cairn_save_duration_seconds_sum"),
                    std::chrono::duration<double>(result.durable_time).count());
+  EXPECT_EQ(found.samples.at("cairn_save_work_bytes_total{work=\"copy\"}"), 5 * kMebi);
+  EXPECT_EQ(found.samples.at("cairn_save_work_count_total{work=\"write\"}"),
+            static_cast<double>(result.work(Work::write).count));
+  EXPECT_DOUBLE_EQ(found.samples.at("cairn_save_work_seconds_total{work=\"hash\"}"),
+                   std::chrono::duration<double>(result.work(Work::hash).time).count());
+  EXPECT_FALSE(found.samples.contains("cairn_save_work_count_total{work=\"read\"}")) << "there was none";
   EXPECT_DOUBLE_EQ(found.samples.at("cairn_save_step_duration_seconds_sum{step=\"stage\"}"),
                    std::chrono::duration<double>(result.time(Step::stage)).count());
 }

@@ -147,6 +147,19 @@ TEST_F(OvertakenLoad, OfACheckpointThatGoesSaysSo) {
             HasSubstr("blob.bin")));  // The file that was missed, not the look that came after.
 }
 
+TEST_F(OvertakenLoad, OfACheckpointThatAForeignFolderReplacesSaysWhatItMissed) {
+  const auto interrupt = [&] {
+    store::remove_checkpoint(io::posix_syscalls(), target());
+    std::filesystem::create_directory(target());
+    std::string file(8, '\0');
+    file[0] = 2;
+    testing::write_text(target() / "model.safetensors", file + "{}");
+  };
+
+  EXPECT_THAT([&] { static_cast<void>(start_load(interrupt).wait()); },
+              Fails(Errc::not_found, HasSubstr("blob.bin")));
+}
+
 TEST_F(OvertakenLoad, OfMetadataGivesThatOfTheNewCheckpoint) {
   bool is_first = true;
   const auto interrupt = [&] {

@@ -204,6 +204,12 @@ TEST_F(SaveTrace, GoesIntoAFile) {
   EXPECT_FALSE(events_of(read_text(directory_ / "trace.json")).empty());
 }
 
+TEST(TraceToFile, SaysWhyItCannotBeWritten) {
+  const TraceSink sink = trace_to_file("/dev/full");
+
+  EXPECT_THAT([&] { sink("{}"); }, testing::FailsWithErrno(ENOSPC, HasSubstr("/dev/full")));
+}
+
 TEST_F(SaveTrace, ThatCannotBeWrittenIsAProblemAndNoFailure) {
   const Blob blob = make_blob(kMebi);
   SaveOptions options;
@@ -255,6 +261,23 @@ TEST_F(SaveTrace, ThatIsLostAfterAFailureIsMentionedByTheError) {
 }
 
 class LoadTrace : public testing::Observed {};
+
+TEST_F(LoadTrace, NamesTheFileOfARead) {
+  static_cast<void>(save(make_blob(5 * kMebi)));
+  std::string text;
+  LoadOptions options;
+  options.trace = into(text);
+
+  static_cast<void>(load(options));
+
+  std::set<std::string> files;
+  for (const Event& event : events_of(text)) {
+    if (event.name == "read") {
+      files.insert(event.arguments.at("file").get<std::string>());
+    }
+  }
+  EXPECT_THAT(files, ElementsAre("blob/blob.bin"));
+}
 
 TEST_F(LoadTrace, ShowsReadsAndChecksOfEveryByte) {
   static_cast<void>(save(make_blob(21 * kMebi + 5)));
@@ -317,6 +340,22 @@ TEST(TraceRecorder, WritesNamesThatAreNoText) {
   recorder.add_transfer(std::move(odd));
 
   EXPECT_EQ(events_of(recorder.json()).size(), 1u);
+}
+
+TEST(TraceRecorder, NamesTheRowOfAThreadOnce) {
+  TraceRecorder recorder("save");
+  recorder.add_work(span("copy", 0, 1));
+  recorder.add_work(span("hash", 1, 2));
+
+  const auto json = nlohmann::json::parse(recorder.json());
+  std::map<std::int64_t, int> names;
+  for (const auto& event : json.at("traceEvents")) {
+    if (event.at("name") == "thread_name") {
+      ++names[event.at("tid").get<std::int64_t>()];
+    }
+  }
+
+  EXPECT_EQ(names.at(::gettid()), 1);
 }
 
 TEST(TraceRecorder, GivesEachThreadARow) {

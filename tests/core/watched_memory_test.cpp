@@ -37,6 +37,14 @@ std::size_t mappings() {
       std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
+std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t whole = 0;
+  std::size_t resident = 0;
+  statm >> whole >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 class WatchedMemoryOfOthers : public ::testing::Test {
  protected:
   WatchedMemoryOfOthers() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
@@ -174,6 +182,19 @@ TEST(WatchedMemory, AddressesOfMostThatAreGoneAreGivenBack) {
   }
 
   EXPECT_LT(mappings(), before + 100);
+}
+
+TEST(WatchedMemory, ThatIsGoneTakesNoMemory) {
+  constexpr std::size_t kBytes = std::size_t{8} << 20;
+  std::size_t most = 0;
+  for (int i = 0; i < 10; ++i) {
+    WatchedMemory memory;
+    std::memset(memory.allocate(kBytes, 1), 1, kBytes);
+    most = std::max(most, resident_bytes());
+    memory.watch();
+  }
+
+  EXPECT_LT(resident_bytes() + kBytes / 2, most) << "only addresses are kept";
 }
 
 TEST_F(WatchedMemoryOfOthers, FaultsElsewhereEndTheProcess) {

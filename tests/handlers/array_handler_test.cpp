@@ -73,6 +73,33 @@ TEST_F(ArrayHandlerTest, ShowsAsOneArrayWithoutAName) {
   EXPECT_EQ(entries.begin()->bytes, 12U);
 }
 
+/// Saves trees as if they were arrays.
+class Impostor final : public CheckpointableHandler<Tree, AbstractTree> {
+ public:
+  [[nodiscard]] std::string_view id() const noexcept override { return "cairn.array/1"; }
+  [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const Tree& value) const override {
+    return trees_.save(std::move(context), value);
+  }
+  [[nodiscard]] Awaitable<Background<Tree>> load(LoadContext context,
+                                                 std::optional<AbstractTree> wanted) const override {
+    return trees_.load(std::move(context), std::move(wanted));
+  }
+  [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override {
+    return trees_.metadata(std::move(context));
+  }
+
+ private:
+  TreeHandler trees_;
+};
+
+TEST_F(ArrayHandlerTest, RefusesWhatIsNoArray) {
+  const RegistrySnapshot impostors = HandlerRegistry().add<Impostor>().snapshot();
+  core::start_save(path(), {{"item", Tree(7)}}, impostors, SaveOptions(), context_).wait();
+
+  EXPECT_THAT([&] { load<Array>(); }, Fails(Errc::type_mismatch, HasSubstr("integer")));
+  EXPECT_THAT(item_metadata().problem, HasSubstr("integer"));
+}
+
 TEST_F(ArrayHandlerTest, RefusesAnotherShape) {
   save(Array::zeros({2, 3}, DType::float32));
   EXPECT_THAT(

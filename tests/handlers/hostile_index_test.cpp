@@ -153,6 +153,14 @@ TEST_F(HostileIndex, RefusesListsThatTogetherHaveMoreElementsThanThereAreEntries
                                            HasSubstr("'b': more elements of lists than there are entries")));
 }
 
+TEST_F(HostileIndex, RefusesAListThatLacksAnElement) {
+  builder_.add_list("a", 2);
+  builder_.add_integer("a/0/x", 1);
+  builder_.add_integer("a/0/y", 2);
+
+  EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata, HasSubstr("'a'")));
+}
+
 TEST_F(HostileIndex, RefusesASecondRoot) {
   builder_.add_integer("a", 1);
   builder_.add_integer("b", 2);

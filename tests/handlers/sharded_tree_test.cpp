@@ -131,6 +131,18 @@ TEST_F(ShardedTreeTest, PlacesBoxesInMemoryOfTheCaller) {
   EXPECT_THAT(column, ElementsAre(3, 13, 23, 33, 43, 53, 63));
 }
 
+TEST_F(ShardedTreeTest, MayHaveThousandsOfShards) {
+  const Array tall = counted({3000, 2});
+  std::vector<Shard> shards;
+  for (std::uint64_t row = 0; row < 3000; ++row) {
+    const Box box({row, 0}, {1, 2});
+    shards.push_back({box, tall.part(box)});
+  }
+  save(Tree{{"w", ShardedArray({3000, 2}, DType::int32, std::move(shards))}});
+
+  EXPECT_EQ(load<Tree>(), (Tree{{"w", tall}}));
+}
+
 TEST_F(ShardedTreeTest, IsToldByMetadata) {
   save(Tree{{"w", divided(whole_, rows_of(4))}, {"plain", whole_}});
 

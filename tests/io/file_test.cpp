@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "io/attacked_syscalls.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/check.hpp"
+#include "io/internal/mapped_file.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -171,6 +173,30 @@ TEST_F(DirectoryTest, ReportsACloseThatLostData) {
   syscalls.plan({Call::close, 1, 1, -EIO});
 
   EXPECT_THAT([&] { write_small_file(directory, "file", "x"); }, FailsWithErrno(EIO, HasSubstr("close")));
+}
+
+TEST_F(DirectoryTest, MapsAFileForAsLongAsSomebodyLooksAtIt) {
+  write_text(temp_ / "mapped", "hello");
+  const auto is_mapped = [&] {
+    return testing::read_text("/proc/self/maps").find((temp_ / "mapped").string()) != std::string::npos;
+  };
+
+  auto bytes = map_file(directory_.open_file("mapped"), 5, temp_ / "mapped");
+
+  EXPECT_EQ(std::memcmp(bytes->data(), "hello", 5), 0);
+  EXPECT_TRUE(is_mapped());
+  bytes.reset();
+  EXPECT_FALSE(is_mapped());
+}
+
+TEST_F(DirectoryTest, TakesACloseThatASignalInterruptsForDone) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  syscalls.plan({Call::close, 1, 1, -EINTR});
+
+  write_small_file(directory, "file", "x");
+
+  EXPECT_EQ(testing::read_text(temp_ / "file"), "x");
 }
 
 TEST_F(DirectoryTest, OpensAgainAfterASignal) {

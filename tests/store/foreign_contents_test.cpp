@@ -16,6 +16,7 @@
 #include "store/internal/uuid.hpp"
 #include "store/internal/verify.hpp"
 #include "store/names.hpp"
+#include "store/retire.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -198,6 +199,20 @@ TEST_F(ForeignContents, OutliveEveryFaultOfARemoval) {
       }
     }
   }
+}
+
+TEST_F(ForeignContents, DoNotGiveTheirNameToWhatHasTakenTheirPlace) {
+  const io::Directory parent = io::Directory::open(syscalls_, temp_.path());
+  const std::string trash = trash_name("step", make_uuid(system_random));
+  std::filesystem::rename(target_, temp_ / trash);
+  const io::Directory directory = parent.open_directory(trash);
+  std::filesystem::rename(temp_ / trash, temp_ / "elsewhere");
+  std::filesystem::create_directory(temp_ / trash);
+
+  EXPECT_THAT(remove_retired(parent, trash, directory), HasSubstr(trash));
+
+  EXPECT_TRUE(std::filesystem::exists(temp_ / trash)) << "it is somebody else's";
+  expect_foreign(temp_ / "elsewhere");
 }
 
 TEST_F(ForeignContents, ThatAreEmptyDirectoriesGo) {

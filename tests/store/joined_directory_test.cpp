@@ -34,6 +34,7 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
  public:
   int rename_error = 0;
   int unlink_error = 0;
+  int sync_error = 0;
   int syncs = 0;
 
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
@@ -50,7 +51,7 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
  private:
   std::int64_t pass(const testing::PassingCall& call) noexcept override {
     syncs += call.kind == testing::CallKind::sync;
-    return call.make();
+    return call.kind == testing::CallKind::sync && sync_error != 0 ? -sync_error : call.make();
   }
 };
 
@@ -287,6 +288,16 @@ TEST_F(JoinedDirectory, IsFoundCommittedAndItsParentIsSynced) {
 
   EXPECT_EQ(watched_.syncs, 2);
   joined.abandon();
+  EXPECT_EQ(load_sample(target_), "ours");
+}
+
+TEST_F(JoinedDirectory, IsUnknownWhereItsParentCannotBeSynced) {
+  StagedDirectory joined = join();
+  publish(prepare(joined));
+  watched_.sync_error = EIO;
+
+  EXPECT_THAT([&] { static_cast<void>(joined.decide_alone()); },
+              Fails(Errc::commit_unknown, HasSubstr("the checkpoint is visible, but fsync")));
   EXPECT_EQ(load_sample(target_), "ours");
 }
 

@@ -240,6 +240,18 @@ TEST(DecodeCommit, RefusesALaterFormatBeforeItsChecksum) {
               Fails(Errc::unsupported_version, HasSubstr("format 2")));
 }
 
+TEST(DecodeCommit, TakesNothingElseForALaterFormat) {
+  const std::string other(kCommitBytes, '\xff');
+
+  EXPECT_THAT([&] { static_cast<void>(decode_commit(other, "COMMIT")); },
+              Fails(Errc::malformed_metadata, HasSubstr("not a commit record")));
+}
+
+TEST(CheckpointableDirectory, HasANameAsLongAsTheSystemAllows) {
+  EXPECT_TRUE(is_checkpointable_directory(std::string(255, 'a')));
+  EXPECT_FALSE(is_checkpointable_directory(std::string(256, 'a')));
+}
+
 TEST(DecodeCommit, NamesAChecksumThatDoesNotFit) {
   std::string bad = encode_commit(sample_record());
   bad[33] = 'x';

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -222,6 +223,24 @@ TEST_F(RecoveryTest, RetiresAGenerationThatHasASuccessor) {
   EXPECT_FALSE(exists("step.g2/.owner")) << "the mark goes when what it stands for is done";
 }
 
+TEST_F(RecoveryTest, KeepsTheMarkWhileWhatWasReplacedCannotBeRemoved) {
+  StagedOptions options = overwriting();
+  options.commit_mode = CommitMode::marker;
+  save_sample(*engine_, temp_ / "step", "one", options);
+  std::filesystem::copy(temp_ / "step", temp_ / "saved", std::filesystem::copy_options::recursive);
+  save_sample(*engine_, temp_ / "step", "two", options);
+  std::filesystem::rename(temp_ / "saved", temp_ / "step");
+  mark_as_unfinished(temp_ / "step.g2");
+  syscalls_.plan({io::Call::rename, 1, io::kForEver, -EACCES});
+
+  EXPECT_THAT(entry_of("step.g2").note, HasSubstr("what it has replaced could not be removed"));
+  EXPECT_TRUE(exists("step.g2/.owner")) << "or the old one would be taken for a copy that somebody put there";
+
+  syscalls_.clear();
+  EXPECT_EQ(entry_of("step").kind, EntryClass::retired);
+  EXPECT_FALSE(exists("step"));
+}
+
 TEST_F(RecoveryTest, KeepsTheOldGenerationWhenTheNewOneIsDamaged) {
   StagedOptions options = overwriting();
   options.commit_mode = CommitMode::marker;
@@ -304,6 +323,25 @@ TEST_F(RecoveryTest, KeepsACheckpointWhoseMarkCannotBeLookedAt) {
   syscalls_.plan({io::Call::lock, 1, io::kForEver, -EIO});
 
   EXPECT_EQ(entry_of("step").kind, EntryClass::committed);
+}
+
+TEST_F(RecoveryTest, ComplainsOfWhatMayNotBeEnteredButNotOfLostAndFound) {
+  const auto kinds_of = [this](const std::string& name) {
+    std::filesystem::create_directory(temp_ / name);
+    std::set<EntryClass> kinds;
+    for (int first = 1; first < 8; ++first) {
+      syscalls_.plan({io::Call::open, first, 1, -EACCES});
+      try {
+        kinds.insert(entry_of(name).kind);
+      } catch (const Error&) {  // The root itself.
+      }
+      syscalls_.clear();
+    }
+    return kinds;
+  };
+
+  EXPECT_TRUE(kinds_of("closed").contains(EntryClass::unreadable));
+  EXPECT_FALSE(kinds_of("lost+found").contains(EntryClass::unreadable));
 }
 
 TEST_F(RecoveryTest, WithoutLocksTrustsThePid) {

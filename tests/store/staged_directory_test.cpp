@@ -464,6 +464,17 @@ TEST_F(StagedDirectoryMarker, TakesOverWhereARenameMayReplace) {
   EXPECT_THAT(names_in(temp_.path()), ElementsAre("step"));
 }
 
+TEST_F(StagedDirectoryMarker, DoesNotReplaceAnEmptyDirectoryThatAppeared) {
+  StagedOptions options;
+  options.commit_mode = CommitMode::marker;
+  StagedDirectory staged = create(temp_ / "step", options);
+  std::filesystem::create_directory(temp_ / "step");
+  std::filesystem::permissions(temp_ / "step", std::filesystem::perms::owner_all);
+
+  EXPECT_THAT([&] { staged.publish(sample_manifest(), {}); }, Fails(Errc::already_exists));
+  EXPECT_TRUE(std::filesystem::is_empty(temp_ / "step"));
+}
+
 TEST_F(StagedDirectoryMarker, OverwritesWithANewGeneration) {
   syscalls_.lacks_rename_modes = true;
   save_sample(*engine_, temp_ / "step", "one");

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several ranks save one matrix together, each its rows:  mpirun -n 4 build/release/cairn_rank_bench --dir D
+// Prints a JSON object a line, rank 0 for all.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include "cairn/cairn.hpp"
+#include "cairn/mpi/transport.hpp"
+#include "cairn/sharding/shards.hpp"
+
+#include "bench/measure.hpp"
+
+namespace cairn::bench {
+namespace {
+
+constexpr std::uint64_t kColumns = 4096;
+
+struct Settings {
+  std::filesystem::path directory;
+  std::uint64_t mebibytes = 1024;  ///< Of all ranks together.
+  int rounds = 5;
+  bool reduces = false;  ///< Measure a loop of MPI_Allreduce beside the saves, too.
+};
+
+int rank_of_this() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int count_of_ranks() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+
+/// The most of any rank.
+double most(double mine) {
+  double all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return all;
+}
+
+ShardedArray rows_of_this(const Settings& settings) {
+  const auto rank = static_cast<std::uint32_t>(rank_of_this());
+  const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
+  const std::uint64_t rows = (settings.mebibytes << 20) / sizeof(float) / kColumns;
+  const Sharding sharding = Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
+  const Shape shape{rows, kColumns};
+  std::vector<Array> locals;
+  for (const PlacedBox& placed : sharding.boxes(rank, shape)) {
+    Array local(placed.box.extents(), DType::float32);
+    const auto values = local.data<float>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 8191 + rank);
+    }
+    locals.push_back(std::move(local));
+  }
+  return shard(sharding, rank, shape, DType::float32, std::move(locals));
+}
+
+/// Loops over one Allreduce until `is_over` says so on every rank; seconds of one.
+double reduce_until(std::vector<float>& gradients, const std::function<bool()>& is_over) {
+  std::vector<float> sums(gradients.size());
+  const Stopwatch watch;
+  int loops = 0;
+  for (int all_over = 0; all_over == 0; ++loops) {
+    MPI_Allreduce(gradients.data(), sums.data(), static_cast<int>(gradients.size()), MPI_FLOAT, MPI_SUM,
+                  MPI_COMM_WORLD);
+    const int over = is_over() ? 1 : 0;
+    MPI_Allreduce(&over, &all_over, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  }
+  return watch.seconds() / loops;
+}
+
+void save_once(const Settings& settings, const Tree& state, const Context& context, int round) {
+  const std::filesystem::path path = settings.directory / fmt::format("ck{}", round);
+  std::vector<float> gradients(std::size_t{1} << 18, 1.0F);
+  double alone = 0;
+  if (settings.reduces) {
+    const Stopwatch watch;
+    alone = reduce_until(gradients, [&] { return watch.seconds() > 1; });
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  const Stopwatch watch;
+  const AsyncResponse saving = save_async(path, state, {}, context);
+  const double blocking = watch.seconds();
+  const double beside = settings.reduces ? reduce_until(gradients, [&] { return saving.is_done(); }) : 0;
+  const SaveResult result = saving.wait();
+  const double whole = watch.seconds();
+  const double most_blocking = most(blocking);
+  const double most_whole = most(whole);
+  if (rank_of_this() == 0) {
+    std::string line =
+        fmt::format(R"({{"op":"rank_save","ranks":{},"mebibytes":{},"round":{},"blocking_s":{},"save_s":{})",
+                    count_of_ranks(), settings.mebibytes, round, most_blocking, most_whole);
+    if (settings.reduces) {
+      line += fmt::format(R"(,"allreduce_s":{},"allreduce_beside_s":{})", alone, beside);
+    }
+    std::puts((line + fmt::format(R"(,"bytes":{}}})", result.bytes)).c_str());
+    std::fflush(stdout);
+    remove_checkpoint(path, {}, context);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void run(const Settings& settings) {
+  const Tree state = {{"w", rows_of_this(settings)}};
+  ContextOptions options;
+  options.coordinator = std::make_shared<Coordinator>(mpi_transport());
+  options.staging_bytes =
+      (settings.mebibytes << 20) / static_cast<std::uint64_t>(count_of_ranks()) + (64U << 20);
+  options.reserve_bytes = options.staging_bytes;
+  const Context context(std::move(options));
+  for (int round = 0; round < settings.rounds; ++round) {
+    save_once(settings, state, context, round);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::bench
+
+int main(int count, char** arguments) {
+  using cairn::bench::Settings;
+
+  int provided = 0;
+  MPI_Init_thread(&count, &arguments, MPI_THREAD_MULTIPLE, &provided);
+  Settings settings;
+  CLI::App app("Measures saves of several ranks; prints a JSON object a line.");
+  app.add_option("--dir", settings.directory, "where checkpoints go")->required();
+  app.add_option("--mib", settings.mebibytes, "MiB of the matrix, of all ranks together")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
+  app.add_flag("--allreduce", settings.reduces, "a loop of MPI_Allreduce beside the saves");
+  CLI11_PARSE(app, count, arguments);
+  try {
+    cairn::bench::run(settings);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "cairn_rank_bench: %s\n", error.what());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return 0;
+}
