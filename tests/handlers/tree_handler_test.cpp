@@ -187,6 +187,16 @@ TEST_F(TreeHandlerSave, RefusesKeysThatAreNotUtf8) {
   EXPECT_THAT([&] { save(Tree({{"\xff", 1}})); }, Fails(Errc::invalid_argument));
 }
 
+TEST_F(TreeHandlerLoad, GivesAListAsLongAsItIsWanted) {
+  save(Tree({{"l", {1, 2, 3}}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["l"].as_list().pop_back();
+  TreeLoadOptions options;
+  options.partial = true;
+
+  EXPECT_EQ(load<Tree>({"item", wanted}, options), (Tree{{"l", {1, 2}}}));
+}
+
 TEST_F(TreeHandlerLoad, ListsMissingAndUnexpectedPaths) {
   save(Tree({{"a", {{"b", 1}, {"c", 2}}}}));
   AbstractTree wanted = metadata<AbstractTree>();

@@ -2,6 +2,7 @@
 #include "io/internal/engine.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -234,6 +235,19 @@ TEST(MakeEngine, SaysWhyItPassedIoUringOver) {
 }
 
 // ThreadSanitizer does not see that the kernel gives one ring's addresses to the next: nothing but that orders these.
+TEST(MakeEngine, TakesThreadsWhereThereIsNoDescriptorForARing) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+
+  const EngineChoice choice = make_engine(EngineKind::automatic);
+
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(choice.engine->name(), "threads");
+  EXPECT_THAT(choice.reason, HasSubstr("io_uring is not available: "));
+}
+
 TEST(MakeEngine, MakesRingsOneAfterTheOtherWithoutARaceBetweenThem) {
   constexpr int kRings = 16;
   std::atomic<int> turn{0};
