@@ -34,7 +34,9 @@ std::string beginning(const std::string& text) {
 }  // namespace
 
 void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
-  std::rethrow_exception(async::is_cancelled(failure) ? failure : with_context(failure, who));
+  const bool is_of_another_rank = code_of(failure) == Errc::peer_failed;  // Which has said whose it is.
+  const bool is_clear = is_of_another_rank || async::is_cancelled(failure);
+  std::rethrow_exception(is_clear ? failure : with_context(failure, who));
 }
 
 std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {

@@ -31,6 +31,19 @@ std::string named(std::string_view words, std::string_view title) {
   return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
 }
 
+/// What another rank says, if that is what the failure is, with the save named.
+std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    if (error.code() == Errc::peer_failed) {
+      return std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title)));
+    }
+  } catch (...) {  // Of no rank but this one.
+  }
+  return failure;
+}
+
 }  // namespace
 
 bool SaveJob::takes_part(const SaveItem& item) const {
@@ -219,7 +232,7 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
   const bool may_be_anothers = !is_primary() && fate_.state() == Fate::State::stopped &&
                                code_of(failure) == std::errc::no_such_file_or_directory;
   if (!may_be_anothers) {
-    co_return failure;
+    co_return with_save_named(failure, title());
   }
   // Rank 0 removes what it has made once it has heard of a failure; this rank may see that before it hears of it, or before it ends
   // because it was stopped.

@@ -79,6 +79,9 @@ class TreesOfRanks : public testing::ApiTest {
     JointJob job{JointJob::Options(ranks)};
     for (const RankEnd& end : save_on(job, tree)) {
       EXPECT_THAT(end.text(), why);
+      const std::string text = end.text();
+      EXPECT_EQ(text.find("'state'"), text.rfind("'state'")) << "named once: " << text;
+      EXPECT_EQ(text.find("peer failed") != std::string::npos, text.starts_with("save of ")) << text;
     }
     EXPECT_THAT(left(), ::testing::IsEmpty());
   }
