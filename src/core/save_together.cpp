@@ -31,6 +31,19 @@ std::string named(std::string_view words, std::string_view title) {
   return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
 }
 
+/// What a failure says; without the word for that of another rank, which comes again.
+std::string words_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    if (error.code() == Errc::peer_failed) {
+      return error.detail();
+    }
+  } catch (...) {  // Of no rank.
+  }
+  return describe(failure);
+}
+
 /// What another rank says, if that is what the failure is, with the save named.
 std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title) {
   try {
@@ -184,7 +197,7 @@ Awaitable<> SaveJob::take_part() {
 
 Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
   if (staged_->decide_alone() == store::LoneVerdict::aborted) {
-    return {Verdict::Kind::aborted, describe(silence)};
+    return {Verdict::Kind::aborted, words_of(silence)};
   }
   return committed();
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -103,21 +104,26 @@ void fail(const std::shared_ptr<Coordinator>& coordinator) {
   talk(coordinator);
 }
 
-/// The last rank is stopped for twice as long as is enough to be lost.
+/// Stops this process for twice as long as is enough to be lost.
+void stop_this_process() {
+  const pid_t stopped = ::getpid();
+  if (::fork() == 0) {
+    ::kill(stopped, SIGSTOP);
+    std::this_thread::sleep_for(2 * kSoonLostAfter);
+    ::kill(stopped, SIGCONT);
+    ::_exit(0);
+  }
+  std::this_thread::sleep_for(500ms);
+}
+
+/// The last rank is stopped for longer than is enough to be lost.
 void stop(const std::shared_ptr<Coordinator>& coordinator) {
   {
     Conversation conversation = coordinator->join();
     Subject subject = conversation.about("it");
     run(subject.agree("all are there", "yes"));
     if (coordinator->rank() == coordinator->size() - 1) {
-      const pid_t stopped = ::getpid();
-      if (::fork() == 0) {
-        ::kill(stopped, SIGSTOP);
-        std::this_thread::sleep_for(2 * kSoonLostAfter);
-        ::kill(stopped, SIGCONT);
-        ::_exit(0);
-      }
-      std::this_thread::sleep_for(500ms);
+      stop_this_process();
     }
     const std::string text = failure_of(subject.agree("again", "yes"), Errc::peer_failed);
     require(text.find(fmt::format("rank {} is lost", coordinator->size() - 1)) != std::string::npos, text);
@@ -288,6 +294,76 @@ void save(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
+/// A save that no rank may say is committed; what each says instead. Then they save as if nothing had been.
+std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
+                          const SharedDirectory& directory) {
+  std::string text;
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    saver.save(directory.target());
+    throw std::logic_error("it was saved without a rank");
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  std::fprintf(stderr, "rank %zu: after %.2f s: %s\n", coordinator->rank(), passed.count(), text.c_str());
+  saver.save(directory.target());
+  require(saver.load(directory.target()).size() == 2 * coordinator->size(), "the next one is whole");
+  MPI_Barrier(MPI_COMM_WORLD);
+  return text;
+}
+
+/// The last rank is stopped while it writes: the others fail without it. When it goes on, it hears so, and takes part in the next.
+void save_stopped(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  const std::size_t last = coordinator->size() - 1;
+  bool is_first = true;
+  testing::PartHooks hooks;
+  hooks.background = [&](std::size_t rank) {
+    if (rank == last && std::exchange(is_first, false)) {
+      stop_this_process();
+    }
+  };
+  Saver saver(coordinator, hooks);
+  const std::string text = fail_together(saver, coordinator, directory);
+  require(coordinator->rank() == last || text.find(fmt::format("rank {} is lost", last)) != std::string::npos,
+          text);
+}
+
+/// Rank 0 is stopped right before its rename: the others have taken the directory away when it goes on.
+void save_root_stopped(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  const auto syscalls = std::make_shared<testing::RankSyscalls>();
+  bool is_first = true;
+  syscalls->before_publication = [&] {
+    if (std::exchange(is_first, false)) {
+      stop_this_process();
+    }
+  };
+  Saver saver(coordinator, {}, coordinator->rank() == 0 ? syscalls : nullptr);
+  const std::string text = fail_together(saver, coordinator, directory);
+  require(coordinator->rank() == 0 || text.find("rank 0 is lost") != std::string::npos, text);
+  require(text.find("peer failed: peer failed") == std::string::npos, text);
+}
+
+/// The last rank's disk is full: the others are told at once.
+void save_full(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  const std::size_t last = coordinator->size() - 1;
+  bool is_first = true;
+  testing::PartHooks hooks;
+  hooks.background = [&](std::size_t rank) {
+    if (rank == last && std::exchange(is_first, false)) {
+      throw_errno(ENOSPC, "write", "part");
+    }
+  };
+  Saver saver(coordinator, hooks);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text = fail_together(saver, coordinator, directory);
+  require(text.find("No space left on device") != std::string::npos, text);
+  require(std::chrono::steady_clock::now() - begin < kLostAfter, "nobody waits until a rank is lost");
+}
+
 [[noreturn]] void survive(std::size_t rank) {
   std::fprintf(stderr, "rank %zu: survived\n", rank);
   std::fflush(stderr);
@@ -359,7 +435,7 @@ std::string refusal() {
 
 /// Whether somebody is to be found lost.
 bool ends_by_silence(const std::string& scene) {
-  return scene == "stop" || scene.ends_with("killed");
+  return scene == "stop" || scene.ends_with("stopped") || scene.ends_with("killed");
 }
 
 int main_of(const std::string& scene) {
@@ -372,6 +448,9 @@ int main_of(const std::string& scene) {
       {"finalize", finalize},
       {"lend", lend},
       {"save", save},
+      {"save_full", save_full},
+      {"save_stopped", save_stopped},
+      {"save_root_stopped", save_root_stopped},
       {"save_killed", save_killed},
       {"save_root_killed", save_root_killed},
   };
