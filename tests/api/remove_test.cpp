@@ -47,22 +47,29 @@ TEST_F(RemoveCheckpoint, NamesAPathThatIsNotThere) {
               Fails(Errc::not_found, HasSubstr("checkpoint")));
 }
 
-TEST_F(RemoveCheckpoint, WithAContextOfTheParentProcessIsRefused) {
-  save_items({{"state", tree_}});
-
+/// What a call answers in a process that was forked from that of its context: the code of the error, or 0.
+int answer_in_fork(const std::function<void()>& call) {
   const pid_t child = ::fork();
   if (child == 0) {
+    int code = 0;
     try {
-      remove_checkpoint(target(), *context_);
+      call();
     } catch (const Error& error) {
-      ::_exit(error.code() == Errc::closed ? 7 : 8);
+      code = error.code().value();
     }
-    ::_exit(9);
+    ::_exit(code);
   }
-
   int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(RemoveCheckpoint, AsAnyOtherCallIsRefusedInAForkedProcess) {
+  save_items({{"state", tree_}});
+  const int closed = static_cast<int>(Errc::closed);
+
+  EXPECT_EQ(answer_in_fork([&] { remove_checkpoint(target(), *context_); }), closed);
+  EXPECT_EQ(answer_in_fork([&] { static_cast<void>(verify(target(), {}, *context_)); }), closed);
+  EXPECT_EQ(answer_in_fork([&] { static_cast<void>(recover(directory_.path(), {}, *context_)); }), closed);
   EXPECT_EQ(load_items().take<Tree>("state"), tree_);
 }
 

@@ -96,8 +96,9 @@ TEST_F(ArrayHandlerTest, RefusesWhatIsNoArray) {
   const RegistrySnapshot impostors = HandlerRegistry().add<Impostor>().snapshot();
   core::start_save(path(), {{"item", Tree(7)}}, impostors, SaveOptions(), context_).wait();
 
-  EXPECT_THAT([&] { load<Array>(); }, Fails(Errc::type_mismatch, HasSubstr("integer")));
-  EXPECT_THAT(item_metadata().problem, HasSubstr("integer"));
+  EXPECT_THAT([&] { load<Array>(); },
+              Fails(Errc::type_mismatch, HasSubstr("is of kind integer, not one array")));
+  EXPECT_THAT(item_metadata().problem, HasSubstr("is of kind integer, not one array"));
 }
 
 TEST_F(ArrayHandlerTest, RefusesAnotherShape) {

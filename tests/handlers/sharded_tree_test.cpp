@@ -17,6 +17,7 @@
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/shards.hpp"
 
+#include "formats/internal/safetensors.hpp"
 #include "handlers/store.hpp"
 
 namespace cairn {
@@ -141,6 +142,10 @@ TEST_F(ShardedTreeTest, MayHaveThousandsOfShards) {
   save(Tree{{"w", ShardedArray({3000, 2}, DType::int32, std::move(shards))}});
 
   EXPECT_EQ(load<Tree>(), (Tree{{"w", tall}}));
+  const std::string file = testing::read_text(item("data-r00000-000.safetensors"));
+  const auto header =
+      formats::parse_safetensors(std::as_bytes(std::span(file)), file.size(), "the file, for other readers");
+  EXPECT_EQ(header.tensors.size(), 3000u);
 }
 
 TEST_F(ShardedTreeTest, IsToldByMetadata) {
