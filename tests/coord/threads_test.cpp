@@ -12,8 +12,8 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/testing/local_ranks.hpp"
 
-#include "coord/threaded_network.hpp"
 #include "support/run.hpp"
 
 namespace cairn {
@@ -46,7 +46,7 @@ class ThreadedJob : public ::testing::Test {
     }
   }
 
-  testing::ThreadedNetwork network_{kRanks};
+  testing::LocalRanks network_{kRanks};
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
 };
 

@@ -18,8 +18,8 @@
 #include <gmock/gmock.h>
 
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/testing/local_ranks.hpp"
 
-#include "coord/threaded_network.hpp"
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
 #include "core/rank_parts.hpp"
@@ -80,7 +80,7 @@ class JointJob {
   [[nodiscard]] const Context& context(std::size_t rank) const { return *contexts_[rank]; }
   [[nodiscard]] RankSyscalls& syscalls(std::size_t rank) { return *syscalls_[rank]; }
   [[nodiscard]] const RegistrySnapshot& registry() const { return registry_; }
-  ThreadedNetwork& network() { return network_; }
+  LocalRanks& network() { return network_; }
 
   /// Calls `act(rank)` on a thread for each rank, and says how each ended.
   std::vector<RankEnd> on_all(const std::function<SaveResult(std::size_t rank)>& act) {
@@ -119,7 +119,7 @@ class JointJob {
   }
 
  private:
-  ThreadedNetwork network_;
+  LocalRanks network_;
   RegistrySnapshot registry_;
   std::vector<std::shared_ptr<RankSyscalls>> syscalls_;
   std::vector<std::unique_ptr<Context>> contexts_;

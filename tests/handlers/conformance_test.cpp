@@ -22,6 +22,7 @@ struct TreeTraits {
             {"s", "text"},
             {"e", Tree::map()}};
   }
+  static Tree make(std::size_t /*rank*/, std::size_t /*ranks*/) { return make(); }
   static void change(Tree& tree) {
     tree["w"].as<Array>().data<float>()[99'999] = -1;
     tree["n"][0] = 9;
@@ -49,6 +50,15 @@ struct ShardedArrayTraits {
     const Array lower = Array::zeros({50, 500}, DType::float32);
     return {
         {150, 500}, DType::float32, {{Box({0, 0}, {100, 500}), upper}, {Box({100, 0}, {50, 500}), lower}}};
+  }
+  /// Each shard is another rank's.
+  static Subject make(std::size_t rank, std::size_t /*ranks*/) {
+    const Subject whole = make();
+    std::vector<Shard> mine;
+    if (rank < whole.shards().size()) {
+      mine.push_back(whole.shards()[rank]);
+    }
+    return {whole.shape(), whole.dtype(), std::move(mine)};
   }
   static void change(Subject& array) { array.shards()[1].data.data<float>().back() = 7; }
   static bool equal(const Subject& a, const Subject& b) { return a == b; }

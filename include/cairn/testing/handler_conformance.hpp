@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -19,9 +20,12 @@
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/testing/decorated_handlers.hpp"
+#include "cairn/testing/local_ranks.hpp"
+#include "cairn/testing/temporary_folder.hpp"
 
 namespace cairn::testing {
 
@@ -33,6 +37,8 @@ namespace cairn::testing {
 ///   static void change(Subject&);                  changes it in place, so that it is no longer equal
 ///   static bool equal(const Subject&, const Subject&);
 ///   static Request wrong(std::string name);        optional: asks for what make() is not
+///   static Subject make(std::size_t rank, std::size_t ranks);  optional: what a rank holds where `ranks` of them save make()
+///                                                  together; wanted of handlers that save on all ranks
 ///
 /// Example: INSTANTIATE_TYPED_TEST_SUITE_P(Point, HandlerConformance, PointTraits);
 template <class Traits>
@@ -40,19 +46,6 @@ class HandlerConformance : public ::testing::Test {
  protected:
   using Handler = typename Traits::Handler;
   using Subject = typename Traits::Subject;
-
-  HandlerConformance() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "cairn-conformance-XXXXXX").string();
-    if (!::mkdtemp(pattern.data())) {
-      throw std::system_error(errno, std::system_category(), pattern);
-    }
-    folder_ = pattern;
-  }
-
-  ~HandlerConformance() override {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
 
   /// A context in which `handler` serves the values.
   template <class H = Handler>
@@ -62,7 +55,7 @@ class HandlerConformance : public ::testing::Test {
     return Context(std::move(options));
   }
 
-  [[nodiscard]] std::filesystem::path path() const { return folder_ / "checkpoint"; }
+  [[nodiscard]] std::filesystem::path path() const { return folder_.path() / "checkpoint"; }
 
   AsyncResponse start(const Subject& subject) { return start(subject, context_); }
 
@@ -128,6 +121,21 @@ class HandlerConformance : public ::testing::Test {
     return ::testing::AssertionSuccess();
   }
 
+  /// Saves what a rank holds, on each; returns what went wrong, or nothing.
+  std::string save_on_ranks(std::size_t ranks) {
+    return failures_on_ranks(ranks, [this, ranks](std::shared_ptr<Coordinator> coordinator) {
+      ContextOptions options;
+      options.worker_threads = 1;
+      options.coordinator = coordinator;
+      const Context context = context_of(std::make_shared<const Handler>(), std::move(options));
+      if constexpr (requires { Traits::make(coordinator->rank(), ranks); }) {
+        start(Traits::make(coordinator->rank(), ranks), context).wait();
+      } else {
+        start(Traits::make(), context).wait();
+      }
+    });
+  }
+
   [[nodiscard]] std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
     const auto folder = path() / "item";
@@ -142,7 +150,7 @@ class HandlerConformance : public ::testing::Test {
   const Context context_ = context_of();
 
  private:
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TYPED_TEST_SUITE_P(HandlerConformance);
@@ -244,6 +252,20 @@ TYPED_TEST_P(HandlerConformance, ReturnsNoOtherValueWhenOneFileIsMissing) {
   }
 }
 
+TYPED_TEST_P(HandlerConformance, IsSavedBySeveralRanksTogether) {
+  const typename TypeParam::Handler handler;
+  constexpr bool kHasParts = requires {
+    TypeParam::make(std::size_t{0}, std::size_t{1});
+  };
+  if (handler.participation() == Participation::all && !kHasParts) {
+    GTEST_SKIP() << "the traits do not say what a rank holds: make(rank, ranks)";
+  }
+
+  ASSERT_EQ(this->save_on_ranks(3), "");
+
+  EXPECT_TRUE(TypeParam::equal(this->load_back(), TypeParam::make()));
+}
+
 TYPED_TEST_P(HandlerConformance, RefusesAnAbstractValueOfAnotherKind) {
   if constexpr (requires { TypeParam::wrong("item"); }) {
     this->start(TypeParam::make()).wait();
@@ -270,7 +292,8 @@ TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
 REGISTER_TYPED_TEST_SUITE_P(HandlerConformance, LoadsWhatWasSaved, KeepsTheValueOfTheBlockingPhase,
                             UsesTheValueInItsBlockingPhaseOnly, LoadsWhatItsMetadataDescribes,
                             DescribesArraysAndTextsThatAreThere, LeavesAllOrNothingWhenCancelled,
-                            ReportsMissingFiles, ReturnsNoOtherValueWhenOneFileIsMissing,
-                            RefusesAnAbstractValueOfAnotherKind, IsNotTriedOnWhatALaterVersionWrote);
+                            ReportsMissingFiles, IsSavedBySeveralRanksTogether,
+                            ReturnsNoOtherValueWhenOneFileIsMissing, RefusesAnAbstractValueOfAnotherKind,
+                            IsNotTriedOnWhatALaterVersionWrote);
 
 }  // namespace cairn::testing

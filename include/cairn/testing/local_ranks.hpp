@@ -6,34 +6,46 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <queue>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "cairn/coord/coordinator.hpp"
 #include "cairn/coord/transport.hpp"
 
 namespace cairn::testing {
 
-/// A job whose ranks are in one process, each with a thread of its own: what real threads do to conversations.
-class ThreadedNetwork {
+/// A job whose ranks are in one process, each with a context of its own: for tests of what several processes do together.
+///
+/// Each transport has a thread, which delivers what is sent to its rank. Saves of several ranks wait for each other, so each rank
+/// saves on a thread of its own.
+/// Ownership: transports may outlive it.
+/// Threads:   every method may be called from any thread.
+/// Example:   LocalRanks job(3);  options.coordinator = std::make_shared<Coordinator>(job.transport(rank));
+class LocalRanks {
  public:
-  explicit ThreadedNetwork(std::size_t ranks) : hosts_(ranks, 0) {
+  explicit LocalRanks(std::size_t ranks) : hosts_(ranks, 0) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       boxes_.push_back(std::make_shared<Mailbox>());
     }
   }
 
+  /// Of one rank; asked for once.
   [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
     return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
   }
 
-  /// What a rank sends, and what is sent to it, is lost from here on.
+  /// What a rank sends, and what is sent to it, is lost from here on: as if it had died.
   void cut(std::size_t rank) { boxes_[rank]->is_cut = true; }
-  /// Of packets that a rank has sent.
+  /// In all packets that a rank has sent.
   [[nodiscard]] std::uint64_t sent_bytes(std::size_t rank) const { return boxes_[rank]->sent_bytes; }
 
  private:
@@ -139,5 +151,25 @@ class ThreadedNetwork {
   const Hash128 job_{1, ++jobs_};
   static inline std::atomic<std::uint64_t> jobs_{0};
 };
+
+/// Calls `act` on a thread for each rank of a job, with its coordinator. Returns what they threw, a line for each rank that did.
+template <class Act>
+std::string failures_on_ranks(std::size_t ranks, const Act& act) {
+  LocalRanks job(ranks);
+  std::vector<std::future<void>> ends;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    auto coordinator = std::make_shared<Coordinator>(job.transport(rank));
+    ends.push_back(std::async(std::launch::async, [&act, coordinator] { act(coordinator); }));
+  }
+  std::string failures;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    try {
+      ends[rank].get();
+    } catch (const std::exception& error) {
+      failures += "rank " + std::to_string(rank) + ": " + error.what() + "\n";
+    }
+  }
+  return failures;
+}
 
 }  // namespace cairn::testing
