@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -28,12 +29,22 @@ struct EnumerationOptions {
   bool is_recovery_sabotaged = false;
   /// Stop at the first failure.
   bool is_brief = false;
+  /// After so many of the scene's operations all programs are killed, and another one runs.
+  std::size_t most_kills = std::numeric_limits<std::size_t>::max();
 };
 
 struct EnumerationReport {
   std::uint64_t states = 0;    ///< Different disks after a power cut, each recovered and read.
   std::uint64_t failures = 0;  ///< States in which a reader found neither what was before nor what was saved.
   std::string first_failure;
+
+  void add(const EnumerationReport& other) {
+    states += other.states;
+    failures += other.failures;
+    if (first_failure.empty()) {
+      first_failure = other.first_failure;
+    }
+  }
 };
 
 /// Cuts the power after every operation of a scene, and of a recovery or another save after the programs

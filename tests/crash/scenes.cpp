@@ -17,6 +17,7 @@
 
 #include "async/internal/thread_pool.hpp"
 #include "crash/api_scenes.hpp"
+#include "crash/joint_scenes.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/durable_file.hpp"
 #include "store/internal/recovery.hpp"
@@ -54,18 +55,6 @@ void finish(Background<> task) {
   // One for each program: one that waits for its turn must not keep another from running.
   thread_local async::ThreadPool pool(1, "crash");
   testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
-}
-
-void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text) {
-  io::DurableFileOptions options;
-  options.expected_bytes = text.size();
-  options.min_direct_bytes = io::kDirectBytes;  // The large file is padded, as files on a real disk are.
-  io::DurableFile file = staged.create_file(path, options);
-  const auto bytes = std::as_bytes(std::span(text));
-  const std::size_t half = std::min(bytes.size(), io::kDirectBytes);
-  finish(file.write(half, bytes.subspan(half)));
-  finish(file.write(0, bytes.first(half)));
-  finish(file.finish(text.size()));
 }
 
 store::StagedDirectory stage(SimulatedEngine& engine, const std::string& target, const Content& content,
@@ -360,6 +349,9 @@ std::vector<Scene> make_scenes() {
   for (Scene& each : api_scenes()) {
     scenes.push_back(std::move(each));
   }
+  for (Scene& each : joint_scenes()) {
+    scenes.push_back(std::move(each));
+  }
   for (std::uint64_t seed = 0; seed < kSchedules; ++seed) {
     scenes.push_back({fmt::format("rivals, {}", seed), true, true, nothing, any,
                       [seed](SimulatedMachine& machine) { save_rivals(machine, seed); }});
@@ -395,6 +387,32 @@ std::string path_of(const std::string& target) {
   return fmt::format("{}/{}", kRunPath, target);
 }
 
+void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text) {
+  io::DurableFileOptions options;
+  options.expected_bytes = text.size();
+  options.min_direct_bytes = io::kDirectBytes;  // The large file is padded, as files on a real disk are.
+  io::DurableFile file = staged.create_file(path, options);
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::size_t half = std::min(bytes.size(), io::kDirectBytes);
+  finish(file.write(half, bytes.subspan(half)));
+  finish(file.write(0, bytes.first(half)));
+  finish(file.finish(text.size()));
+}
+
+store::Manifest manifest_of_save() {
+  store::Manifest manifest;
+  manifest.started = "2026-01-31T12:00:00Z";
+  manifest.committed = "2026-01-31T12:00:01Z";
+  manifest.checkpointables = {{"model", "cairn.tree/1", "model"}, {"state", "cairn.json/1", "state"}};
+  return manifest;
+}
+
+io::FileDigest digest_of(const std::string& path, const std::string& text) {
+  io::ChunkHasher hasher;
+  hasher.update(std::as_bytes(std::span(text)));
+  return hasher.finish(path);
+}
+
 void save(SimulatedProcess& process, const std::string& target, const Content& content, bool overwrite) {
   save_with(process, target, content, options_of(process, overwrite));
 }
@@ -404,16 +422,10 @@ void save_with(SimulatedProcess& process, const std::string& target, const Conte
   SimulatedEngine engine(process);
   store::StagedDirectory staged = stage(engine, target, content, options);
   std::vector<io::FileDigest> digests;
-  store::Manifest manifest;
-  manifest.started = "2026-01-31T12:00:00Z";
-  manifest.committed = "2026-01-31T12:00:01Z";
   for (const auto& [path, text] : content) {
-    io::ChunkHasher hasher;
-    hasher.update(std::as_bytes(std::span(text)));
-    digests.push_back(hasher.finish(path));
+    digests.push_back(digest_of(path, text));
   }
-  manifest.checkpointables = {{"model", "cairn.tree/1", "model"}, {"state", "cairn.json/1", "state"}};
-  staged.publish(std::move(manifest), digests);
+  staged.publish(manifest_of_save(), digests);
 }
 
 const std::vector<Scene>& all_scenes() {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "crash/simulated_machine.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/internal/staged_directory.hpp"
 
 namespace cairn::crash {
@@ -31,6 +33,12 @@ struct Scene {
 [[nodiscard]] const Content& old_content();
 [[nodiscard]] const Content& new_content();
 [[nodiscard]] const Content& later_content();
+
+/// The manifest of a save, without its files.
+[[nodiscard]] store::Manifest manifest_of_save();
+/// Writes one of its files, and makes its data durable.
+void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text);
+[[nodiscard]] io::FileDigest digest_of(const std::string& path, const std::string& text);
 
 /// Saves `content` at `target` (a name below `kRunPath`).
 void save(SimulatedProcess& process, const std::string& target, const Content& content,

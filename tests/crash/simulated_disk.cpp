@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -109,15 +110,16 @@ Inode SimulatedDisk::make(Inode directory, const std::string& name, io::FileKind
   cached_.push_back(made);
   durable_.push_back(std::move(made));
   link(directory, name, inode);
+  pending_names_.back().holder = kind == io::FileKind::regular ? writer_ : kServer;
   return inode;
 }
 
 void SimulatedDisk::write(Inode file, std::size_t offset, std::string_view bytes) {
-  change_data(file, {offset, std::make_shared<const std::string>(bytes)});
+  change_data(file, {offset, std::make_shared<const std::string>(bytes), writer_});
 }
 
 void SimulatedDisk::resize(Inode file, std::size_t size) {
-  change_data(file, {size, nullptr});
+  change_data(file, {size, nullptr, writer_});
 }
 
 void SimulatedDisk::link(Inode directory, const std::string& name, Inode file) {
@@ -193,6 +195,46 @@ void SimulatedDisk::sync_all() {
   pending_data_.clear();
   pending_names_.clear();
   last_durable_ = last_number_;
+}
+
+void SimulatedDisk::open_as(int machine, Inode file) {
+  if (const auto found = pending_data_.find(file); found != pending_data_.end()) {
+    for (DataChange& change : found->second) {
+      change.holder = change.holder == machine ? machine : kServer;
+    }
+  }
+  for (NameChange& change : pending_names_) {
+    if (change.holder != machine && change.assignments.size() == 1 &&
+        change.assignments.front().target == file) {
+      change.holder = kServer;
+    }
+  }
+}
+
+void SimulatedDisk::lose_machine(int machine, Fate& fate) {
+  for (auto file = pending_data_.begin(); file != pending_data_.end();) {
+    if (file->second.back().holder != machine) {
+      ++file;
+      continue;
+    }
+    edit(cached_[file->first]).data = survivors(file->first, file->second, fate);
+    durable_[file->first] = cached_[file->first];
+    file = pending_data_.erase(file);
+  }
+  std::erase_if(pending_names_, [&](NameChange& change) {
+    if (std::exchange(change.holder, change.holder == machine ? kServer : change.holder) != machine) {
+      return false;
+    }
+    if (change.assignments.empty()) {
+      return true;  // Something later of that name is durable.
+    }
+    const Assignment& made = change.assignments.front();
+    if (find(made.directory, made.name) != made.target) {
+      return false;  // It was moved or removed since, so the server knows it.
+    }
+    edit(cached_[made.directory]).entries.erase(made.name);
+    return true;
+  });
 }
 
 std::size_t SimulatedDisk::journalled_names() const {

@@ -19,6 +19,7 @@ using Inode = std::uint32_t;
 
 inline constexpr Inode kRootInode = 0;
 inline constexpr std::size_t kSectorBytes = 512;  // What a disk writes whole or not at all.
+inline constexpr int kServer = -1;                // What it has, no machine takes away with it.
 
 struct Node {
   io::FileKind kind = io::FileKind::directory;
@@ -50,6 +51,10 @@ class Fate {
 ///   names or none, as the journals of ext4, XFS and btrfs guarantee, and a second move needs the first.
 /// - Of an unsynced file it keeps any size that the file has had, and of each sector any content that it has
 ///   had, zeros, or garbage.
+///
+/// Several machines may share it, as a network file system. What one has changed all see at once; but the data of a file, and the
+/// name of a new one, are with the machine that has written it until it is synced, or opened by another, and are lost with
+/// that machine. Other changes of names are the server's.
 /// Copies share what they have in common.
 /// Threads: a value.
 class SimulatedDisk {
@@ -71,6 +76,13 @@ class SimulatedDisk {
   void sync(Inode inode);
   void sync_all();
 
+  /// Which machine makes the changes from here on.
+  void write_as(int machine) { writer_ = machine; }
+  /// A machine opens a file: what another one had to itself is the server's from here on.
+  void open_as(int machine, Inode file);
+  /// A machine is lost. Of what it has not synced `fate` says what is left of the data; the names of new files are gone.
+  void lose_machine(int machine, Fate& fate);
+
   /// Changes of names that a power cut may undo.
   [[nodiscard]] std::size_t pending_names() const { return pending_names_.size(); }
   /// How many of them, from the first on, a journal would have kept because something later is durable.
@@ -90,6 +102,7 @@ class SimulatedDisk {
   struct DataChange {
     std::size_t offset = 0;
     std::shared_ptr<const std::string> bytes;  // Null: `offset` is the new size.
+    int holder = kServer;                      // The machine that is lost with it.
   };
 
   struct Assignment {
@@ -102,6 +115,7 @@ class SimulatedDisk {
     std::uint64_t number = 0;
     std::vector<Assignment> assignments;
     std::vector<std::uint64_t> needs;  // The earlier moves that brought what this one moves.
+    int holder = kServer;              // As above.
   };
 
   static void apply(Node& node, const DataChange& change);
@@ -121,6 +135,7 @@ class SimulatedDisk {
   std::vector<NameChange> pending_names_;
   std::uint64_t last_number_ = 0;
   std::uint64_t last_durable_ = 0;
+  int writer_ = 0;
 };
 
 }  // namespace cairn::crash

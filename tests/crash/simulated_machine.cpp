@@ -22,7 +22,7 @@ using io::FileKind;
 
 std::string_view name_of(Change change) {
   constexpr std::string_view kNames[] = {"create", "resize", "write", "fdatasync", "fsync",
-                                         "mkdir",  "rename", "link",  "unlink",    "lock"};
+                                         "mkdir",  "rename", "link",  "unlink",    "lock",  "tell"};
   return kNames[static_cast<std::size_t>(change)];
 }
 
@@ -30,6 +30,9 @@ std::string_view name_of(Change change) {
 
 std::string describe(const Operation& operation) {
   std::string text = fmt::format("{} {}", name_of(operation.change), operation.path);
+  if (operation.process != 0) {
+    text = fmt::format("process {}: {}", operation.process, text);
+  }
   if (!operation.new_path.empty()) {
     text += fmt::format(" -> {}", operation.new_path);
   }
@@ -54,6 +57,32 @@ void SimulatedMachine::promise(const std::string& target, std::vector<const Cont
 
 void SimulatedMachine::promise(Promise promise) {
   promise_ = std::move(promise);
+}
+
+bool SimulatedMachine::narrow(const std::string& target, const std::vector<const Content*>& allowed) {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Content*> left;
+  for (const Content* each : promise_.at(target)) {
+    if (std::find(allowed.begin(), allowed.end(), each) != allowed.end()) {
+      left.push_back(each);
+    }
+  }
+  if (left.empty()) {
+    return false;
+  }
+  promise_.at(target) = std::move(left);
+  if (is_recording_) {
+    moments_.push_back({disk_, promise_, "verdict about " + target});
+  }
+  return true;
+}
+
+void SimulatedMachine::lose_machine(int machine, Fate& fate) {
+  const std::lock_guard lock(mutex_);
+  disk_.lose_machine(machine, fate);
+  if (is_recording_) {
+    moments_.push_back({disk_, promise_, fmt::format("machine {} is lost", machine)});
+  }
 }
 
 store::RandomSource SimulatedMachine::random() {
@@ -91,8 +120,8 @@ void Turns::leave(int process) {
 }
 
 SimulatedProcess::Call::Call(SimulatedProcess& process) : process_(process) {
-  if (process_.turns_ != nullptr) {
-    process_.turns_->begin(process_.number_);
+  if (process_.scheduler_ != nullptr) {
+    process_.scheduler_->begin(process_.number_);
   }
   process_.machine_.mutex_.lock();
   ++process_.calls_;
@@ -100,19 +129,44 @@ SimulatedProcess::Call::Call(SimulatedProcess& process) : process_(process) {
 
 SimulatedProcess::Call::~Call() {
   process_.machine_.mutex_.unlock();
-  if (process_.turns_ != nullptr) {
-    process_.turns_->end(process_.number_);
+  if (process_.scheduler_ != nullptr) {
+    process_.scheduler_->end(process_.number_);
   }
 }
 
 template <class Effect>
 int SimulatedProcess::change(Operation operation, Effect effect) {
+  if (is_dead_) {
+    return -EIO;
+  }
   SimulatedMachine& machine = machine_;
-  const int result = machine.saboteur != nullptr ? machine.saboteur->run(operation, effect) : effect();
-  if (machine.is_recording_ && operation.change != Change::lock) {
+  operation.process = number_;
+  const auto effect_here = [&machine, number = number_, effect] {
+    machine.disk_.write_as(number);
+    return effect();
+  };
+  const int result =
+      machine.saboteur != nullptr ? machine.saboteur->run(operation, effect_here) : effect_here();
+  const bool may_change_disk = operation.change != Change::lock && operation.change != Change::tell;
+  if (machine.is_recording_ && may_change_disk) {
     machine.keep(operation);
   }
   return result;
+}
+
+void SimulatedProcess::die() {
+  const std::lock_guard lock(machine_.mutex_);
+  is_dead_ = true;
+  std::erase_if(machine_.locks_, [this](const auto& held) { return held.second.process == this; });
+}
+
+void SimulatedProcess::tell(const std::string& what, std::function<int()> effect) {
+  const Call call(*this);
+  change({Change::tell, what, {}}, std::move(effect));
+}
+
+int SimulatedProcess::look(const std::string& path, io::FileStatus& status, int result) {
+  return machine_.saboteur != nullptr ? machine_.saboteur->look(number_, path, status, result) : result;
 }
 
 std::string SimulatedProcess::path_of(int directory, std::string_view name) const {
@@ -162,6 +216,7 @@ int SimulatedProcess::open_path(Inode directory, const std::string& parent_path,
       return -ENOTDIR;
     }
     if (is_last) {
+      disk.open_as(number_, current);
       return open_inode(current, std::move(full));
     }
     path.remove_prefix(end + 1);
@@ -264,18 +319,18 @@ int SimulatedProcess::status(int fd, io::FileStatus& status) noexcept {
   const Inode inode = inode_of(fd);
   const Node& node = machine_.disk_.node(inode);
   status = {node.kind, {0, inode}, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
-  return 0;
+  return look(files_[static_cast<std::size_t>(fd)].path, status, 0);
 }
 
 int SimulatedProcess::status_at(int directory, const char* name, io::FileStatus& status) noexcept {
   const Call call(*this);
   const std::optional<Inode> found = machine_.disk_.find(inode_of(directory), name);
   if (!found) {
-    return -ENOENT;
+    return look(path_of(directory, name), status, -ENOENT);
   }
   const Node& node = machine_.disk_.node(*found);
   status = {node.kind, {0, *found}, node.data.size(), static_cast<std::uint32_t>(kSectorBytes), true};
-  return 0;
+  return look(path_of(directory, name), status, 0);
 }
 
 int SimulatedProcess::list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept {

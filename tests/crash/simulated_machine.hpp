@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,8 @@ enum class Change : std::uint8_t {
   rename,
   link,
   unlink,
-  lock
+  lock,
+  tell  ///< Of something that a rank says to the others, or asks of them; its path says what.
 };
 
 /// One change, as the program asked for it.
@@ -43,6 +45,7 @@ struct Operation {
   std::string path;      ///< As it was opened: a directory that was renamed since keeps its old one.
   std::string new_path;  ///< Of a rename or a link.
   io::RenameMode mode = io::RenameMode::replace;
+  int process = 0;
 };
 
 [[nodiscard]] std::string describe(const Operation& operation);
@@ -57,6 +60,10 @@ class Saboteur {
 
   /// Does `effect`, or does not; the answer is the program's.
   virtual int run(const Operation& operation, std::function<int()> effect) = 0;
+  /// A process looks at something: what it is told is the answer, and `status` where that is 0.
+  virtual int look(int /*process*/, const std::string& /*path*/, io::FileStatus& /*status*/, int result) {
+    return result;
+  }
   /// The program says that it is done: what is late is done now.
   virtual void settle() {}
 };
@@ -89,6 +96,11 @@ class SimulatedMachine {
   /// What a reader may find from now on.
   void promise(const std::string& target, std::vector<const Content*> allowed);
   void promise(Promise promise);
+  /// One of several programs knows more: of what a reader may find, only that is left which `allowed` has, too. The others go on,
+  /// so nothing is late yet. Returns whether anything is left: else two programs contradict each other, and nothing changes.
+  bool narrow(const std::string& target, const std::vector<const Content*>& allowed);
+  /// One of the machines that share the disk is lost.
+  void lose_machine(int machine, Fate& fate);
 
   [[nodiscard]] const SimulatedDisk& disk() const { return disk_; }
   [[nodiscard]] SimulatedDisk& disk() { return disk_; }
@@ -119,15 +131,28 @@ class SimulatedMachine {
   std::vector<Moment> moments_;
 };
 
+/// Says when a process may go on.
+///
+/// Threads: called by the process, before and after each of its system calls.
+class Scheduler {
+ public:
+  Scheduler() = default;
+  virtual ~Scheduler() = default;
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  virtual void begin(int process) = 0;
+  virtual void end(int process) = 0;
+};
+
 /// Lets threads run in turns that are planned: what a scheduler might do, repeatable.
-class Turns {
+class Turns final : public Scheduler {
  public:
   /// Process number `first` begins; each burst is a number of system calls, then the other one has its turn.
   Turns(int first, std::vector<int> bursts) : current_(first), bursts_(std::move(bursts)) {}
 
-  /// Before and after a call.
-  void begin(int process);
-  void end(int process);
+  void begin(int process) override;
+  void end(int process) override;
   /// The program has ended.
   void leave(int process);
 
@@ -141,15 +166,23 @@ class Turns {
   bool has_left_[2] = {false, false};
 };
 
-/// A program's view of a machine: its system calls and its open files.
+/// A program's view of a machine: its system calls and its open files. Where several machines share the disk, each has one
+/// process, and the number of that.
 class SimulatedProcess final : public io::Syscalls {
  public:
-  explicit SimulatedProcess(SimulatedMachine& machine, Turns* turns = nullptr, int number = 0)
-      : machine_(machine), turns_(turns), number_(number) {}
+  explicit SimulatedProcess(SimulatedMachine& machine, Scheduler* scheduler = nullptr, int number = 0)
+      : machine_(machine), scheduler_(scheduler), number_(number) {}
 
   [[nodiscard]] SimulatedMachine& machine() const { return machine_; }
   /// System calls so far.
   [[nodiscard]] int calls() const { return calls_; }
+
+  /// From here on it changes nothing, and holds no lock: what its thread still does is done by nobody. Any thread may kill it
+  /// between two calls.
+  void die();
+  [[nodiscard]] bool is_dead() const { return is_dead_; }
+  /// Says something to other ranks: `effect`, unless it is dead, or a saboteur is in between.
+  void tell(const std::string& what, std::function<int()> effect);
 
   int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override;
   int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override;
@@ -194,15 +227,17 @@ class SimulatedProcess final : public io::Syscalls {
 
   template <class Effect>
   int change(Operation operation, Effect effect);
+  int look(const std::string& path, io::FileStatus& status, int result);
   int open_inode(Inode inode, std::string path);
   int open_path(Inode directory, const std::string& parent_path, std::string_view path, int flags);
   [[nodiscard]] std::string path_of(int directory, std::string_view name) const;
   [[nodiscard]] Inode inode_of(int fd) const { return files_[static_cast<std::size_t>(fd)].inode; }
 
   SimulatedMachine& machine_;
-  Turns* turns_;
+  Scheduler* scheduler_;
   int number_;
   int calls_ = 0;
+  std::atomic<bool> is_dead_{false};
   std::vector<OpenFile> files_;
 };
 
