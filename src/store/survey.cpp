@@ -217,8 +217,8 @@ void Survey::judge_reserved(Verdict& verdict, const io::Directory& directory, st
     if (is_regular(directory, mark)) {
       judge_holder(verdict, directory, mark);
       // A directory that was not made for the save in its COMMIT was a checkpoint before. The mark was left in it, and
-      // says nothing of what it is now.
-      const bool is_left = commit && (is_trash || *commit != reserved.uuid);
+      // says nothing of what it is now. (What other ranks have moved to the trash has the uuid of its save: it never was one.)
+      const bool is_left = commit && *commit != reserved.uuid;
       if (is_left && verdict.kind == EntryClass::abandoned) {
         break;
       }

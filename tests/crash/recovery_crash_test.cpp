@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "crash/crash_enumerator.hpp"
+#include "crash/fates.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
 #include "io/internal/file.hpp"
@@ -115,6 +116,34 @@ TEST(RecoveryOfAnEmptyTemporary, LeavesWhatItsWriterPutsInMeanwhile) {
 
   EXPECT_EQ(entries_in_run(machine.disk()), 1u);
   EXPECT_TRUE(machine.disk().find(staged, ".owner"));
+}
+
+/// What rank 0 of several was about to publish when the others moved it away; nothing but its data is synced.
+SimulatedDisk moved_away_by_other_ranks() {
+  const auto is_sealed = [](const std::string& operation) {
+    return operation.starts_with("write") && operation.ends_with("/COMMIT");
+  };
+  SimulatedDisk disk = killed_after(scene("save"), is_sealed);
+  const Inode root = *disk.find(kRootInode, "run");
+  const std::string staged = disk.node(root).entries.begin()->first;
+  disk.rename(root, staged, root, ".trash" + staged.substr(std::string(".tmp").size()));
+  return disk;
+}
+
+TEST(RecoveryOfASaveThatOtherRanksMovedAway, CanBeRepeatedWhenItsCommitWasNeverDurable) {
+  SimulatedMachine machine(moved_away_by_other_ranks());
+  machine.record();
+  SimulatedProcess process(machine);
+  store::recover(process, kRunPath);
+
+  for (const Moment& moment : machine.moments()) {
+    UniformFate hollow(UniformFate::Kind::lost);
+    SimulatedMachine again(
+        moment.disk.after_power_cut(std::vector<bool>(moment.disk.pending_names(), true), hollow));
+    SimulatedProcess second(again);
+    store::recover(second, kRunPath);
+    EXPECT_EQ(entries_in_run(again.disk()), 0u) << "the power went after " << moment.operation;
+  }
 }
 
 /// Removes the last file of a removal before its turn comes: somebody else is quicker.
