@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/joint_save.hpp"
+#include "core/internal/joint_save.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -16,9 +16,9 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/core/save.hpp"
 
-#include "core/fate.hpp"
 #include "core/handler_checks.hpp"
-#include "core/joint_save.hpp"
+#include "core/internal/fate.hpp"
+#include "core/internal/joint_save.hpp"
 #include "core/operation.hpp"
 #include "core/publication_order.hpp"
 #include "io/internal/chunk_hash.hpp"

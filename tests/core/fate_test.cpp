@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/fate.hpp"
+#include "core/internal/fate.hpp"
 
 #include <atomic>
 #include <thread>

@@ -2,18 +2,33 @@
 // The whole way of a save, from the public interface down.
 #include "crash/api_scenes.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cairn/api/context.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/save.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/sharding/mesh.hpp"
+#include "cairn/sharding/sharding.hpp"
+#include "cairn/sharding/shards.hpp"
+#include "cairn/testing/local_ranks.hpp"
 
 #include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -24,8 +39,11 @@ namespace {
 constexpr const char* kSaved = "step";
 constexpr std::size_t kMostFileBytes = 1 << 20;
 
-Context make_context(SimulatedProcess& process) {
+constexpr std::uint32_t kRanks = 2;
+
+Context make_context(SimulatedProcess& process, std::shared_ptr<Coordinator> coordinator = single_process()) {
   ContextOptions options;
+  options.coordinator = std::move(coordinator);
   options.engine = io::EngineKind::threads;
   options.worker_threads = 1;
   options.staging_bytes = std::size_t{16} << 20;
@@ -51,12 +69,26 @@ void save_step(SimulatedProcess& process, int step) {
   }
 }
 
-/// The files that such a save makes.
-Content content_of(int step) {
+/// What a rank saves: its rows of the weights, and the rest as every rank has it.
+void save_part(const Context& context, std::uint32_t rank, int step) {
+  const Sharding rows = Sharding::of_spec(Mesh({kRanks}, {"data"}), {{"data"}});
+  const Shape shape{700};
+  const Shape held = rows.boxes(rank, shape).at(0).box.extents();
+  const std::vector<float> weights(held[0], 0.5F + static_cast<float>(step) + static_cast<float>(rank));
+  const ArrayView local(weights.data(), held, DType::float32);
+  const Tree model = {{"weights", shard(rows, rank, shape, Array::borrow(local))}, {"step", step}};
+  const nlohmann::json config = settings(step);
+  SaveOptions options;
+  options.overwrite = true;
+  save_checkpointables(path_of(kSaved), {{"model", model}, {"config", config}}, options, context);
+}
+
+/// The files that a save makes.
+Content content_of(const std::function<void(SimulatedMachine&)>& save) {
   SimulatedMachine machine;
   machine.disk().make(kRootInode, "run", io::FileKind::directory);
+  save(machine);
   SimulatedProcess process(machine);
-  save_step(process, step);
   const auto checkpoint = store::CommittedDirectory::open(process, path_of(kSaved));
   Content content;
   for (const store::FileEntry& file : checkpoint.manifest().files) {
@@ -65,14 +97,130 @@ Content content_of(int step) {
   return content;
 }
 
-const Content& first_content() {
-  static const Content content = content_of(1);
-  return content;
+/// Of a save by one process, and by several ranks.
+const Content& content_of_step(int step) {
+  const auto make = [](int number) {
+    return content_of([number](SimulatedMachine& machine) {
+      SimulatedProcess process(machine);
+      save_step(process, number);
+    });
+  };
+  static const Content contents[] = {make(1), make(2)};
+  return contents[step - 1];
 }
 
-const Content& second_content() {
-  static const Content content = content_of(2);
-  return content;
+/// Ranks that save together, each with a context and a machine of its own. One of them may be killed before the `call`th call
+/// of any.
+class ContextRanks final : public Scheduler {
+ public:
+  ContextRanks(SimulatedMachine& machine, std::size_t victim, int call)
+      : machine_(machine), network_(kRanks), victim_(victim), call_(call) {
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+      processes_.push_back(std::make_unique<SimulatedProcess>(machine, this, static_cast<int>(rank)));
+    }
+  }
+
+  /// Returns how many calls there were.
+  ///
+  /// Errors: std::runtime_error when two ranks contradict each other, or a rank does not say committed though nothing has happened.
+  int save(int step, const Content* content) {
+    std::vector<std::thread> threads;
+    for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([this, rank, step, content] { save_on(rank, step, content); });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    if (!problem_.empty()) {
+      throw std::runtime_error(problem_);
+    }
+    return calls_;
+  }
+
+  void begin(int /*process*/) override {
+    if (++calls_ == call_) {
+      processes_[victim_]->die();
+      network_.cut(victim_);
+    }
+  }
+  void end(int /*process*/) override {}
+
+ private:
+  void save_on(std::uint32_t rank, int step, const Content* content) {
+    CoordinatorOptions options;
+    options.heartbeat = std::chrono::milliseconds(20);
+    options.lost_after = std::chrono::milliseconds(call_ == 0 ? 30'000 : 250);
+    options.join_timeout = std::chrono::seconds(call_ == 0 ? 30 : 1);
+    std::exception_ptr failure;
+    try {
+      const Context context =
+          make_context(*processes_[rank], std::make_shared<Coordinator>(network_.transport(rank), options));
+      save_part(context, rank, step);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (!processes_[rank]->is_dead()) {
+      heed(rank, failure, content);
+    }
+  }
+
+  /// `content` is null where nobody looks.
+  void heed(std::uint32_t rank, const std::exception_ptr& failure, const Content* content) {
+    const std::lock_guard lock(mutex_);
+    const bool is_unknown = failure && code_of(failure) == Errc::commit_unknown;
+    const bool is_possible = content == nullptr || is_unknown ||
+                             (failure ? machine_.narrow(kSaved, {nullptr, &content_of_step(1)})
+                                      : machine_.narrow(kSaved, {content}));
+    if (!is_possible || (failure && call_ == 0)) {
+      problem_ = fmt::format("rank {} says: {}", rank, failure ? cairn::describe(failure) : "committed");
+    }
+  }
+
+  SimulatedMachine& machine_;
+  testing::LocalRanks network_;
+  const std::size_t victim_;
+  const int call_;
+  std::vector<std::unique_ptr<SimulatedProcess>> processes_;
+  std::atomic<int> calls_{0};
+  std::mutex mutex_;  // Protects `problem_`.
+  std::string problem_;
+};
+
+/// Likewise, of step 2; and how many calls it takes.
+struct JointContent {
+  Content content;
+  int calls = 0;
+};
+
+const JointContent& content_of_ranks() {
+  static const JointContent made = [] {
+    JointContent joint;
+    joint.content = content_of(
+        [&joint](SimulatedMachine& machine) { joint.calls = ContextRanks(machine, 0, 0).save(2, nullptr); });
+    return joint;
+  }();
+  return made;
+}
+
+/// Saves by ranks of which one is killed when so many tenths of the calls have been made; 0: none is.
+Scene save_by_ranks(std::string name, bool has_modes, bool overwrite, std::size_t victim, int tenths) {
+  Scene scene;
+  scene.name = std::move(name);
+  scene.has_exchange = scene.has_no_replace = has_modes;
+  scene.prepare = [overwrite](SimulatedMachine& machine) {
+    if (overwrite) {
+      SimulatedProcess process(machine);
+      save_step(process, 1);
+    }
+  };
+  scene.promise = [overwrite] {
+    return Promise{{kSaved, {overwrite ? &content_of_step(1) : nullptr, &content_of_ranks().content}}};
+  };
+  scene.act = [victim, tenths](SimulatedMachine& machine) {
+    const int call = content_of_ranks().calls * tenths / 10;
+    ContextRanks(machine, victim, call).save(2, &content_of_ranks().content);
+  };
+  return scene;
 }
 
 }  // namespace
@@ -85,13 +233,24 @@ std::vector<Scene> api_scenes() {
   const auto save_second = [](SimulatedMachine& machine) {
     SimulatedProcess process(machine);
     save_step(process, 2);
-    machine.promise(kSaved, {&second_content()});
+    machine.promise(kSaved, {&content_of_step(2)});
   };
   const auto nothing = [](SimulatedMachine&) {};
-  const auto none_or_second = [] { return Promise{{kSaved, {nullptr, &second_content()}}}; };
-  const auto first_or_second = [] { return Promise{{kSaved, {&first_content(), &second_content()}}}; };
-  return {{"save_checkpointables", true, true, nothing, none_or_second, save_second},
-          {"save_checkpointables over an old one", true, true, save_first, first_or_second, save_second}};
+  const auto none_or_second = [] { return Promise{{kSaved, {nullptr, &content_of_step(2)}}}; };
+  const auto first_or_second = [] { return Promise{{kSaved, {&content_of_step(1), &content_of_step(2)}}}; };
+  std::vector<Scene> scenes{
+      {"save_checkpointables", true, true, nothing, none_or_second, save_second},
+      {"save_checkpointables over an old one", true, true, save_first, first_or_second, save_second},
+      save_by_ranks("save_checkpointables by ranks", true, false, 0, 0),
+      save_by_ranks("save_checkpointables by ranks over an old one", true, true, 0, 0),
+      save_by_ranks("save_checkpointables by ranks by marker", false, false, 0, 0)};
+  for (const std::size_t victim : {0, 1}) {
+    for (const int tenths : {9, 8, 7, 5, 3}) {
+      const std::string name = fmt::format("save_checkpointables by ranks, rank {} is killed", victim);
+      scenes.push_back(save_by_ranks(fmt::format("{}, {}", name, 9 - tenths), true, true, victim, tenths));
+    }
+  }
+  return scenes;
 }
 
 }  // namespace cairn::crash

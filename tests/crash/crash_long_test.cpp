@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // All scenes in many states, and all mutants: prints one line with the counts.
 //
-// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin.
+// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin; CAIRN_CRASH_ONLY: part of
+// the names of the scenes to play, and of the scenes of the mutants.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -13,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "crash/crash_enumerator.hpp"
+#include "crash/joint_scenes.hpp"
 #include "crash/mutants.hpp"
 #include "crash/scenes.hpp"
 #include "support/number_from.hpp"
@@ -25,24 +30,42 @@ constexpr std::uint64_t kStates = 200'000;
 /// Takes scenes and mutants one after the other; several threads may.
 class Census {
  public:
-  Census(std::uint64_t states, std::uint64_t seed) : states_(states), seed_(seed) {}
+  Census(std::uint64_t states, std::uint64_t seed, std::string_view only) : states_(states), seed_(seed) {
+    const auto is_wanted = [only](const std::string& name) { return name.find(only) != std::string::npos; };
+    for (const Scene& each : all_scenes()) {
+      if (is_wanted(each.name)) {
+        scenes_.emplace_back(
+            [&each](const EnumerationOptions& options) { return Enumerator(each, options).run(); });
+      }
+    }
+    for (const MishapScene& each : mishap_scenes()) {
+      if (is_wanted(each.name)) {
+        scenes_.emplace_back([&each](const EnumerationOptions& options) { return enumerate(each, options); });
+      }
+    }
+    for (const Mutant& each : all_mutants()) {
+      if (is_wanted(each.scene)) {
+        played_mutants_.push_back(&each);
+      }
+    }
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
-    while (next_scene_ < all_scenes().size()) {
+    while (next_scene_ < scenes_.size()) {
       EnumerationOptions options;
       options.seed = seed_;
       // What small scenes have left falls to the later ones.
-      options.states = (states_ - std::min(states_, total_.states)) / (all_scenes().size() - finished_) + 1;
-      const Scene& scene = all_scenes()[next_scene_++];
+      options.states = (states_ - std::min(states_, total_.states)) / (scenes_.size() - finished_) + 1;
+      const auto& play = scenes_[next_scene_++];
       lock.unlock();
-      const EnumerationReport report = Enumerator(scene, options).run();
+      const EnumerationReport report = play(options);
       lock.lock();
       ++finished_;
-      add(report);
+      total_.add(report);
     }
-    while (next_mutant_ < all_mutants().size()) {
-      const Mutant& mutant = all_mutants()[next_mutant_++];
+    while (next_mutant_ < played_mutants_.size()) {
+      const Mutant& mutant = *played_mutants_[next_mutant_++];
       lock.unlock();
       const EnumerationReport report = enumerate(mutant, seed_);
       lock.lock();
@@ -57,14 +80,6 @@ class Census {
   [[nodiscard]] const std::string& surprises() const { return surprises_; }
 
  private:
-  void add(const EnumerationReport& report) {
-    total_.states += report.states;
-    total_.failures += report.failures;
-    if (total_.first_failure.empty()) {
-      total_.first_failure = report.first_failure;
-    }
-  }
-
   void judge(const Mutant& mutant, const EnumerationReport& report) {
     const bool is_caught = report.failures > 0;
     if (mutant.equivalence.empty()) {
@@ -79,6 +94,8 @@ class Census {
 
   const std::uint64_t states_;
   const std::uint64_t seed_;
+  std::vector<std::function<EnumerationReport(const EnumerationOptions&)>> scenes_;
+  std::vector<const Mutant*> played_mutants_;
   std::mutex mutex_;  // Guards what follows.
   std::size_t next_scene_ = 0;
   std::size_t next_mutant_ = 0;
@@ -92,7 +109,8 @@ class Census {
 TEST(CrashStates, AreAllTheOldOrTheNewCheckpointAndEveryMutantIsCaught) {
   const std::uint64_t states = testing::number_from("CAIRN_CRASH_STATES", kStates);
   const std::uint64_t seed = testing::number_from("CAIRN_CRASH_SEED", 1);
-  Census census(states, seed);
+  const char* only = std::getenv("CAIRN_CRASH_ONLY");
+  Census census(states, seed, only == nullptr ? "" : only);
 
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {

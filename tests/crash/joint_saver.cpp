@@ -52,8 +52,7 @@ Content part_of(const Content& content, std::size_t rank, std::size_t ranks) {
   return part;
 }
 
-JointSaver::JointSaver(World world, std::string target, bool overwrite,
-                       std::function<void(RankVerdict)> told)
+JointSaver::JointSaver(World world, std::string target, bool overwrite, std::function<void(RankVerdict)> told)
     : world_(std::move(world)),
       target_(std::move(target)),
       overwrite_(overwrite),
@@ -139,8 +138,8 @@ void JointSaver::join_directory() {
   store::JoinOptions options;
   options.uuid = joint_->uuid();
   options.rank = joint_->rank();
-  staged_.emplace(store::StagedDirectory::join(
-      engine_, store::open_target(world_.process, path_of(target_)), std::move(options)));
+  staged_.emplace(store::StagedDirectory::join(engine_, store::open_target(world_.process, path_of(target_)),
+                                               std::move(options)));
 }
 
 std::vector<io::FileDigest> JointSaver::write_files() {

@@ -12,8 +12,8 @@
 #include "cairn/coord/coordinator.hpp"
 
 #include "async/internal/event.hpp"
-#include "core/fate.hpp"
-#include "core/joint_save.hpp"
+#include "core/internal/fate.hpp"
+#include "core/internal/joint_save.hpp"
 #include "crash/rank_schedule.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"

@@ -6,9 +6,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
+#include <numeric>
 #include <random>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -27,6 +26,9 @@ namespace {
 constexpr const char* kJointTarget = "step";
 constexpr std::uint64_t kJointSchedules = 2;
 constexpr std::size_t kKillsAfterMishap = 3;
+constexpr std::uint64_t kMostCallsBetween = 60;  // Two mishaps.
+constexpr std::uint64_t kLeastStates = 16;       // Of a mishap at one call.
+constexpr std::uint64_t kSeedsBetween = 1000;    // Those of schedules of one run.
 
 std::string_view name_of(RankVerdict verdict) {
   constexpr std::string_view kNames[] = {"nothing", "committed", "aborted", "unknown"};
@@ -37,14 +39,18 @@ std::string_view name_of(RankVerdict verdict) {
 class JointJob {
  public:
   JointJob(SimulatedMachine& machine, const JointPlan& plan)
-      : machine_(machine), plan_(plan), network_(plan.ranks, network_of(plan)), schedule_(network_, plan.seed) {
+      : machine_(machine),
+        plan_(plan),
+        network_(plan.ranks, network_of(plan)),
+        schedule_(network_, plan.seed) {
     CoordinatorOptions options;
     options.lost_after = std::chrono::seconds(2);
     options.heartbeat = std::chrono::milliseconds(500);
+    options.join_timeout =
+        std::chrono::seconds(5);  // Or a rank that dies before it is heard counts as late for ever.
     for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
       coordinators_.push_back(std::make_unique<Coordinator>(network_.transport(rank), options));
-      processes_.push_back(
-          std::make_unique<SimulatedProcess>(machine, &schedule_, static_cast<int>(rank)));
+      processes_.push_back(std::make_unique<SimulatedProcess>(machine, &schedule_, static_cast<int>(rank)));
     }
   }
 
@@ -57,14 +63,15 @@ class JointJob {
     if (plan_.has_recovery) {
       programs.emplace_back([this] { guard([this] { recover(); }); });
     }
-    schedule_.run(programs, [this](int rank, int calls) {
-      if (plan_.mishap != Mishap::none && rank == static_cast<int>(plan_.victim) && calls == plan_.call) {
+    schedule_.run(programs, [this](int calls) {
+      if (plan_.mishap != Mishap::none && calls == plan_.call) {
         happen();
       }
+      if (calls == second_call_) {
+        kill(1);
+      }
     });
-    for (std::size_t rank = 0; rank < plan_.ranks; ++rank) {
-      end_.calls.push_back(schedule_.calls(static_cast<int>(rank)));
-    }
+    end_.calls = schedule_.calls();
     judge();
     return end_;
   }
@@ -114,26 +121,61 @@ class JointJob {
 
   void happen() {
     const std::size_t victim = plan_.victim;
+    std::mt19937_64 random(plan_.seed + static_cast<std::uint64_t>(plan_.call));
     has_happened_ = true;
-    if (plan_.mishap == Mishap::unheard) {
-      for (std::size_t rank = 0; rank < plan_.ranks; ++rank) {
-        if (rank != victim) {
-          network_.cut(victim, rank);
-        }
-      }
-    } else {
-      processes_[victim]->die();
-      network_.crash(victim);
+    switch (plan_.mishap) {
+      case Mishap::none:
+        break;
+      case Mishap::killed:
+        kill(victim);
+        break;
+      case Mishap::lost:
+        kill(victim);
+        lose_machine(victim, random);
+        break;
+      case Mishap::unheard:
+        silence(victim);
+        break;
+      case Mishap::stopped:
+        stop(victim);
+        break;
     }
-    if (plan_.mishap == Mishap::lost) {
-      std::mt19937_64 random(plan_.seed + static_cast<std::uint64_t>(plan_.call));
-      UniformFate nothing(UniformFate::Kind::lost);
-      RandomFate some(random);
-      machine_.lose_machine(static_cast<int>(victim),
-                            random() % 2 == 0 ? static_cast<Fate&>(nothing) : static_cast<Fate&>(some));
+    if (plan_.has_second) {
+      second_call_ = plan_.call + 1 + static_cast<int>(random() % kMostCallsBetween);
     }
     schedule_.hurry();
     machine_.record();  // What was before is the calm scene's.
+  }
+
+  void kill(std::size_t rank) {
+    processes_[rank]->die();
+    network_.crash(rank);
+  }
+
+  void lose_machine(std::size_t rank, std::mt19937_64& random) {
+    UniformFate nothing(UniformFate::Kind::lost);
+    RandomFate some(random);
+    machine_.lose_machine(static_cast<int>(rank),
+                          random() % 2 == 0 ? static_cast<Fate&>(nothing) : static_cast<Fate&>(some));
+  }
+
+  void silence(std::size_t rank) {
+    for (std::size_t other = 0; other < plan_.ranks; ++other) {
+      if (other != rank) {
+        network_.cut(rank, other);
+      }
+    }
+  }
+
+  void stop(std::size_t rank) {
+    network_.stop(rank);
+    schedule_.hold(static_cast<int>(rank), [this] {
+      const bool may_go_on = ended_ + 1 == plan_.ranks;
+      if (may_go_on) {
+        network_.go_on(plan_.victim);
+      }
+      return may_go_on;
+    });
   }
 
   void judge() const {
@@ -162,6 +204,7 @@ class JointJob {
   std::vector<std::unique_ptr<SimulatedProcess>> processes_;
   JointEnd end_;
   std::size_t ended_ = 0;
+  int second_call_ = 0;
   bool has_happened_ = false;
   bool has_contradiction_ = false;
   std::exception_ptr failure_;
@@ -214,24 +257,31 @@ std::vector<MishapScene> make_mishap_scenes() {
     const char* name;
     Mishap mishap;
     bool has_recovery;
+    bool has_second;
   };
-  constexpr Kind kKinds[] = {{"is killed", Mishap::killed, false},
-                             {"is killed beside a recovery", Mishap::killed, true},
-                             {"loses its machine", Mishap::lost, false},
-                             {"is not heard", Mishap::unheard, false}};
+  constexpr Kind kKinds[] = {{"is killed", Mishap::killed, false, false},
+                             {"is killed beside a recovery", Mishap::killed, true, false},
+                             {"loses its machine", Mishap::lost, false, false},
+                             {"is not heard", Mishap::unheard, false, false},
+                             {"is stopped", Mishap::stopped, false, false},
+                             {"is not heard, and rank 1 is killed", Mishap::unheard, false, true}};
   std::vector<MishapScene> scenes;
   for (const std::size_t ranks : {2, 3}) {
     for (const Form& form : kForms) {
       for (const std::size_t victim : {std::size_t{0}, ranks - 1}) {
         for (const Kind& kind : kKinds) {
+          if (kind.has_second && (ranks == 2 || victim != 0)) {
+            continue;
+          }
           MishapScene scene;
           scene.name = fmt::format("{} by {} ranks, rank {} {}", form.name, ranks, victim, kind.name);
           scene.plan.ranks = ranks;
           scene.plan.overwrite = form.overwrite;
+          scene.calm = scene_of(form, scene.name, scene.plan);
           scene.plan.mishap = kind.mishap;
           scene.plan.victim = victim;
           scene.plan.has_recovery = kind.has_recovery;
-          scene.calm = scene_of(form, scene.name, scene.plan);
+          scene.plan.has_second = kind.has_second;
           scenes.push_back(std::move(scene));
         }
       }
@@ -246,18 +296,23 @@ JointEnd save_together(SimulatedMachine& machine, const JointPlan& plan) {
   return JointJob(machine, plan).play();
 }
 
-int MishapScene::calls(std::uint64_t seed) const {
-  JointPlan calm_plan = plan;
-  calm_plan.seed = seed;
-  calm_plan.mishap = Mishap::none;
-  calm_plan.has_recovery = false;
+JointEnd MishapScene::play(const JointPlan& played) const {
   SimulatedMachine machine;
   machine.disk().make(kRootInode, "run", io::FileKind::directory);
   calm.prepare(machine);
   machine.has_exchange = calm.has_exchange;
   machine.has_no_replace = calm.has_no_replace;
   machine.promise(calm.promise());
-  return save_together(machine, calm_plan).calls[plan.victim];
+  return save_together(machine, played);
+}
+
+int MishapScene::calls(std::uint64_t seed) const {
+  JointPlan calm_plan = plan;
+  calm_plan.seed = seed;
+  calm_plan.mishap = Mishap::none;
+  calm_plan.has_recovery = false;
+  calm_plan.has_second = false;
+  return play(calm_plan).calls;
 }
 
 Scene MishapScene::at(int call, std::uint64_t seed) const {
@@ -291,26 +346,26 @@ const std::vector<MishapScene>& mishap_scenes() {
   return scenes;
 }
 
-const MishapScene& mishap_scene(std::string_view name) {
+const MishapScene* find_mishap_scene(std::string_view name) {
   const auto found = std::find_if(mishap_scenes().begin(), mishap_scenes().end(),
                                   [name](const MishapScene& each) { return each.name == name; });
-  if (found == mishap_scenes().end()) {
-    throw std::invalid_argument(fmt::format("no scene '{}'", name));
-  }
-  return *found;
+  return found == mishap_scenes().end() ? nullptr : &*found;
 }
 
-EnumerationReport enumerate(const MishapScene& scene, const EnumerationOptions& options, int stride) {
+EnumerationReport enumerate(const MishapScene& scene, const EnumerationOptions& options) {
+  std::mt19937_64 random(options.seed);
+  std::vector<int> calls(static_cast<std::size_t>(scene.calls(options.seed)));
+  std::iota(calls.begin(), calls.end(), 1);
+  std::shuffle(calls.begin(), calls.end(), random);
+  const std::size_t plays = std::max<std::size_t>(options.states / kLeastStates, 1);
   EnumerationReport total;
-  const int calls = scene.calls(options.seed);
-  // A stride leaves out others in each scene.
-  const int first = 1 + static_cast<int>(std::hash<std::string>()(scene.name) % static_cast<std::size_t>(stride));
-  for (int call = first; call <= calls && !(options.is_brief && total.failures > 0); call += stride) {
+  for (std::size_t i = 0; i < plays && !(options.is_brief && total.failures > 0); ++i) {
     EnumerationOptions each = options;
-    const auto left = static_cast<std::uint64_t>((calls - call) / stride + 1);
-    each.states = (options.states - std::min(options.states, total.states)) / left + 1;
+    each.states = (options.states - std::min(options.states, total.states)) / (plays - i) + 1;
     each.most_kills = kKillsAfterMishap;
-    const Scene played = scene.at(call, options.seed);
+    // Another schedule when every call has had its turn.
+    const std::uint64_t seed = options.seed + i / calls.size() * kSeedsBetween;
+    const Scene played = scene.at(calls[i % calls.size()], seed);
     total.add(Enumerator(played, each).run());
   }
   return total;

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "crash/mutants.hpp"
 
+#include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "crash/joint_saver.hpp"
+#include "crash/joint_scenes.hpp"
 #include "crash/scenes.hpp"
 
 namespace cairn::crash {
@@ -57,6 +61,40 @@ class Delaying final : public Saboteur {
   std::vector<std::function<int()>> delayed_;
 };
 
+/// Answers a rank that looks at what is in the trash: "it is yours".
+class Mistaking final : public Saboteur {
+ public:
+  explicit Mistaking(bool heeds_rename) : heeds_rename_(heeds_rename) {}
+
+  int run(const Operation& operation, std::function<int()> effect) override;
+  int look(int process, const std::string& path, io::FileStatus& status, int result) override;
+
+ private:
+  const bool heeds_rename_;  // Only when it has put something there itself.
+  std::set<int> have_moved_;
+};
+
+/// Rank 0 does not wait for the votes, and takes for granted what it would look for.
+class Hasty final : public Saboteur {
+ public:
+  int run(const Operation& operation, std::function<int()> effect) override {
+    return operation.change == Change::tell && operation.path == kWaitWord ? 0 : effect();
+  }
+
+  int look(int process, const std::string& path, io::FileStatus& status, int result) override {
+    constexpr std::size_t kTableBytes = 8;  // One chunk.
+    for (const auto& [file, text] : new_content()) {
+      const bool is_table = path.ends_with(".xxh3") && path.find("/.chunks/") != std::string::npos;
+      if (process == 0 && (is_table || path.ends_with(file))) {
+        status.kind = io::FileKind::regular;
+        status.size_bytes = is_table ? kTableBytes : text.size();
+        return 0;
+      }
+    }
+    return result;
+  }
+};
+
 bool is_in_run(const std::string& path, std::string_view prefix) {
   const std::string full = fmt::format("{}/{}", kRunPath, prefix);
   return path.starts_with(full) && path.find('/', full.size()) == std::string::npos;
@@ -93,6 +131,24 @@ bool is_retirement(const Operation& operation) {
   return operation.change == Change::rename && is_in_run(operation.new_path, ".trash-");
 }
 
+int Mistaking::run(const Operation& operation, std::function<int()> effect) {
+  const int result = effect();
+  if (result >= 0 && is_retirement(operation)) {
+    have_moved_.insert(operation.process);
+  }
+  return result;
+}
+
+int Mistaking::look(int process, const std::string& path, io::FileStatus& status, int result) {
+  const bool is_own = is_in_run(path, ".tmp-");
+  const bool is_in_trash = is_in_run(path, ".trash-") && (!heeds_rename_ || have_moved_.contains(process));
+  if (process == 0 || (!is_own && !is_in_trash) || (is_own && result < 0)) {
+    return result;
+  }
+  status.id = {1, 1};
+  return 0;
+}
+
 /// Of an older generation, to a temporary name.
 bool is_replacement(const Operation& operation) {
   return operation.change == Change::rename && is_in_run(operation.new_path, ".tmp-");
@@ -107,6 +163,17 @@ Match removal(std::string prefix) {
   return [prefix = std::move(prefix)](const Operation& operation) {
     return operation.change == Change::unlink && is_in_run(operation.path, prefix);
   };
+}
+
+/// Only what this rank does.
+Match by(int rank, Match match) {
+  return [rank, match = std::move(match)](const Operation& operation) {
+    return operation.process == rank && match(operation);
+  };
+}
+
+Match tell(std::string what) {
+  return change(Change::tell, std::move(what));
 }
 
 /// Only the `number`th of those that match, from 1.
@@ -249,6 +316,59 @@ void add_recovery(std::vector<Mutant>& mutants) {
                      "it syncs what it has seen before it removes anything"});
 }
 
+/// Of a save of several ranks.
+void add_votes(std::vector<Mutant>& mutants) {
+  const char* calm = "save by 2 ranks, 0";
+  const char* lost = "save by 2 ranks, rank 1 loses its machine";
+  const Match own_file = by(1, sync_data("model/weights"));
+  const Match own_table = by(1, sync_data("r00001.xxh3"));
+  mutants.push_back({"a rank does not sync its files", calm, drop(own_file)});
+  mutants.push_back({"a rank does not sync its table of hashes", calm, drop(own_table)});
+  mutants.push_back({"a rank votes before it syncs its files", calm, delay(own_file, is_publication)});
+  mutants.push_back(
+      {"a rank votes before it syncs its table of hashes", calm, delay(own_table, is_publication)});
+  mutants.push_back({"a rank does not sync its directories", lost, drop(by(1, sync_below("/model")))});
+  mutants.push_back(
+      {"a rank does not sync the directory of the tables", lost, drop(by(1, sync_below("/.chunks")))});
+  // Rank 0 would find that files are missing; so the others are told aborted where nothing has happened.
+  for (const char* scene : {calm, "save by marker by 2 ranks, 0"}) {
+    mutants.push_back({"rank 0 does not wait for the votes", scene, drop(by(0, tell(kWaitWord)))});
+  }
+  for (const char* scene :
+       {calm, "save by marker by 2 ranks, 0", "overwrite by exchange by 3 ranks, rank 2 is killed"}) {
+    mutants.push_back({"rank 0 neither waits for the votes nor looks for the files", scene,
+                       [] { return std::make_unique<Hasty>(); }});
+  }
+}
+
+void add_verdicts(std::vector<Mutant>& mutants) {
+  const Match mark = by(0, either(change(Change::unlink, ".owner"), change(Change::unlink, ".uncommitted")));
+  for (const char* scene : {"save by 2 ranks, 0", "overwrite by exchange by 2 ranks, 0",
+                            "overwrite by generation by 2 ranks, 0", "save by marker by 2 ranks, 0"}) {
+    mutants.push_back(
+        {"committed is told before the parent is synced", scene, delay(by(0, nth(1, is_root_sync)), mark)});
+  }
+  mutants.push_back({"committed is told before COMMIT's name is synced", "save by marker by 2 ranks, 0",
+                     delay(by(0, nth(2, sync_below("/.publishing"))), mark)});
+  const Sabotage looks_at_nothing = [] { return std::make_unique<Mistaking>(false); };
+  const Sabotage heeds_rename = [] { return std::make_unique<Mistaking>(true); };
+  const Match parent_sync = [](const Operation& operation) {
+    return operation.process != 0 && is_root_sync(operation);
+  };
+  for (const char* mode : {"save", "overwrite by exchange", "overwrite by generation"}) {
+    const std::string killed = fmt::format("{} by 2 ranks, rank 0 is killed", mode);
+    const std::string unheard = fmt::format("{} by 2 ranks, rank 0 is not heard", mode);
+    mutants.push_back({"a rank says aborted and does not look", killed, looks_at_nothing});
+    mutants.push_back({"a rank says aborted and does not look", unheard, looks_at_nothing});
+    mutants.push_back({"a rank says committed and does not sync the parent", killed, drop(parent_sync)});
+  }
+  for (const char* mishap : {"by 2 ranks, rank 0 is killed", "by 2 ranks, rank 0 is not heard",
+                             "by 3 ranks, rank 0 is not heard"}) {
+    mutants.push_back({"a rank says aborted when its rename succeeds",
+                       fmt::format("overwrite by exchange {}", mishap), heeds_rename});
+  }
+}
+
 std::vector<Mutant> make_mutants() {
   std::vector<Mutant> mutants;
   add_first_save(mutants);
@@ -258,6 +378,8 @@ std::vector<Mutant> make_mutants() {
   add_removal(mutants);
   add_restoration(mutants);
   add_recovery(mutants);
+  add_votes(mutants);
+  add_verdicts(mutants);
   return mutants;
 }
 
@@ -270,7 +392,8 @@ EnumerationReport enumerate(const Mutant& mutant, std::uint64_t seed) {
   options.sabotage = mutant.sabotage;
   options.is_recovery_sabotaged = mutant.is_recovery;
   options.is_brief = true;
-  return Enumerator(scene(mutant.scene), options).run();
+  const MishapScene* mishap = find_mishap_scene(mutant.scene);
+  return mishap != nullptr ? enumerate(*mishap, options) : Enumerator(scene(mutant.scene), options).run();
 }
 
 const std::vector<Mutant>& all_mutants() {

@@ -14,9 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::nanoseconds kStep = 300us;     // A packet takes up to a millisecond.
-constexpr std::chrono::nanoseconds kHurriedStep = 1s; // A rank counts as lost after two.
-constexpr std::chrono::nanoseconds kForEver = 1h;     // Nobody waits as long, unless it waits for nothing.
+constexpr std::chrono::nanoseconds kStep = 300us;      // A packet takes up to a millisecond.
+constexpr std::chrono::nanoseconds kHurriedStep = 1s;  // A rank counts as lost after two.
+constexpr std::chrono::nanoseconds kForEver = 1h;      // Nobody waits as long, unless it waits for nothing.
 
 }  // namespace
 
@@ -51,6 +51,17 @@ void RankSchedule::step_network() {
   network_.run(most / 8 * static_cast<std::int64_t>(1 + random_() % 8));
 }
 
+void RankSchedule::hold(int rank, std::function<bool()> may_go_on) {
+  ranks_[static_cast<std::size_t>(rank)]->may_go_on = std::move(may_go_on);
+}
+
+bool RankSchedule::can_run(Rank& rank) {
+  if (rank.may_go_on && rank.may_go_on()) {
+    rank.may_go_on = nullptr;
+  }
+  return !rank.may_go_on && rank.is_ready();
+}
+
 std::size_t RankSchedule::pick() {
   const std::chrono::nanoseconds begin = network_.now();
   while (true) {
@@ -60,7 +71,7 @@ std::size_t RankSchedule::pick() {
       if (ranks_[rank]->has_ended) {
         continue;
       }
-      if (ranks_[rank]->is_ready()) {
+      if (can_run(*ranks_[rank])) {
         ready.push_back(rank);
       } else {
         has_waiting = true;
@@ -94,8 +105,7 @@ void RankSchedule::pass(std::size_t from) {
 }
 
 void RankSchedule::begin(int rank) {
-  Rank& own = *ranks_[static_cast<std::size_t>(rank)];
-  watcher_(rank, ++own.calls);
+  watcher_(++calls_);
   if (left_of_burst_ > 0) {
     --left_of_burst_;
     return;

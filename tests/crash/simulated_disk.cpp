@@ -75,10 +75,16 @@ void SimulatedDisk::apply(std::vector<NodePointer>& nodes, const NameChange& cha
   }
 }
 
-void SimulatedDisk::change_names(std::vector<Assignment> assignments, bool is_move) {
+void SimulatedDisk::give_names_away(int machine) {
+  for (NameChange& change : pending_names_) {
+    change.holder = change.holder == machine ? kServer : change.holder;
+  }
+}
+
+void SimulatedDisk::change_names(std::vector<Assignment> assignments, Kind kind) {
   NameChange change;
   change.number = ++last_number_;
-  if (is_move) {
+  if (kind == Kind::move) {
     for (const Assignment& taken : assignments) {
       const auto brings = [&taken](const Assignment& brought) {
         return brought.target && brought.directory == taken.directory && brought.name == taken.name;
@@ -93,6 +99,10 @@ void SimulatedDisk::change_names(std::vector<Assignment> assignments, bool is_mo
       }
     }
   }
+  if (kind != Kind::creation) {
+    give_names_away(writer_);
+  }
+  change.holder = kind == Kind::creation ? writer_ : kServer;
   change.assignments = std::move(assignments);
   apply(cached_, change);
   pending_names_.push_back(std::move(change));
@@ -109,8 +119,7 @@ Inode SimulatedDisk::make(Inode directory, const std::string& name, io::FileKind
   made->kind = kind;
   cached_.push_back(made);
   durable_.push_back(std::move(made));
-  link(directory, name, inode);
-  pending_names_.back().holder = kind == io::FileKind::regular ? writer_ : kServer;
+  change_names({{directory, name, inode}}, kind == io::FileKind::regular ? Kind::creation : Kind::other);
   return inode;
 }
 
@@ -123,22 +132,22 @@ void SimulatedDisk::resize(Inode file, std::size_t size) {
 }
 
 void SimulatedDisk::link(Inode directory, const std::string& name, Inode file) {
-  change_names({{directory, name, file}}, false);
+  change_names({{directory, name, file}}, Kind::other);
 }
 
 void SimulatedDisk::unlink(Inode directory, const std::string& name) {
-  change_names({{directory, name, std::nullopt}}, false);
+  change_names({{directory, name, std::nullopt}}, Kind::other);
 }
 
 void SimulatedDisk::rename(Inode from, const std::string& name, Inode to, const std::string& new_name) {
   const Inode moved = *find(from, name);
-  change_names({{from, name, std::nullopt}, {to, new_name, moved}}, true);
+  change_names({{from, name, std::nullopt}, {to, new_name, moved}}, Kind::move);
 }
 
 void SimulatedDisk::exchange(Inode one, const std::string& name, Inode other, const std::string& other_name) {
   const Inode first = *find(one, name);
   const Inode second = *find(other, other_name);
-  change_names({{one, name, second}, {other, other_name, first}}, true);
+  change_names({{one, name, second}, {other, other_name, first}}, Kind::move);
 }
 
 void SimulatedDisk::make_durable(std::size_t position) {

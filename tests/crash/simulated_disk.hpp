@@ -54,7 +54,7 @@ class Fate {
 ///
 /// Several machines may share it, as a network file system. What one has changed all see at once; but the data of a file, and the
 /// name of a new one, are with the machine that has written it until it is synced, or opened by another, and are lost with
-/// that machine. Other changes of names are the server's.
+/// that machine. Other changes of names go to the server at once, after the new names that the machine still had.
 /// Copies share what they have in common.
 /// Threads: a value.
 class SimulatedDisk {
@@ -99,6 +99,8 @@ class SimulatedDisk {
  private:
   using NodePointer = std::shared_ptr<Node>;  // Shared between disks; changed only where nobody else has it.
 
+  enum class Kind : std::uint8_t { creation, move, other };
+
   struct DataChange {
     std::size_t offset = 0;
     std::shared_ptr<const std::string> bytes;  // Null: `offset` is the new size.
@@ -121,7 +123,8 @@ class SimulatedDisk {
   static void apply(Node& node, const DataChange& change);
   static void apply(std::vector<NodePointer>& nodes, const NameChange& change);
   static Node& edit(NodePointer& node);
-  void change_names(std::vector<Assignment> assignments, bool is_move);
+  void change_names(std::vector<Assignment> assignments, Kind kind);
+  void give_names_away(int machine);
   void change_data(Inode file, DataChange change);
   void make_durable(std::size_t position);
   void sync_names(Inode directory);

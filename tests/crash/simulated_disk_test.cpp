@@ -212,6 +212,58 @@ TEST(SimulatedDiskSync, IsNotUndoneByAnEarlierChangeOfTheSameName) {
   EXPECT_TRUE(left.find(other, "a"));
 }
 
+/// Nothing is synced, but the directory in which it happens.
+SimulatedDisk with_file_of_machine_1() {
+  SimulatedDisk disk;
+  disk.write_as(1);
+  const Inode file = disk.make(kRootInode, "a", FileKind::regular);
+  disk.write(file, 0, "text");
+  return disk;
+}
+
+TEST(SimulatedDiskLossOfAMachine, TakesUnsyncedFilesAndTheirNames) {
+  SimulatedDisk disk = with_file_of_machine_1();
+  FixedFate lost(0, 0);
+  disk.lose_machine(1, lost);
+
+  EXPECT_FALSE(disk.find(kRootInode, "a"));
+}
+
+TEST(SimulatedDiskLossOfAMachine, LeavesTheNameOfAFileInASyncedDirectory) {
+  SimulatedDisk disk = with_file_of_machine_1();
+  disk.sync(kRootInode);
+  FixedFate lost(0, 0);
+  disk.lose_machine(1, lost);
+
+  EXPECT_EQ(data_of(disk, "a"), "");
+}
+
+TEST(SimulatedDiskLossOfAMachine, LeavesWhatAnotherMachineHasOpened) {
+  SimulatedDisk disk = with_file_of_machine_1();
+  disk.open_as(2, *disk.find(kRootInode, "a"));
+  FixedFate lost(0, 0);
+  disk.lose_machine(1, lost);
+
+  EXPECT_EQ(data_of(disk, "a"), "text");
+}
+
+TEST(SimulatedDiskLossOfAMachine, LeavesWhatOthersHaveWritten) {
+  SimulatedDisk disk = with_file_of_machine_1();
+  FixedFate lost(0, 0);
+  disk.lose_machine(2, lost);
+
+  EXPECT_EQ(data_of(disk, "a"), "text");
+}
+
+TEST(SimulatedDiskLossOfAMachine, LeavesNamesThatItHasMovedSince) {
+  SimulatedDisk disk = with_file_of_machine_1();
+  disk.rename(kRootInode, "a", kRootInode, "b");
+  FixedFate lost(0, 0);
+  disk.lose_machine(1, lost);
+
+  EXPECT_TRUE(disk.find(kRootInode, "b"));
+}
+
 TEST(SimulatedDisk, CopiesDoNotShareChanges) {
   SimulatedDisk disk;
   const Inode file = disk.make(kRootInode, "a", FileKind::regular);

@@ -21,8 +21,8 @@ namespace {
 using io::FileKind;
 
 std::string_view name_of(Change change) {
-  constexpr std::string_view kNames[] = {"create", "resize", "write", "fdatasync", "fsync",
-                                         "mkdir",  "rename", "link",  "unlink",    "lock",  "tell"};
+  constexpr std::string_view kNames[] = {"create", "resize", "write",  "fdatasync", "fsync", "mkdir",
+                                         "rename", "link",   "unlink", "lock",      "tell"};
   return kNames[static_cast<std::size_t>(change)];
 }
 
@@ -40,6 +40,7 @@ std::string describe(const Operation& operation) {
 }
 
 void SimulatedMachine::record() {
+  const std::lock_guard lock(mutex_);
   is_recording_ = true;
   moments_ = {{disk_, promise_, "start"}};
 }
