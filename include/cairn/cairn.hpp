@@ -5,6 +5,7 @@
 /// nlohmann's and protobuf's types), handlers/describe.hpp (structs as trees), array/dlpack.hpp.
 
 #include "cairn/api/context.hpp"
+#include "cairn/api/find.hpp"
 #include "cairn/api/load.hpp"
 #include "cairn/api/maintain.hpp"
 #include "cairn/api/save.hpp"

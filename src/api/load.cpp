@@ -13,6 +13,7 @@
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 
+#include "api/check_destinations.hpp"
 #include "array/internal/overlap.hpp"
 #include "core/internal/start.hpp"
 #include "store/internal/file_source.hpp"
@@ -50,7 +51,23 @@ void add_destinations(const Request& request, std::vector<Destination>& destinat
   }
 }
 
-/// Refuses checkpointables that would be loaded over each other; each one's own leaves are compared when it is planned.
+Awaitable<Tree> take_state(Awaitable<Loaded> all) {
+  Loaded loaded = co_await std::move(all);
+  co_return loaded.take<Tree>(store::kStateName);
+}
+
+Requests state_request(std::optional<AbstractTree> wanted) {
+  Requests requests;
+  if (wanted) {
+    requests.emplace_back(store::kStateName, std::move(*wanted));
+  } else {
+    requests.emplace_back(store::kStateName);
+  }
+  return requests;
+}
+
+}  // namespace
+
 void check_destinations(const Requests& requests) {
   if (requests.size() < 2) {
     return;
@@ -71,23 +88,6 @@ void check_destinations(const Requests& requests) {
   }
   check_disjoint(destinations);
 }
-
-Awaitable<Tree> take_state(Awaitable<Loaded> all) {
-  Loaded loaded = co_await std::move(all);
-  co_return loaded.take<Tree>(store::kStateName);
-}
-
-Requests state_request(std::optional<AbstractTree> wanted) {
-  Requests requests;
-  if (wanted) {
-    requests.emplace_back(store::kStateName, std::move(*wanted));
-  } else {
-    requests.emplace_back(store::kStateName);
-  }
-  return requests;
-}
-
-}  // namespace
 
 LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
                                         const LoadOptions& options, const Context& context) {

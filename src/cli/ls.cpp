@@ -17,10 +17,10 @@
 namespace cairn::cli {
 namespace {
 
-void write_listed(JsonWriter& json, const Listed& each) {
+void write_listed(JsonWriter& json, const store::FoundCheckpoint& each) {
   json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
   if (!each.counts()) {
-    json.key("why").value(each.why);
+    json.key("why").value(each.note);
   } else if (each.problem.empty()) {
     json.key("committed").value(each.committed).key("checkpointables").value(each.checkpointables);
     json.key("bytes").value(each.bytes);
@@ -31,11 +31,11 @@ void write_listed(JsonWriter& json, const Listed& each) {
 }
 
 void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
-                       const std::vector<Listed>& checkpoints) {
+                       const std::vector<store::FoundCheckpoint>& checkpoints) {
   json.begin_object().key("path").value(path.string());
   for (const bool counts : {true, false}) {
     json.key(counts ? "checkpoints" : "others").begin_list();
-    for (const Listed& each : checkpoints) {
+    for (const store::FoundCheckpoint& each : checkpoints) {
       if (each.counts() == counts) {
         write_listed(json, each);
       }
@@ -45,16 +45,16 @@ void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
   json.end();
 }
 
-std::string state_of(const Listed& listed) {
+std::string state_of(const store::FoundCheckpoint& listed) {
   const bool is_broken = listed.kind == store::EntryClass::committed && !listed.problem.empty();
   return listed.is_hidden ? "older generation" : is_broken ? "damaged" : std::string(name(listed.kind));
 }
 
 void print_checkpoints(Output& out, const std::filesystem::path& path,
-                       const std::vector<Listed>& checkpoints) {
+                       const std::vector<store::FoundCheckpoint>& checkpoints) {
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
-  for (const Listed& each : checkpoints) {
+  for (const store::FoundCheckpoint& each : checkpoints) {
     bytes += each.bytes;
     count += each.counts() ? 1 : 0;
   }
@@ -62,7 +62,7 @@ void print_checkpoints(Output& out, const std::filesystem::path& path,
   const std::array<Column, 4> columns{
       {{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}}};
   print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const Listed& each : checkpoints) {
+    for (const store::FoundCheckpoint& each : checkpoints) {
       if (each.counts() && each.problem.empty()) {
         row({printable(each.name), printable(each.committed), count_text(each.checkpointables),
              size_text(each.bytes)});
@@ -75,9 +75,9 @@ void print_checkpoints(Output& out, const std::filesystem::path& path,
 }
 
 /// Tells of the first damaged checkpoint on standard error: the exit status.
-int judge(const std::vector<Listed>& checkpoints, Output& out) {
+int judge(const std::vector<store::FoundCheckpoint>& checkpoints, Output& out) {
   const auto damaged = std::find_if(checkpoints.begin(), checkpoints.end(),
-                                    [](const Listed& each) { return !each.problem.empty(); });
+                                    [](const store::FoundCheckpoint& each) { return !each.problem.empty(); });
   if (damaged == checkpoints.end()) {
     return 0;
   }
@@ -147,7 +147,7 @@ int ls(const Arguments& arguments, Output& out) {
     if (error.code() != Errc::not_committed || !std::filesystem::is_directory(arguments.path, ignored)) {
       throw;
     }
-    const std::vector<Listed> checkpoints = find_checkpoints(arguments.path);
+    const std::vector<store::FoundCheckpoint> checkpoints = find_checkpoints(arguments.path);
     if (checkpoints.empty() && !may_be_root(arguments.path)) {
       throw;
     }

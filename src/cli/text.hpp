@@ -26,7 +26,4 @@ namespace cairn::cli {
 /// "90 s", "12 min", "36 h", "14 d": whole units, rounded down.
 [[nodiscard]] std::string age_text(std::chrono::seconds age);
 
-/// Whether `a` comes before `b` when digits count as numbers: "step_9" before "step_10".
-[[nodiscard]] bool is_naturally_less(std::string_view a, std::string_view b) noexcept;
-
 }  // namespace cairn::cli

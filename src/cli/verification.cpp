@@ -47,15 +47,15 @@ Subject checkpoint_at(const fs::path& path, const std::string& directory = {}) {
 
 std::vector<Subject> subjects_below(const fs::path& path) {
   std::vector<Subject> subjects;
-  for (const Listed& listed : find_checkpoints(path)) {
+  for (const store::FoundCheckpoint& listed : find_checkpoints(path)) {
     Subject subject;
     // A damaged one is looked at where it is, whatever generation stands in its place.
     const bool is_whole = listed.kind == store::EntryClass::committed && listed.counts();
-    subject.path = path / (is_whole ? listed.name : listed.directory);
+    subject.path = path / (is_whole ? listed.name : listed.entry);
     subject.is_listed = true;
     subject.bytes = listed.bytes;
     if (!listed.counts()) {
-      subject.aside = fmt::format("{}: {}", name(listed.kind), listed.why);
+      subject.aside = fmt::format("{}: {}", name(listed.kind), listed.note);
     } else if (!listed.is_open) {
       subject.problem = listed.problem;
     }

@@ -21,11 +21,18 @@ namespace cairn::core {
 namespace {
 
 std::string utc(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  const std::time_t seconds =
+      std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
   std::tm parts{};
   ::gmtime_r(&seconds, &parts);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+/// Of the second that `utc` names.
+std::uint32_t nanoseconds_of(std::chrono::system_clock::time_point time) {
+  const std::chrono::nanoseconds part = time - std::chrono::floor<std::chrono::seconds>(time);
+  return static_cast<std::uint32_t>(part.count());
 }
 
 /// "'point' (handler example.point/1)": who failed, for messages.
@@ -404,7 +411,9 @@ void SaveJob::publish() {
   const std::vector<io::FileDigest> digests = digest_files();
   meter().end_step(Step::read_back);
   manifest.started = started_at_;
-  manifest.committed = utc(services().clock.now());
+  const std::chrono::system_clock::time_point now = services().clock.now();
+  manifest.committed = utc(now);
+  manifest.committed_nanoseconds = nanoseconds_of(now);
   manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;
   for (const SaveItem& item : items_) {

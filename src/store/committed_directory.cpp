@@ -17,6 +17,7 @@
 
 #include "io/internal/check.hpp"
 #include "store/commit_record.hpp"
+#include "store/commit_time.hpp"
 #include "store/file_index.hpp"
 #include "store/names.hpp"
 
@@ -59,6 +60,17 @@ Opened read_commit(const io::Directory& directory) {
                 fmt::format("{}: the uuid is not the one in COMMIT", manifest_path));
   }
   return opened;
+}
+
+ManifestFacts facts_of(const Manifest& manifest) {
+  ManifestFacts facts;
+  facts.committed = manifest.committed;
+  facts.commit_time = parse_commit_time(manifest.committed, manifest.committed_nanoseconds);
+  facts.checkpointables = manifest.checkpointables.size();
+  for (const FileEntry& file : manifest.files) {
+    facts.bytes += file.size_bytes;
+  }
+  return facts;
 }
 
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path, std::string_view why) {
@@ -276,6 +288,7 @@ CommitCheck check_commit(const io::Directory& directory, bool check_files) {
     const Opened opened = read_commit(directory);
     check.uuid = opened.commit.uuid;
     check.generation = opened.manifest.generation;
+    check.facts = facts_of(opened.manifest);
     if (check_files) {
       const auto require_size = [&directory](std::string_view path, std::uint64_t size_bytes) {
         const std::optional<io::FileStatus> status = directory.status(path);

@@ -31,6 +31,7 @@ constexpr std::string_view kCommitMagic = "CAIRNCMT";
 constexpr std::string_view kFormatName = "cairn checkpoint";
 constexpr std::size_t kMostPathBytes = 4096;
 constexpr std::size_t kMostNameBytes = 65536;
+constexpr std::uint32_t kMostNanoseconds = 999'999'999;
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();  // Of a file, and of all.
 
 /// Where a refusal comes from: the reader blames the file, the writer its caller.
@@ -191,6 +192,9 @@ void validate(const Manifest& manifest, const Blame& refuse) {
   if (manifest.generation == 0 || manifest.world_size == 0) {
     refuse("'generation' and 'world_size' start at 1");
   }
+  if (manifest.committed_nanoseconds > kMostNanoseconds) {
+    refuse("'committed_nanoseconds' are a second or more");
+  }
   validate_checkpointables(manifest, refuse);
   validate_files(manifest, refuse);
 }
@@ -279,18 +283,21 @@ Manifest read_manifest(JsonReader json) {
   Manifest manifest;
   std::optional<Uuid> uuid;
   read_object(
-      json, {{"uuid", [&](auto key) { uuid = parse_uuid(read_text(json, key)); }},
-             {"generation", [&](auto key) { manifest.generation = read_number<std::uint32_t>(json, key); }},
-             {"started", [&](auto key) { manifest.started = read_text(json, key); }},
-             {"committed", [&](auto key) { manifest.committed = read_text(json, key); }},
-             {"world_size", [&](auto key) { manifest.world_size = read_number<std::uint32_t>(json, key); }},
-             {"custom_metadata", [&](auto) { manifest.custom_metadata = read_compact(json); }},
-             {"checkpointables",
-              [&](auto key) {
-                read_list(json, key, [&] { manifest.checkpointables.push_back(read_checkpointable(json)); });
-              }},
-             {"files",
-              [&](auto key) { read_list(json, key, [&] { manifest.files.push_back(read_file(json)); }); }}});
+      json,
+      {{"uuid", [&](auto key) { uuid = parse_uuid(read_text(json, key)); }},
+       {"generation", [&](auto key) { manifest.generation = read_number<std::uint32_t>(json, key); }},
+       {"started", [&](auto key) { manifest.started = read_text(json, key); }},
+       {"committed", [&](auto key) { manifest.committed = read_text(json, key); }},
+       {"committed_nanoseconds",
+        [&](auto key) { manifest.committed_nanoseconds = read_number(json, key, kMostNanoseconds); }, true},
+       {"world_size", [&](auto key) { manifest.world_size = read_number<std::uint32_t>(json, key); }},
+       {"custom_metadata", [&](auto) { manifest.custom_metadata = read_compact(json); }},
+       {"checkpointables",
+        [&](auto key) {
+          read_list(json, key, [&] { manifest.checkpointables.push_back(read_checkpointable(json)); });
+        }},
+       {"files",
+        [&](auto key) { read_list(json, key, [&] { manifest.files.push_back(read_file(json)); }); }}});
   json.finish();
   if (!uuid) {
     json.fail("'uuid' is not a UUID");
@@ -336,6 +343,9 @@ std::string encode_manifest(const Manifest& manifest) {
       .value(std::uint64_t{manifest.generation});
   write_text(json, "started", manifest.started, refuse);
   write_text(json, "committed", manifest.committed, refuse);
+  if (manifest.committed_nanoseconds != 0) {
+    json.key("committed_nanoseconds").value(std::uint64_t{manifest.committed_nanoseconds});
+  }
   json.key("world_size").value(std::uint64_t{manifest.world_size}).key("custom_metadata");
   copy(manifest.custom_metadata, refuse, json);
   write_checkpointables(json, manifest, refuse);

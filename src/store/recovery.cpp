@@ -186,23 +186,6 @@ class Recovery {
   std::vector<Surveyed> found_;
 };
 
-/// Opens a directory of checkpoints.
-io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path) {
-  try {
-    io::Directory root = io::Directory::open(syscalls, path);
-    if (is_checkpoint(root)) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{} is a checkpoint, not a directory of checkpoints", path.string()));
-    }
-    return root;
-  } catch (const Error& error) {
-    if (error.code() == std::error_code(ENOENT, std::system_category())) {
-      throw Error(Errc::not_found, path.string());
-    }
-    throw;
-  }
-}
-
 }  // namespace
 
 std::string_view name(EntryClass kind) noexcept {

@@ -7,9 +7,14 @@
 #include <system_error>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,11 +28,13 @@
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
+#include "store/staged_state.hpp"
 
 namespace cairn::store {
 namespace {
 
 constexpr std::size_t kMostOwnerBytes = 4096;
+constexpr std::size_t kEntriesForAThread = 256;  // To start one takes as long as to look at a few of them.
 constexpr std::string_view kLostAndFound = "lost+found";  // Made by mkfs, and nobody's but root's.
 
 bool is_regular(const io::Directory& directory, std::string_view name) {
@@ -133,22 +140,64 @@ void settle_rivals(std::vector<Surveyed>& found) {
   }
 }
 
+/// Calls `work` for each number below `count`, on this thread and on others besides it, `threads` in all. Fewer do the same where
+/// no more can be had.
+///
+/// Errors: the first that `work` throws; what has not begun then is left out.
+template <class Work>
+void share_out(std::size_t count, std::size_t threads, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto take = [&]() noexcept {
+    try {
+      for (std::size_t i = next++; i < count; i = next++) {
+        work(i);
+      }
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      failure = failure ? failure : std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    try {
+      while (helpers.size() + 1 < threads) {
+        helpers.emplace_back(take);
+      }
+    } catch (const std::system_error&) {  // Those that there are do it.
+    }
+    take();
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
 }  // namespace
+
+io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  try {
+    io::Directory root = io::Directory::open(syscalls, path);
+    if (is_checkpoint(root)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{} is a checkpoint, not a directory of checkpoints", path.string()));
+    }
+    return root;
+  } catch (const Error& error) {
+    if (error.code() == std::error_code(ENOENT, std::system_category())) {
+      throw Error(Errc::not_found, path.string());
+    }
+    throw;
+  }
+}
 
 Survey::Survey(const io::Directory& root, RecoveryOptions options)
     : root_(root), options_(options), is_shared_(root_.syscalls().is_network_file_system(root_.fd()) != 0) {}
 
-std::vector<Surveyed> Survey::run() const {
-  std::vector<Surveyed> found;
-  for (const io::DirectoryEntry& entry : root_.list()) {
-    Surveyed& each = found.emplace_back();
-    each.verdict = look_at(entry);
-    each.verdict.lock = {};  // There may be more entries than a process may have open files.
-    each.entry.name = entry.name;
-    each.entry.kind = each.verdict.kind;
-    each.entry.note = each.verdict.note;
-    each.entry.generation = each.verdict.generation;
-  }
+std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
+  std::vector<Surveyed> found = look_at_all(root_.list(), most_threads);
   mark_superseded(found);
   for (Surveyed& each : found) {
     if (each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired) {
@@ -164,6 +213,23 @@ std::vector<Surveyed> Survey::run() const {
     }
   }
   settle_rivals(found);
+  return found;
+}
+
+std::vector<Surveyed> Survey::look_at_all(const std::vector<io::DirectoryEntry>& entries,
+                                          std::size_t most_threads) const {
+  std::vector<Surveyed> found(entries.size());
+  const auto look = [&](std::size_t index) {
+    Surveyed& each = found[index];
+    each.verdict = look_at(entries[index]);
+    each.verdict.lock = {};  // There may be more entries than a process may have open files.
+    each.entry.name = entries[index].name;
+    each.entry.kind = each.verdict.kind;
+    each.entry.note = each.verdict.note;
+    each.entry.generation = each.verdict.generation;
+  };
+  const std::size_t cores = std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
+  share_out(entries.size(), std::min({most_threads, cores, entries.size() / kEntriesForAThread + 1}), look);
   return found;
 }
 
@@ -187,6 +253,7 @@ Verdict Survey::look_at(const io::DirectoryEntry& entry) const {
                           error.code() == std::errc::too_many_symbolic_link_levels ||
                           error.code().category() == cairn_category() || entry.name == kLostAndFound;
     unseen.kind = is_other ? EntryClass::foreign : EntryClass::unreadable;
+    unseen.hides_older = !is_other;
     unseen.note = error.what();
     return unseen;
   }
@@ -197,7 +264,7 @@ Verdict Survey::judge(const io::Directory& directory, std::string_view name) con
   if (reserved_kind(name)) {
     judge_reserved(verdict, directory, name);
   } else {
-    judge_final(verdict, directory);
+    judge_final(verdict, directory, name);
   }
   return verdict;
 }
@@ -248,6 +315,7 @@ void Survey::judge_set_aside(Verdict& verdict, const io::Directory& directory, s
   if (own.unreadable) {
     throw Error(own.unreadable, own.problem);
   }
+  verdict.facts = own.facts;
   const Stand stand = stand_of(root_, std::string(base));
   const bool is_replaced = stand.kind == Stand::Kind::sound && (!own.is_committed || stand.uuid != own.uuid);
   if (is_replaced) {
@@ -310,18 +378,21 @@ Survey::Holder Survey::judge_lock(int locked, bool is_far, bool is_gone) const {
   return Holder::nobody;
 }
 
-void Survey::judge_final(Verdict& verdict, const io::Directory& directory) const {
+void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::string_view name) const {
   if (is_regular(directory, kCommitName)) {
-    if (is_regular(directory, kUncommittedName) && !options_.dry_run) {
+    if (!options_.dry_run && is_regular(directory, kUncommittedName)) {
       directory.sync();  // Marker mode: COMMIT is visible, but its name may not be durable.
     }
-    const CommitCheck check = check_commit(directory, true);
+    CommitCheck check = check_commit(directory, true);
     if (check.unreadable) {
       throw Error(check.unreadable, check.problem);
     }
+    verdict.facts = std::move(check.facts);
     verdict.kind = check.is_committed ? EntryClass::committed : EntryClass::damaged;
     verdict.note = check.problem;
     verdict.generation = check.is_committed ? check.generation : 0;
+    const bool is_own = check.generation == 0 || check.generation == parse_generation(name).generation;
+    verdict.hides_older = !check.is_committed && is_own;
     if (check.is_committed) {
       verdict.marks = left_marks(directory);
     }

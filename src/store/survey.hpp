@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -22,6 +26,8 @@ struct Verdict {
   bool is_empty = false;                ///< A temporary or trash that holds nothing.
   std::string blocked_by;               ///< What has the name of a displaced one.
   bool has_commit = false;              ///< Of a reserved name: a COMMIT that is valid by itself.
+  bool hides_older = false;  ///< One that is not sound, and that readers find before older generations.
+  std::optional<ManifestFacts> facts;  ///< Of a checkpoint whose manifest can be read.
 };
 
 /// An entry and what it was taken for by itself, before it was seen beside the others.
@@ -32,14 +38,20 @@ struct Surveyed {
   bool is_immovable = false;  ///< It was to go, and the file system does not let go of it.
 };
 
+/// Opens a directory of checkpoints.
+///
+/// Errors: Errc::not_found (no such directory); Errc::invalid_argument (`path` is a checkpoint itself); OS errors.
+[[nodiscard]] io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path);
+
 /// Looks at a directory of checkpoints and says what each entry of it is: for recovery, for removals and for tools.
 /// Changes nothing; but unless `dry_run` is set, it makes durable what it believes.
 class Survey {
  public:
   Survey(const io::Directory& root, RecoveryOptions options);
 
-  /// All that recovery decides is decided here, whether or not it is done afterwards.
-  [[nodiscard]] std::vector<Surveyed> run() const;
+  /// All that recovery decides is decided here, whether or not it is done afterwards. Where there is much to look at, as many as
+  /// `most_threads` do so.
+  [[nodiscard]] std::vector<Surveyed> run(std::size_t most_threads = 1) const;
 
   /// Judges a directory by its name, by what is in it, and by what stands where it belongs.
   [[nodiscard]] Verdict judge(const io::Directory& directory, std::string_view name) const;
@@ -51,12 +63,14 @@ class Survey {
   /// Who holds a directory, as far as its owner file tells.
   enum class Holder : std::uint8_t { nobody, somebody, unknown };
 
+  [[nodiscard]] std::vector<Surveyed> look_at_all(const std::vector<io::DirectoryEntry>& entries,
+                                                  std::size_t most_threads) const;
   [[nodiscard]] Verdict look_at(const io::DirectoryEntry& entry) const;
   void judge_reserved(Verdict& verdict, const io::Directory& directory, std::string_view name) const;
   void judge_set_aside(Verdict& verdict, const io::Directory& directory, std::string_view base) const;
   void judge_holder(Verdict& verdict, const io::Directory& directory, std::string_view owner_name) const;
   [[nodiscard]] Holder judge_lock(int locked, bool is_far, bool is_gone) const;
-  void judge_final(Verdict& verdict, const io::Directory& directory) const;
+  void judge_final(Verdict& verdict, const io::Directory& directory, std::string_view name) const;
   [[nodiscard]] std::vector<std::string_view> left_marks(const io::Directory& directory) const;
   [[nodiscard]] bool is_left_mark(const io::Directory& directory, std::string_view name) const;
 

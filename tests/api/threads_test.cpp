@@ -14,6 +14,7 @@
 
 #include "api/fixture.hpp"
 #include "async/internal/event.hpp"
+#include "async/internal/sleep.hpp"
 
 namespace cairn {
 namespace {

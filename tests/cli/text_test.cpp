@@ -50,19 +50,6 @@ TEST(AgeText, TakesTheNextUnitWhenTwoOfItHavePassed) {
   EXPECT_EQ(age_text(std::chrono::hours(48)), "2 d");
 }
 
-TEST(NaturalOrder, ComparesDigitsAsNumbers) {
-  EXPECT_TRUE(is_naturally_less("step_9", "step_10"));
-  EXPECT_FALSE(is_naturally_less("step_10", "step_9"));
-}
-
-TEST(NaturalOrder, PutsAPrefixFirst) {
-  EXPECT_TRUE(is_naturally_less("step", "step_1"));
-}
-
-TEST(NaturalOrder, TellsNumbersWithLeadingZerosApart) {
-  EXPECT_TRUE(is_naturally_less("07", "7"));
-}
-
 TEST(ProgressLine, ShowsShareRateAndTimeLeft) {
   EXPECT_THAT(progress_line(std::uint64_t{1} << 30, std::uint64_t{4} << 30, std::chrono::seconds(2), 120),
               AllOf(StartsWith("[#######......................."), HasSubstr(" 25 %  1.0 GiB of 4.0 GiB"),

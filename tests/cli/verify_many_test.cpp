@@ -152,7 +152,7 @@ TEST_F(CliVerifyMany, NamesACheckpointThatHasLostItsCommit) {
 
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, HasSubstr("3 checkpoints, 4.0 MiB checked: 2 sound, 1 not\n"));
-  EXPECT_THAT(result.err, AllOf(HasSubstr((root_ / "2").string()), HasSubstr("2 has no COMMIT")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr((root_ / "2").string()), HasSubstr("2: COMMIT is missing")));
   EXPECT_EQ(run_cli({"verify", root_ / "2"}).status, 1);
 }
 
@@ -163,7 +163,7 @@ TEST_F(CliVerifyMany, LsNamesACheckpointThatHasLostItsCommit) {
 
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.out, AllOf(HasSubstr("2           damaged"), HasSubstr("total       3 checkpoints")));
-  EXPECT_THAT(result.err, HasSubstr("2 has no COMMIT"));
+  EXPECT_THAT(result.err, HasSubstr("2: COMMIT is missing"));
 }
 
 TEST_F(CliVerifyMany, NamesACheckpointThatHasLostAFile) {

@@ -35,6 +35,26 @@ TEST(Manifest, SurvivesItsText) {
   EXPECT_EQ(decode_manifest(encode_manifest(manifest), "checkpoint.json"), manifest);
 }
 
+TEST(Manifest, KeepsTheNanosecondsOfTheCommit) {
+  Manifest manifest = full_manifest();
+  manifest.custom_metadata = "null";
+  manifest.committed_nanoseconds = 999'999'999;
+
+  EXPECT_EQ(decode_manifest(encode_manifest(manifest), "checkpoint.json"), manifest);
+}
+
+TEST(Manifest, WithoutNanosecondsIsTheTextOfWritersThatDidNotRecordThem) {
+  EXPECT_THAT(encode_manifest(full_manifest()), ::testing::Not(HasSubstr("nanoseconds")));
+}
+
+TEST(Manifest, RefusesNanosecondsThatAreASecond) {
+  std::string text = encode_manifest(full_manifest());
+  text.insert(text.find("\"world_size\""), "\"committed_nanoseconds\": 1000000000, ");
+
+  EXPECT_THAT([&] { static_cast<void>(decode_manifest(text, "checkpoint.json")); },
+              Fails(Errc::malformed_metadata, HasSubstr("committed_nanoseconds")));
+}
+
 TEST(Manifest, CanBeReadByPeople) {
   EXPECT_THAT(encode_manifest(full_manifest()), HasSubstr("\n \"format\": "));
 }

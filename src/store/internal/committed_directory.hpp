@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/store/listing.hpp"
+
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/manifest.hpp"
@@ -86,6 +88,14 @@ class CommittedDirectory {
   std::shared_ptr<const FileIndex<std::less<>>> index_;
 };
 
+/// What a manifest says of its checkpoint in a few words.
+struct ManifestFacts {
+  std::string committed;  ///< As Manifest::committed.
+  std::optional<CommitTime> commit_time;
+  std::uint64_t checkpointables = 0;
+  std::uint64_t bytes = 0;  ///< In its files.
+};
+
 /// What `check_commit` found.
 struct CommitCheck {
   bool is_committed = false;
@@ -94,6 +104,8 @@ struct CommitCheck {
   std::string problem;           ///< Why it is not committed; empty when it is.
   /// What the operating system said when it could not be read: then it may be committed or not.
   std::error_code unreadable;
+  std::optional<ManifestFacts>
+      facts;  ///< Nothing when the manifest cannot be read, or COMMIT does not vouch for it.
 };
 
 /// Checks the checkpoint called `name` without throwing for damage: what recovery and listings need.

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <system_error>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/base/timeout.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/store/listing.hpp"
+
+// Finding the checkpoints of a directory. `recover` (cairn/core/maintenance.hpp) cleans it.
+
+namespace cairn {
+
+using store::CheckpointOrder;
+using store::FoundCheckpoint;
+
+struct ListOptions : store::ListOptions {
+  ListOptions() = default;
+
+  /// From the call to its end; afterwards it comes back with Errc::timed_out, and may go on reading. Zero: no limit.
+  Timeout deadline;
+};
+
+/// The checkpoints of the directory `root`, the oldest first: those that can be loaded or, where `options` say so, also what is
+/// damaged, displaced, being written or left by crashes, with its class and what is wrong with it. Looks at each once and reads
+/// no data; changes nothing.
+///
+/// Things of others in the directory are left out: files, links, directories that are not checkpoints.
+/// Threads: safe, also while others save there and remove.
+/// Errors:  Errc::not_found (no such directory), Errc::invalid_argument (`root` is a checkpoint itself), Errc::timed_out; OS errors
+///          on the directory itself: ENOTDIR where it is a file.
+[[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root,
+                                                            const ListOptions& options,
+                                                            const Context& context);
+
+struct LatestOptions {
+  LatestOptions() = default;
+
+  /// What makes a checkpoint the newest.
+  CheckpointOrder order = CheckpointOrder::by_name;
+  /// As ListOptions::deadline.
+  Timeout deadline;
+};
+
+/// The newest checkpoint of the directory `root` that can be loaded, as far as can be told without reading data; nothing when there
+/// is none. `root` itself may be missing where the directory above it is there: nothing was saved yet.
+///
+/// Threads: as list_checkpoints.
+/// Errors:  as list_checkpoints.
+[[nodiscard]] std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
+                                                               const LatestOptions& options,
+                                                               const Context& context);
+
+/// Whether there is a checkpoint at `path` whose COMMIT, manifest and sizes of files agree: one that can be loaded, as far as can
+/// be told without reading data. False for anything else, and for nothing.
+///
+/// Threads: safe.
+/// Errors:  Errc::unsupported_version (a checkpoint of a later format); what the operating system says when it cannot be told.
+[[nodiscard]] bool is_checkpoint(const std::filesystem::path& path, const Context& context);
+
+struct LoadLatestOptions {
+  LoadLatestOptions() = default;
+
+  /// How to load; the deadline is that of the whole call.
+  LoadOptions load;
+  /// What makes a checkpoint the newest.
+  CheckpointOrder order = CheckpointOrder::by_name;
+  /// Where the newest is damaged, load the next older one that is sound. Off: then it is an error, as a program that goes on from an
+  /// older state, and saves, should know it.
+  bool fall_back = false;
+};
+
+/// A checkpoint that was not loaded, though it is newer than the one that was.
+struct PassedOver {
+  std::filesystem::path path;
+  std::error_code code;
+  std::string why;  ///< Names the file.
+};
+
+/// What load_latest has loaded.
+struct LoadedLatest {
+  FoundCheckpoint checkpoint;
+  Loaded loaded;
+  std::vector<PassedOver> passed_over;  ///< The newest first; empty without LoadLatestOptions::fall_back.
+};
+
+}  // namespace cairn

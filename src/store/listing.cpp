@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/listing.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "base/internal/natural_order.hpp"
+#include "store/commit_record.hpp"
+#include "store/names.hpp"
+#include "store/survey.hpp"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t kMostThreads =
+    4;  // More wait for each other in the kernel: all look names up in one directory.
+
+/// Why an entry that counts cannot be loaded. Errors of the layers below name the path themselves.
+std::string problem_of(const std::filesystem::path& path, const std::string& note) {
+  const bool is_named = note.find(path.string()) != std::string::npos;
+  return is_named ? note : fmt::format("{}: {}", path.string(), note);
+}
+
+FoundCheckpoint found_of(const std::filesystem::path& root, const Surveyed& surveyed) {
+  FoundCheckpoint found;
+  found.entry = surveyed.entry.name;
+  found.name = found.entry;
+  found.kind = surveyed.entry.kind;
+  found.generation = surveyed.entry.generation;
+  found.is_hidden = surveyed.entry.is_hidden;
+  found.note = surveyed.entry.note;
+  if (surveyed.verdict.facts && found.counts()) {
+    const ManifestFacts& facts = *surveyed.verdict.facts;
+    found.committed = facts.committed;
+    found.commit_time = facts.commit_time;
+    found.checkpointables = facts.checkpointables;
+    found.bytes = facts.bytes;
+    found.is_open = !reserved_kind(found.entry);
+  }
+  // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name. One that is only called so is opened
+  // by all of it.
+  const GenerationName parsed = parse_generation(found.entry);
+  if (found.is_sound() && parsed.generation == found.generation) {
+    found.name = parsed.base;
+  }
+  found.path = root / found.name;
+  if (found.counts() && !found.is_sound()) {
+    found.problem = problem_of(root / found.entry, found.note);
+  }
+  return found;
+}
+
+/// A later generation that readers find and that is not sound.
+struct Obstacle {
+  std::uint32_t generation = 0;
+  std::string problem;
+};
+
+/// Readers take nothing for a checkpoint that lies below a later generation with a COMMIT, sound or not.
+void mark_obstructed(const std::vector<Surveyed>& surveyed, std::vector<FoundCheckpoint>& found) {
+  std::map<std::string, Obstacle, std::less<>> obstacles;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const GenerationName parsed = parse_generation(found[i].entry);
+    if (surveyed[i].verdict.hides_older && parsed.generation > 1) {
+      Obstacle& highest = obstacles[std::string(parsed.base)];
+      if (parsed.generation > highest.generation) {
+        highest = {parsed.generation, found[i].problem};
+      }
+    }
+  }
+  for (FoundCheckpoint& each : found) {
+    const auto obstacle = obstacles.find(each.name);
+    if (obstacle != obstacles.end() && each.is_sound() && each.generation < obstacle->second.generation) {
+      each.problem = obstacle->second.problem;
+      each.is_open = false;
+    }
+  }
+}
+
+/// A displaced one takes the place of the name that it belongs to.
+std::string_view order_name(const FoundCheckpoint& found) {
+  const auto reserved = found.kind == EntryClass::displaced ? parse_reserved(found.entry) : std::nullopt;
+  return reserved ? reserved->base : std::string_view(found.name);
+}
+
+bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOrder order) {
+  if (order == CheckpointOrder::by_time && a.commit_time != b.commit_time) {
+    return a.commit_time < b.commit_time;
+  }
+  return is_naturally_less(order_name(a), order_name(b));
+}
+
+}  // namespace
+
+bool FoundCheckpoint::counts() const noexcept {
+  switch (kind) {
+    case EntryClass::committed:
+      return !is_hidden;
+    case EntryClass::damaged:
+    case EntryClass::displaced:
+      return true;
+    case EntryClass::unreadable:
+      return !entry.starts_with('.');  // Else it is what some save has left or is writing.
+    case EntryClass::live:
+    case EntryClass::abandoned:
+    case EntryClass::retired:
+    case EntryClass::foreign:
+      break;
+  }
+  return false;
+}
+
+std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std::filesystem::path& root,
+                                              const ListOptions& options) {
+  RecoveryOptions dry;
+  dry.dry_run = true;
+  const io::Directory directory = open_root(syscalls, root);
+  const std::vector<Surveyed> surveyed = Survey(directory, dry).run(kMostThreads);
+  std::vector<FoundCheckpoint> found;
+  found.reserve(surveyed.size());
+  for (const Surveyed& each : surveyed) {
+    found.push_back(found_of(root, each));
+  }
+  mark_obstructed(surveyed, found);
+  std::erase_if(found, [&](const FoundCheckpoint& each) {
+    return each.kind == EntryClass::foreign || (!options.everything && !each.is_sound());
+  });
+  std::stable_sort(found.begin(), found.end(), [&](const FoundCheckpoint& a, const FoundCheckpoint& b) {
+    return is_earlier(a, b, options.order);
+  });
+  return found;
+}
+
+bool is_committed(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  try {
+    const CommitCheck check = check_commit(CommittedDirectory::open(syscalls, path).directory(), true);
+    if (check.unreadable) {
+      throw Error(check.unreadable, check.problem);
+    }
+    return check.is_committed;
+  } catch (const Error& error) {
+    const bool is_answer = error.code() == Errc::not_found || error.code() == Errc::not_committed ||
+                           error.code() == Errc::checksum_mismatch ||
+                           error.code() == Errc::malformed_metadata;
+    if (!is_answer) {
+      throw;
+    }
+    return false;
+  }
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/find.hpp"
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "api/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::write_text;
+
+class Find : public testing::ApiTest {
+ protected:
+  void save_step(int step) const {
+    save(root() / ("step-" + std::to_string(step)), {{"step", step}}, {}, *context_);
+  }
+
+  /// Bytes of another value, so that only a load finds it.
+  void alter(int step) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_of(step))) {
+      if (entry.path().extension() == ".safetensors" || entry.path().filename() == "index.fb") {
+        std::string text = testing::read_text(entry.path());
+        text.back() = static_cast<char>(text.back() ^ 1);
+        write_text(entry.path(), text);
+      }
+    }
+  }
+
+  [[nodiscard]] std::filesystem::path root() const { return directory_.path(); }
+  [[nodiscard]] std::filesystem::path path_of(int step) const {
+    return root() / ("step-" + std::to_string(step));
+  }
+
+  [[nodiscard]] std::optional<LoadedLatest> load_newest(bool fall_back = false) const {
+    LoadLatestOptions options;
+    options.fall_back = fall_back;
+    return load_latest(root(), {"state"}, options, *context_);
+  }
+
+  static int step_of(LoadedLatest& latest) { return latest.loaded.take<Tree>("state").get<int>("step"); }
+};
+
+TEST_F(Find, TheLatestIsTheLastByNumber) {
+  save_step(9);
+  save_step(10);
+
+  EXPECT_EQ(latest_checkpoint(root(), {}, *context_)->name, "step-10");
+}
+
+TEST_F(Find, TheLatestByTimeIsTheLastThatWasCommitted) {
+  save_step(10);
+  save_step(9);
+  save_step(8);
+  save_step(7);
+  save_step(6);
+  LatestOptions options;
+  options.order = CheckpointOrder::by_time;
+
+  EXPECT_EQ(latest_checkpoint(root(), options, *context_)->name, "step-6");
+}
+
+TEST_F(Find, TheLatestOfARootThatIsYetToBeMadeIsNothing) {
+  EXPECT_FALSE(latest_checkpoint(root() / "run", {}, *context_));
+  EXPECT_FALSE(latest_checkpoint((root() / "run").string() + "/", {}, *context_));
+  EXPECT_FALSE(load_latest(root() / "run", {}, {}, *context_));
+  EXPECT_THAT([&] { static_cast<void>(latest_checkpoint(root() / "rnu/run", {}, *context_)); },
+              Fails(Errc::not_found, HasSubstr("rnu/run")));
+  EXPECT_THAT([&] { static_cast<void>(list_checkpoints(root() / "run", {}, *context_)); },
+              Fails(Errc::not_found, HasSubstr("run")));
+}
+
+TEST_F(Find, ARootThatIsNoDirectoryIsAnError) {
+  write_text(root() / "file", "x");
+  std::filesystem::create_symlink("nowhere", root() / "link");
+
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root() / "file", {}, {}, *context_)); },
+              FailsWithErrno(ENOTDIR, HasSubstr("file")));
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root() / "link", {}, {}, *context_)); },
+              Fails(Errc::not_found, HasSubstr("link")));
+}
+
+TEST_F(Find, PathsAreMadeOfTheRootAsItWasGiven) {
+  save_step(1);
+  std::filesystem::create_directory_symlink(root(), root() / "link");
+
+  EXPECT_EQ(latest_checkpoint(root() / "link", {}, *context_)->path, root() / "link/step-1");
+  EXPECT_EQ(latest_checkpoint(root().string() + "/", {}, *context_)->path, root() / "step-1");
+  EXPECT_EQ(latest_checkpoint(root() / ".", {}, *context_)->path, root() / "./step-1");
+}
+
+TEST_F(Find, AListHasADeadline) {
+  save_step(1);
+  ListOptions options;
+  options.deadline = std::chrono::minutes(10);
+
+  EXPECT_EQ(list_checkpoints(root(), options, *context_).size(), 1u);
+}
+
+TEST_F(Find, IsCheckpointSaysWhetherThereIsOne) {
+  save_step(1);
+
+  EXPECT_TRUE(is_checkpoint(path_of(1), *context_));
+  EXPECT_FALSE(is_checkpoint(root(), *context_));
+}
+
+TEST_F(Find, LoadLatestLoadsTheNewest) {
+  save_step(9);
+  save_step(10);
+
+  auto latest = load_newest();
+
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(step_of(*latest), 10);
+  EXPECT_EQ(latest->checkpoint.path, path_of(10));
+  EXPECT_THAT(latest->passed_over, IsEmpty());
+}
+
+TEST_F(Find, LoadLatestOfAnEmptyRootIsNothing) {
+  EXPECT_FALSE(load_newest());
+}
+
+TEST_F(Find, LoadLatestDoesNotFallBackUnasked) {
+  save_step(9);
+  save_step(10);
+  alter(10);
+
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::checksum_mismatch, HasSubstr("step-10")));
+}
+
+TEST_F(Find, LoadLatestDoesNotSkipACheckpointThatHasLostItsCommit) {
+  save_step(9);
+  save_step(10);
+  std::filesystem::remove(path_of(10) / "COMMIT");
+
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); }, Fails(Errc::not_committed, HasSubstr("step-10")));
+}
+
+TEST_F(Find, LoadLatestFallsBackAndSaysWhy) {
+  for (const int step : {8, 9, 10}) {
+    save_step(step);
+  }
+  std::filesystem::remove(path_of(10) / "COMMIT");
+  alter(9);
+
+  auto latest = load_newest(true);
+
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(step_of(*latest), 8);
+  ASSERT_EQ(latest->passed_over.size(), 2u);
+  EXPECT_EQ(latest->passed_over[0].path, path_of(10));
+  EXPECT_THAT(latest->passed_over[0].why, HasSubstr("COMMIT is missing"));
+  EXPECT_EQ(latest->passed_over[1].code, Errc::checksum_mismatch);
+  EXPECT_THAT(latest->passed_over[1].why, AllOf(HasSubstr("step-9"), HasSubstr("index.fb")));
+}
+
+TEST_F(Find, LoadLatestWithoutASoundOneSaysWhatTheNewestLacks) {
+  save_step(9);
+  save_step(10);
+  alter(9);
+  alter(10);
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(load_newest(true)); },
+      Fails(Errc::checksum_mismatch, AllOf(HasSubstr("of 2 checkpoints none"), HasSubstr("step-10"))));
+}
+
+TEST_F(Find, LoadLatestDoesNotFallBackForWhatWasAskedForInVain) {
+  save_step(9);
+  save_step(10);
+  LoadLatestOptions options;
+  options.fall_back = true;
+
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {"modle"}, options, *context_)); },
+              Fails(Errc::not_found, AllOf(HasSubstr("step-10"), HasSubstr("modle"))));
+}
+
+TEST_F(Find, LoadLatestTellsOfADisplacedOne) {
+  save_step(9);
+  save_step(10);
+  const std::string displaced = ".tmp-step-10-00000000-0000-4000-8000-000000000000";
+  std::filesystem::rename(path_of(10), root() / displaced);
+
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::not_committed, AllOf(HasSubstr(displaced), HasSubstr("recover puts it back"))));
+  RecoverOptions all;
+  recover(root(), all, *context_);
+  auto latest = load_newest();
+  EXPECT_EQ(step_of(*latest), 10);
+}
+
+TEST_F(Find, LoadLatestLoadsIntoObjects) {
+  save_step(9);
+  save_step(10);
+  alter(10);
+  LoadLatestOptions options;
+  options.fall_back = true;
+  options.load.deadline = std::chrono::minutes(10);
+  AbstractTree wanted = metadata(path_of(9), *context_);
+
+  auto latest = load_latest(root(), {{"state", wanted}}, options, *context_);
+
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(step_of(*latest), 9);
+}
+
+}  // namespace
+}  // namespace cairn
