@@ -277,6 +277,24 @@ void keep_the_newest() {
 }
 
 void clean() {
+  cairn::Tree state = {{"step", 0}};
+  int step = 0;
+  // [latest]
+  cairn::LoadLatestOptions options;
+  options.fall_back = true;
+  if (auto latest = cairn::load_latest("run/steps", {"state"}, options)) {
+    state = latest->loaded.take<cairn::Tree>("state");
+    for (const cairn::PassedOver& each : latest->passed_over) {
+      std::cerr << each.path.string() << ": " << each.why << '\n';
+    }
+  }
+  step = state.get<int>("step") + 1;
+  cairn::save("run/steps/" + std::to_string(step), {{"step", step}});
+  for (auto old = cairn::list_checkpoints("run/steps"); old.size() > 3; old.erase(old.begin())) {
+    cairn::remove_checkpoint(old.front().path);  // The three newest stay.
+  }
+  // [/latest]
+  require(step == 1, "the first of its steps");
   // [recover]
   const auto report = cairn::recover("run");
   for (const cairn::store::RecoveryEntry& entry : report.entries) {

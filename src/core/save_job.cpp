@@ -73,6 +73,9 @@ SaveJob::~SaveJob() {
   if (target_) {
     drop_later(services_owner(), std::move(*target_));
   }
+  if (parents_) {
+    drop_later(services_owner(), std::move(parents_));
+  }
 }
 
 void SaveJob::start() {
@@ -97,8 +100,12 @@ Awaitable<async::Event> SaveJob::take_place() {
   std::function<void()> look = [this] {
     io::Syscalls& syscalls = services().disk.engine().syscalls();
     // Whether its name is free is for rank 0 to say.
-    target_.emplace(is_primary() ? store::look_at_target(syscalls, path_, options_.overwrite)
-                                 : store::open_target(syscalls, path_));
+    if (is_primary()) {
+      target_.emplace(store::look_at_target(syscalls, path_, options_.overwrite, options_.create_parents));
+      parents_ = std::move(target_->use);
+    } else {
+      target_ = store::open_target_if_made(syscalls, path_, options_.create_parents);
+    }
   };
   co_await run_call(std::move(look));
   meter().end_step(Step::resolve);
@@ -228,6 +235,7 @@ void SaveJob::make_directory() {
     staged_->make_directory(store::kTablesName);
     joint_->tell_created();
   }
+  parents_->sync();  // Before the commit; where nothing was made there is nothing to do.
 }
 
 io::DurableFile SaveJob::create_file(const std::string& relative, const io::DurableFileOptions& options) {
@@ -264,6 +272,7 @@ void SaveJob::close_directory() noexcept {
     const std::lock_guard lock(abandon_mutex_);
     staged_.reset();
     target_.reset();
+    parents_.reset();  // After what was in them.
   }
 }
 
@@ -430,6 +439,7 @@ void SaveJob::publish() {
   }
   prepare_result(digests);
   staged_->publish(std::move(manifest), digests, others_);
+  parents_->keep();
   meter().end_step(Step::retire);
 
   add_problem(staged_->retirement_problem());

@@ -176,7 +176,8 @@ class SaveJob final : public Operation {
   std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
   std::string started_at_;
   store::Uuid uuid_;
-  std::optional<store::SaveTarget> target_;  // From the look at it until the directory is made.
+  std::optional<store::SaveTarget> target_;    // From the look at it until the directory is made.
+  std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
   std::shared_ptr<PublicationOrder::Place> place_;
   Fate fate_;
   async::Event accepted_;

@@ -107,6 +107,12 @@ void SaveJob::join_directory() {
     std::this_thread::sleep_for(kLookAgain);
     return ++looks < kMostLooks && fate_.state() == Fate::State::running;
   };
+  while (!target_) {  // Rank 0 has made its directory by now.
+    target_ = store::open_target_if_made(engine().syscalls(), path_, options_.create_parents);
+    if (!target_ && !options.look_again()) {
+      target_.emplace(store::open_target(engine().syscalls(), path_));
+    }
+  }
   staged_.emplace(store::StagedDirectory::join(engine(), std::move(*target_), std::move(options)));
 }
 

@@ -87,10 +87,14 @@ std::string readable(const std::filesystem::path& path) {
   return failed ? path.string() : resolved.string();
 }
 
-/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
-/// Directories are climbed by "..", not by the text of the path, which may lead through links.
-///
-/// Errors: Errc::invalid_argument.
+bool has_commit(const io::Directory& parent, const std::string& name) {
+  const std::optional<io::FileStatus> directory = parent.status(name);
+  return directory && directory->kind == io::FileKind::directory &&
+         parent.open_directory(name).status(kCommitName).has_value();
+}
+
+}  // namespace
+
 void require_outside_checkpoints(const io::Directory& parent, const std::filesystem::path& target) {
   std::optional<io::FileStatus> here = look_up(parent, ".");
   std::string up;
@@ -112,14 +116,6 @@ void require_outside_checkpoints(const io::Directory& parent, const std::filesys
     here = above;
   }
 }
-
-bool has_commit(const io::Directory& parent, const std::string& name) {
-  const std::optional<io::FileStatus> directory = parent.status(name);
-  return directory && directory->kind == io::FileKind::directory &&
-         parent.open_directory(name).status(kCommitName).has_value();
-}
-
-}  // namespace
 
 io::FileHandle claim(const io::Directory& directory, std::string_view owner_name, const Uuid& uuid) {
   const std::string name(owner_name);
@@ -222,7 +218,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, const std::filesyste
                                         StagedOptions options) {
   Target parsed = parse_target(target);
   io::Directory parent = open_parent(engine.syscalls(), parsed);
-  SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}};
+  SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}, nullptr};
   return create(engine, std::move(opened), std::move(options));
 }
 

@@ -113,7 +113,7 @@ TEST_F(RefusedSave, KeepsTheCheckpointThatIsThere) {
 }
 
 TEST_F(RefusedSave, NamesAParentThatIsMissing) {
-  EXPECT_THAT([&] { save(directory_ / "nowhere/7", tree_, {}, *context_); },
+  EXPECT_THAT([&] { save(directory_ / "nowhere/at/7", tree_, {}, *context_); },
               Fails(Errc::not_found, HasSubstr("nowhere")));
   EXPECT_THAT(left(), IsEmpty());
 }

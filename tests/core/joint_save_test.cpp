@@ -79,6 +79,24 @@ TEST_F(JointSaving, MakesOneCheckpointThatOneProcessLoads) {
   EXPECT_EQ(store::CommittedDirectory::open(io::posix_syscalls(), target()).manifest().world_size, 4u);
 }
 
+TEST_F(JointSaving, HasRankZeroMakeTheDirectoryThatIsMissing) {
+  JointJob job(JointJob::Options(4));
+  const Blob blob = make_blob(100);
+
+  expect_committed(job.save_all(directory_ / "run/step", blob));
+
+  EXPECT_EQ(load_alone(directory_ / "run/step", job.registry()).take<Blob>("blob"), blob);
+}
+
+TEST_F(JointSaving, SaysOnAllRanksThatTooMuchIsMissing) {
+  JointJob job;
+
+  for (const RankEnd& end : job.save_all(directory_ / "a/b/step", make_blob(100))) {
+    EXPECT_THAT(end.text(), HasSubstr("create_parents"));
+  }
+  EXPECT_THAT(names(), IsEmpty());
+}
+
 TEST_F(JointSaving, OverwritesAndLeavesNothing) {
   JointJob job;
   expect_committed(job.save_all(target(), make_blob(100)));

@@ -34,6 +34,10 @@ struct SaveOptions {
 
   /// Replace an existing checkpoint instead of failing. The old one stays until the new one is durable.
   bool overwrite = false;
+  /// How many levels of missing directories above the checkpoint may be made: 1 makes the root of a run's checkpoints, and leaves a
+  /// mistyped longer path an error, which names the first directory that is missing. Of several ranks rank 0 makes them. A save
+  /// that fails removes those that it made and that are empty.
+  unsigned create_parents = 1;
   /// A JSON text kept with the checkpoint, for people and tools; read back without touching data.
   std::string custom_metadata = "null";
   /// Who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for it.
