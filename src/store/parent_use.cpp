@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/parent_use.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -14,13 +16,21 @@ using Key = std::pair<std::uint64_t, std::uint64_t>;  // Device and inode.
 
 std::atomic<std::uint64_t> g_removals{0};
 
+void remove_if_empty(const MadeLevel& level) noexcept {
+  if (level.is_own) {
+    [[maybe_unused]] const int ignored =
+        level.parent.syscalls().unlink_at(level.parent.fd(), level.name.c_str(), true);
+  }
+  ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
+}
+
 }  // namespace
 
 struct ParentUse::Shared {
-  std::mutex mutex;  // Protects all below; held while the file system works, so of this directory only.
+  std::mutex mutex;  // Protects all below; held while directories are removed, so of this directory only.
   std::size_t users = 0;
-  std::vector<MadeLevel> levels;
-  bool is_synced = true;
+  std::deque<MadeLevel> levels;  // They stay where they are.
+  std::size_t synced = 0;        // So many of the first.
   bool is_kept = false;
   bool is_removed = false;
 
@@ -57,11 +67,10 @@ std::shared_ptr<ParentUse> ParentUse::join(io::FileId id, std::vector<MadeLevel>
     use->shared_.reset();  // It has not joined.
     return nullptr;
   }
-  shared.is_synced = shared.is_synced && levels.empty();
+  ++shared.users;
   shared.levels.insert(shared.levels.end(), std::make_move_iterator(levels.begin()),
                        std::make_move_iterator(levels.end()));
   levels.clear();
-  ++shared.users;
   return use;
 }
 
@@ -72,18 +81,28 @@ ParentUse::~ParentUse() {
   const std::lock_guard lock(shared_->mutex);
   if (--shared_->users == 0 && !shared_->levels.empty() && !shared_->is_kept) {
     shared_->is_removed = true;
-    remove_empty_levels(shared_->levels);
+    for (auto level = shared_->levels.rbegin(); level != shared_->levels.rend(); ++level) {
+      remove_if_empty(*level);
+    }
   }
 }
 
 void ParentUse::sync() {
-  const std::lock_guard lock(shared_->mutex);
-  if (!shared_->is_synced) {
-    for (const MadeLevel& level : shared_->levels) {
-      level.parent.sync();
+  std::vector<const MadeLevel*> levels;
+  std::size_t end = 0;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    end = shared_->levels.size();
+    for (std::size_t i = shared_->synced; i < end; ++i) {
+      levels.push_back(&shared_->levels[i]);
     }
-    shared_->is_synced = true;
   }
+  // Without the lock: the next save need not wait for the disk to take its place.
+  for (const MadeLevel* level : levels) {
+    level->parent.sync();
+  }
+  const std::lock_guard lock(shared_->mutex);
+  shared_->synced = std::max(shared_->synced, end);
 }
 
 void ParentUse::keep() noexcept {
@@ -97,12 +116,7 @@ std::uint64_t ParentUse::removals() noexcept {
 
 void remove_empty_levels(const std::vector<MadeLevel>& levels) noexcept {
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-    if (level->is_own) {
-      [[maybe_unused]] const int ignored =
-          level->parent.syscalls().unlink_at(level->parent.fd(), level->name.c_str(), true);
-    }
-    // Afterwards: who has read the number before he opened the directory finds another one.
-    ++g_removals;
+    remove_if_empty(*level);
   }
 }
 
