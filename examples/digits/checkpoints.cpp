@@ -18,26 +18,22 @@ namespace digits {
 
 Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log)
     : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
-  StepFolders found = recover_step_folders(root_, context_);
-  committed_ = std::move(found.committed);
-  log_(fmt::format("recovered removed={}", found.removed));
+  log_(fmt::format("recovered removed={}", clean(root_, context_)));
 }
 
-std::optional<std::int64_t> Checkpoints::newest() const {
-  return committed_.empty() ? std::nullopt : std::optional(committed_.back());
-}
-
-Snapshot Checkpoints::load_newest(const nlohmann::json& config) const {
-  const std::filesystem::path path = root_ / std::to_string(committed_.back());
+std::optional<Snapshot> Checkpoints::load_newest(const nlohmann::json& config) const {
   Snapshot snapshot;
-  cairn::Loaded loaded = cairn::load_checkpointables(
-      path, {"state", "config", {"history", cairn::into(snapshot.history)}}, {}, context_);
-  const auto stored = loaded.take<nlohmann::json>("config");
-  if (stored != config) {
-    throw std::runtime_error(fmt::format("{} was made with the configuration {}, not {}", path.string(),
-                                         stored.dump(), config.dump()));
+  const cairn::Requests wanted = {"state", "config", {"history", cairn::into(snapshot.history)}};
+  std::optional<cairn::LoadedLatest> latest = cairn::load_latest(root_, wanted, {}, context_);
+  if (!latest) {
+    return std::nullopt;
   }
-  snapshot.state = from_tree(loaded.take<cairn::Tree>("state"));
+  const auto stored = latest->loaded.take<nlohmann::json>("config");
+  if (stored != config) {
+    throw std::runtime_error(fmt::format("{} was made with the configuration {}, not {}",
+                                         latest->checkpoint.path.string(), stored.dump(), config.dump()));
+  }
+  snapshot.state = from_tree(latest->loaded.take<cairn::Tree>("state"));
   return snapshot;
 }
 
@@ -65,16 +61,7 @@ void Checkpoints::finish() {
   const std::int64_t step = *std::exchange(saving_step_, std::nullopt);
   const cairn::SaveResult result = saving_.wait();
   log_(fmt::format("committed {} {}", step, facts_of(result)));
-  committed_.push_back(step);
-  remove_old();
-}
-
-/// Called after a newer checkpoint is durable, never before.
-void Checkpoints::remove_old() {
-  while (committed_.size() > keep_) {
-    cairn::remove_checkpoint(root_ / std::to_string(committed_.front()), context_);
-    committed_.erase(committed_.begin());
-  }
+  keep_newest(root_, keep_, context_);  // After a newer one is durable, never before.
 }
 
 }  // namespace digits

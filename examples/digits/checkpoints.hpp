@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include <cairn/core/context.hpp>
 #include <cairn/core/save.hpp>
@@ -31,16 +31,13 @@ class Checkpoints {
   /// Told what a save does: "saving 40", "staged 40 …", "committed 40 …".
   using Log = std::function<void(const std::string& line)>;
 
-  /// Makes the folder, or cleans it of what a killed run has left and finds its checkpoints.
+  /// Cleans the folder of what a killed run has left; the first save makes it.
   Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log);
 
-  /// The step of the newest checkpoint.
-  [[nodiscard]] std::optional<std::int64_t> newest() const;
-
-  /// Loads the newest checkpoint.
+  /// Loads the newest checkpoint; nothing when there is none.
   ///
   /// Errors: std::runtime_error when it was made with another configuration; cairn::Error.
-  [[nodiscard]] Snapshot load_newest(const nlohmann::json& config) const;
+  [[nodiscard]] std::optional<Snapshot> load_newest(const nlohmann::json& config) const;
 
   /// Starts a save and returns as soon as training may go on. Waits for the one before it first.
   void save(const TrainingState& state, const nlohmann::json& config, const History& history);
@@ -52,13 +49,10 @@ class Checkpoints {
   void finish();
 
  private:
-  void remove_old();
-
   std::filesystem::path root_;
   std::size_t keep_;
   const cairn::Context& context_;
   Log log_;
-  std::vector<std::int64_t> committed_;  // Sorted.
   cairn::AsyncResponse saving_;
   std::optional<std::int64_t> saving_step_;
 };

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cairn/core/context.hpp>
@@ -37,10 +38,9 @@ nlohmann::json to_json(const Settings& settings) {
 
 /// Resumes the newest checkpoint, or begins.
 Snapshot first_snapshot(const Checkpoints& checkpoints, const Settings& settings, const Images& images) {
-  if (const auto newest = checkpoints.newest()) {
-    Snapshot snapshot = checkpoints.load_newest(to_json(settings));
-    say(fmt::format("resumed checkpoint={} step={}", *newest, snapshot.state.step));
-    return snapshot;
+  if (auto newest = checkpoints.load_newest(to_json(settings))) {
+    say(fmt::format("resumed step={}", newest->state.step));
+    return std::move(*newest);
   }
   say("began");
   return {initial_state(settings, images.size()), History()};

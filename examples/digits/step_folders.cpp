@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "digits/step_folders.hpp"
 
-#include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <optional>
-#include <string_view>
+#include <cstdint>
 
 #include <cairn/cairn.hpp>
 #include <fmt/format.h>
@@ -13,30 +10,26 @@
 namespace digits {
 namespace {
 
-std::optional<std::int64_t> parse_step(std::string_view name) {
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  const bool is_step = error == std::errc{} && end == name.data() + name.size() && step >= 0;
-  return is_step ? std::optional(step) : std::nullopt;
-}
-
 std::int64_t microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
 }
 
 }  // namespace
 
-StepFolders recover_step_folders(const std::filesystem::path& root, const cairn::Context& context) {
-  std::filesystem::create_directories(root);
-  StepFolders found;
-  for (const auto& entry : cairn::recover(root, {}, context).entries) {
-    found.removed += entry.is_removed ? 1u : 0u;
-    if (const auto step = parse_step(entry.name); step && entry.kind == cairn::store::EntryClass::committed) {
-      found.committed.push_back(*step);
+std::size_t clean(const std::filesystem::path& root, const cairn::Context& context) {
+  std::size_t removed = 0;
+  if (std::filesystem::exists(root)) {
+    for (const auto& entry : cairn::recover(root, {}, context).entries) {
+      removed += entry.is_removed ? 1u : 0u;
     }
   }
-  std::sort(found.committed.begin(), found.committed.end());
-  return found;
+  return removed;
+}
+
+void keep_newest(const std::filesystem::path& root, std::size_t keep, const cairn::Context& context) {
+  for (auto old = cairn::list_checkpoints(root, {}, context); old.size() > keep; old.erase(old.begin())) {
+    cairn::remove_checkpoint(old.front().path, context);
+  }
 }
 
 std::string facts_of(const cairn::SaveResult& result) {

@@ -30,23 +30,23 @@ Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const Job
       log_(std::move(log)),
       context_(context_options(job)) {
   if (job_.rank() == 0) {
-    digits::StepFolders found = digits::recover_step_folders(root_, context_);
-    committed_ = std::move(found.committed);
-    log_(fmt::format("recovered removed={}", found.removed));
-  }
-  // One rank chooses: others might look before the folder is clean, or while it changes.
-  const std::int64_t newest_step = job_.broadcast(committed_.empty() ? kNone : committed_.back());
-  if (job_.rank() != 0 && newest_step != kNone) {
-    committed_ = {newest_step};
+    log_(fmt::format("recovered removed={}", digits::clean(root_, context_)));
   }
 }
 
 std::optional<std::int64_t> Checkpoints::newest() const {
-  return committed_.empty() ? std::nullopt : std::optional(committed_.back());
+  std::int64_t step = kNone;
+  if (job_.rank() ==
+      0) {  // One rank chooses: others might look before the folder is clean, or while it changes.
+    const auto latest = cairn::latest_checkpoint(root_, {}, context_);
+    step = latest ? std::stoll(latest->name) : kNone;
+  }
+  step = job_.broadcast(step);
+  return step == kNone ? std::nullopt : std::optional(step);
 }
 
-RankState Checkpoints::load_newest(const digits::Settings& settings) const {
-  const std::filesystem::path path = path_of(committed_.back());
+RankState Checkpoints::load(std::int64_t step, const digits::Settings& settings) const {
+  const std::filesystem::path path = path_of(step);
   const cairn::AbstractTree wanted = wanted_tree(cairn::metadata(path, context_), job_);
   return from_tree(cairn::load(path, wanted, {}, context_), settings);
 }
@@ -72,22 +72,13 @@ void Checkpoints::finish() {
   const std::int64_t step = *std::exchange(saving_step_, std::nullopt);
   const cairn::SaveResult result = saving_.wait();
   log_(fmt::format("committed {} {}", step, digits::facts_of(result)));
-  committed_.push_back(step);
-  remove_old();
+  if (job_.rank() == 0) {
+    digits::keep_newest(root_, keep_, context_);  // After a newer one is durable, never before.
+  }
 }
 
 std::filesystem::path Checkpoints::path_of(std::int64_t step) const {
   return root_ / std::to_string(step);
-}
-
-/// Called after a newer checkpoint is durable, never before. What one rank has removed is removed for all.
-void Checkpoints::remove_old() {
-  while (committed_.size() > keep_) {
-    if (job_.rank() == 0) {
-      cairn::remove_checkpoint(path_of(committed_.front()), context_);
-    }
-    committed_.erase(committed_.begin());
-  }
 }
 
 }  // namespace sharded

@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <cairn/core/context.hpp>
 #include <cairn/core/save.hpp>
@@ -28,17 +27,16 @@ class Checkpoints {
   /// Told what a save does: "saving 40", "staged 40", "committed 40 …".
   using Log = std::function<void(const std::string& line)>;
 
-  /// Rank 0 makes the folder, or cleans it of what a killed run has left; then all know the newest
-  /// checkpoint.
+  /// Rank 0 cleans the folder of what a killed run has left; the first save makes it.
   Checkpoints(std::filesystem::path root, std::size_t keep, const Job& job, Log log);
 
-  /// The step of the newest checkpoint.
+  /// The step of the newest checkpoint, as rank 0 finds it.
   [[nodiscard]] std::optional<std::int64_t> newest() const;
 
-  /// Loads this rank's part of the newest checkpoint, whatever number of ranks has saved it.
+  /// Loads this rank's part of a checkpoint, whatever number of ranks has saved it.
   ///
   /// Errors: std::runtime_error when it was made with other settings; cairn::Error.
-  [[nodiscard]] RankState load_newest(const digits::Settings& settings) const;
+  [[nodiscard]] RankState load(std::int64_t step, const digits::Settings& settings) const;
 
   /// Starts a save and returns as soon as training may go on. Waits for the one before it first.
   void save(const RankState& state, const digits::Settings& settings);
@@ -51,14 +49,12 @@ class Checkpoints {
 
  private:
   [[nodiscard]] std::filesystem::path path_of(std::int64_t step) const;
-  void remove_old();
 
   std::filesystem::path root_;
   std::size_t keep_;
   const Job& job_;
   Log log_;
   cairn::Context context_;
-  std::vector<std::int64_t> committed_;  // Sorted; of earlier runs rank 0 alone knows all.
   cairn::AsyncResponse saving_;
   std::optional<std::int64_t> saving_step_;
 };

@@ -45,8 +45,8 @@ digits::Settings settings() {
 /// Resumes the newest checkpoint, or begins.
 RankState first_state(const Checkpoints& checkpoints, const digits::Images& images, const Job& job) {
   if (const auto newest = checkpoints.newest()) {
-    RankState state = checkpoints.load_newest(settings());
-    say(job, fmt::format("resumed checkpoint={} step={}", *newest, state.step));
+    RankState state = checkpoints.load(*newest, settings());
+    say(job, fmt::format("resumed step={}", state.step));
     return state;
   }
   say(job, "began");
