@@ -32,21 +32,15 @@ using testing::write_text;
 /// Counts what listings ask of the system.
 class CountingSyscalls final : public testing::ForwardingSyscalls {
  public:
-  std::uint64_t calls = 0;
-  std::uint64_t lists = 0;
+  std::atomic<std::uint64_t> calls{0};  // Listings look at entries on several threads.
+  std::atomic<std::uint64_t> lists{0};
 
  protected:
   std::int64_t pass(const testing::PassingCall& call) noexcept override {
-    ++calls_;
-    lists_ += call.kind == testing::CallKind::list ? 1 : 0;
-    calls = calls_;
-    lists = lists_;
+    ++calls;
+    lists += call.kind == testing::CallKind::list ? 1 : 0;
     return call.make();
   }
-
- private:
-  std::atomic<std::uint64_t> calls_{0};
-  std::atomic<std::uint64_t> lists_{0};
 };
 
 class Listing : public ::testing::Test {
