@@ -15,6 +15,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/staged_state.hpp"
 #include "store/target.hpp"
 
