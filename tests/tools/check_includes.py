@@ -30,6 +30,8 @@ BROKEN_FUNCTION = re.compile(r"^[ \t]+([a-z]\w*)\([^;\n]*\) (?:const |noexcept )
 MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
 WORD = re.compile(r"(?<![\w.>])((?:\w+::)*)([A-Z]\w*[a-z]\w*)")
 CALL = re.compile(r"(?<![\w.>:])((?:[a-z]\w*::)*)(?!(?:new|delete)\b)([a-z]\w*)(?=\()")
+CONSTANT = re.compile(r"\bconst(?:expr)? [^;=(){}]*?\b(k[A-Z]\w*)(?=[ {\[;=])")
+USED_CONSTANT = re.compile(r"(?<![\w.>:])((?:\w+::)*)(k[A-Z]\w*)")
 VARIABLE = re.compile(r"\b([a-z]\w*)\b(?!\s*\()")
 FOREIGN = ("std::", "boost::", "fmt::", "nlohmann::", "asio::", "flatbuffers::", "google::", "CLI::", "testing::")
 
@@ -68,12 +70,13 @@ def check(files):
         found = [match.group("own") or match.group("foreign") for match in INCLUDE.finditer(text)]
         edges[path] = [target for target in (resolve(path, name, files) for name in found) if target]
         standard[path] = {name for name in found if resolve(path, name, files) is None}
-    homes = {WORD: homes_of(texts, TYPE, FUNCTION), CALL: homes_of(texts, FUNCTION, BROKEN_FUNCTION, TYPE, MACRO)}
+    homes = {WORD: homes_of(texts, TYPE, FUNCTION), CALL: homes_of(texts, FUNCTION, BROKEN_FUNCTION, TYPE, MACRO),
+             USED_CONSTANT: homes_of(texts, CONSTANT)}
     known = {}
     for path, text in texts.items():
         seen = closure(path, edges, known)
         headers = set().union(*(standard[one] for one in seen))
-        variables = set().union(*(VARIABLE.findall(texts[one].code) for one in seen))
+        variables = {name for one in seen for name in VARIABLE.findall(texts[one].code) if not re.match("k[A-Z]", name)}
         findings = {}
         for match in USED_STANDARD.finditer(text.code):
             name = match.group(1)
@@ -106,6 +109,9 @@ BAD = {
     "function": ("'cast' is declared in", {"src/array/a.cpp": "void f() {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")}),
     "template": ("'cast' is declared in",
                  {"src/array/a.cpp": "int f() {\n  return base::cast(1);\n}\n", **declaring("template <class T>\nT cast(int x);\n")}),
+    "constant": ("'kMost' is declared in",
+                 {"src/array/a.cpp": "int f() {\n  return kMost;\n}\n", **declaring("inline constexpr int kMost = 10;\n"),
+                  "src/array/b.cpp": "constexpr int kMost = 10;\n"}),
     "standard type": ("std::optional needs <optional>", {"src/array/a.cpp": "std::optional<int> x;\n"}),
     "standard algorithm": ("std::sort needs <algorithm>", {"src/array/a.cpp": "#include <vector>\nstd::sort(a, b);\n"}),
     "in ranges": ("std::sort needs <algorithm>", {"src/array/a.cpp": "std::ranges::sort(a);\n"}),
@@ -118,6 +124,8 @@ GOOD = {
     "declared in advance": {"src/array/a.cpp": "class Thing;\nThing* thing;\n", **declaring("class Thing {\n};\n")},
     "its own, of a long type": {"src/array/a.cpp": "static Long\n    cast(int x) {\n}\nvoid f() {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
     "its own": {"src/array/a.cpp": "static void cast(int x) {\n}\nvoid f() {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
+    "its own constant": {"src/array/a.cpp": "constexpr std::size_t kMost = 10;\nint f() {\n  return kMost;\n}\n",
+                         **declaring("inline constexpr int kMost = 10;\n")},
     "a member": {"src/array/a.cpp": "x.cast(1);\ny->cast(1);\n", **declaring("void cast(int x);\n")},
     "a parameter": {"src/array/a.cpp": "void f(Cast cast) {\n  cast(1);\n}\n", **declaring("void cast(int x);\n")},
     "of another library": {"src/array/a.cpp": "boost::Thing thing = fmt::cast(1);\n",
