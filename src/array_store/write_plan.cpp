@@ -214,11 +214,11 @@ void lay_out(WritePlan& plan, std::size_t rank) {
   }
   for (const formats::SafetensorsLayout& layout : plan.layouts) {
     plan.files.push_back(fmt::format("data-r{:05}-{:03}.safetensors", rank, plan.files.size()));
-    plan.headers.emplace_back(layout.header_bytes);
+    plan.headers.emplace_back(layout.header_bytes, plan.memory.get());
   }
 }
 
-std::string make_header(const WritePlan& plan, std::size_t file) {
+std::pmr::string make_header(const WritePlan& plan, std::size_t file) {
   const formats::SafetensorsLayout& layout = plan.layouts[file];
   std::pmr::vector<formats::TensorSpec> specs(layout.offsets.size(), plan.memory.get());
   std::deque<std::string> names;
@@ -228,7 +228,7 @@ std::string make_header(const WritePlan& plan, std::size_t file) {
     const bool is_part = part != plan.parts.end() && part->array == array;
     specs[i] = spec_of(plan, array, is_part ? &*part++ : nullptr, names);
   }
-  return formats::safetensors_header(specs, layout);
+  return formats::safetensors_header(specs, layout, plan.memory.get());
 }
 
 std::vector<SourcePiece> make_pieces(const std::shared_ptr<WritePlan>& plan, std::size_t file) {

@@ -43,11 +43,18 @@ struct FlatPart {
 
 /// The first bytes of a planned file while they are needed: of two million arrays they are 200 MB.
 struct Header {
-  explicit Header(std::uint64_t size_bytes) : unread_bytes(size_bytes) {}
+  Header(std::uint64_t size_bytes, std::pmr::memory_resource* memory)
+      : text(memory), unread_bytes(size_bytes) {}
+
+  /// Gives its memory back.
+  void drop() {
+    const std::lock_guard lock(mutex);
+    std::pmr::string(text.get_allocator()).swap(text);
+  }
 
   async::Event is_read;
   std::mutex mutex;            // Protects all below.
-  std::string text;            ///< Empty until somebody needs it, and after it was dropped.
+  std::pmr::string text;       ///< Empty until somebody needs it, and after it was dropped.
   std::uint64_t unread_bytes;  ///< Not yet asked for.
 };
 
@@ -98,7 +105,7 @@ struct WritePlan {
 void lay_out(WritePlan& plan, std::size_t rank);
 
 /// The first bytes of a planned file.
-[[nodiscard]] std::string make_header(const WritePlan& plan, std::size_t file);
+[[nodiscard]] std::pmr::string make_header(const WritePlan& plan, std::size_t file);
 
 /// The pieces of one planned file; moves out the held ones of its arrays. The others lie in the gaps between them.
 [[nodiscard]] std::vector<SourcePiece> make_pieces(const std::shared_ptr<WritePlan>& plan, std::size_t file);

@@ -143,8 +143,7 @@ PlannedWrite Writer::lay_out() && {
 Background<> PlannedIndex::wait(std::shared_ptr<WritePlan> plan) {
   for (Header& header : plan->headers) {
     co_await header.is_read.wait();
-    const std::lock_guard lock(header.mutex);
-    header.text = std::string();
+    header.drop();
   }
 }
 

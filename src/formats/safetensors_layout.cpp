@@ -89,7 +89,7 @@ std::uint64_t digits_of(std::uint64_t value) {
   return guess + (value >= kPowersOfTen[guess] ? 1 : 0);
 }
 
-/// Takes what a std::string takes, and only counts it.
+/// Takes what a string takes, and only counts it.
 class CharCounter {
  public:
   void append(std::string_view text) { count_ += text.size(); }
@@ -106,15 +106,23 @@ class CharCounter {
   std::uint64_t count_ = 0;
 };
 
-void append_string(std::string& out, std::string_view text) {
-  append_json_string(out, text);
+void append_string(std::pmr::string& out, std::string_view text) {
+  if (plain_json_bytes(text) == text.size()) {
+    out.push_back('"');
+    out.append(text);
+    out.push_back('"');
+    return;
+  }
+  std::string escaped;
+  append_json_string(escaped, text);
+  out.append(escaped);
 }
 
 void append_string(CharCounter& out, std::string_view text) {
   out.append_string(text);
 }
 
-void append_number(std::string& out, std::uint64_t value) {
+void append_number(std::pmr::string& out, std::uint64_t value) {
   const fmt::format_int text(value);
   out.append(std::string_view(text.data(), text.size()));
 }
@@ -247,9 +255,11 @@ std::vector<SafetensorsLayout> plan_safetensors(std::span<const TensorMeasure> t
   return layouts;
 }
 
-std::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout) {
-  std::string json(kSafetensorsLengthBytes, '\0');
+std::pmr::string safetensors_header(std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
+                                    std::pmr::memory_resource* memory) {
+  std::pmr::string json(memory);
   json.reserve(layout.header_bytes);
+  json.resize(kSafetensorsLengthBytes);
   if (layout.has_slices) {
     json.append(kSlicesBegin);
     for (const std::uint32_t i : layout.order) {

@@ -53,7 +53,7 @@ std::vector<Planned> plan_all(std::span<const TensorSpec> specs,
   }
   std::vector<Planned> files;
   for (SafetensorsLayout& layout : plan_safetensors(measures, max_header_bytes)) {
-    std::string header = safetensors_header(specs.subspan(layout.first_spec, layout.offsets.size()), layout);
+    std::string header(safetensors_header(specs.subspan(layout.first_spec, layout.offsets.size()), layout));
     files.push_back({std::move(layout), std::move(header)});
   }
   return files;
@@ -86,7 +86,7 @@ TEST(SafetensorsLayout, SaysWhereSlicesBegin) {
   }
 
   const SafetensorsLayout layout = plan_safetensors(measures, kMaxSafetensorsHeaderBytes, true).at(0);
-  const std::string text = safetensors_header(specs, layout);
+  const std::string text(safetensors_header(specs, layout));
 
   EXPECT_EQ(text.size(), layout.header_bytes);
   const SafetensorsHeader header = parse_safetensors(as_bytes(text), layout.file_size, "f");
@@ -105,7 +105,7 @@ TEST(SafetensorsLayout, CountsEveryByteOfWhereSlicesBegin) {
     measure.header_bytes += static_cast<std::uint32_t>(offset_entry_bytes(one));
     const SafetensorsLayout layout = plan_safetensors({&measure, 1}, kMaxSafetensorsHeaderBytes, true).at(0);
 
-    const std::string text = safetensors_header({&one, 1}, layout);
+    const std::string text(safetensors_header({&one, 1}, layout));
 
     ASSERT_EQ(text.size(), layout.header_bytes) << length;
     ASSERT_EQ(parse_safetensors(as_bytes(text), layout.file_size, "f").tensors.size(), 1u) << length;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,7 +71,8 @@ struct SafetensorsLayout {
 
 /// The first bytes of a planned file: length, JSON, padding. `specs` are those of the file's own tensors: as many as it has
 /// offsets, from `first_spec` on of those that were planned.
-[[nodiscard]] std::string safetensors_header(std::span<const TensorSpec> specs,
-                                             const SafetensorsLayout& layout);
+[[nodiscard]] std::pmr::string safetensors_header(
+    std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
+    std::pmr::memory_resource* memory = std::pmr::get_default_resource());
 
 }  // namespace cairn::formats
