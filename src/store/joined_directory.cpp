@@ -84,6 +84,24 @@ void remove_made(const io::Directory& staged, const std::string& relative) {
   });
 }
 
+/// The mark of a save, for its lock; closed when it is gone.
+io::FileHandle open_mark(const io::Directory& staged) {
+  try {
+    return staged.open_file(kOwnerName, O_RDWR);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {
+      throw;
+    }
+    return {};
+  }
+}
+
+/// Whether a directory is seen to be gone: another rank that removes it, too, was faster.
+bool is_gone(const io::Directory& parent, const std::string& name) noexcept {
+  io::FileStatus ignored;
+  return parent.syscalls().status_at(parent.fd(), name.c_str(), ignored) == -ENOENT;
+}
+
 /// Removes what is left of a directory that rank 0 has let go of: it had to leave what ranks were still writing.
 ///
 /// Errors: OS errors pass through.
@@ -93,11 +111,11 @@ void remove_rest(const State& state) {
       !is_called(state.parent, state.staged_name, state.staged)) {
     return;  // There locks may be local to each machine.
   }
-  if (!state.staged.status(kOwnerName)) {
+  const io::FileHandle owner = open_mark(state.staged);
+  if (!owner.is_open()) {
     state.parent.remove_empty_directory(state.staged_name);
     return;
   }
-  const io::FileHandle owner = state.staged.open_file(kOwnerName, O_RDWR);
   if (syscalls.try_lock(owner.fd()) >= 0) {
     remove_unfinished(state.parent, state.staged_name, state.staged);
   }
@@ -242,6 +260,9 @@ void abandon_joined(State& state) noexcept {
       remove_rest(state);
     }
   } catch (const std::exception& error) {  // What is left is recovery's.
+    if (is_gone(state.parent, state.staged_name)) {
+      return;
+    }
     try {
       state.abandonment_problem = fmt::format(
           "{} is left to recovery: {}", (state.parent.path() / state.staged_name).string(), error.what());

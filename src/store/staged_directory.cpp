@@ -24,8 +24,8 @@ namespace cairn::store {
 namespace {
 
 constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
-constexpr int kMostAttempts =
-    5;  // A recovery that runs right now may take a directory that has no owner yet.
+/// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes several.
+constexpr int kMostAttempts = 100;
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
 /// removes the rest.

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -36,6 +38,7 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
   int unlink_error = 0;
   int sync_error = 0;
   int syncs = 0;
+  std::function<void(const testing::PassingCall&)> before = [](const testing::PassingCall&) {};
 
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 io::RenameMode mode) noexcept override {
@@ -50,6 +53,7 @@ class WatchedSyscalls final : public testing::ForwardingSyscalls {
 
  private:
   std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    before(call);
     syncs += call.kind == testing::CallKind::sync;
     return call.kind == testing::CallKind::sync && sync_error != 0 ? -sync_error : call.make();
   }
@@ -70,6 +74,18 @@ class JoinedDirectory : public ::testing::Test {
     io::EngineOptions options;
     options.syscalls = &syscalls;
     return io::make_engine(io::EngineKind::threads, options).engine;
+  }
+
+  /// The directory of a rank 0 that could not remove it, as if it had met what others were still writing.
+  [[nodiscard]] StagedDirectory let_go() {
+    primary_.reset();
+    stubborn_.unlink_error = ENOTEMPTY;
+    StagedOptions options;
+    options.uuid = uuid_;
+    StagedDirectory primary = StagedDirectory::create(*stubborn_engine_, target_, std::move(options));
+    primary.make_directory("state");
+    primary.abandon();
+    return primary;
   }
 
   [[nodiscard]] StagedDirectory join(JoinOptions options = {}) {
@@ -107,9 +123,11 @@ class JoinedDirectory : public ::testing::Test {
   TempDir directory_;
   fs::path target_ = directory_ / "step";
   WatchedSyscalls watched_;
+  WatchedSyscalls stubborn_;
   const Uuid uuid_ = make_uuid(system_random);
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
   std::unique_ptr<io::Engine> joining_engine_ = make_engine(watched_);
+  std::unique_ptr<io::Engine> stubborn_engine_ = make_engine(stubborn_);
   std::optional<StagedDirectory> primary_;
 };
 
@@ -217,22 +235,44 @@ TEST_F(JoinedDirectory, RemovesOnlyItsOwnFilesWhenItIsAbandoned) {
 }
 
 TEST_F(JoinedDirectory, TakesTheRestWhenRankZeroHasLetGo) {
-  primary_.reset();
-  WatchedSyscalls stubborn;  // As if it met what others were still writing.
-  stubborn.unlink_error = ENOTEMPTY;
-  const auto engine = make_engine(stubborn);
-  StagedOptions options;
-  options.uuid = uuid_;
-  StagedDirectory primary = StagedDirectory::create(*engine, target_, std::move(options));
-  primary.make_directory("state");
+  const StagedDirectory primary = let_go();
   StagedDirectory joined = join();
   write_sample_file(joined, "state/other", "theirs");
-  primary.abandon();
   ASSERT_TRUE(fs::exists(primary.path() / "state"));
 
   joined.abandon();
 
   EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(JoinedDirectory, IsNotLeftToRecoveryWhenAnotherRankHasBegunToRemoveIt) {
+  const StagedDirectory primary = let_go();
+  StagedDirectory joined = join();
+  watched_.before = [&](const testing::PassingCall& call) {
+    if (call.kind == testing::CallKind::open && std::string_view(call.name) == kOwnerName) {
+      fs::remove_all(joined.path() / "state");
+      fs::remove(joined.path() / kOwnerName);
+    }
+  };
+
+  joined.abandon();
+
+  EXPECT_EQ(joined.abandonment_problem(), "");
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(JoinedDirectory, IsNotLeftToRecoveryWhenAnotherRankHasRemovedIt) {
+  const StagedDirectory primary = let_go();
+  StagedDirectory joined = join();
+  watched_.before = [&](const testing::PassingCall& call) {
+    if (call.kind == testing::CallKind::open && std::string_view(call.name) == kOwnerName) {
+      fs::remove_all(joined.path());
+    }
+  };
+
+  joined.abandon();
+
+  EXPECT_EQ(joined.abandonment_problem(), "");
 }
 
 TEST_F(JoinedDirectory, StaysAsItIsOnceItWasHandedOver) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -174,6 +175,21 @@ TEST_F(StagedDirectoryCreate, BeginsAgainWhenARecoveryRemovesTheDirectoryBeforeI
   const StagedDirectory staged = create(temp_ / "step");
 
   EXPECT_THAT(names_in(temp_.path()), ElementsAre(staged.path().filename()));
+}
+
+TEST_F(StagedDirectoryCreate, BeginsAgainAsOftenAsARecoveryThatRunsWithoutAPauseTakesTheDirectory) {
+  int taken = 0;
+  std::function<void()> take = [&] {
+    recover(io::posix_syscalls(), temp_.path());
+    if (++taken < 20) {
+      syscalls_.after_make_directory = take;
+    }
+  };
+  syscalls_.after_make_directory = take;
+
+  EXPECT_NO_THROW(create(temp_ / "step"));
+
+  EXPECT_EQ(taken, 20);
 }
 
 TEST_F(StagedDirectoryCreate, TakesItsNameAgainWhenItIsGivenAndARecoveryHoldsTheNewOwnerFile) {
