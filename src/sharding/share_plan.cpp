@@ -32,7 +32,7 @@ constexpr std::uint32_t kSeveral = UINT32_MAX;  // For a rank: several write the
 constexpr std::uint64_t kTolerancePercent = 2;
 constexpr std::uint64_t kSmallestSplit = 32;   // Parts below 1 / 32 of a rank's share are never split.
 constexpr std::uint64_t kSmallestPiece = 256;  // Nor does anybody get a piece below 1 / 256 of it.
-constexpr std::uint64_t kRowsOfPiece = 64;  // Pieces end at rows, so their sizes are off by at most 1 / 64.
+constexpr std::uint64_t kPieceTolerance = 32;  // Pieces end at rows, which may give or take 1 / 32 of it.
 
 using Wide = unsigned __int128;  // Products of sizes.
 
@@ -221,7 +221,7 @@ class SharePlan::Planner {
     }
     std::vector<SplitPiece>& pieces = plan_.splits[Plan::key(candidate.array, candidate.part)];
     const std::uint64_t item_bytes = bits(array.dtype) / 8;
-    for (SplitPiece& piece : cut_into(boxes[0], amounts)) {
+    for (SplitPiece& piece : cut_into(boxes[0], candidate.bytes, amounts)) {
       plan_.bytes[piece.rank] += *element_count(piece.box.extents()) * item_bytes;
       pieces.push_back(std::move(piece));
     }
@@ -257,35 +257,61 @@ class SharePlan::Planner {
     return amounts;
   }
 
-  /// Cuts a box into ranges of rows, in proportion to the amounts; a row is an index of as many outer dimensions as it takes
-  /// to have enough of them.
-  [[nodiscard]] static std::vector<SplitPiece> cut_into(const Box& box, const std::vector<Amount>& amounts) {
-    const std::uint64_t wanted_rows = kRowsOfPiece * amounts.size();
-    std::uint64_t rows = 1;
-    std::size_t outer = 0;
-    while (outer < box.rank() && rows < wanted_rows) {
-      rows *= box.extents()[outer++];
-    }
-    const std::span<const std::uint64_t> offsets(box.offsets());
-    const std::span<const std::uint64_t> extents(box.extents());
-    const Box outer_box(Shape(offsets.first(outer)), Shape(extents.first(outer)));
+  /// Where each amount ends, in rows: the rows are divided in proportion.
+  [[nodiscard]] static std::vector<std::uint64_t> ends_in_rows(std::uint64_t rows,
+                                                               const std::vector<Amount>& amounts) {
     const std::uint64_t sum =
         std::accumulate(amounts.begin(), amounts.end(), std::uint64_t{0},
                         [](std::uint64_t before, const Amount& one) { return before + one.bytes; });
-    std::vector<SplitPiece> pieces;
+    std::vector<std::uint64_t> ends;
     std::uint64_t given = 0;
+    for (const Amount& amount : amounts) {
+      given += amount.bytes;
+      ends.push_back(static_cast<std::uint64_t>((Wide{given} * rows + sum / 2) / sum));
+    }
+    return ends;
+  }
+
+  /// Whether rows of so many bytes, divided so, give each about its amount.
+  [[nodiscard]] bool are_close(const std::vector<std::uint64_t>& ends, std::uint64_t row_bytes,
+                               const std::vector<Amount>& amounts) const {
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < amounts.size(); ++i) {
-      given += amounts[i].bytes;
-      const auto end = std::max(begin, static_cast<std::uint64_t>((Wide{given} * rows + sum / 2) / sum));
-      for (const FlatPiece& piece : boxes_of_flat_range(outer_box, begin, end)) {
+      const std::uint64_t bytes = (ends[i] - begin) * row_bytes;
+      const std::uint64_t off = std::max(bytes, amounts[i].bytes) - std::min(bytes, amounts[i].bytes);
+      if (off > share() / kPieceTolerance) {
+        return false;
+      }
+      begin = ends[i];
+    }
+    return true;
+  }
+
+  /// Cuts a box into ranges of rows, in proportion to the amounts; a row is an index of as many outer dimensions as it takes
+  /// to come close to them. The fewer these are, the fewer boxes there are.
+  [[nodiscard]] std::vector<SplitPiece> cut_into(const Box& box, std::uint64_t bytes,
+                                                 const std::vector<Amount>& amounts) const {
+    std::uint64_t rows = 1;
+    std::size_t outer = 0;
+    std::vector<std::uint64_t> ends;
+    do {
+      rows *= box.extents()[outer++];
+      ends = ends_in_rows(rows, amounts);
+    } while (outer < box.rank() && !are_close(ends, bytes / rows, amounts));
+    const std::span<const std::uint64_t> offsets(box.offsets());
+    const std::span<const std::uint64_t> extents(box.extents());
+    const Box outer_box(Shape(offsets.first(outer)), Shape(extents.first(outer)));
+    std::vector<SplitPiece> pieces;
+    std::uint64_t begin = 0;
+    for (std::size_t i = 0; i < amounts.size(); ++i) {
+      for (const FlatPiece& piece : boxes_of_flat_range(outer_box, begin, ends[i])) {
         Shape piece_offsets = box.offsets();
         Shape piece_extents = box.extents();
         std::copy(piece.box.offsets().begin(), piece.box.offsets().end(), piece_offsets.begin());
         std::copy(piece.box.extents().begin(), piece.box.extents().end(), piece_extents.begin());
         pieces.push_back({amounts[i].rank, Box(std::move(piece_offsets), std::move(piece_extents))});
       }
-      begin = end;
+      begin = ends[i];
     }
     return pieces;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/sharding/share_plan.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -125,6 +126,20 @@ TEST(SharePlan, SplitsOneArrayThatAllHold) {
   EXPECT_DOUBLE_EQ(busiest_by_mean(SharePlan(arrays, 4)), 1.0);
   EXPECT_DOUBLE_EQ(busiest_by_mean(SharePlan(arrays, 4, ReplicaChoice::balanced)), 4.0);
   EXPECT_EQ(SharePlan(arrays, 4).shares(2), (std::vector<Share>{{0, Box({1 << 14, 0}, {1 << 13, 1 << 14})}}));
+}
+
+TEST(SharePlan, SplitsInAsFewBoxesAsItCan) {
+  const std::vector<PlannedArray> arrays = {{"bias", DType::float32, {128}, Sharding::replicated(3)},
+                                            {"weights", DType::float32, {64, 128}, Sharding::replicated(3)}};
+
+  const SharePlan plan(arrays, 3);
+
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const std::vector<Share> shares = plan.shares(rank);
+    EXPECT_EQ(
+        std::count_if(shares.begin(), shares.end(), [](const Share& share) { return share.array == 1; }), 1);
+  }
+  EXPECT_LE(busiest_by_mean(plan), 1.05);
 }
 
 TEST(SharePlan, SplitsArraysOfFewRowsDeeper) {
