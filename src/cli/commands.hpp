@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -15,16 +16,19 @@ namespace cairn::cli {
 struct Arguments {
   std::filesystem::path path;
   std::vector<std::filesystem::path> paths;  ///< verify.
-  std::string name;                          ///< inspect: the checkpointable; empty: all.
+  std::string name;  ///< inspect, export: the checkpointable; empty: all, the only one.
   bool is_json = false;
   bool lists_arrays = false;        ///< ls --all.
   std::size_t threads = 0;          ///< verify; 0: as many as the machine has cores.
   std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
   bool removes = false;             ///< recover --remove.
   bool other_hosts = false;         ///< recover --other-hosts.
-  std::filesystem::path other;      ///< diff: the second.
+  std::filesystem::path other;      ///< diff: the second; export: the target.
   std::optional<double> tolerance;  ///< diff --tolerance.
   bool metadata_only = false;       ///< diff --metadata.
+  std::string format;               ///< export --format: "safetensors" or "hf"; empty: by the target's name.
+  std::string separator = "/";      ///< export --separator.
+  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< export --max-file.
 };
 
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
@@ -37,5 +41,6 @@ int verify(const Arguments& arguments, Output& out);
 int recover(const Arguments& arguments, Output& out);
 /// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
 int diff(const Arguments& arguments, Output& out);
+int export_arrays(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

@@ -95,6 +95,25 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
   return diff;
 }
 
+CLI::App* add_export(CLI::App& app, Arguments& arguments) {
+  CLI::App* command =
+      add_command(app, "export", "Write arrays, whole, into safetensors files for other programs", arguments);
+  command->add_option("SOURCE", arguments.path, kPathHelp)->required();
+  command->add_option("TARGET", arguments.other, "A file or folder that is not there yet")->required();
+  command->add_option("--name", arguments.name,
+                      "The checkpointable; without it, the only one that has arrays");
+  command
+      ->add_option("--format", arguments.format,
+                   "safetensors, a single file; or hf, a folder as Hugging Face has it. Without it, by the "
+                   "target's name")
+      ->check(CLI::IsMember({"safetensors", "hf"}));
+  command->add_option("--separator", arguments.separator, "Between the keys of a path, in names")
+      ->capture_default_str();
+  command->add_option("--max-file", arguments.max_file_bytes, "Of hf: how large a file may be; 5GiB")
+      ->transform(CLI::AsSizeValue(false));
+  return command;
+}
+
 int run(const Command& command, const Arguments& arguments) {
   try {
     Output out(stdout);
@@ -113,17 +132,18 @@ int main(int argc, char** argv) {
   // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
-  CLI::App app("Lists, describes, verifies, compares and recovers checkpoints.", "cairn");
+  CLI::App app("Lists, describes, verifies, compares, exports and recovers checkpoints.", "cairn");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.\n"
       "Of diff: 0 when the two are equal, 1 when they differ, 2 when that cannot be told.");
 
-  const std::array<Command, 5> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+  const std::array<Command, 6> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                          {add_inspect(app, arguments), &cairn::cli::inspect},
                                          {add_verify(app, arguments), &cairn::cli::verify},
                                          {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
+                                         {add_export(app, arguments), &cairn::cli::export_arrays},
                                          {add_recover(app, arguments), &cairn::cli::recover}}};
   try {
     app.parse(argc, argv);

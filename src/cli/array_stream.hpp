@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/export_plan.hpp"
+
+namespace cairn::cli {
+
+/// Some bytes of an array as it lies in memory, row-major.
+struct ArrayPiece {
+  std::size_t array = 0;
+  std::uint64_t offset_bytes = 0;
+  std::span<const std::byte> bytes;
+};
+
+/// Reads the arrays of a checkpointable one after the other, whatever boxes they were written in, and verifies them. Holds two
+/// batches of 64 MiB at a time: one is read while the other is used.
+class ArrayStream {
+ public:
+  ArrayStream(std::filesystem::path source, std::string item, std::span<const ExportedArray> arrays)
+      : source_(std::move(source)), item_(std::move(item)), arrays_(arrays) {}
+
+  /// Gives the arrays with these numbers to `take`, in that order.
+  ///
+  /// Errors: as load_checkpointables; what `take` throws.
+  void read(std::span<const std::size_t> numbers, const std::function<void(const ArrayPiece&)>& take) const;
+
+ private:
+  const std::filesystem::path source_;
+  const std::string item_;
+  const std::span<const ExportedArray> arrays_;
+};
+
+}  // namespace cairn::cli

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "cli/array_stream.hpp"
+#include "cli/commands.hpp"
+#include "cli/export_plan.hpp"
+#include "cli/text.hpp"
+#include "io/internal/check.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/remove_directory.hpp"
+#include "store/internal/uuid.hpp"
+
+namespace cairn::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+
+/// A folder beside the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
+class Workshop {
+ public:
+  explicit Workshop(const fs::path& target)
+      : parent_(
+            io::Directory::open(io::posix_syscalls(), target.has_parent_path() ? target.parent_path() : ".")),
+        name_(fmt::format(".export-{}-{}", target.filename().string(),
+                          store::to_string(store::make_uuid(store::system_random)))),
+        target_(target.filename().string()),
+        folder_(parent_.make_directory(name_)) {}
+
+  ~Workshop() {
+    if (is_published_) {
+      return;
+    }
+    try {
+      io::remove_directory(parent_, name_, folder_, {});
+    } catch (const std::exception&) {  // It says itself what it is.
+    }
+  }
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+
+  [[nodiscard]] const io::Directory& folder() const { return folder_; }
+
+  /// Gives the target's name to the folder, or to the only file in it.
+  void publish(const std::string& file) {
+    folder_.sync();
+    if (file.empty()) {
+      parent_.rename(name_, parent_, target_, io::RenameMode::no_replace);
+      is_published_ = true;
+    } else {
+      folder_.rename(file, parent_, target_, io::RenameMode::no_replace);
+    }
+    parent_.sync();
+  }
+
+ private:
+  io::Directory parent_;
+  std::string name_;
+  std::string target_;
+  io::Directory folder_;
+  bool is_published_ = false;
+};
+
+std::string header_of(const ExportPlan& plan, const ExportedFile& file) {
+  std::vector<formats::TensorSpec> specs;
+  for (std::size_t i = 0; i < file.layout.offsets.size(); ++i) {
+    const ExportedArray& array = plan.arrays[file.first + i];
+    specs.push_back({array.name, array.dtype, array.shape});
+  }
+  return std::string(formats::safetensors_header(specs, file.layout));
+}
+
+void write_file(const fs::path& source, const ExportPlan& plan, const ExportedFile& file,
+                const io::Directory& folder) {
+  const fs::path path = folder.path() / file.name;
+  io::FileHandle out = folder.create_file(file.name);
+  const int reserved = out.syscalls().allocate(out.fd(), file.layout.file_size);
+  if (reserved < 0 && !io::is_unsupported(reserved)) {
+    throw_errno(-reserved, "fallocate", path);
+  }
+  const std::string header = header_of(plan, file);
+  io::write_all(out, std::as_bytes(std::span(header)), 0, path);
+  std::vector<std::size_t> numbers;
+  for (const std::uint32_t i : file.layout.order) {
+    numbers.push_back(file.first + i);
+  }
+  ArrayStream(source, plan.item, plan.arrays).read(numbers, [&](const ArrayPiece& piece) {
+    io::write_all(out, piece.bytes, file.layout.offsets[piece.array - file.first] + piece.offset_bytes, path);
+  });
+  io::require(out.syscalls().sync(out.fd()), "fsync", path);
+  io::require(out.close(), "close", path);
+}
+
+/// Which array lies in which file, as Hugging Face's readers want it.
+void write_index(const ExportPlan& plan, const io::Directory& folder) {
+  std::string text;
+  JsonWriter json(text);
+  const auto add = [](std::uint64_t sum, const ExportedArray& array) { return sum + array.bytes; };
+  json.begin_object().key("metadata").begin_object(JsonLayout::line).key("total_size");
+  json.value(std::accumulate(plan.arrays.begin(), plan.arrays.end(), std::uint64_t{0}, add)).end();
+  json.key("weight_map").begin_object();
+  for (const ExportedFile& file : plan.files) {
+    for (std::size_t i = 0; i < file.layout.offsets.size(); ++i) {
+      json.key(plan.arrays[file.first + i].name).value(file.name);
+    }
+  }
+  json.end().end();
+  io::write_small_file(folder, kIndexName, text + "\n");
+}
+
+void print_answer(Output& out, const Arguments& arguments, const ExportPlan& plan) {
+  out.print("{}: {} of '{}'\n", arguments.other.string(), count_text(plan.arrays.size(), "array"), plan.item);
+  const std::array<Column, 3> columns{{{"FILE"}, {"ARRAYS", true}, {"SIZE", true}}};
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for (const ExportedFile& file : plan.files) {
+      row({file.name, count_text(file.layout.offsets.size()), size_text(file.layout.file_size)});
+    }
+  });
+  if (!plan.left_out.empty()) {
+    out.print("left out, for they are no arrays: {}\n", fmt::join(plan.left_out, ", "));
+  }
+}
+
+void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan& plan) {
+  json.begin_object().key("path").value(arguments.other.string()).key("checkpointable").value(plan.item);
+  json.key("files").begin_list();
+  for (const ExportedFile& file : plan.files) {
+    json.begin_object(JsonLayout::line).key("name").value(file.name);
+    json.key("arrays").value(file.layout.offsets.size()).key("bytes").value(file.layout.file_size).end();
+  }
+  json.end().key("left_out").begin_list();
+  for (const std::string& name : plan.left_out) {
+    json.value(name);
+  }
+  json.end().end();
+}
+
+}  // namespace
+
+int export_arrays(const Arguments& arguments, Output& out) {
+  const fs::path target = io::named_path(arguments.other);
+  if (fs::exists(fs::symlink_status(target))) {
+    throw Error(Errc::already_exists, target.string());
+  }
+  ExportOptions options;
+  options.item = arguments.name;
+  options.separator = arguments.separator;
+  options.max_file_bytes = arguments.max_file_bytes;
+  options.is_folder =
+      arguments.format.empty() ? target.extension() != ".safetensors" : arguments.format == "hf";
+  ExportPlan plan = plan_export(arguments.path, options);
+  if (!options.is_folder) {
+    plan.files.front().name = target.filename();
+  }
+  Workshop workshop(target);
+  for (const ExportedFile& file : plan.files) {
+    write_file(arguments.path, plan, file, workshop.folder());
+  }
+  if (plan.files.size() > 1) {
+    write_index(plan, workshop.folder());
+  }
+  workshop.publish(options.is_folder ? "" : plan.files.front().name);
+  if (arguments.is_json) {
+    write_answer(json_to(out), arguments, plan);
+  } else {
+    print_answer(out, arguments, plan);
+  }
+  return 0;
+}
+
+}  // namespace cairn::cli

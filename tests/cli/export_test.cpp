@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// cairn export: what other programs read.
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/array/sharded_array.hpp"
+
+#include "cli/checkpoints.hpp"
+#include "cli/run_cli.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::run_cli;
+
+/// Elements that are their numbers.
+Array counted(const Shape& shape) {
+  Array array(shape, DType::int32);
+  std::int32_t next = 0;
+  for (std::int32_t& element : array.data<std::int32_t>()) {
+    element = next++;
+  }
+  return array;
+}
+
+class ExportTest : public ::testing::Test {
+ protected:
+  /// Exports `source`; the options come behind the target.
+  testing::CliResult run(const std::string& target, std::vector<std::string> options = {}) {
+    std::vector<std::string> words = {"export", source_, folder_ / target};
+    words.insert(words.end(), options.begin(), options.end());
+    return run_cli(words);
+  }
+
+  /// What lies beside the checkpoint.
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      found.push_back(entry.path().filename());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  const testing::TempDir folder_;
+  const std::string source_ = folder_ / "checkpoint";
+};
+
+TEST_F(ExportTest, MakesAFileThatHoldsEveryArray) {
+  save(
+      source_,
+      Tree{{"a", {{"b", counted({3, 5})}, {"none", counted({0, 4})}}}, {"scalar", counted({})}, {"step", 7}});
+
+  const testing::CliResult result = run("out.safetensors");
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("left out, for they are no arrays: step"));
+  EXPECT_EQ(load(folder_ / "out.safetensors"),
+            (Tree{{"a/b", counted({3, 5})}, {"a/none", counted({0, 4})}, {"scalar", counted({})}}));
+  EXPECT_THAT(names(), ElementsAre("checkpoint", "out.safetensors"));
+}
+
+TEST_F(ExportTest, PutsTogetherWhatWasSavedInParts) {
+  const Array whole = counted({7, 10});
+  std::vector<Shard> shards;
+  for (std::uint64_t column = 0; column < 10; column += 5) {
+    shards.push_back({Box({0, column}, {7, 5}), whole.part(Box({0, column}, {7, 5})).clone()});
+  }
+  save(source_, Tree{{"w", ShardedArray({7, 10}, DType::int32, std::move(shards))}});
+
+  ASSERT_EQ(run("out.safetensors").status, 0);
+
+  EXPECT_EQ(load(folder_ / "out.safetensors").at("w"), Tree(whole));
+}
+
+TEST_F(ExportTest, CopiesArraysThatAreLargerThanABatchInPieces) {
+  const Array large = counted({5, 1031, 4099});  // 81 MiB.
+  save(source_, Tree{{"before", counted({11})}, {"large", large}, {"later", counted({13})}});
+
+  ASSERT_EQ(run("out.safetensors").status, 0);
+
+  const Tree loaded = load(folder_ / "out.safetensors");
+  EXPECT_TRUE(loaded.at("large") == Tree(large));
+  EXPECT_EQ(loaded.at("later"), Tree(counted({13})));
+}
+
+TEST_F(ExportTest, MakesAFolderWithAnIndex) {
+  save(source_, Tree{{"a", counted({100})}, {"b", {{"c", counted({200})}}}, {"d", counted({50})}});
+
+  const testing::CliResult result = run("out", {"--separator", ".", "--max-file", "900"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  const auto index = nlohmann::json::parse(testing::read_text(folder_ / "out/model.safetensors.index.json"));
+  EXPECT_EQ(index["metadata"]["total_size"], 1400);
+  EXPECT_EQ(index["weight_map"]["a"], "model-00001-of-00003.safetensors");
+  EXPECT_EQ(index["weight_map"]["b.c"], "model-00002-of-00003.safetensors");
+  const Tree loaded = load(folder_ / "out");
+  EXPECT_EQ(loaded.at("b.c"), Tree(counted({200})));
+  EXPECT_EQ(loaded.at("d"), Tree(counted({50})));
+  EXPECT_THAT(names(), ElementsAre("checkpoint", "out"));
+}
+
+TEST_F(ExportTest, NeedsNoIndexForOneFile) {
+  save(source_, Tree{{"a", counted({100})}});
+
+  ASSERT_EQ(run("out").status, 0);
+
+  EXPECT_THAT(testing::list_tree(folder_ / "out"), ElementsAre("model.safetensors"));
+}
+
+TEST_F(ExportTest, AnswersInJson) {
+  save(source_, Tree{{"a", counted({4})}, {"step", 7}});
+
+  const auto answer = nlohmann::json::parse(run("out.safetensors", {"--json"}).out);
+
+  EXPECT_EQ(answer["checkpointable"], "state");
+  EXPECT_EQ(answer["files"][0]["name"], "out.safetensors");
+  EXPECT_EQ(answer["files"][0]["arrays"], 1);
+  EXPECT_EQ(answer["left_out"][0], "step");
+}
+
+TEST_F(ExportTest, TakesTheCheckpointableThatIsNamed) {
+  save_checkpointables(source_, {{"model", Tree{{"w", counted({2})}}}, {"other", Tree{{"v", counted({3})}}}});
+
+  const testing::CliResult unnamed = run("out.safetensors");
+  EXPECT_EQ(unnamed.status, 1);
+  EXPECT_THAT(unnamed.err, HasSubstr("'model', 'other' have arrays: choose one with --name"));
+  EXPECT_EQ(run("out.safetensors", {"--name", "other"}).status, 0);
+  EXPECT_EQ(load(folder_ / "out.safetensors"), (Tree{{"v", counted({3})}}));
+  EXPECT_THAT(run("again.safetensors", {"--name", "nobody"}).err, HasSubstr("nobody"));
+}
+
+TEST_F(ExportTest, CallsAnArrayThatIsAllThereIsLikeItsCheckpointable) {
+  save_checkpointables(source_, {{"weights", counted({6})}});
+
+  ASSERT_EQ(run("out.safetensors").status, 0);
+
+  EXPECT_EQ(load(folder_ / "out.safetensors").at("weights"), Tree(counted({6})));
+}
+
+TEST_F(ExportTest, RefusesNamesThatMeanTwoArrays) {
+  save(source_, Tree{{"a.b", counted({2})}, {"a", {{"b", counted({2})}}}});
+
+  const testing::CliResult result = run("out.safetensors", {"--separator", "."});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("would both be called 'a.b'"));
+  EXPECT_THAT(names(), ElementsAre("checkpoint"));
+}
+
+TEST_F(ExportTest, ReplacesNothing) {
+  save(source_, Tree{{"a", counted({2})}});
+  testing::write_text(folder_ / "out.safetensors", "mine");
+
+  const testing::CliResult result = run("out.safetensors");
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("already exists"));
+  EXPECT_EQ(testing::read_text(folder_ / "out.safetensors"), "mine");
+}
+
+TEST_F(ExportTest, LeavesNothingWhenTheCheckpointIsDamaged) {
+  save(source_, Tree{{"a", counted({5000})}});
+  for (const auto& entry : fs::directory_iterator(fs::path(source_) / "state")) {
+    if (entry.path().extension() == ".safetensors") {
+      std::string bytes = testing::read_text(entry.path());
+      bytes.back() = static_cast<char>(bytes.back() ^ 1);
+      testing::write_text(entry.path(), bytes);
+    }
+  }
+
+  const testing::CliResult result = run("out");
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("data-r00000-000.safetensors"));
+  EXPECT_THAT(names(), ElementsAre("checkpoint"));
+}
+
+TEST_F(ExportTest, SaysThatThereIsNothingToExport) {
+  save(source_, Tree{{"step", 7}});
+
+  EXPECT_THAT(run("out").err, HasSubstr("no checkpointable has arrays"));
+  EXPECT_THAT(run_cli({"export", folder_ / "nowhere", folder_ / "out"}).err, HasSubstr("nowhere"));
+}
+
+}  // namespace
+}  // namespace cairn
