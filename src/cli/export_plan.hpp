@@ -38,6 +38,8 @@ struct ExportPlan {
 };
 
 struct ExportOptions {
+  ExportOptions() = default;
+
   std::string item;                  ///< Empty: the only one that has arrays.
   std::string separator = "/";       ///< Between the keys of a path, in the names that others see.
   bool is_folder = false;            ///< As Hugging Face has it: files with an index; else a single file.
