@@ -15,6 +15,7 @@
 #include "containers.hpp"
 #include "index_names.hpp"
 #include "indexed_slices.hpp"
+#include "numbers.hpp"
 
 namespace cairn {
 
@@ -94,7 +95,11 @@ DescribedValue described(std::string_view path, TreeKind kind, const Tree& value
 
 }  // namespace
 
-AbstractTree::AbstractTree(TreeKind kind) {
+AbstractTree::AbstractTree(TreeKind kind, Narrowing narrowing) {
+  if (narrowing == Narrowing::allowed && !detail::are_numbers(kind, kind)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("narrowing is for integers and floating-point numbers, not for {}", name(kind)));
+  }
   switch (kind) {
     case TreeKind::array:
     case TreeKind::sharded_array:
@@ -106,7 +111,7 @@ AbstractTree::AbstractTree(TreeKind kind) {
       TreeAccess::make_list(*this);
       return;
     default:
-      value_ = Scalar{kind, Tree()};
+      value_ = Scalar{kind, Tree(), narrowing};
   }
 }
 
@@ -117,7 +122,7 @@ AbstractTree::AbstractTree(const Tree& tree) {
     } else if (const ShardedArray* sharded = from.sharded_array_if()) {
       to.value_ = AbstractShardedArray(*sharded);
     } else {
-      to.value_ = Scalar{from.kind(), from};
+      to.value_ = Scalar{from.kind(), from, Narrowing::refused};
     }
   });
 }
@@ -127,6 +132,14 @@ AbstractTree::AbstractTree(formats::Index index)
 
 AbstractTree::AbstractTree(const AbstractTree& other) {
   TreeAccess::clone(other, *this, TreeAccess::copy_leaf<AbstractTree>);
+}
+
+// Not inline, as those of Tree: g++ 12 warns of members that are never used where it sees through the swap of two variants.
+AbstractTree::AbstractTree(AbstractTree&& other) noexcept : value_(std::exchange(other.value_, Scalar())) {}
+
+AbstractTree& AbstractTree::operator=(AbstractTree other) noexcept {
+  value_.swap(other.value_);
+  return *this;
 }
 
 AbstractTree::~AbstractTree() {
@@ -153,7 +166,7 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
   }
   Tree value = detail::scalar_of(index, entry);
   const TreeKind kind = value.kind();
-  return AbstractTree(Scalar{kind, std::move(value)});
+  return AbstractTree(Scalar{kind, std::move(value), Narrowing::refused});
 }
 
 AbstractTree AbstractTree::of_index(const formats::Index& index, std::string_view path) {
@@ -182,7 +195,7 @@ AbstractTree AbstractTree::of_index(const formats::Index& index, std::string_vie
   for (std::size_t i = begin; i < end; ++i) {
     add(i);
   }
-  return assembler.finish(false);
+  return assembler.finish();
 }
 
 void AbstractTree::open() {
@@ -324,6 +337,11 @@ const Tree& AbstractTree::stored_value() const noexcept {
   return scalar ? scalar->value : kNull;
 }
 
+Narrowing AbstractTree::narrowing() const noexcept {
+  const Scalar* scalar = std::get_if<Scalar>(&value_);
+  return scalar ? scalar->narrowing : Narrowing::refused;
+}
+
 void AbstractTree::set_dtype(DType dtype, Narrowing narrowing) {
   if (!is_valid(dtype)) {
     throw Error(Errc::invalid_argument, fmt::format("{} is not a dtype", static_cast<unsigned>(dtype)));
@@ -391,7 +409,8 @@ std::vector<DescribedValue> AbstractTree::values() const {
     return found;
   }
   visit_leaves(*this, [&found](std::string_view path, const AbstractTree& leaf) {
-    if (leaf.kind() != TreeKind::array && leaf.kind() != TreeKind::sharded_array && !leaf.is_placeholder()) {
+    const bool is_array = leaf.kind() == TreeKind::array || leaf.kind() == TreeKind::sharded_array;
+    if (!is_array && !leaf.is_placeholder() && !leaf.is_as_saved()) {
       found.push_back(described(path, leaf.kind(), leaf.stored_value()));
     }
   });
@@ -408,9 +427,9 @@ bool operator==(const AbstractTree& a, const AbstractTree& b) {
 }
 
 void AbstractTree::throw_kind(TreeKind wanted) const {
-  throw Error(
-      Errc::type_mismatch,
-      fmt::format("the node is {}, not {}", is_placeholder() ? "a placeholder" : name(kind()), name(wanted)));
+  std::string_view is = is_as_saved() ? "wanted as it was saved" : name(kind());
+  is = is_placeholder() ? "a placeholder" : is;
+  throw Error(Errc::type_mismatch, fmt::format("the node is {}, not {}", is, name(wanted)));
 }
 
 void visit_leaves(const AbstractTree& tree,

@@ -24,7 +24,7 @@ namespace cairn::detail {
 template <class Node>
 class Assembler {
  public:
-  /// `source` names the file in errors. All lists together may have `max_elements` elements: a list's length
+  /// `source` names the file in errors. All stored lists together may have `max_elements` elements: their length
   /// is a number in a file, and must not make us allocate more than that file could fill.
   Assembler(std::string source, std::size_t max_elements)
       : source_(std::move(source)), elements_left_(max_elements), open_{Open{&root_, 0}} {}
@@ -32,24 +32,25 @@ class Assembler {
   /// Adds a leaf or an empty map.
   void add(std::string_view path, Node leaf) { slot(path) = std::move(leaf); }
 
-  /// Adds a list; its elements are null until they are added.
+  /// Adds a list of a file, all of whose elements must be added.
   void add_list(std::string_view path, std::uint64_t size) {
     if (size > elements_left_) {
       refuse(path, "more elements of lists than there are entries");
     }
     elements_left_ -= static_cast<std::size_t>(size);
-    Node& node = slot(path);
-    TreeAccess::make_list(node, static_cast<std::size_t>(size));
-    lists_.emplace(&node, Filled{std::string(path), std::vector<bool>(static_cast<std::size_t>(size))});
+    make_list(path, static_cast<std::size_t>(size), false);
   }
 
-  /// The tree. With `may_have_gaps` elements of lists that were not added stay null.
-  Node finish(bool may_have_gaps) {
+  /// Adds a list as the caller wants it, who may want more elements than any file has; those that are not added stay null.
+  void add_wanted_list(std::string_view path, std::size_t size) { make_list(path, size, true); }
+
+  /// The tree.
+  Node finish() {
     if (!has_root_) {
       TreeAccess::make_map(root_);
     }
     for (const auto& [node, list] : lists_) {
-      if (!may_have_gaps && list.count != list.is_filled.size()) {
+      if (!list.may_have_gaps && list.count != list.is_filled.size()) {
         refuse(list.path, fmt::format("{} of {} elements of the list are missing",
                                       list.is_filled.size() - list.count, list.is_filled.size()));
       }
@@ -68,8 +69,15 @@ class Assembler {
   struct Filled {
     std::string path;
     std::vector<bool> is_filled;
+    bool may_have_gaps = false;
     std::size_t count = 0;
   };
+
+  void make_list(std::string_view path, std::size_t size, bool may_have_gaps) {
+    Node& node = slot(path);
+    TreeAccess::make_list(node, size);
+    lists_.emplace(&node, Filled{std::string(path), std::vector<bool>(size), may_have_gaps});
+  }
 
   /// The new node for `path`.
   Node& slot(std::string_view path) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "assembler.hpp"
 #include "containers.hpp"
 #include "index_names.hpp"
+#include "numbers.hpp"
 #include "selection.hpp"
 
 namespace cairn {
@@ -50,20 +50,29 @@ ShardedArray take_shards(const AbstractShardedArray& wanted, std::vector<Array>:
   return {wanted.shape, wanted.dtype, std::move(shards), wanted.layout};
 }
 
-std::size_t list_size(const detail::Selected& list) {
-  if (!list.wanted) {
-    return list.entry.list_size();
+/// A leaf that is no array, as it is wanted.
+Tree scalar_of(const formats::Index& index, const detail::Selected& one, bool may_narrow) {
+  Tree stored = detail::scalar_of(index, one.entry);
+  if (one.wanted == nullptr || one.wanted->kind() == stored.kind() ||
+      !detail::are_numbers(stored.kind(), one.wanted->kind())) {
+    return stored;
+  }
+  const Narrowing narrowing = may_narrow ? Narrowing::allowed : one.wanted->narrowing();
+  return detail::cast_number(stored, one.wanted->kind(), one.entry.name, narrowing);
+}
+
+void add_list(detail::Assembler<Tree>& assembler, const detail::Selected& list) {
+  if (list.wanted == nullptr) {
+    return assembler.add_list(list.entry.name, list.entry.list_size());
   }
   const auto* elements = detail::TreeAccess::list(*list.wanted);
-  return elements ? elements->size() : 0;
+  assembler.add_wanted_list(list.entry.name, elements ? elements->size() : 0);
 }
 
 /// Makes a tree of what was selected, and of its arrays.
 Tree assemble(const formats::Index& index, const detail::Selection& selection, std::vector<Array> arrays,
-              bool is_whole) {
-  // What the caller asked for may have more elements than the index has entries; a file may not.
-  detail::Assembler<Tree> assembler(index.path(),
-                                    is_whole ? index.size() : std::numeric_limits<std::size_t>::max());
+              bool may_narrow) {
+  detail::Assembler<Tree> assembler(index.path(), index.size());
   auto array = arrays.begin();
   for (const detail::Selected& one : selection.entries) {
     const std::string_view path = one.entry.name;
@@ -76,21 +85,21 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
         }
         break;
       case EntryKind::list:
-        assembler.add_list(path, list_size(one));
+        add_list(assembler, one);
         break;
       default:
-        assembler.add(path, detail::scalar_of(index, one.entry));
+        assembler.add(path, scalar_of(index, one, may_narrow));
         break;
     }
   }
-  return assembler.finish(!is_whole);
+  return assembler.finish();
 }
 
 Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const auto files = stored_files(context);
   const formats::Index index = co_await array_store::open_index(files);
   const TreeLoadOptions* given = context.option<TreeLoadOptions>();
-  const bool is_partial = given && given->partial;
+  const TreeLoadOptions options = given ? *given : TreeLoadOptions();
   detail::Selection selection;
   array_store::ReadPlan plan;
   std::function<void()> make_plan = [&] {
@@ -98,7 +107,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
       wanted->materialise();
     }
     index.check_numbers();
-    selection = wanted ? detail::select(index, *wanted, is_partial) : detail::select_all(index);
+    selection = wanted ? detail::select(index, *wanted, options) : detail::select_all(index);
     plan = array_store::plan_read(index, arrays_of(selection), array_read_options(context), *files);
   };
   co_await context.run(std::move(make_plan));
@@ -106,7 +115,8 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   tasks.push_back(array_store::read(files, std::move(plan.pieces)));
   Tree tree;
   std::function<void()> make_tree = [&] {
-    tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}), !wanted);
+    tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}),
+                    options.allow_narrowing);
   };
   tasks.push_back(context.run(std::move(make_tree)));  // While the disk works.
   co_await async::when_all(std::move(tasks));

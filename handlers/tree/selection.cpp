@@ -13,6 +13,7 @@
 
 #include "containers.hpp"
 #include "index_names.hpp"
+#include "numbers.hpp"
 
 namespace cairn::detail {
 namespace {
@@ -60,13 +61,43 @@ class PathList {
   std::string text_;
 };
 
+/// Paths of nodes that stand for all that is stored below them.
+class Stands {
+ public:
+  /// Shape: paths come sorted. They must outlive this.
+  void add(std::string_view path) { paths_.push_back(path); }
+
+  /// Whether one of them is a container that `path` lies in.
+  [[nodiscard]] bool hold(std::string_view path) const {
+    if (paths_.empty()) {
+      return false;
+    }
+    for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
+         slash = path.find('/', slash + 1)) {
+      if (has(path.substr(0, slash))) {
+        return true;
+      }
+    }
+    return has("");
+  }
+
+ private:
+  [[nodiscard]] bool has(std::string_view path) const {
+    return std::binary_search(paths_.begin(), paths_.end(), path);
+  }
+
+  std::vector<std::string_view> paths_;
+};
+
 class Selector {
  public:
-  Selector(const Index& index, const AbstractTree& wanted, bool is_partial)
-      : index_(index), is_partial_(is_partial), wanted_(sorted_leaves(wanted)) {
+  Selector(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options)
+      : index_(index), options_(options), wanted_(sorted_leaves(wanted)) {
     for (const WantedLeaf& leaf : wanted_) {
       if (leaf.node->is_placeholder()) {
-        placeholders_.push_back(leaf.path);
+        placeholders_.add(leaf.path);
+      } else if (leaf.node->is_as_saved()) {
+        as_saved_.add(leaf.path);
       }
     }
   }
@@ -82,7 +113,9 @@ class Selector {
       if (leaf != wanted_.end() && leaf->path == entry.name) {
         add_matched(entry, *leaf->node);
         ++leaf;
-      } else if (!is_partial_ && !is_left(entry.name)) {
+      } else if (as_saved_.hold(entry.name)) {
+        selected_.entries.push_back({entry, nullptr});
+      } else if (!options_.partial && !placeholders_.hold(entry.name)) {
         unexpected_.add(entry.name);
       }
     }
@@ -98,7 +131,7 @@ class Selector {
   void add_unmatched(const WantedLeaf& leaf) {
     const auto [begin, end] = entries_below(index_, leaf.path);
     const bool has_below = begin != end;
-    if (has_below && leaf.node->is_placeholder()) {
+    if (has_below && (leaf.node->is_placeholder() || leaf.node->is_as_saved())) {
       return;
     }
     if (has_below && leaf.node->kind() == TreeKind::map) {
@@ -114,10 +147,16 @@ class Selector {
     if (node.is_placeholder()) {
       return;
     }
+    if (node.is_as_saved()) {
+      selected_.entries.push_back({entry, nullptr});
+      return;
+    }
     const TreeKind stored = kind_of(entry.kind);
     const TreeKind kind = node.kind();
     const bool is_sharded = stored == TreeKind::array && kind == TreeKind::sharded_array;
-    if (stored != kind && !is_sharded) {
+    if (stored != kind && are_numbers(stored, kind)) {
+      check_number(entry, node);
+    } else if (stored != kind && !is_sharded) {
       throw Error(Errc::type_mismatch,
                   fmt::format("{}: {}: stored is a node of kind {}, wanted one of kind {}", index_.path(),
                               shown(entry.name), name(stored), name(kind)));
@@ -133,21 +172,14 @@ class Selector {
     selected_.entries.push_back({entry, &node});
   }
 
-  /// Whether a placeholder stands for one of the containers that a path lies in.
-  [[nodiscard]] bool is_left(std::string_view path) const {
-    if (placeholders_.empty()) {
-      return false;
+  /// Refuses a cast before anything is read; the tree is made later.
+  void check_number(const IndexEntry& entry, const AbstractTree& node) const {
+    const Narrowing narrowing = options_.allow_narrowing ? Narrowing::allowed : node.narrowing();
+    try {
+      static_cast<void>(cast_number(scalar_of(index_, entry), node.kind(), entry.name, narrowing));
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", index_.path(), error.detail()));
     }
-    const auto is_placeholder = [this](std::string_view prefix) {
-      return std::binary_search(placeholders_.begin(), placeholders_.end(), prefix);
-    };
-    for (std::size_t slash = path.find('/'); slash != std::string_view::npos;
-         slash = path.find('/', slash + 1)) {
-      if (is_placeholder(path.substr(0, slash))) {
-        return true;
-      }
-    }
-    return is_placeholder("");
   }
 
   void refuse_differences() const {
@@ -165,9 +197,10 @@ class Selector {
   }
 
   const Index& index_;
-  bool is_partial_;
+  const TreeLoadOptions& options_;
   std::vector<WantedLeaf> wanted_;
-  std::vector<std::string_view> placeholders_;  // Sorted.
+  Stands placeholders_;
+  Stands as_saved_;
   Selection selected_;
   PathList missing_;
   PathList unexpected_;
@@ -184,8 +217,8 @@ Selection select_all(const Index& index) {
   return selection;
 }
 
-Selection select(const Index& index, const AbstractTree& wanted, bool is_partial) {
-  return Selector(index, wanted, is_partial).run();
+Selection select(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options) {
+  return Selector(index, wanted, options).run();
 }
 
 }  // namespace cairn::detail

@@ -7,6 +7,7 @@
 
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn::detail {
 
@@ -27,8 +28,9 @@ struct Selection {
 
 /// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it.
 ///
-/// Errors: Errc::structure_mismatch, listing missing and (unless `is_partial`) unexpected paths;
-///         Errc::type_mismatch and Errc::shape_mismatch, naming the path.
-[[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted, bool is_partial);
+/// Errors: Errc::structure_mismatch, listing missing and (unless the load is partial) unexpected paths;
+///         Errc::type_mismatch, Errc::unsafe_cast and Errc::shape_mismatch, naming the path.
+[[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted,
+                               const TreeLoadOptions& options);
 
 }  // namespace cairn::detail

@@ -191,23 +191,6 @@ void Tree::throw_kind(TreeKind wanted, std::string_view path) const {
               fmt::format("{} is of kind {}, not {}", shown_node(path), name(kind()), name(wanted)));
 }
 
-void Tree::throw_integer(std::size_t bytes, bool is_signed, std::string_view path) const {
-  if (kind() != TreeKind::integer) {
-    throw_kind(TreeKind::integer, path);
-  }
-  const std::string value = std::holds_alternative<std::uint64_t>(value_)
-                                ? fmt::to_string(std::get<std::uint64_t>(value_))
-                                : fmt::to_string(std::get<std::int64_t>(value_));
-  throw Error(Errc::type_mismatch,
-              fmt::format("{} is {}, which does not fit in a {} integer of {} bytes", shown_node(path), value,
-                          is_signed ? "signed" : "unsigned", bytes));
-}
-
-void Tree::throw_floating(double value, std::string_view path) {
-  throw Error(Errc::type_mismatch,
-              fmt::format("{} is {}, which exceeds the range of float", shown_node(path), value));
-}
-
 void visit_leaves(const Tree& tree,
                   const std::function<void(std::string_view path, const Tree& leaf)>& visitor) {
   std::string path;

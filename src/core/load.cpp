@@ -57,6 +57,11 @@ Loaded& Loaded::operator=(const Loaded&) = default;
 Loaded& Loaded::operator=(Loaded&&) noexcept = default;
 Loaded::~Loaded() = default;
 
+bool Loaded::is_held_as(std::string_view name, std::type_index type) const {
+  const auto found = values_.find(name);
+  return found != values_.end() && found->second.type() == type;
+}
+
 AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   const auto found = values_.find(name);
   if (found == values_.end()) {

@@ -140,9 +140,8 @@ RegistrySnapshot layer(std::vector<RegistrySnapshot> layers) {
 
 namespace core {
 
-const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
-                                     std::type_index type, const void* value, std::string_view shown_type,
-                                     std::string_view near_miss) {
+const Registration* find_for_save(const RegistrySnapshot& registry, std::string_view name,
+                                  std::type_index type, const void* value) {
   const auto can_save = [&](const Registration& registration) {
     return registration.handler->value_type == type && registration.handler->is_handleable(value);
   };
@@ -150,13 +149,19 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
     return is_bound_to(registration, name) && can_save(registration);
   });
   if (bound != registry.rend()) {
-    return *bound;
+    return &*bound;
   }
   const auto last = std::find_if(registry.rbegin(), registry.rend(), [&](const Registration& registration) {
     return !is_bound(registration) && can_save(registration);
   });
-  if (last != registry.rend()) {
-    return *last;
+  return last != registry.rend() ? &*last : nullptr;
+}
+
+const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
+                                     std::type_index type, const void* value, std::string_view shown_type,
+                                     std::string_view near_miss) {
+  if (const Registration* found = find_for_save(registry, name, type, value)) {
+    return *found;
   }
   throw Error(Errc::no_handler,
               fmt::format("'{}' is a {}", name, shown_type) + list(registry, [&](const Registration& passed) {

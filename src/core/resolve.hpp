@@ -10,11 +10,15 @@
 
 namespace cairn::core {
 
-/// The handler that saves a value of `type`.
+/// The handler that saves a value of `type`; null when there is none.
 ///
 /// 1. A handler bound to the name, if it can handle the value. 2. The last registered that can.
 /// (Stateful objects come as `StatefulReference`, which only their own handler takes: they come first.)
-/// `near_miss` is what save_near_miss says of the type.
+const Registration* find_for_save(const RegistrySnapshot& registry, std::string_view name,
+                                  std::type_index type, const void* value);
+
+/// As find_for_save. `near_miss` is what save_near_miss says of the type.
+///
 /// Errors: Errc::no_handler, listing every registration and why it was passed over, and what to do.
 const Registration& resolve_for_save(const RegistrySnapshot& registry, std::string_view name,
                                      std::type_index type, const void* value, std::string_view shown_type,

@@ -41,6 +41,18 @@ bool must_last(const SaveOptions& options, const Call& call) {
          (options.snapshot == Snapshot::borrow || call.is_accepted);
 }
 
+/// The handler of an item; where none takes the type of its value, that of the other form that the value has.
+const Registration& handler_for(const RegistrySnapshot& registry, Checkpointable& item) {
+  // A type that nearly saves itself was meant to.
+  const bool may_change = item.near_miss().empty() &&
+                          core::find_for_save(registry, item.name(), item.type(), item.value()) == nullptr;
+  if (may_change) {
+    item.take_other_form();
+  }
+  return core::resolve_for_save(registry, item.name(), item.type(), item.value(),
+                                type_name(item.shown_type()), item.near_miss());
+}
+
 /// Step 1 of a save: everything that can be refused before anything is written.
 std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapshot& registry,
                                     const SaveOptions& options, const Call& call) {
@@ -72,8 +84,7 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
               "it is free, only values that are moved in or shared are saved",
               item.name(), type_name(item.shown_type())));
     }
-    const Registration& found = core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                                       type_name(item.shown_type()), item.near_miss());
+    const Registration& found = handler_for(registry, item);
     resolved.emplace_back(std::move(item), found);
   }
   return resolved;

@@ -153,6 +153,20 @@ TEST_F(HostileIndex, RefusesListsThatTogetherHaveMoreElementsThanThereAreEntries
                                            HasSubstr("'b': more elements of lists than there are entries")));
 }
 
+TEST_F(HostileIndex, RefusesListsThatAreTooLongWhenTheyAreWantedAsSaved) {
+  builder_.add_list("a", std::uint64_t{1} << 60);
+  builder_.add_integer("a/0", 1);
+  EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata));
+  AbstractTree wanted;
+  wanted["a"] = as_saved;
+
+  EXPECT_THAT(
+      [&] {
+        load<Tree>({"item", wanted});
+      },
+      Fails(Errc::malformed_metadata, HasSubstr("'a': more elements of lists than there are entries")));
+}
+
 TEST_F(HostileIndex, RefusesAListThatLacksAnElement) {
   builder_.add_list("a", 2);
   builder_.add_integer("a/0/x", 1);

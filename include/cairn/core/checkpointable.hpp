@@ -167,6 +167,16 @@ class Checkpointable {
   /// Whether nothing that it shows is the caller's. Looks at the whole value.
   [[nodiscard]] bool owns_memory() const { return is_held() && owns_memory_(held_.get()); }
 
+  /// Makes it a value of the other type that HandledAs gives it; false when there is none. For when no handler takes its own.
+  bool take_other_form() {
+    if (other_form_ == nullptr) {
+      return false;
+    }
+    const auto make = std::exchange(other_form_, nullptr);
+    make(*this);
+    return true;
+  }
+
   /// Copies the value into this, if copies of it share what they show.
   void hold_copy() {
     if (!held_ && hold_ != nullptr) {
@@ -194,6 +204,11 @@ class Checkpointable {
       const Handled& handled = value;
       type_ = typeid(Handled);
       value_ = &handled;
+      if constexpr (requires { HandledAs<Plain>::convert_otherwise(value); }) {
+        other_form_ = [](Checkpointable& self) {
+          self.own(HandledAs<Plain>::convert_otherwise(*static_cast<const Plain*>(self.value_)));
+        };
+      }
     }
   }
 
@@ -215,6 +230,7 @@ class Checkpointable {
   bool (*owns_memory_)(const void* held) = nullptr;
   const void* original_ = nullptr;
   void (*hold_)(Checkpointable& self) = nullptr;
+  void (*other_form_)(Checkpointable& self) = nullptr;
 };
 
 using Checkpointables = std::vector<Checkpointable>;

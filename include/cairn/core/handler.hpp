@@ -192,6 +192,10 @@ class CheckpointableHandler {
 ///   `type`              the handler's `Value`;
 ///   `convert(const T&)` makes one (cheaply: it is called before the blocking phase);
 ///   `restore(type)`     turns a loaded one back (only for what `Loaded::take<T>` shall support).
+/// Or, for types that somebody may have a handler for, which comes first:
+///   `type`              `T` itself;
+///   `Otherwise`         the `Value` of the handler that serves `T` where none takes it;
+///   `convert_otherwise(const T&)`, `restore_otherwise(const Otherwise&)` as above.
 template <class T>
 struct HandledAs {
   using type = T;

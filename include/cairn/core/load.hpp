@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <utility>
 
 #include <boost/asio/awaitable.hpp>
 
@@ -62,6 +64,13 @@ class Loaded {
   template <class T>
   T take(std::string_view name) {
     using Handled = typename HandledAs<T>::type;
+    if constexpr (requires { typename HandledAs<T>::Otherwise; }) {
+      using Otherwise = typename HandledAs<T>::Otherwise;
+      if (is_held_as(name, typeid(Otherwise))) {
+        const AnyValue value = take_any(name, typeid(Otherwise));
+        return HandledAs<T>::restore_otherwise(*value.as<Otherwise>());
+      }
+    }
     AnyValue value = take_any(name, typeid(Handled));
     if constexpr (std::same_as<Handled, T>) {
       return std::move(*value.as<Handled>());
@@ -73,6 +82,7 @@ class Loaded {
  private:
   friend class core::LoadJob;
 
+  [[nodiscard]] bool is_held_as(std::string_view name, std::type_index type) const;
   AnyValue take_any(std::string_view name, std::type_index type);
 
   std::map<std::string, AnyValue, std::less<>> values_;

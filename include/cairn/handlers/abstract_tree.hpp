@@ -14,6 +14,7 @@
 
 #include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
+#include "cairn/array/dtype.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
@@ -33,6 +34,13 @@ struct Placeholder {
 
 inline constexpr Placeholder placeholder;
 
+/// Stands for whatever is stored at its place in a tree, and asks for it as it was saved.
+struct AsSaved {
+  bool operator==(const AsSaved&) const = default;
+};
+
+inline constexpr AsSaved as_saved;
+
 namespace detail {
 
 struct TreeAccess;
@@ -41,6 +49,7 @@ struct TreeAccess;
 struct AbstractScalar {
   TreeKind kind = TreeKind::null;
   Tree value;
+  Narrowing narrowing = Narrowing::refused;
   bool operator==(const AbstractScalar&) const = default;
 };
 
@@ -55,6 +64,11 @@ struct AbstractScalar {
 ///   AbstractTree wanted = metadata("run/100");
 ///   wanted["params"].set_dtype(DType::bfloat16);
 ///   wanted["optimizer"] = placeholder;
+///   wanted["step"] = TreeKind::floating;
+/// or without a question before:
+///   AbstractTree wanted;
+///   wanted["params"]["w"] = AbstractArray({3}, DType::float64);
+///   wanted["optimizer"] = as_saved;
 class AbstractTree {
  public:
   using Map = std::map<std::string, AbstractTree, std::less<>>;
@@ -70,10 +84,14 @@ class AbstractTree {
 
   AbstractTree(Placeholder) : value_(placeholder) {}  // NOLINT(google-explicit-constructor)
 
-  /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones.
+  AbstractTree(AsSaved) : value_(as_saved) {}  // NOLINT(google-explicit-constructor)
+
+  /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones. An integer that is stored is
+  /// loaded as a floating-point number that is exactly it; other casts between the two need narrowing, which does as Tree::as.
   ///
-  /// Errors: Errc::invalid_argument for arrays, which need a shape.
-  AbstractTree(TreeKind kind);  // NOLINT: implicit, for wanted["x"] = kind.
+  /// Errors: Errc::invalid_argument for arrays, which need a shape, and for narrowing to what is no number.
+  AbstractTree(TreeKind kind,  // NOLINT: implicit, for wanted["x"] = kind.
+               Narrowing narrowing = Narrowing::refused);
 
   /// The description of a tree; scalars are kept.
   explicit AbstractTree(const Tree& tree);
@@ -83,23 +101,21 @@ class AbstractTree {
 
   AbstractTree(const AbstractTree& other);
 
-  AbstractTree(AbstractTree&& other) noexcept : value_(std::exchange(other.value_, Scalar())) {}
-
-  AbstractTree& operator=(AbstractTree other) noexcept {
-    value_.swap(other.value_);
-    return *this;
-  }
+  AbstractTree(AbstractTree&& other) noexcept;
+  AbstractTree& operator=(AbstractTree other) noexcept;
 
   ~AbstractTree();
 
   [[nodiscard]] bool is_placeholder() const noexcept { return std::holds_alternative<Placeholder>(value_); }
+
+  [[nodiscard]] bool is_as_saved() const noexcept { return std::holds_alternative<AsSaved>(value_); }
 
   /// Whether nothing has been changed yet, so that this is still a view on an index.
   [[nodiscard]] bool is_view() const noexcept { return std::holds_alternative<View>(value_); }
 
   /// Builds the whole tree in memory, as the first access that could change it does.
   void materialise();
-  /// What the node is; null for a placeholder.
+  /// What the node is; null for a placeholder and for `as_saved`.
   [[nodiscard]] TreeKind kind() const;
 
   /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
@@ -143,7 +159,10 @@ class AbstractTree {
   /// The stored scalar, string or bytes; null where only the kind is known.
   [[nodiscard]] const Tree& stored_value() const noexcept;
 
-  /// Asks for another dtype of every array below. A floating dtype leaves integers and booleans as they are,
+  /// Whether a number that is asked for may be another one than is stored.
+  [[nodiscard]] Narrowing narrowing() const noexcept;
+
+  /// Asks for another dtype of every array below, but for what is wanted `as_saved`. A floating dtype leaves integers and booleans as they are,
   /// as counters stay counters when weights are cast. Asking by name permits to lose precision or range.
   ///
   /// Errors: Errc::invalid_argument when the dtype is none.
@@ -178,8 +197,8 @@ class AbstractTree {
 
   using Scalar = detail::AbstractScalar;
   using View = std::shared_ptr<const formats::Index>;
-  using Value = std::variant<Scalar, AbstractArray, AbstractShardedArray, Placeholder, std::unique_ptr<Map>,
-                             std::unique_ptr<List>, View>;
+  using Value = std::variant<Scalar, AbstractArray, AbstractShardedArray, Placeholder, AsSaved,
+                             std::unique_ptr<Map>, std::unique_ptr<List>, View>;
 
   explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
 
@@ -194,7 +213,7 @@ class AbstractTree {
   Value value_;
 };
 
-/// Calls `visitor` for every leaf, placeholder, empty map, and every list (before its elements), with its
+/// Calls `visitor` for every leaf, placeholder, `as_saved`, empty map, and every list (before its elements), with its
 /// path.
 ///
 /// Errors: Errc::invalid_argument when the tree is deeper than kMaxTreeDepth; what `visitor` throws.

@@ -9,11 +9,15 @@
 #include <vector>
 
 #include "cairn/array/array.hpp"
+#include "cairn/array/array_view.hpp"
 #include "cairn/array/dtype.hpp"
+#include "cairn/array/sharded_array.hpp"
 #include "cairn/core/handler.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
+#include "cairn/handlers/tree_form.hpp"
+#include "cairn/handlers/tree_leaf.hpp"
 
 namespace cairn {
 
@@ -153,6 +157,31 @@ requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T>> {
   static Array convert(const std::vector<T>& elements) { return Array(elements); }
 
   static std::vector<T> restore(const Array& array) { return Tree(array).as<std::vector<T>>(); }
+};
+
+namespace detail {
+
+/// What is a tree of its own where nobody else handles it: numbers, strings, containers, described structs.
+template <class T>
+concept TreeAlone =
+    kIsTreeValue<T> && !std::same_as<T, Tree> && !std::same_as<T, Array> && !std::same_as<T, ShardedArray> &&
+    !std::derived_from<T, ArrayView> && !kIsSpan<T> && !kIsArrayVector<T>;
+
+}  // namespace detail
+
+/// Its tree has one leaf when the value is a number or a string.
+template <detail::TreeAlone T>
+struct HandledAs<T> {
+  using type = T;
+  using Otherwise = Tree;
+
+  static Tree convert_otherwise(const T& value) { return Tree(value); }
+
+  static auto restore_otherwise(const Tree& tree) {  // Of a literal nobody asks it: that is no result.
+    static_assert(!std::same_as<T, std::string_view>,
+                  "the loaded text is gone with the tree: take a std::string");
+    return tree.as<T>();
+  }
 };
 
 }  // namespace cairn

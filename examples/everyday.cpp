@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs do with values of their own: containers in trees, numbers in other forms. Each function is a section of
+// docs/guide.md; main runs all and checks what they did.
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cairn/cairn.hpp>
+#include <cairn/handlers/json_tree.hpp>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+void require(bool holds, const std::string& claim) {
+  if (!holds) {
+    throw std::logic_error("it does not hold that " + claim);
+  }
+}
+
+void keep_containers() {
+  // [containers]
+  const std::map<std::string, std::vector<std::string>> vocabulary = {{"en", {"yes", "no"}}};
+  const std::vector<std::vector<float>> rows = {{1, 2, 3}, {4}};
+  const std::optional<double> best;  // Null in the tree.
+  const nlohmann::json config = {{"layers", {64, 10}}};
+  const cairn::Tree state = {{"vocabulary", vocabulary}, {"rows", rows}, {"best", best}, {"config", config}};
+  cairn::save("run/containers", state);
+
+  const cairn::Tree loaded = cairn::load("run/containers");
+  const auto again = loaded.get<std::vector<std::vector<float>>>("rows");
+  const auto layers = loaded.get<nlohmann::json>("config").at("layers");
+  // [/containers]
+  require(again == rows && layers[0] == 64 && !loaded.get<std::optional<double>>("best"),
+          "containers come back");
+}
+
+void keep_single_values() {
+  // [single_values]
+  const std::vector<float> weights = {1, 2, 3};
+  cairn::save_checkpointables("run/single",
+                              {{"weights", weights}, {"step", 42}, {"note", "before the break"}});
+
+  cairn::Loaded loaded = cairn::load_checkpointables("run/single");
+  const int step = loaded.take<int>("step");
+  const auto note = loaded.take<std::string>("note");
+  // [/single_values]
+  require(step == 42 && note == "before the break", "single values come back");
+}
+
+void cast_numbers() {
+  const std::vector<float> moments = {1, 2};
+  cairn::save("run/numbers", {{"x", 3}, {"y", 2.5}, {"optimizer", {{"m", moments}}}});
+  // [numbers]
+  cairn::AbstractTree wanted;               // Written down, without asking for metadata first.
+  wanted["x"] = cairn::TreeKind::floating;  // 3 becomes 3.0, which it is.
+  wanted["y"] = {cairn::TreeKind::integer, cairn::Narrowing::allowed};  // 2.5 becomes 2.
+  wanted["optimizer"] = cairn::as_saved;                                // Whatever is stored there.
+  const cairn::Tree loaded = cairn::load("run/numbers", wanted);
+
+  const auto z = cairn::Tree(7).as<double>();  // As exactly as a load does it.
+  // [/numbers]
+  require(loaded.get<double>("x") == 3 && loaded.get<int>("y") == 2 && z == 7, "numbers are cast");
+  require(loaded.get<std::vector<float>>("optimizer/m") == moments, "the optimizer is as it was saved");
+}
+
+}  // namespace
+
+int main() try {
+  keep_containers();
+  keep_single_values();
+  cast_numbers();
+  std::cout << "all is as it was saved, or as it was wanted\n";
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cairn/array/array.hpp"
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/sharded_array.hpp"
+#include "cairn/handlers/tree_form.hpp"
+#include "cairn/handlers/tree_leaf.hpp"
+
+namespace cairn {
+
+/// Nested maps and lists whose leaves are arrays, sharded or whole, integers, floats, booleans, strings, bytes and null.
+///
+/// Braces make trees: a list of pairs whose first parts are strings is a map, any other list is a list.
+/// Vectors, std::arrays and views of numbers that outlive the expression are borrowed as arrays, temporary ones taken
+/// over. Other containers, enums and types with a TreeForm become nodes, too. Copies of a tree have containers and scalars of their own; the elements of arrays are shared, as
+/// with Array.
+///
+/// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2";
+/// elements of lists have decimal keys. The root's path is empty.
+///
+/// Ownership: as Array: what is borrowed must stay valid as long as the tree and its copies are used.
+/// Threads:   a value.
+/// Example:   Tree state = {{"params", {{"w", w}, {"b", b}}}, {"step", 100}};
+class Tree {
+ public:
+  using Map = std::map<std::string, Tree, std::less<>>;
+  using List = std::vector<Tree>;
+
+  /// Null; becomes a map at the first `tree[key]`.
+  Tree() noexcept = default;
+
+  /// Errors: Errc::invalid_argument when a key is given twice.
+  Tree(std::initializer_list<TreeItem> items);
+
+  template <class T>
+
+  requires detail::TreeLeaf<T> Tree(
+      T&& value)  // NOLINT(google-explicit-constructor): leaves are written as they are.
+      : value_(leaf_value(std::forward<T>(value))) {}
+
+  /// A list, a map, null or a number of what is no leaf; see TreeValue. A pair or tuple is a list, and so is std::vector<bool>.
+  /// Ownership: arrays in a container that is an lvalue are borrowed, those in a temporary taken over.
+  template <class T>
+
+  requires detail::TreeNested<T> Tree(T&& value)  // NOLINT(google-explicit-constructor)
+      : Tree(nest(std::forward<T>(value))) {}
+
+  Tree(const Tree& other);
+
+  Tree(Tree&& other) noexcept;
+  Tree& operator=(Tree other) noexcept;
+
+  ~Tree();
+
+  /// A map or a list whatever the braces look like.
+  [[nodiscard]] static Tree map(Map children = {});
+  [[nodiscard]] static Tree list(List elements = {});
+  [[nodiscard]] static Tree list(std::initializer_list<TreeItem> items);
+
+  [[nodiscard]] TreeKind kind() const noexcept;
+
+  [[nodiscard]] bool is_null() const noexcept { return kind() == TreeKind::null; }
+
+  [[nodiscard]] bool is_map() const noexcept { return kind() == TreeKind::map; }
+
+  [[nodiscard]] bool is_list() const noexcept { return kind() == TreeKind::list; }
+
+  [[nodiscard]] bool is_array() const noexcept { return kind() == TreeKind::array; }
+
+  [[nodiscard]] bool is_string() const noexcept { return kind() == TreeKind::string; }
+
+  [[nodiscard]] bool is_integer() const noexcept { return kind() == TreeKind::integer; }
+
+  /// Children of a map or list; 0 for leaves.
+  [[nodiscard]] std::size_t size() const noexcept;
+
+  /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
+  ///
+  /// Errors: Errc::type_mismatch when this is neither a map nor null.
+  Tree& operator[](std::string_view key);
+
+  /// Errors (both): Errc::type_mismatch when this is no map or list; Errc::not_found.
+  [[nodiscard]] const Tree& operator[](std::string_view key) const;
+  [[nodiscard]] const Tree& operator[](std::size_t i) const;
+
+  Tree& operator[](std::size_t i) { return const_cast<Tree&>(std::as_const(*this)[i]); }
+
+  /// The node with that path.
+  ///
+  /// Errors: Errc::not_found, naming the path.
+  [[nodiscard]] const Tree& at(std::string_view path) const;
+
+  [[nodiscard]] Tree& at(std::string_view path) { return const_cast<Tree&>(std::as_const(*this).at(path)); }
+
+  /// As `at`, or null where there is none.
+  [[nodiscard]] const Tree* find(std::string_view path) const;
+
+  [[nodiscard]] bool contains(std::string_view path) const { return find(path) != nullptr; }
+
+  /// The children, to iterate and to change.
+  ///
+  /// Errors: Errc::type_mismatch when this is another kind of node.
+  [[nodiscard]] const Map& as_map() const;
+
+  [[nodiscard]] Map& as_map() { return const_cast<Map&>(std::as_const(*this).as_map()); }
+
+  [[nodiscard]] const List& as_list() const;
+
+  [[nodiscard]] List& as_list() { return const_cast<List&>(std::as_const(*this).as_list()); }
+
+  /// Appends to a list; null becomes one.
+  /// Errors: Errc::type_mismatch when this is another kind of node.
+  void push_back(Tree element);
+
+  /// The leaf as a C++ value: bool, an integer type, float or double, std::string(_view), Bytes, Array,
+  /// ShardedArray, std::span and std::vector of an array's elements, or any other TreeValue. An integer becomes a float that is exactly it; with
+  /// Narrowing::allowed any number becomes any other: rounded as float, cut off and saturated as integer, NaN as 0.
+  ///
+  /// Ownership: string_view and span are valid as long as this node.
+  /// Errors:    Errc::type_mismatch when the leaf is of another kind, an integer does not fit, or a number exceeds the
+  ///            range of float (one within it is rounded); Errc::unsafe_cast for a float as an integer, and for an integer
+  ///            that is no value of the float type; Errc::dtype_mismatch when an array has other elements. `path` is used
+  ///            in errors only. Of containers: as from_tree.
+  template <class T>
+  [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const;
+
+  /// The leaf with that path, as `as` returns it; errors name the path.
+  template <class T>
+  [[nodiscard]] T get(std::string_view path, Narrowing narrowing = Narrowing::refused) const {
+    return at(path).template as<T>(path, narrowing);
+  }
+
+  /// The array of this leaf; null when it is another kind of node.
+  [[nodiscard]] const Array* array_if() const noexcept { return std::get_if<Array>(&value_); }
+
+  [[nodiscard]] const ShardedArray* sharded_array_if() const noexcept {
+    return std::get_if<ShardedArray>(&value_);
+  }
+
+  /// The integer when it exceeds the range of std::int64_t; nothing for all other nodes.
+  [[nodiscard]] std::optional<std::uint64_t> large_integer() const noexcept {
+    const auto* large = std::get_if<std::uint64_t>(&value_);
+    return large ? std::optional(*large) : std::nullopt;
+  }
+
+  /// Equal structure and values; arrays and floats are equal when their bits are.
+  friend bool operator==(const Tree& a, const Tree& b);
+
+ private:
+  friend struct detail::TreeAccess;
+
+  // Integers above the range of int64 are kept as uint64; smaller ones never are.
+  using Value = std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes,
+                             Array, ShardedArray, std::unique_ptr<Map>, std::unique_ptr<List>>;
+
+  template <class T>
+  static Value leaf_value(T&& value);
+
+  template <class T>
+  static Tree nest(T&& value);
+
+  template <class T>
+  const T& require(TreeKind wanted, std::string_view path) const {
+    if (const T* held = std::get_if<T>(&value_)) {
+      return *held;
+    }
+    throw_kind(wanted, path);
+  }
+
+  [[nodiscard]] const Array& array(std::string_view path, DType dtype) const;
+  [[noreturn]] void throw_kind(TreeKind wanted, std::string_view path) const;
+
+  Value value_;
+};
+
+/// One item between the braces of a tree.
+class TreeItem {
+ public:
+  TreeItem(std::initializer_list<TreeItem> items);
+
+  template <class T>
+
+  requires(!std::same_as<std::remove_cvref_t<T>, TreeItem> && std::constructible_from<Tree, T>)
+      TreeItem(T&& value)
+      : tree_(std::forward<T>(value)) {}  // NOLINT(google-explicit-constructor): items are values.
+
+ private:
+  friend class Tree;
+
+  mutable Tree tree_;  // Moved out by the tree that is made of the list, whose items are const.
+  bool is_pair_ = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The leaves of trees from C++ values, and back. Part of cairn/handlers/tree.hpp.
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "cairn/array/array.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/sharded_array.hpp"
+#include "cairn/handlers/tree_form.hpp"
+#include "cairn/handlers/tree_leaf.hpp"
+#include "cairn/handlers/tree_nested.hpp"
+#include "cairn/handlers/tree_node.hpp"
+
+namespace cairn {
+
+namespace detail {
+
+/// The number of a leaf as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
+///
+/// Errors: Errc::type_mismatch when the leaf is no number, or is an integer that does not fit; Errc::unsafe_cast when it is a
+///         float: none of both with Narrowing::allowed.
+[[nodiscard]] std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path,
+                                         Narrowing narrowing);
+[[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
+                                            Narrowing narrowing);
+
+/// The number of a leaf as a float of 4 or 8 bytes. Floats are rounded to it, integers must be values of it. Narrowing rounds
+/// those, too, and makes infinity of what exceeds the range.
+///
+/// Errors: Errc::type_mismatch when the leaf is no number or exceeds the range; Errc::unsafe_cast when it is an integer that is
+///         no value of the type.
+[[nodiscard]] double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path,
+                                     Narrowing narrowing);
+
+}  // namespace detail
+
+template <class T>
+Tree::Value Tree::leaf_value(T&& value) {
+  using Plain = std::remove_cvref_t<T>;
+  if constexpr (std::same_as<Plain, std::nullptr_t>) {
+    return {};
+  } else if constexpr (std::same_as<Plain, bool>) {
+    return Value(std::in_place_type<bool>, value);
+  } else if constexpr (detail::TreeInteger<Plain>) {
+    if (std::in_range<std::int64_t>(value)) {
+      return Value(std::in_place_type<std::int64_t>, static_cast<std::int64_t>(value));
+    } else {
+      return Value(std::in_place_type<std::uint64_t>, static_cast<std::uint64_t>(value));
+    }
+  } else if constexpr (std::floating_point<Plain>) {
+    return Value(std::in_place_type<double>, value);
+  } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
+                       std::same_as<Plain, ShardedArray> || std::same_as<Plain, std::string>) {
+    return Value(std::in_place_type<Plain>, std::forward<T>(value));
+  } else if constexpr (std::convertible_to<T, std::string_view>) {
+    return Value(std::in_place_type<std::string>, static_cast<std::string_view>(value));
+  } else if constexpr (std::derived_from<Plain, ArrayView>) {
+    return Value(std::in_place_type<Array>, Array::borrow(std::forward<T>(value)));
+  } else if constexpr (detail::AdoptableRange<T>) {
+    return Value(std::in_place_type<Array>, Array::adopt(std::forward<T>(value)));
+  } else {
+    return Value(std::in_place_type<Array>, std::forward<T>(value));
+  }
+}
+
+template <class T>
+T Tree::as(std::string_view path, Narrowing narrowing) const {
+  if constexpr (std::same_as<T, bool>) {
+    return require<bool>(TreeKind::boolean, path);
+  } else if constexpr (detail::TreeInteger<T> && std::is_signed_v<T>) {
+    return static_cast<T>(detail::signed_number(*this, sizeof(T), path, narrowing));
+  } else if constexpr (detail::TreeInteger<T>) {
+    return static_cast<T>(detail::unsigned_number(*this, sizeof(T), path, narrowing));
+  } else if constexpr (std::floating_point<T>) {
+    return static_cast<T>(detail::floating_number(*this, sizeof(T), path, narrowing));
+  } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
+    return require<std::string>(TreeKind::string, path);
+  } else if constexpr (std::same_as<T, Bytes>) {
+    return require<Bytes>(TreeKind::bytes, path);
+  } else if constexpr (std::same_as<T, Array>) {
+    return require<Array>(TreeKind::array, path);
+  } else if constexpr (std::same_as<T, ShardedArray>) {
+    return require<ShardedArray>(TreeKind::sharded_array, path);
+  } else if constexpr (detail::kIsSpan<T>) {
+    return array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
+  } else if constexpr (detail::kIsArrayVector<T>) {
+    const Array& held = array(path, dtype_of<typename T::value_type>());
+    T elements(static_cast<std::size_t>(held.element_count()));
+    if (!elements.empty()) {
+      copy_range(held.view(), 0, std::as_writable_bytes(std::span(elements)));
+    }
+    return elements;
+  } else if constexpr (std::same_as<T, Tree>) {
+    return *this;
+  } else {
+    static_assert(detail::HasTreeForm<T> || detail::IsNested<T>::value,
+                  "no node of a tree has this type: describe it with BOOST_DESCRIBE_STRUCT and include "
+                  "cairn/handlers/describe.hpp, or specialise cairn::TreeForm");
+    T value{};
+    TreeReader at(path, narrowing);
+    detail::read_value(*this, value, at);
+    return value;
+  }
+}
+
+}  // namespace cairn
