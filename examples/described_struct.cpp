@@ -39,8 +39,14 @@ int main() try {
   Model loaded;
   cairn::from_tree(cairn::load("run/7"), loaded);
   // [/use]
-  std::cout << "the model is " << (loaded == model ? "as it was" : "another") << '\n';
-  return loaded == model ? 0 : 1;
+
+  // [into]
+  Model resumed;
+  cairn::load_into("run/7", resumed);  // Vectors get the stored length, and are read where they are.
+  // [/into]
+  const bool is_same = loaded == model && resumed == model;
+  std::cout << "the model is " << (is_same ? "as it was" : "another") << '\n';
+  return is_same ? 0 : 1;
 } catch (const std::exception& error) {
   std::cerr << error.what() << '\n';
   return 1;

@@ -212,6 +212,11 @@ void AbstractTree::materialise() {
   TreeAccess::visit(*this, path, 0, open_leaf);
 }
 
+std::shared_ptr<TreeTarget> AbstractTree::target() const noexcept {
+  const auto* target = std::get_if<std::shared_ptr<TreeTarget>>(&value_);
+  return target ? *target : nullptr;
+}
+
 TreeKind AbstractTree::kind() const {
   if (const View* view = std::get_if<View>(&value_)) {
     const auto root = (*view)->find("");
@@ -428,7 +433,7 @@ bool operator==(const AbstractTree& a, const AbstractTree& b) {
 
 void AbstractTree::throw_kind(TreeKind wanted) const {
   std::string_view is = is_as_saved() ? "wanted as it was saved" : name(kind());
-  is = is_placeholder() ? "a placeholder" : is;
+  is = is_placeholder() ? "a placeholder" : target() != nullptr ? "an object to load into" : is;
   throw Error(Errc::type_mismatch, fmt::format("the node is {}, not {}", is, name(wanted)));
 }
 
@@ -448,6 +453,9 @@ bool WritesToCaller<AbstractShardedArray>::check(const AbstractShardedArray& wan
 bool WritesToCaller<AbstractTree>::check(const AbstractTree& wanted) {
   if (wanted.is_view()) {
     return false;  // As it was stored: nobody has asked for anything yet.
+  }
+  if (wanted.target() != nullptr) {
+    return true;
   }
   bool writes = false;
   visit_leaves(wanted, [&writes](std::string_view, const AbstractTree& leaf) {

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "cairn/array/shape.hpp"
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/handlers/array_files.hpp"
+#include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "assembler.hpp"
@@ -95,6 +105,24 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
   return assembler.finish();
 }
 
+/// Refuses an index whose arrays are larger than all files that could hold them: objects make room before those are looked at.
+void check_bytes(const formats::Index& index, const array_store::StoredFiles& files) {
+  std::uint64_t left = 0;
+  for (const std::string& file : files.names()) {
+    left += files.size_bytes(file).value_or(0);
+  }
+  formats::IndexArray array;
+  for (std::size_t i = 0; index.next_array(i, array); ++i) {
+    const std::uint64_t bytes = checked_byte_count(array.name, array.dtype, Shape(array.dims));
+    if (bytes > left) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("{}: {}: the arrays up to this one have more bytes than all files",
+                              index.path(), detail::shown(array.name)));
+    }
+    left -= bytes;
+  }
+}
+
 Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const auto files = stored_files(context);
   const formats::Index index = co_await array_store::open_index(files);
@@ -102,7 +130,13 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const TreeLoadOptions options = given ? *given : TreeLoadOptions();
   detail::Selection selection;
   array_store::ReadPlan plan;
+  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
   std::function<void()> make_plan = [&] {
+    if (target) {
+      index.check_numbers();
+      check_bytes(index, *files);
+      wanted = target->want(AbstractTree(index));
+    }
     if (wanted) {
       wanted->materialise();
     }
@@ -120,6 +154,10 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   };
   tasks.push_back(context.run(std::move(make_tree)));  // While the disk works.
   co_await async::when_all(std::move(tasks));
+  if (target) {
+    std::function<void()> finish = [&] { target->finish(tree); };
+    co_await context.run(std::move(finish));
+  }
   co_return std::move(tree);
 }
 

@@ -31,6 +31,11 @@ std::vector<WantedLeaf> sorted_leaves(const AbstractTree& wanted) {
   std::vector<WantedLeaf> leaves;
   std::string path;
   const auto add = [&leaves](std::string_view leaf_path, const AbstractTree& node) {
+    if (node.target() != nullptr) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: an object to load into stands for a whole tree, not for a part of one",
+                              shown(leaf_path)));
+    }
     leaves.push_back({std::string(leaf_path), &node});
   };
   TreeAccess::visit(wanted, path, 0, add);

@@ -9,9 +9,11 @@
 
 #include <fmt/format.h>
 
+#include "cairn/api/load_into.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/into.hpp"
 
 #include "api/check_destinations.hpp"
 #include "array/internal/overlap.hpp"
@@ -51,6 +53,16 @@ void add_destinations(const Request& request, std::vector<Destination>& destinat
   }
 }
 
+/// The object that a request loads into; null when it names none.
+const void* object_of(const Request& request) {
+  if (const auto* reference = request.wanted().as<StatefulReference>()) {
+    return reference->object();
+  }
+  const auto* tree = request.wanted().as<AbstractTree>();
+  const std::shared_ptr<TreeTarget> target = tree != nullptr ? tree->target() : nullptr;
+  return target ? target->object() : nullptr;
+}
+
 Awaitable<Tree> take_state(Awaitable<Loaded> all) {
   Loaded loaded = co_await std::move(all);
   co_return loaded.take<Tree>(store::kStateName);
@@ -76,11 +88,11 @@ void check_destinations(const Requests& requests) {
   std::map<const void*, std::string_view> objects;
   for (const Request& request : requests) {
     add_destinations(request, destinations);
-    const auto* reference = request.wanted().as<StatefulReference>();
-    if (reference == nullptr || reference->object() == nullptr) {
+    const void* object = object_of(request);
+    if (object == nullptr) {
       continue;
     }
-    const auto [other, is_first] = objects.try_emplace(reference->object(), request.name());
+    const auto [other, is_first] = objects.try_emplace(object, request.name());
     if (!is_first) {
       throw Error(Errc::invalid_argument, fmt::format("'{}' and '{}' are to be loaded into one object",
                                                       other->second, request.name()));
@@ -100,6 +112,15 @@ Loaded load_checkpointables(const std::filesystem::path& path, const Requests& r
   check_destinations(requests);
   return core::start_load(path, requests, handlers_of(context), options, context, core::Waiting::for_the_end)
       .wait();
+}
+
+std::string detail::state_name() {
+  return store::kStateName;
+}
+
+LoadResult detail::load_state(const std::filesystem::path& path, Request request, const LoadOptions& options,
+                              const Context& context) {
+  return load_checkpointables(path, {std::move(request)}, options, context).result();
 }
 
 Tree TreeResponse::wait() const {

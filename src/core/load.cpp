@@ -76,6 +76,11 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
+void Loaded::throw_other_object(std::string_view name, std::type_index object, std::type_index wanted) {
+  throw Error(Errc::type_mismatch, fmt::format("'{}' was loaded into an object of type {}, not {}", name,
+                                               type_name(object), type_name(wanted)));
+}
+
 LoadResponse::LoadResponse(std::shared_ptr<LoadJob> job) noexcept : Response(std::move(job)) {}
 
 Loaded LoadResponse::wait() const {

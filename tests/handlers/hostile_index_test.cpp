@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads an index that Cairn did not write, beside a data file of 4096 zeros.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "cairn/formats/index_builder.hpp"
+#include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
@@ -165,6 +171,22 @@ TEST_F(HostileIndex, RefusesListsThatAreTooLongWhenTheyAreWantedAsSaved) {
         load<Tree>({"item", wanted});
       },
       Fails(Errc::malformed_metadata, HasSubstr("'a': more elements of lists than there are entries")));
+}
+
+TEST_F(HostileIndex, RefusesMoreBytesThanThereAreBeforeAnObjectMakesRoom) {
+  for (const char* name : {"a", "b"}) {
+    add_array(name, {4096});
+    builder_.add_whole(data_, 0);
+  }
+  EXPECT_THAT([&] { load_built(); }, Fails(Errc::malformed_metadata));
+  std::map<std::string, std::vector<std::uint8_t>> object;
+
+  EXPECT_THAT(
+      [&] {
+        load<Tree>({"item", into(object)});
+      },
+      Fails(Errc::malformed_metadata, HasSubstr("'b': the arrays up to this one have more bytes")));
+  EXPECT_TRUE(object.empty());
 }
 
 TEST_F(HostileIndex, RefusesAListThatLacksAnElement) {

@@ -76,6 +76,7 @@ class StatefulReference {
   static StatefulReference to_load(T& object) {
     StatefulReference reference;
     reference.object_ = &object;
+    reference.type_ = typeid(T);
     reference.load_ = [](void* self, LoadContext context) {
       return static_cast<T*>(self)->load(std::move(context));
     };
@@ -86,6 +87,13 @@ class StatefulReference {
   [[nodiscard]] bool can_load() const noexcept { return load_ != nullptr; }
   /// Where the object lies.
   [[nodiscard]] const void* object() const noexcept { return object_; }
+  /// The object when it is a `T` that was to be loaded, else null.
+  template <class T>
+  [[nodiscard]] T* loaded_as() const noexcept {
+    return type_ == typeid(T) ? static_cast<T*>(object_) : nullptr;
+  }
+  /// The type of an object that was to be loaded.
+  [[nodiscard]] std::type_index type() const noexcept { return type_; }
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context) const {
     return save_(object_, std::move(context));
   }
@@ -105,6 +113,7 @@ class StatefulReference {
 
  private:
   void* object_ = nullptr;
+  std::type_index type_ = typeid(void);
   Awaitable<Background<>> (*save_)(void*, SaveContext) = nullptr;
   Awaitable<Background<>> (*load_)(void*, LoadContext) = nullptr;
   const void* (*copy_)(const void*, const std::shared_ptr<WatchedMemory>&) = nullptr;

@@ -3,12 +3,14 @@
 
 #include <system_error>
 
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeindex>
 #include <utility>
 
@@ -57,12 +59,38 @@ class Loaded {
   /// What the load did.
   [[nodiscard]] const LoadResult& result() const { return result_; }
 
-  /// Moves the value out.
+  /// Moves the value out. Of an object that loaded itself: `take<T&>` is the object, `take<T>` a copy of it; see `into`.
   ///
   /// Errors: Errc::not_found when nothing of that name was loaded (or it was taken); Errc::type_mismatch when
   ///         its handler returned another type.
   template <class T>
   T take(std::string_view name) {
+    using Object = std::remove_reference_t<T>;
+    if constexpr (StatefulLoadable<Object> && !std::same_as<Object, StatefulReference>) {
+      if (is_held_as(name, typeid(StatefulReference))) {
+        const AnyValue held = take_any(name, typeid(StatefulReference));
+        const auto& reference = *held.as<StatefulReference>();
+        if constexpr (std::is_reference_v<T> || std::copy_constructible<Object>) {
+          if (Object* object = reference.loaded_as<Object>()) {
+            return *object;
+          }
+        }
+        throw_other_object(name, reference.type(), typeid(Object));
+      }
+    }
+    if constexpr (std::is_reference_v<T>) {
+      static_cast<void>(take_any(name, typeid(StatefulReference)));
+      throw_other_object(name, typeid(void), typeid(Object));
+    } else {
+      return take_value<T>(name);
+    }
+  }
+
+ private:
+  friend class core::LoadJob;
+
+  template <class T>
+  T take_value(std::string_view name) {
     using Handled = typename HandledAs<T>::type;
     if constexpr (requires { typename HandledAs<T>::Otherwise; }) {
       using Otherwise = typename HandledAs<T>::Otherwise;
@@ -79,11 +107,10 @@ class Loaded {
     }
   }
 
- private:
-  friend class core::LoadJob;
-
   [[nodiscard]] bool is_held_as(std::string_view name, std::type_index type) const;
   AnyValue take_any(std::string_view name, std::type_index type);
+  [[noreturn]] static void throw_other_object(std::string_view name, std::type_index object,
+                                              std::type_index wanted);
 
   std::map<std::string, AnyValue, std::less<>> values_;
   LoadResult result_;

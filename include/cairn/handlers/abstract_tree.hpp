@@ -41,6 +41,8 @@ struct AsSaved {
 
 inline constexpr AsSaved as_saved;
 
+class TreeTarget;
+
 namespace detail {
 
 struct TreeAccess;
@@ -93,6 +95,9 @@ class AbstractTree {
   AbstractTree(TreeKind kind,  // NOLINT: implicit, for wanted["x"] = kind.
                Narrowing narrowing = Narrowing::refused);
 
+  /// An object that a load fills, as a whole; see `into`.
+  explicit AbstractTree(std::shared_ptr<TreeTarget> target) : value_(std::move(target)) {}
+
   /// The description of a tree; scalars are kept.
   explicit AbstractTree(const Tree& tree);
 
@@ -110,12 +115,15 @@ class AbstractTree {
 
   [[nodiscard]] bool is_as_saved() const noexcept { return std::holds_alternative<AsSaved>(value_); }
 
+  /// The object that shall be filled; null when this describes a tree.
+  [[nodiscard]] std::shared_ptr<TreeTarget> target() const noexcept;
+
   /// Whether nothing has been changed yet, so that this is still a view on an index.
   [[nodiscard]] bool is_view() const noexcept { return std::holds_alternative<View>(value_); }
 
   /// Builds the whole tree in memory, as the first access that could change it does.
   void materialise();
-  /// What the node is; null for a placeholder and for `as_saved`.
+  /// What the node is; null for a placeholder, `as_saved` and a target.
   [[nodiscard]] TreeKind kind() const;
 
   /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
@@ -198,7 +206,7 @@ class AbstractTree {
   using Scalar = detail::AbstractScalar;
   using View = std::shared_ptr<const formats::Index>;
   using Value = std::variant<Scalar, AbstractArray, AbstractShardedArray, Placeholder, AsSaved,
-                             std::unique_ptr<Map>, std::unique_ptr<List>, View>;
+                             std::unique_ptr<Map>, std::unique_ptr<List>, View, std::shared_ptr<TreeTarget>>;
 
   explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
 

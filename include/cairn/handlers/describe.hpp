@@ -37,6 +37,9 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, std::st
 /// Described structs are maps: members become keys, in the order of their names.
 template <Described T>
 struct TreeForm<T> {
+  /// Members are read one by one: see `into`.
+  static constexpr bool kReadsInPlace = true;
+
   static Tree make(T& object) { return make_map(object); }
 
   static Tree make(const T& object) { return make_map(object); }

@@ -21,6 +21,12 @@
 
 namespace cairn {
 
+namespace detail {
+
+class Places;
+
+}  // namespace detail
+
 /// Where a value is being read from a tree.
 struct TreeReader {
   explicit TreeReader(std::string_view path_of_node = {}, Narrowing narrowing_allowed = Narrowing::refused)
@@ -28,13 +34,15 @@ struct TreeReader {
 
   std::string path;                          ///< Of the node that is read, for errors.
   Narrowing narrowing = Narrowing::refused;  ///< Whether numbers may become others; see Tree::as.
+  detail::Places* places = nullptr;  ///< Who brings the elements of arrays later; null: they are there.
 };
 
 /// How values of a type become trees, and come back. Specialise it for a type of yours, which then is one of the values that
 /// trees, their containers and `Tree::as` take:
 ///   static Tree make(const T& value);                               arrays may be borrowed from an lvalue
 ///   static void read(const Tree& tree, T& value, TreeReader& at);   throws what names `at.path`
-/// One that borrows arrays has `make(T&& value)`, too, which takes them over.
+/// One that borrows arrays has `make(T&& value)`, too, which takes them over. One that reads nothing but by Tree::as with `at`, or
+/// by detail::read_value, may say `kReadsInPlace`: its arrays are then loaded where they belong; see `into`.
 template <class T>
 struct TreeForm {};
 
@@ -43,6 +51,11 @@ namespace detail {
 template <class T>
 concept HasTreeForm = requires(const T& value) {
   TreeForm<T>::make(value);
+};
+
+template <class T>
+concept ReadsInPlace = !HasTreeForm<T> || requires {
+  TreeForm<T>::kReadsInPlace;
 };
 
 /// What keys of maps may be; those of a tree are strings.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "cairn/array/array_view.hpp"
 #include "cairn/handlers/tree_form.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
 #include "cairn/handlers/tree_node.hpp"
@@ -47,6 +49,13 @@ void check_list(const Tree& list, std::size_t size, std::string_view path);
 ///
 /// Errors: Errc::type_mismatch when it is no decimal number, or not written as to_string writes it.
 [[nodiscard]] Tree number_of_key(std::string_view key, std::string_view path);
+
+/// Asks for the elements of an array in the memory of a value that is being filled.
+void add_place(Places& places, const std::string& path, MutableArrayView memory);
+
+/// Leaves the reading of a node until the elements of arrays are there.
+void read_later(Places& places, const TreeReader& at,
+                std::function<void(const Tree& node, TreeReader& at)> read);
 
 /// Appends a key to a path while it lives.
 class PathKey {
@@ -116,6 +125,17 @@ K read_key(const std::string& text, std::string_view path) {
 template <class T>
 void read_value(const Tree& tree, T& value, TreeReader& at);
 
+/// Fills memory with the elements of an array of rank 1, or asks for them there.
+template <class T>
+void read_array(const Tree& tree, T& elements, TreeReader& at) {
+  if (at.places != nullptr) {
+    add_place(*at.places, at.path, MutableArrayView(elements));
+  } else {
+    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(elements)),
+                  elements.size(), at.path);
+  }
+}
+
 template <class T>
 void read_map(const Tree& tree, T& value, TreeReader& at) {
   value.clear();
@@ -155,9 +175,20 @@ void read_tuple(const Tree& tree, T& value, TreeReader& at) {
   std::apply([&read_one](auto&... parts) { (read_one(parts), ...); }, value);
 }
 
+/// What takes arrays over, or looks at their elements.
+template <class T>
+inline constexpr bool kNeedsElements =
+    std::same_as<T, Tree> || std::same_as<T, Array> || std::same_as<T, ShardedArray> || !ReadsInPlace<T>;
+
 /// Fills a value from a tree that was made of its like.
 template <class T>
 void read_value(const Tree& tree, T& value, TreeReader& at) {
+  if constexpr (kNeedsElements<T>) {
+    if (at.places != nullptr) {
+      return read_later(*at.places, at,
+                        [&value](const Tree& node, TreeReader& later) { read_value(node, value, later); });
+    }
+  }
   if constexpr (std::same_as<T, Tree>) {
     value = tree;
   } else if constexpr (HasTreeForm<T>) {
@@ -177,11 +208,9 @@ void read_value(const Tree& tree, T& value, TreeReader& at) {
     value = tree.as<Bytes>(at.path);
   } else if constexpr (kIsArrayVector<T>) {
     value.resize(element_count_of(tree, at.path));
-    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)),
-                  value.size(), at.path);
+    read_array(tree, value, at);
   } else if constexpr (SpanOfElements<T> || (kIsStdArray<T> && TreeLeaf<T&>)) {
-    read_elements(tree, dtype_of<typename T::value_type>(), std::as_writable_bytes(std::span(value)),
-                  value.size(), at.path);
+    read_array(tree, value, at);
   } else if constexpr (kIsVector<T> || kIsStdArray<T>) {
     read_list(tree, value, at);
   } else {

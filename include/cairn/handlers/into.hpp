@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cairn/array/abstract_sharded_array.hpp"
+#include "cairn/array/array.hpp"
+#include "cairn/array/array_view.hpp"
+#include "cairn/array/sharded_array.hpp"
+#include "cairn/core/checkpointable.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/tree.hpp"
+#include "cairn/handlers/tree_form.hpp"
+#include "cairn/handlers/tree_nested.hpp"
+
+namespace cairn {
+
+/// An object of the caller's that a stored tree is loaded into.
+///
+/// A load calls `want` and then `finish`, each once on one of its threads; both again when a save has replaced the checkpoint
+/// meanwhile. What they throw is the load's failure; the object may hold anything then.
+class TreeTarget {
+ public:
+  virtual ~TreeTarget() = default;
+
+  /// What to load for the object: places for elements, which it makes room for. Nothing has been read but the index.
+  [[nodiscard]] virtual AbstractTree want(const AbstractTree& stored) = 0;
+  /// Takes the rest from what was loaded.
+  virtual void finish(const Tree& loaded) = 0;
+  /// Where the object lies: no two loads of one call may have the same.
+  [[nodiscard]] virtual const void* object() const noexcept = 0;
+};
+
+namespace detail {
+
+/// As a tree of its arrays' shapes: their elements must not be looked at.
+[[nodiscard]] Tree tree_of_shapes(const AbstractTree& stored);
+
+/// Collects the memory for arrays while a value is read from a tree of shapes, and what must wait for their elements.
+class Places {
+ public:
+  void add(const std::string& path, MutableArrayView memory);
+  void read_later(const TreeReader& at, std::function<void(const Tree& node, TreeReader& at)> read);
+
+  /// Asks for the elements where they belong.
+  void place(AbstractTree& wanted, Narrowing narrowing);
+  void finish(const Tree& loaded) const;
+
+ private:
+  struct Place {
+    std::string path;
+    MutableArrayView memory;
+  };
+
+  struct Later {
+    TreeReader at;
+    std::function<void(const Tree& node, TreeReader& at)> read;
+  };
+
+  std::vector<Place> places_;
+  std::vector<Later> later_;
+};
+
+template <class T>
+class ValueTarget final : public TreeTarget {
+ public:
+  ValueTarget(T& value, Narrowing narrowing) : value_(value), narrowing_(narrowing) {}
+
+  [[nodiscard]] AbstractTree want(const AbstractTree& stored) override {
+    places_ = Places();
+    TreeReader at({}, narrowing_);
+    at.places = &places_;
+    read_value(tree_of_shapes(stored), value_, at);
+    AbstractTree wanted = stored;
+    places_.place(wanted, narrowing_);
+    return wanted;
+  }
+
+  void finish(const Tree& loaded) override { places_.finish(loaded); }
+
+  [[nodiscard]] const void* object() const noexcept override { return &value_; }
+
+ private:
+  T& value_;
+  Narrowing narrowing_;
+  Places places_;
+};
+
+}  // namespace detail
+
+/// Asks for a load into a tree: its arrays keep their memory, and get the elements that are stored, cast to their type; other
+/// leaves become those that are stored. Structure, kinds and shapes must be those of the tree; a null takes anything.
+///
+/// Ownership: `tree`, and the memory of its arrays, must live until the load has released it. The load fails with
+///            Errc::invalid_argument when an array is read-only.
+[[nodiscard]] AbstractTree into(Tree& tree, Narrowing narrowing = Narrowing::refused);
+
+/// Asks for a load into a described struct, a container or a number, as from_tree reads it: vectors get the stored length, and
+/// arrays are read where they belong, cast to the type of their elements. Members of type Tree, Array and of types with
+/// a TreeForm of their own get what is loaded for them.
+///
+/// Ownership: `value` must live until the load has released it.
+/// Errors:    of the load: those of from_tree; Errc::unsafe_cast when a cast of elements would change values.
+/// Example:   load_checkpointables("run/7", {{"model", into(model)}});
+template <class T>
+requires(TreeValue<T> && !StatefulLoadable<T> && !std::is_const_v<T> && !std::same_as<T, Tree> &&
+         !std::same_as<T, Array> && !std::same_as<T, ShardedArray> && !std::derived_from<T, ArrayView>)
+    [[nodiscard]] AbstractTree into(T& value, Narrowing narrowing = Narrowing::refused) {
+  return AbstractTree(std::make_shared<detail::ValueTarget<T>>(value, narrowing));
+}
+
+/// Asks for a load into an array's memory, cast to its type.
+///
+/// Ownership: as AbstractArray::place_into.
+/// Errors:    Errc::invalid_argument when the array is read-only.
+[[nodiscard]] AbstractArray into(const Array& array, Narrowing narrowing = Narrowing::refused);
+[[nodiscard]] AbstractArray into(MutableArrayView view, Narrowing narrowing = Narrowing::refused);
+
+/// Asks for a load of the boxes that a sharded array has, into their memory.
+///
+/// Errors: as above.
+[[nodiscard]] AbstractShardedArray into(const ShardedArray& array, Narrowing narrowing = Narrowing::refused);
+
+}  // namespace cairn

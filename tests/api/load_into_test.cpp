@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/api/load_into.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <boost/describe/class.hpp>
+
+#include "cairn/handlers/describe.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn::loaded_into {
+
+using testing::Fails;
+using ::testing::HasSubstr;
+
+struct Model {
+  std::int64_t step = 0;
+  std::vector<float> weights;
+  friend bool operator==(const Model&, const Model&) = default;
+};
+BOOST_DESCRIBE_STRUCT(Model, (), (step, weights))
+
+class Counter {
+ public:
+  std::int64_t value = 0;
+
+  Awaitable<Background<>> save(SaveContext context) const {
+    co_return context.write_file("counter.txt", std::to_string(value));
+  }
+  Awaitable<Background<>> load(LoadContext context) { co_return read(std::move(context)); }
+
+ private:
+  Background<> read(LoadContext context) {
+    const std::string text = co_await context.read_file("counter.txt");
+    value = std::stoll(text);
+  }
+};
+
+/// It cannot be copied.
+class Pinned : public Counter {
+ public:
+  std::unique_ptr<int> own;
+};
+
+class LoadInto : public testing::ApiTest {
+ protected:
+  template <class T>
+  LoadResult into_object(T& object) {
+    return load_into(target(), object, LoadOptions(), *context_);
+  }
+
+  const Model saved_{7, {1, 2, 3}};
+  std::vector<double> saved_copy_ = std::vector<double>(3);
+};
+
+TEST_F(LoadInto, FillsStructsTreesArraysAndObjects) {
+  save(target(), to_tree(saved_), SaveOptions(), *context_);
+  Model model;
+  std::vector<float> mine(3);
+  Tree tree = {{"step", 0}, {"weights", mine}};
+
+  EXPECT_GT(into_object(model).bytes, 0U);
+  into_object(tree);
+
+  EXPECT_EQ(model, saved_);
+  EXPECT_EQ(mine, saved_.weights);
+  EXPECT_EQ(tree.get<int>("step"), 7);
+}
+
+TEST_F(LoadInto, FillsAnArrayThatWasSavedAlone) {
+  save_items({{"state", saved_.weights}});
+  std::vector<float> elements;
+  MutableArrayView view(saved_copy_);
+
+  into_object(elements);
+  into_object(view);
+
+  EXPECT_EQ(elements, saved_.weights);
+  EXPECT_EQ(saved_copy_, (std::vector<double>{1, 2, 3}));
+}
+
+TEST_F(LoadInto, FillsAnObjectThatLoadsItself) {
+  Counter counter;
+  counter.value = 5;
+  save_items({{"state", counter}});
+  Counter again;
+
+  into_object(again);
+
+  EXPECT_EQ(again.value, 5);
+}
+
+TEST_F(LoadInto, RefusesTwoLoadsIntoOneObject) {
+  save_items({{"a", to_tree(saved_)}, {"b", to_tree(saved_)}});
+  Model model;
+
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(load_items({{"a", into(model)}, {"b", into(model)}}));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'a' and 'b' are to be loaded into one object")));
+}
+
+TEST_F(LoadInto, NamesTheCheckpointableOfOneThatDoesNotFit) {
+  save(target(), {{"step", 7}}, SaveOptions(), *context_);
+  Model model;
+
+  EXPECT_THAT([&] { into_object(model); },
+              Fails(Errc::structure_mismatch,
+                    HasSubstr("'state' (handler cairn.tree/1): members that the tree lacks: 'weights'")));
+}
+
+TEST_F(LoadInto, TakeReturnsTheObject) {
+  Counter counter;
+  counter.value = 5;
+  save_items({{"counter", counter}, {"model", to_tree(saved_)}});
+  Counter again;
+  Model model;
+
+  Loaded loaded = load_items({{"counter", into(again)}, {"model", into(model)}});
+
+  Loaded copy = loaded;
+  EXPECT_EQ(&copy.take<Counter&>("counter"), &again);
+  EXPECT_EQ(loaded.take<Counter>("counter").value, 5);
+  EXPECT_EQ(loaded.take<Model>("model"), saved_);
+}
+
+TEST_F(LoadInto, TakeRefusesAnObjectOfAnotherType) {
+  Pinned pinned;
+  save_items({{"counter", pinned}, {"model", to_tree(saved_)}});
+
+  Loaded loaded = load_items({{"counter", into(pinned)}, "model"});
+
+  Loaded copy = loaded;
+  EXPECT_THAT([&] { static_cast<void>(copy.take<Counter>("counter")); },
+              Fails(Errc::type_mismatch, HasSubstr("'counter' was loaded into an object of type")));
+  EXPECT_EQ(&loaded.take<Pinned&>("counter"), &pinned);
+  EXPECT_THAT([&] { static_cast<void>(loaded.take<Counter&>("model")); },
+              Fails(Errc::type_mismatch, HasSubstr("'model'")));
+}
+
+}  // namespace cairn::loaded_into
