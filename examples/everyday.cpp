@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with values of their own: containers in trees, numbers in other forms. Each function is a section of
+// What programs do with values of their own: containers in trees, numbers in other forms, parts of arrays. Each function is a section of
 // docs/guide.md; main runs all and checks what they did.
 #include <cstdint>
 #include <exception>
@@ -69,12 +69,26 @@ void cast_numbers() {
   require(loaded.get<std::vector<float>>("optimizer/m") == moments, "the optimizer is as it was saved");
 }
 
+void load_rows() {
+  const cairn::Tree saved = {{"embedding", cairn::Array::zeros({5000, 64}, cairn::DType::float32)},
+                             {"step", 1}};
+  cairn::save("run/rows", saved);
+  // [rows]
+  cairn::AbstractTree wanted = cairn::metadata("run/rows");
+  wanted["embedding"].as_array().want(cairn::Box({0, 0}, {100, 64}));  // Rows 0 to 99: only those are read.
+  const cairn::Tree loaded = cairn::load("run/rows", wanted);
+  const cairn::Array rows = loaded["embedding"].as<cairn::Array>();  // [100, 64]
+  // [/rows]
+  require(rows.shape() == cairn::Shape{100, 64}, "a hundred rows are loaded");
+}
+
 }  // namespace
 
 int main() try {
   keep_containers();
   keep_single_values();
   cast_numbers();
+  load_rows();
   std::cout << "all is as it was saved, or as it was wanted\n";
   return 0;
 } catch (const std::exception& error) {

@@ -327,6 +327,11 @@ const AbstractShardedArray& AbstractTree::as_sharded_array() const {
 
 void AbstractTree::shard(const Sharding& sharding, std::uint32_t rank) {
   open();
+  if (const AbstractArray* array = std::get_if<AbstractArray>(&value_); array != nullptr && array->box) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("an array of which box {} is wanted cannot be divided, too", to_string(*array->box)));
+  }
   if (const AbstractShardedArray* array = std::get_if<AbstractShardedArray>(&value_)) {
     AbstractArray whole(array->shape, array->dtype);
     whole.allows_narrowing = array->allows_narrowing;

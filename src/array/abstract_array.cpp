@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "cairn/array/array.hpp"
@@ -8,10 +10,24 @@
 
 namespace cairn {
 
+AbstractArray& AbstractArray::want(Box part) {
+  if (!part.is_within(shape)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("box {} is not within an array of shape {}", to_string(part), to_string(shape)));
+  }
+  if (destination && destination->shape() != part.extents()) {
+    throw Error(Errc::invalid_argument, fmt::format("box {} of an array that shall go to memory of shape {}",
+                                                    to_string(part), to_string(destination->shape())));
+  }
+  box = std::move(part);
+  return *this;
+}
+
 AbstractArray& AbstractArray::place_into(Array array) {
-  if (array.shape() != shape) {
-    throw Error(Errc::shape_mismatch, fmt::format("an array of shape {} placed into one of shape {}",
-                                                  to_string(shape), to_string(array.shape())));
+  if (array.shape() != loaded_shape()) {
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{} of shape {} placed into an array of shape {}", box ? "a box" : "an array",
+                            to_string(loaded_shape()), to_string(array.shape())));
   }
   if (!array.is_mutable()) {
     throw Error(Errc::invalid_argument, "the destination of a load is read-only");
@@ -22,8 +38,8 @@ AbstractArray& AbstractArray::place_into(Array array) {
 }
 
 bool operator==(const AbstractArray& a, const AbstractArray& b) {
-  return a.shape == b.shape && a.dtype == b.dtype && a.allows_narrowing == b.allows_narrowing &&
-         is_same_memory(a.destination, b.destination);
+  return a.shape == b.shape && a.dtype == b.dtype && a.box == b.box &&
+         a.allows_narrowing == b.allows_narrowing && is_same_memory(a.destination, b.destination);
 }
 
 }  // namespace cairn

@@ -32,6 +32,7 @@ struct SlicePart {
 /// What is read of an array of which boxes are wanted.
 struct ReadBoxes {
   std::span<const WantedShard> shards;
+  std::vector<WantedShard> only;       ///< What `shards` shows where one box is wanted, as one array.
   std::vector<DeviceCopier*> copiers;  ///< Of the devices that they go to.
   std::vector<SlicePart> parts;        ///< In the order of the slices.
 };

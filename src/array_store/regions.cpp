@@ -48,9 +48,9 @@ void check_form(const Array& array, const Shape& shape, DType dtype, std::string
 }
 
 /// Refuses boxes that are not within the array, or share elements: an array that has them could not be.
-void check_boxes(const AbstractShardedArray& wanted, const Shape& shape, std::string_view name) {
+void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::string_view name) {
   std::vector<Box> boxes;
-  for (const WantedShard& shard : wanted.shards) {
+  for (const WantedShard& shard : shards) {
     if (!shard.box.is_within(shape)) {
       throw Error(Errc::invalid_argument,
                   fmt::format("{}: wanted is box {}, which is not within the stored shape {}", shown(name),
@@ -62,13 +62,12 @@ void check_boxes(const AbstractShardedArray& wanted, const Shape& shape, std::st
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     for (const Meeting& meeting : table.meeting(boxes[i])) {
       const std::size_t other = meeting.number;
-      const bool is_replica =
-          boxes[i] == boxes[other] && wanted.shards[i].replica != wanted.shards[other].replica;
+      const bool is_replica = boxes[i] == boxes[other] && shards[i].replica != shards[other].replica;
       if (other > i && !is_replica) {
         throw Error(Errc::invalid_argument,
                     boxes[i] == boxes[other]
                         ? fmt::format("{}: box {} is wanted twice as replica {}", shown(name),
-                                      to_string(boxes[i]), wanted.shards[i].replica)
+                                      to_string(boxes[i]), shards[i].replica)
                         : fmt::format("{}: wanted boxes {} and {} overlap", shown(name), to_string(boxes[i]),
                                       to_string(boxes[other])));
       }
@@ -76,20 +75,26 @@ void check_boxes(const AbstractShardedArray& wanted, const Shape& shape, std::st
   }
 }
 
-/// As describe_array, where boxes are wanted.
-void describe_boxes(const AbstractShardedArray& wanted, const ReadOptions& options, ReadArray& array,
-                    ReadBoxes& boxes) {
+/// As describe_array, where boxes are wanted: those of `wanted`, or the one of a form.
+template <class Wanted>
+void describe_boxes(const Wanted& wanted, std::span<const WantedShard> shards, const ReadOptions& options,
+                    ReadArray& array, ReadBoxes& boxes) {
   const std::string_view name = array.stored.name;
   const Shape shape(array.stored.dims);
   static_cast<void>(checked_byte_count(name, array.stored.dtype, shape));
   array.boxes = &boxes;
-  boxes.shards = wanted.shards;
+  boxes.shards = shards;
   array.dtype = wanted.dtype;
   array.narrowing =
       wanted.allows_narrowing || options.allow_narrowing ? Narrowing::allowed : Narrowing::refused;
   check_cast(name, array.stored.dtype, array.dtype, array.narrowing);
-  check_boxes(wanted, shape, name);
-  for (const WantedShard& shard : wanted.shards) {
+  check_boxes(shards, shape, name);
+  for (const WantedShard& shard : shards) {
+    if (!byte_count(array.dtype, shard.box.extents())) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: the elements of box {} do not fill whole bytes as {}", shown(name),
+                              to_string(shard.box), array.dtype));
+    }
     DeviceCopier* copier = nullptr;
     if (shard.destination) {
       check_form(*shard.destination, shard.box.extents(), wanted.dtype, name);
@@ -105,10 +110,16 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
   array.stored = index.array(wanted.entry);
   array.dtype = array.stored.dtype;
   if (wanted.boxes != nullptr) {
-    describe_boxes(*wanted.boxes, options, array, boxes.emplace_back());
+    describe_boxes(*wanted.boxes, wanted.boxes->shards, options, array, boxes.emplace_back());
     return array;
   }
   if (wanted.form == nullptr) {
+    return array;
+  }
+  if (wanted.form->box) {
+    ReadBoxes& one = boxes.emplace_back();
+    one.only.push_back({*wanted.form->box, wanted.form->destination});
+    describe_boxes(*wanted.form, one.only, options, array, one);
     return array;
   }
   const std::string_view name = array.stored.name;

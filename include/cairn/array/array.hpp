@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "cairn/array/array_view.hpp"
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
 
 namespace cairn {
 
@@ -138,7 +140,8 @@ class StoredSlices;
 
 /// What a load asks for, and what metadata tells: an array without its elements.
 ///
-/// Invariant: `destination`, when there is one, is mutable and has this shape and dtype; place_into sees to it.
+/// Invariant: `destination`, when there is one, is mutable and has this dtype and the shape of what is loaded, as loaded_shape()
+///            says; place_into sees to it.
 /// Threads:   a value.
 /// Example:   AbstractArray wanted(shape, DType::bfloat16);  wanted.place_into(my_weights);
 struct AbstractArray {
@@ -149,7 +152,16 @@ struct AbstractArray {
   /// The description of an array; its memory is not kept.
   explicit AbstractArray(const ArrayView& array) : AbstractArray(array.shape(), array.dtype()) {}
 
-  /// Asks for the elements in memory of the caller's, converted to the type of that memory.
+  /// Asks for a part of the array only: what is loaded has its extents. Of the files little more than its bytes is read.
+  ///
+  /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination is given already that has another shape.
+  /// Example: wanted["embedding"].as_array().want(Box({0, 0}, {100, 1024}));
+  AbstractArray& want(Box part);
+
+  /// The extents of the box when there is one, else the shape.
+  [[nodiscard]] const Shape& loaded_shape() const noexcept { return box ? box->extents() : shape; }
+
+  /// Asks for the elements in memory of the caller's, converted to the type of that memory. After `want`: for those of the box.
   ///
   /// Ownership: the memory must stay valid until the load has finished; as an Array with an owner it does. A load
   ///            refuses memory that two of its arrays share (Errc::invalid_argument).
@@ -159,8 +171,11 @@ struct AbstractArray {
 
   AbstractArray& place_into(MutableArrayView view) { return place_into(Array::borrow(std::move(view))); }
 
-  Shape shape;
+  Shape shape;                   ///< Of the whole array, also where a box of it is wanted.
   DType dtype = DType::float32;  ///< Another type than the stored one asks for a cast.
+
+  /// The part that is wanted; nothing: all of it. Metadata tells none.
+  std::optional<Box> box;
 
   /// Permits casts that change values, such as float32 to bfloat16; see `cast`. Default: they are errors.
   bool allows_narrowing = false;

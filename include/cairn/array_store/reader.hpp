@@ -61,7 +61,7 @@ class StoredFiles {
 struct WantedArray {
   formats::IndexEntry entry;  ///< Of kind array.
   const AbstractArray* form =
-      nullptr;  ///< The dtype and memory that it shall have; null: as stored, in new memory.
+      nullptr;  ///< The dtype, memory and box that it shall have; null: all as stored, in new memory.
   /// The boxes that are wanted of it, instead of `form`; null: all of it.
   const AbstractShardedArray* boxes = nullptr;
 };

@@ -161,7 +161,7 @@ class AbstractTree {
   /// Asks for what a rank holds of this array when it is divided so, as a sharded array; where that was asked for already,
   /// in another division.
   ///
-  /// Errors: as as_array and Sharding::boxes.
+  /// Errors: as as_array and Sharding::boxes; Errc::invalid_argument when a box of the array is wanted.
   void shard(const Sharding& sharding, std::uint32_t rank);
 
   /// The stored scalar, string or bytes; null where only the kind is known.

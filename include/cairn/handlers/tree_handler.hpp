@@ -43,8 +43,8 @@ struct TreeLoadOptions {
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
-  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices or placed
-  /// into memory are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
+  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
+  /// into memory or asked for as a box are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
   bool map = false;
 };
 
