@@ -221,11 +221,8 @@ void load_in_another_form() {
   // [partial]
   cairn::AbstractTree part;
   part["params"]["w"] = cairn::AbstractArray({3}, cairn::DType::float64);
-  cairn::TreeLoadOptions of_tree;
-  of_tree.partial = true;  // What else is stored is left out; without this it is Errc::structure_mismatch.
-  cairn::LoadOptions options;
-  options.handler_options.set(of_tree);
-  const cairn::Tree loaded = cairn::load("run/form", part, options);
+  // What else is stored is left out; without `partial` it is Errc::structure_mismatch.
+  const cairn::Tree loaded = cairn::load("run/form", part, cairn::partial);
   // [/partial]
   // [map]
   cairn::TreeLoadOptions lazily;

@@ -105,6 +105,11 @@ Tree assemble(const formats::Index& index, const detail::Selection& selection, s
   return assembler.finish();
 }
 
+TreeLoadOptions options_of(const LoadContext& context) {
+  const TreeLoadOptions* given = context.option<TreeLoadOptions>();
+  return given != nullptr ? *given : TreeLoadOptions();
+}
+
 /// Refuses an index whose arrays are larger than all files that could hold them: objects make room before those are looked at.
 void check_bytes(const formats::Index& index, const array_store::StoredFiles& files) {
   std::uint64_t left = 0;
@@ -125,9 +130,8 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
 
 Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const auto files = stored_files(context);
-  const formats::Index index = co_await array_store::open_index(files);
-  const TreeLoadOptions* given = context.option<TreeLoadOptions>();
-  const TreeLoadOptions options = given ? *given : TreeLoadOptions();
+  const TreeLoadOptions options = options_of(context);
+  const formats::Index index = co_await array_store::open_index(files, options.file_metadata);
   detail::Selection selection;
   array_store::ReadPlan plan;
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
@@ -162,7 +166,9 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
 }
 
 Awaitable<AbstractTree> read_metadata(LoadContext context) {
-  formats::Index index = co_await array_store::open_index(stored_files(std::move(context)));
+  const bool has_file_metadata = options_of(context).file_metadata;
+  formats::Index index =
+      co_await array_store::open_index(stored_files(std::move(context)), has_file_metadata);
   co_return AbstractTree(std::move(index));
 }
 

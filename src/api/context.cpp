@@ -38,4 +38,8 @@ RegistrySnapshot handlers_of(const Context& context) {
   return layer({builtin_handlers(), global_registry().snapshot(), context.options().registry.snapshot()});
 }
 
+RegistrySnapshot handlers_of(const Context& context, const HandlerRegistry& registry) {
+  return layer({handlers_of(context), registry.snapshot()});
+}
+
 }  // namespace cairn

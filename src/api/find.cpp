@@ -22,7 +22,7 @@ bool is_checkpoint(const std::filesystem::path& path) {
 std::optional<LoadedLatest> load_latest(const std::filesystem::path& root, const Requests& requests,
                                         const LoadLatestOptions& options, const Context& context) {
   check_destinations(requests);
-  return core::load_latest(root, requests, handlers_of(context), options, context);
+  return core::load_latest(root, requests, handlers_of(context, options.load.registry), options, context);
 }
 
 }  // namespace cairn

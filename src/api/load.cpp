@@ -104,13 +104,14 @@ void check_destinations(const Requests& requests) {
 LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
                                         const LoadOptions& options, const Context& context) {
   check_destinations(requests);
-  return core::start_load(path, requests, handlers_of(context), options, context);
+  return core::start_load(path, requests, handlers_of(context, options.registry), options, context);
 }
 
 Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
                             const LoadOptions& options, const Context& context) {
   check_destinations(requests);
-  return core::start_load(path, requests, handlers_of(context), options, context, core::Waiting::for_the_end)
+  return core::start_load(path, requests, handlers_of(context, options.registry), options, context,
+                          core::Waiting::for_the_end)
       .wait();
 }
 
@@ -157,7 +158,7 @@ CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, c
 
 CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const LoadOptions& options,
                                             const Context& context) {
-  return core::read_metadata(path, {}, handlers_of(context), options, context);
+  return core::read_metadata(path, {}, handlers_of(context, options.registry), options, context);
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const Context& context) {
@@ -165,8 +166,8 @@ AbstractTree metadata(const std::filesystem::path& path, const Context& context)
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
-  const CheckpointMetadata all =
-      core::read_metadata(path, {store::kStateName}, handlers_of(context), options, context);
+  const CheckpointMetadata all = core::read_metadata(
+      path, {store::kStateName}, handlers_of(context, options.registry), options, context);
   return all.at(store::kStateName).as<AbstractTree>();
 }
 

@@ -10,7 +10,7 @@ namespace cairn {
 
 AsyncResponse save_checkpointables_async(const std::filesystem::path& path, const Checkpointables& items,
                                          const SaveOptions& options, const Context& context) {
-  return core::start_save(path, items, handlers_of(context), options, context);
+  return core::start_save(path, items, handlers_of(context, options.registry), options, context);
 }
 
 AsyncResponse save_checkpointables_async(const std::filesystem::path& path, const Checkpointables& items,
@@ -22,7 +22,8 @@ SaveResult save_checkpointables(const std::filesystem::path& path, const Checkpo
                                 const SaveOptions& options, const Context& context) {
   SaveOptions blocking = options;
   blocking.return_when_accepted = false;
-  return core::start_save(path, items, handlers_of(context), blocking, context, core::Waiting::for_the_end)
+  return core::start_save(path, items, handlers_of(context, options.registry), blocking, context,
+                          core::Waiting::for_the_end)
       .wait();
 }
 

@@ -75,12 +75,31 @@ Awaitable<formats::FolderFile> read_header(Files files, std::string file, async:
   co_return read;
 }
 
+/// Adds what the header of a file says of itself.
+void add_metadata(formats::IndexBuilder& builder, const formats::FolderFile& file) {
+  std::string path;
+  formats::append_key(path, kFileMetadataKey);
+  formats::append_key(path, file.name);
+  if (file.header.metadata.empty()) {
+    builder.add_empty_map(path);
+  }
+  const std::size_t end = path.size();
+  for (const auto& [key, value] : file.header.metadata) {
+    formats::append_key(path, key);
+    builder.add_string(path, value);
+    path.resize(end);
+  }
+}
+
 /// An index that says of each tensor where it lies.
 formats::IndexBytes describe(const std::vector<formats::FolderFile>& files,
-                             const std::vector<formats::FolderTensor>& tensors) {
+                             const std::vector<formats::FolderTensor>& tensors, bool has_file_metadata) {
   formats::IndexBuilder builder;
   for (const formats::FolderFile& file : files) {
     static_cast<void>(builder.add_file(file.name));  // Numbered as TensorSlice::file is.
+    if (has_file_metadata) {
+      add_metadata(builder, file);
+    }
   }
   std::string path;
   for (const formats::FolderTensor& tensor : tensors) {
@@ -102,7 +121,7 @@ formats::IndexBytes describe(const std::vector<formats::FolderFile>& files,
   return builder.finish();
 }
 
-Awaitable<formats::Index> open_foreign(Files files) {
+Awaitable<formats::Index> open_foreign(Files files, bool has_file_metadata) {
   std::optional<formats::HuggingFaceIndex> index;
   std::vector<std::string> names;
   if (files->size_bytes(formats::kHuggingFaceIndexName)) {
@@ -127,7 +146,7 @@ Awaitable<formats::Index> open_foreign(Files files) {
   }
   const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
   const auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
-  formats::IndexBytes described = describe(headers, tensors);
+  formats::IndexBytes described = describe(headers, tensors, has_file_metadata);
   co_return formats::Index::open(std::move(described.owner), described.bytes, files->directory().string());
 }
 
@@ -137,11 +156,11 @@ bool is_safetensors(std::string_view file) noexcept {
   return file.ends_with(".safetensors") && file.find('/') == std::string_view::npos;
 }
 
-Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files) {
+Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files, bool has_file_metadata) {
   if (const auto size = files->size_bytes(kIndexFile)) {
     return open_own(std::move(files), *size);
   }
-  return open_foreign(std::move(files));
+  return open_foreign(std::move(files), has_file_metadata);
 }
 
 }  // namespace cairn::array_store

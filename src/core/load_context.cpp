@@ -75,8 +75,12 @@ Background<> run_beside(std::shared_ptr<ReadJob> job, std::string directory, std
 
 }  // namespace
 
-LoadContext::LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory)
-    : job_(std::move(job)), name_(std::move(name)), directory_(std::move(directory)) {}
+LoadContext::LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory,
+                         std::string handler_id)
+    : job_(std::move(job)),
+      name_(std::move(name)),
+      directory_(std::move(directory)),
+      handler_id_(std::move(handler_id)) {}
 
 // Not in the header: each handler of a program would compile them again, in every coroutine.
 LoadContext::LoadContext(const LoadContext&) = default;

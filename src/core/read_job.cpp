@@ -90,7 +90,8 @@ const Registration& ReadJob::resolve(const Part& part) const {
 }
 
 LoadContext ReadJob::context(const Part& part) {
-  return {std::static_pointer_cast<ReadJob>(shared_from_this()), part.item.name, part.item.directory};
+  return {std::static_pointer_cast<ReadJob>(shared_from_this()), part.item.name, part.item.directory,
+          part.item.handler_id};
 }
 
 std::string ReadJob::explain(const Part& part) const {

@@ -2,6 +2,7 @@
 #include "cairn/core/registry.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -44,6 +45,12 @@ bool is_bound(const Registration& registration) {
 
 bool is_bound_to(const Registration& registration, std::string_view name) {
   return is_bound(registration) && registration.options.checkpointable_name == name;
+}
+
+/// Whether both are one object, or were made of one type alike.
+bool is_same(const ErasedHandler& a, const ErasedHandler& b) {
+  return a.object() == b.object() ||
+         (a.is_made_of_type() && b.is_made_of_type() && a.handler_type == b.handler_type);
 }
 
 /// Lists every registration with the reason why it does not serve.
@@ -107,6 +114,9 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
   }
   const std::lock_guard lock(state_->mutex);
   for (const Registration& registration : state_->registrations) {
+    if (is_same(*registration.handler, *handler) && registration.options == options) {
+      return;
+    }
     const std::string& bound_name = registration.options.checkpointable_name;
     if (bound_name == options.checkpointable_name &&
         (!bound_name.empty() || registration.handler->id() == handler->id())) {
@@ -115,6 +125,23 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
     }
   }
   state_->registrations.emplace_back(std::move(handler), std::move(options));
+}
+
+bool HandlerRegistry::remove(std::string_view id) {
+  RegistrySnapshot removed;  // Ends without the lock: the last reference to a handler runs its destructor.
+  const std::lock_guard lock(state_->mutex);
+  const auto kept =
+      std::stable_partition(state_->registrations.begin(), state_->registrations.end(),
+                            [id](const Registration& each) { return each.handler->id() != id; });
+  removed.assign(std::make_move_iterator(kept), std::make_move_iterator(state_->registrations.end()));
+  state_->registrations.erase(kept, state_->registrations.end());
+  return !removed.empty();
+}
+
+bool HandlerRegistry::contains(std::string_view id) const {
+  const std::lock_guard lock(state_->mutex);
+  return std::any_of(state_->registrations.begin(), state_->registrations.end(),
+                     [id](const Registration& each) { return each.handler->id() == id; });
 }
 
 RegistrySnapshot HandlerRegistry::snapshot() const {

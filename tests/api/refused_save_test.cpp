@@ -48,7 +48,7 @@ TEST_F(RefusedSave, RefusesTwoHandlersOfOneId) {
   HandlerRegistry registry;
   registry.add<testing::ScriptedHandler>();
 
-  EXPECT_THAT([&] { registry.add<testing::ScriptedHandler>(); },
+  EXPECT_THAT([&] { registry.add(std::make_shared<const testing::ScriptedHandler>()); },
               Fails(Errc::ambiguous_handler, HasSubstr("test.scripted/1")));
 }
 

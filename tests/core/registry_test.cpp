@@ -145,6 +145,36 @@ TEST(HandlerRegistry, RefusesTwoHandlersOfOneIdOrOneName) {
               Fails(Errc::ambiguous_handler, HasSubstr("'item'")));
 }
 
+TEST(HandlerRegistry, TakesTheSameHandlerTwice) {
+  HandlerRegistry registry;
+  const auto limited = std::make_shared<const LimitedHandler>("one/1");
+  registry.add<BlobHandler>(with_alias("old/1")).add<BlobHandler>(with_alias("old/1"));
+  registry.add(limited, bound_to("item")).add(limited, bound_to("item"));
+
+  EXPECT_EQ(registry.snapshot().size(), 2U);
+  EXPECT_THAT([&] { registry.add<BlobHandler>(with_alias("older/1")); }, Fails(Errc::ambiguous_handler));
+  EXPECT_THAT([&] { registry.add(std::make_shared<const BlobHandler>(), with_alias("old/1")); },
+              Fails(Errc::ambiguous_handler));
+}
+
+TEST(HandlerRegistry, RemovesHandlersByTheirId) {
+  HandlerRegistry registry;
+  add(registry, "one/1");
+  add(registry, "one/1", 1000, bound_to("item"));
+  add(registry, "two/1", 1000, with_alias("one/0"));
+  const RegistrySnapshot before = registry.snapshot();
+
+  EXPECT_TRUE(registry.contains("one/1"));
+  EXPECT_FALSE(registry.contains("one/0"));
+  EXPECT_TRUE(registry.remove("one/1"));
+  EXPECT_FALSE(registry.contains("one/1"));
+  EXPECT_TRUE(registry.contains("two/1"));
+  EXPECT_FALSE(registry.remove("one/1"));
+  EXPECT_EQ(before.size(), 3U);
+  add(registry, "one/1");
+  EXPECT_EQ(registry.snapshot().size(), 2U);
+}
+
 TEST(HandlerRegistry, RefusesIdsThatAreNotDottedNamesWithAVersion) {
   for (const char* id : {"", "noversion", "/1", "name/", "Upper/1", "name/x", "a b/1"}) {
     HandlerRegistry registry;

@@ -65,6 +65,39 @@ TEST_F(ForeignFile, LoadsScalarsAndEmptyTensors) {
   EXPECT_EQ(open(kData / "safetensors/scalars_and_empty.safetensors").size(), 10U);
 }
 
+TEST_F(ForeignFile, GivesWhatItsHeaderSaysWhenAsked) {
+  std::ofstream file(folder_ / "x.safetensors", std::ios::binary);
+  const std::string header =
+      R"({"__metadata__":{"a/b":"1","format":"pt"},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+  const std::uint64_t size = header.size();
+  file.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  file << header << "xy";
+  file.close();
+  TreeLoadOptions options;
+  options.file_metadata = true;
+
+  const Tree tree = load_from<Tree>(folder_ / "x.safetensors", "state", options);
+
+  EXPECT_EQ(tree["__metadata__"], Tree({{"x.safetensors", {{"a/b", "1"}, {"format", "pt"}}}}));
+  EXPECT_EQ(tree["w"].as<std::vector<std::uint8_t>>(), (std::vector<std::uint8_t>{'x', 'y'}));
+  EXPECT_FALSE(open(folder_ / "x.safetensors").contains("__metadata__"));
+}
+
+TEST_F(ForeignFolder, GivesWhatItsHeadersSayByFile) {
+  LoadOptions options;
+  TreeLoadOptions of_tree;
+  of_tree.file_metadata = true;
+  options.handler_options.set(of_tree);
+
+  const CheckpointMetadata metadata =
+      core::read_metadata(kData / "safetensors/hf_sharded", {}, handlers_, options, context_);
+
+  const AbstractTree files = metadata.at("state").as<AbstractTree>().at("__metadata__");
+  const Tree tree = load_from<Tree>(kData / "safetensors/hf_sharded", "state", of_tree);
+  EXPECT_GT(tree["__metadata__"].size(), 1U);
+  EXPECT_EQ(files, AbstractTree(tree["__metadata__"]));
+}
+
 TEST_F(ForeignFile, LoadsWithoutTensors) {
   EXPECT_EQ(open(kData / "safetensors/no_tensors.safetensors"), Tree::map());
 }

@@ -17,5 +17,7 @@ const Context& default_context();
 ///
 /// Errors: Errc::closed in a process that was forked from the context's.
 [[nodiscard]] RegistrySnapshot handlers_of(const Context& context);
+/// The same, and on top the registry that the options of a call have.
+[[nodiscard]] RegistrySnapshot handlers_of(const Context& context, const HandlerRegistry& registry);
 
 }  // namespace cairn

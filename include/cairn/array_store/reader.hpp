@@ -51,11 +51,16 @@ class StoredFiles {
       std::string_view file) const = 0;
 };
 
+/// The key under which an index that is made of headers has their `__metadata__`: no tensor is called so.
+inline constexpr std::string_view kFileMetadataKey = "__metadata__";
+
 /// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is
-/// then one key of a flat map.
+/// then one key of a flat map. `has_file_metadata` adds what the headers say in `__metadata__`, as strings: under
+/// kFileMetadataKey, by the name of the file, by key.
 ///
 /// Errors: Errc::not_found when there is neither an index nor a safetensors file; Errc::malformed_metadata, …
-[[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files);
+[[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files,
+                                                   bool has_file_metadata = false);
 
 /// An array that shall be read.
 struct WantedArray {

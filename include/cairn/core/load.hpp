@@ -42,6 +42,8 @@ struct LoadOptions {
   TraceSink trace;
   /// What handlers look for, by type.
   OptionSet handler_options;
+  /// Handlers on top of those of the context, for this call only.
+  HandlerRegistry registry;
 };
 
 /// What a load returned, by name.

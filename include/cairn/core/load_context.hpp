@@ -31,7 +31,8 @@ class ReadJob;
 /// Threads: all coroutines of one load run one at a time; so may calls on a context.
 class LoadContext {
  public:
-  LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory);
+  LoadContext(std::shared_ptr<core::ReadJob> job, std::string name, std::string directory,
+              std::string handler_id);
   LoadContext(const LoadContext&);
   LoadContext(LoadContext&&) noexcept;
   LoadContext& operator=(const LoadContext&);
@@ -39,6 +40,9 @@ class LoadContext {
   ~LoadContext();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The id of the handler that wrote the files, as the checkpoint records it: one that is registered with aliases
+  /// learns which version it reads. Of a foreign folder empty.
+  [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
   /// Where its files are. Files read past this class are not verified.
   [[nodiscard]] std::filesystem::path directory() const;
   [[nodiscard]] Coordinator& coordinator() const noexcept;
@@ -82,6 +86,7 @@ class LoadContext {
   std::shared_ptr<core::ReadJob> job_;
   std::string name_;
   std::string directory_;  // Relative to the checkpoint; empty for a foreign folder.
+  std::string handler_id_;
 };
 
 }  // namespace cairn

@@ -25,6 +25,11 @@ class ErasedHandler {
   ErasedHandler(const ErasedHandler&) = delete;
   ErasedHandler& operator=(const ErasedHandler&) = delete;
 
+  /// The handler itself.
+  [[nodiscard]] virtual const void* object() const noexcept = 0;
+  /// Whether nothing but its type says what it does: it was made by add<H>().
+  [[nodiscard]] bool is_made_of_type() const noexcept { return is_made_of_type_; }
+  void mark_made_of_type() noexcept { is_made_of_type_ = true; }
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
   [[nodiscard]] virtual Participation participation() const noexcept = 0;
   [[nodiscard]] virtual bool is_handleable(const void* value) const = 0;
@@ -43,6 +48,9 @@ class ErasedHandler {
   const std::type_index handler_type;
   const std::type_index value_type;
   const std::type_index abstract_type;
+
+ private:
+  bool is_made_of_type_ = false;
 };
 
 namespace detail {
@@ -67,6 +75,7 @@ class HandlerAdapter final : public ErasedHandler {
   HandlerAdapter(std::type_index handler_type_index, std::shared_ptr<const Handler> handler)
       : ErasedHandler(handler_type_index, typeid(T), typeid(Abstract)), handler_(std::move(handler)) {}
 
+  const void* object() const noexcept override { return handler_.get(); }
   std::string_view id() const noexcept override { return handler_->id(); }
   Participation participation() const noexcept override { return handler_->participation(); }
   bool is_handleable(const void* value) const override {
@@ -114,8 +123,8 @@ class HandlerAdapter final : public ErasedHandler {
 #pragma GCC diagnostic pop
 
 template <class T, class Abstract>
-std::shared_ptr<const ErasedHandler> adapt(
-    std::type_index type, std::shared_ptr<const CheckpointableHandler<T, Abstract>> handler) {
+std::shared_ptr<ErasedHandler> adapt(std::type_index type,
+                                     std::shared_ptr<const CheckpointableHandler<T, Abstract>> handler) {
   return std::make_shared<HandlerAdapter<T, Abstract>>(type, std::move(handler));
 }
 
@@ -123,7 +132,7 @@ std::shared_ptr<const ErasedHandler> adapt(
 
 /// Makes a handler ready for a registry.
 template <class H>
-std::shared_ptr<const ErasedHandler> erase_handler(std::shared_ptr<const H> handler) {
+std::shared_ptr<ErasedHandler> erase_handler(std::shared_ptr<const H> handler) {
   using Base = CheckpointableHandler<typename H::Value, typename H::Abstract>;
   return detail::adapt<typename H::Value, typename H::Abstract>(
       typeid(H), std::static_pointer_cast<const Base>(std::move(handler)));
@@ -134,8 +143,11 @@ struct RegistrationOptions {
 
   /// Serve the checkpointable of this name only; empty: any name.
   std::string checkpointable_name;
-  /// Ids of other handlers whose files this one reads too: former names, former versions.
+  /// Ids of other handlers whose files this one reads too: former names, former versions. LoadContext::handler_id tells which of
+  /// them wrote the files.
   std::vector<std::string> aliases;
+
+  friend bool operator==(const RegistrationOptions&, const RegistrationOptions&) = default;
 };
 
 /// One handler with how it was registered.
@@ -163,13 +175,17 @@ class HandlerRegistry {
   HandlerRegistry& operator=(const HandlerRegistry& other);
   ~HandlerRegistry();
 
-  /// Adds a handler of type `H`.
+  /// Adds a handler of type `H`, or that very object. Does nothing when it is there already with equal options: several parts
+  /// of a program may register what they need. Two objects of one type are not the same handler.
   ///
   /// Errors: Errc::ambiguous_handler when a name is bound already, or an id registered already without a name;
   ///         Errc::invalid_argument for an id that is not of the form "dotted.name/version".
   template <class H>
   HandlerRegistry& add(RegistrationOptions options = {}) {
-    return add(std::make_shared<const H>(), std::move(options));
+    auto erased = erase_handler(std::make_shared<const H>());
+    erased->mark_made_of_type();
+    add_erased(std::move(erased), std::move(options));
+    return *this;
   }
 
   template <class H>
@@ -177,6 +193,12 @@ class HandlerRegistry {
     add_erased(erase_handler(std::move(handler)), std::move(options));
     return *this;
   }
+
+  /// Takes back every registration of the handler with that id; false when there is none. Saves and loads that have begun keep it.
+  bool remove(std::string_view id);
+
+  /// Whether a handler with that id is registered here, for any name. Aliases do not count.
+  [[nodiscard]] bool contains(std::string_view id) const;
 
   [[nodiscard]] RegistrySnapshot snapshot() const;
 
@@ -190,7 +212,7 @@ class HandlerRegistry {
 /// The registry of the whole program. Empty at first: built-in handlers lie below it.
 HandlerRegistry& global_registry();
 
-/// Adds a handler of type `H` to the global registry. Saves and loads that have begun do not see it.
+/// Adds a handler of type `H` to the global registry, as HandlerRegistry::add. Saves and loads that have begun do not see it.
 ///
 /// Errors: as HandlerRegistry::add.
 template <class H>

@@ -55,6 +55,8 @@ struct SaveOptions {
   TraceSink trace;
   /// What handlers look for, by type (ArrayOptions, say).
   OptionSet handler_options;
+  /// Handlers on top of those of the context, for this save only.
+  HandlerRegistry registry;
 };
 
 /// How far a save has come.

@@ -13,6 +13,7 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/core/handler.hpp"
+#include "cairn/core/load.hpp"
 #include "cairn/core/value_traits.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
@@ -42,11 +43,30 @@ struct TreeLoadOptions {
   bool partial = false;
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
+  /// Of safetensors files that others wrote: the tree has their `__metadata__`, too, under that key, as maps of strings by the name
+  /// of the file; so has what metadata tells. Default: it has the tensors only.
+  bool file_metadata = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
   /// into memory or asked for as a box are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
   bool map = false;
 };
+
+/// Says that a load shall leave what is stored but not asked for: `load("run/100", part, partial)`.
+struct Partial {
+  explicit Partial() = default;
+
+  /// As options of a call, which have nothing else.
+  operator LoadOptions() const {  // NOLINT(google-explicit-constructor): as an argument.
+    LoadOptions options;
+    TreeLoadOptions of_tree;
+    of_tree.partial = true;
+    options.handler_options.set(of_tree);
+    return options;
+  }
+};
+
+inline constexpr Partial partial{};
 
 /// Saves trees: scalars and structure in `index.fb`, arrays in safetensors files.
 ///
