@@ -18,18 +18,6 @@
 #include "store/internal/listing.hpp"
 
 namespace cairn {
-namespace {
-
-/// Whether nothing has the name `root`, and a directory may be made of it.
-bool is_yet_to_be_made(const std::filesystem::path& root) {
-  const std::filesystem::path plain = root.has_filename() ? root : root.parent_path();
-  const std::filesystem::path parent = plain.parent_path();
-  std::error_code ignored;
-  return std::filesystem::symlink_status(plain, ignored).type() == std::filesystem::file_type::not_found &&
-         std::filesystem::is_directory(parent, ignored);
-}
-
-}  // namespace
 
 std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root, const ListOptions& options,
                                               const Context& context) {
@@ -62,12 +50,21 @@ bool is_checkpoint(const std::filesystem::path& path, const Context& context) {
 
 namespace core {
 
+bool is_yet_to_be_made(const std::filesystem::path& root) {
+  const std::filesystem::path absolute = absolute_path(root);
+  const std::filesystem::path plain = absolute.has_filename() ? absolute : absolute.parent_path();
+  const std::filesystem::path parent = plain.parent_path();
+  std::error_code ignored;
+  return std::filesystem::symlink_status(plain, ignored).type() == std::filesystem::file_type::not_found &&
+         std::filesystem::is_directory(parent, ignored);
+}
+
 std::vector<FoundCheckpoint> list_if_made(const std::filesystem::path& root, const ListOptions& options,
                                           const Context& context) {
   try {
     return list_checkpoints(root, options, context);
   } catch (const Error& error) {
-    if (error.code() != Errc::not_found || !is_yet_to_be_made(absolute_path(root))) {
+    if (error.code() != Errc::not_found || !is_yet_to_be_made(root)) {
       throw;
     }
     return {};

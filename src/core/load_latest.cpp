@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "core/internal/start.hpp"
 #include "core/paths.hpp"
 #include "core/services.hpp"
+#include "store/internal/listing.hpp"
 
 namespace cairn::core {
 namespace {
@@ -70,7 +73,22 @@ class Search {
     options.deadline = time_left();
     std::vector<FoundCheckpoint> found = list_if_made(root_, options, context_);
     std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
-    return found;
+    return options_.number ? in_order_of_numbers(std::move(found)) : std::move(found);
+  }
+
+  std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> found) const {
+    std::vector<std::pair<std::uint64_t, std::size_t>> order;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (const auto number = options_.number(store::name_in_root(found[i]))) {
+        order.emplace_back(*number, i);
+      }
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<FoundCheckpoint> ordered;
+    for (const auto& [number, index] : order) {
+      ordered.push_back(std::move(found[index]));
+    }
+    return ordered;
   }
 
   /// Nothing when the next older one is to be tried; says so when the checkpoint was removed meanwhile.

@@ -64,6 +64,7 @@ void MetadataJob::describe_checkpoint() {
     metadata_.committed = manifest->committed;
     metadata_.world_size = manifest->world_size;
     metadata_.custom_metadata = manifest->custom_metadata;
+    metadata_.annotations = manifest->annotations;
   }
 }
 

@@ -117,6 +117,7 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
     core::check_options(options);
     SaveOptions checked = options;
     checked.custom_metadata = store::normalise_custom_metadata(options.custom_metadata);
+    checked.annotations = store::normalise_annotations(options.annotations);
     std::vector<core::SaveItem> resolved = resolve(std::move(items), registry, options, call);
     const core::Operation::Kind kind(
         memory_of(resolved, options, call),

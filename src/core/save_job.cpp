@@ -425,6 +425,7 @@ void SaveJob::publish() {
   manifest.committed_nanoseconds = nanoseconds_of(now);
   manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;
+  manifest.annotations = options_.annotations;
   for (const SaveItem& item : items_) {
     store::CheckpointableEntry entry;
     entry.name = item.checkpointable.name();

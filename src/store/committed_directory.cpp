@@ -67,6 +67,7 @@ ManifestFacts facts_of(const Manifest& manifest) {
   facts.committed = manifest.committed;
   facts.commit_time = parse_commit_time(manifest.committed, manifest.committed_nanoseconds);
   facts.checkpointables = manifest.checkpointables.size();
+  facts.annotations = manifest.annotations;
   for (const FileEntry& file : manifest.files) {
     facts.bytes += file.size_bytes;
   }

@@ -16,6 +16,8 @@
 
 #include "base/internal/natural_order.hpp"
 #include "store/commit_record.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 #include "store/survey.hpp"
 
@@ -45,6 +47,7 @@ FoundCheckpoint found_of(const std::filesystem::path& root, const Surveyed& surv
     found.commit_time = facts.commit_time;
     found.checkpointables = facts.checkpointables;
     found.bytes = facts.bytes;
+    found.annotations = facts.annotations;
     found.is_open = !reserved_kind(found.entry);
   }
   // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name. One that is only called so is opened
@@ -87,17 +90,11 @@ void mark_obstructed(const std::vector<Surveyed>& surveyed, std::vector<FoundChe
   }
 }
 
-/// A displaced one takes the place of the name that it belongs to.
-std::string_view order_name(const FoundCheckpoint& found) {
-  const auto reserved = found.kind == EntryClass::displaced ? parse_reserved(found.entry) : std::nullopt;
-  return reserved ? reserved->base : std::string_view(found.name);
-}
-
 bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOrder order) {
   if (order == CheckpointOrder::by_time && a.commit_time != b.commit_time) {
     return a.commit_time < b.commit_time;
   }
-  return is_naturally_less(order_name(a), order_name(b));
+  return is_naturally_less(name_in_root(a), name_in_root(b));
 }
 
 }  // namespace
@@ -118,6 +115,39 @@ bool FoundCheckpoint::counts() const noexcept {
       break;
   }
   return false;
+}
+
+std::string_view name_in_root(const FoundCheckpoint& found) {
+  const auto reserved = found.kind == EntryClass::displaced ? parse_reserved(found.entry) : std::nullopt;
+  return reserved ? reserved->base : std::string_view(found.name);
+}
+
+std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
+  std::map<std::string, std::pair<std::uint32_t, std::string>, std::less<>>
+      highest;  // Name to its highest generation.
+  for (const io::DirectoryEntry& entry : root.list()) {
+    io::FileStatus status;
+    const std::string commit = fmt::format("{}/{}", entry.name, kCommitName);
+    if (entry.kind != io::FileKind::directory || reserved_kind(entry.name) ||
+        root.syscalls().status_at(root.fd(), commit.c_str(), status) != 0) {
+      continue;  // What cannot be looked at is for those that open it.
+    }
+    GenerationName parsed = parse_generation(entry.name);
+    if (parsed.generation > 1 && check_commit(root, entry.name, false).generation != parsed.generation) {
+      parsed = {entry.name, 1};  // It is only called so.
+    }
+    auto& [generation, of_name] = highest[std::string(parsed.base)];
+    if (parsed.generation > generation) {
+      generation = parsed.generation;
+      of_name = entry.name;
+    }
+  }
+  std::vector<NamedCheckpoint> found;
+  found.reserve(highest.size());
+  for (auto& [name, of_name] : highest) {
+    found.push_back({name, std::move(of_name.second)});
+  }
+  return found;
 }
 
 std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std::filesystem::path& root,

@@ -90,6 +90,13 @@ std::string read_compact(JsonReader& json) {
   return text;
 }
 
+std::string read_object_text(JsonReader& json, std::string_view key) {
+  if (json.peek() != '{') {
+    json.fail(fmt::format("'{}' is not an object", key));
+  }
+  return read_compact(json);
+}
+
 struct Member {
   std::string_view key;
   std::function<void(std::string_view key)> read;
@@ -292,6 +299,7 @@ Manifest read_manifest(JsonReader json) {
         [&](auto key) { manifest.committed_nanoseconds = read_number(json, key, kMostNanoseconds); }, true},
        {"world_size", [&](auto key) { manifest.world_size = read_number<std::uint32_t>(json, key); }},
        {"custom_metadata", [&](auto) { manifest.custom_metadata = read_compact(json); }},
+       {"annotations", [&](auto key) { manifest.annotations = read_object_text(json, key); }, true},
        {"checkpointables",
         [&](auto key) {
           read_list(json, key, [&] { manifest.checkpointables.push_back(read_checkpointable(json)); });
@@ -348,10 +356,15 @@ std::string encode_manifest(const Manifest& manifest) {
   }
   json.key("world_size").value(std::uint64_t{manifest.world_size}).key("custom_metadata");
   copy(manifest.custom_metadata, refuse, json);
+  if (manifest.annotations != "{}") {
+    json.key("annotations");
+    copy(manifest.annotations, refuse, json);
+  }
   write_checkpointables(json, manifest, refuse);
   write_files(json, manifest, refuse);
   json.end();
-  if (text.size() > kMaxManifestBytes || manifest.custom_metadata.size() > kMaxCustomMetadataBytes) {
+  if (text.size() > kMaxManifestBytes || manifest.custom_metadata.size() > kMaxCustomMetadataBytes ||
+      manifest.annotations.size() > kMaxCustomMetadataBytes) {
     refuse(fmt::format("{} bytes of metadata are too many", text.size()));
   }
   return text;
@@ -425,14 +438,30 @@ std::map<std::uint32_t, std::uint64_t> chunk_tables(std::span<const FileEntry> f
   return tables;
 }
 
-std::string normalise_custom_metadata(std::string_view text) {
-  const Blame refuse{Errc::invalid_argument, "custom metadata"};
+namespace {
+
+std::string normalise(std::string_view text, const Blame& refuse) {
   if (text.size() > kMaxCustomMetadataBytes) {
     refuse(fmt::format("{} bytes; at most {} are allowed", text.size(), kMaxCustomMetadataBytes));
   }
   std::string normal;
   JsonWriter json(normal);
   copy(text, refuse, json);
+  return normal;
+}
+
+}  // namespace
+
+std::string normalise_custom_metadata(std::string_view text) {
+  return normalise(text, {Errc::invalid_argument, "custom metadata"});
+}
+
+std::string normalise_annotations(std::string_view text) {
+  const Blame refuse{Errc::invalid_argument, "annotations"};
+  std::string normal = normalise(text, refuse);
+  if (!normal.starts_with('{')) {
+    refuse("this is not an object");
+  }
   return normal;
 }
 

@@ -17,6 +17,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/file.hpp"
+#include "store/internal/listing.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"

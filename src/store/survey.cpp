@@ -25,6 +25,7 @@
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"

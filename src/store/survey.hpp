@@ -38,11 +38,6 @@ struct Surveyed {
   bool is_immovable = false;  ///< It was to go, and the file system does not let go of it.
 };
 
-/// Opens a directory of checkpoints.
-///
-/// Errors: Errc::not_found (no such directory); Errc::invalid_argument (`path` is a checkpoint itself); OS errors.
-[[nodiscard]] io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path);
-
 /// Looks at a directory of checkpoints and says what each entry of it is: for recovery, for removals and for tools.
 /// Changes nothing; but unless `dry_run` is set, it makes durable what it believes.
 class Survey {

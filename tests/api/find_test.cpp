@@ -2,8 +2,11 @@
 #include "cairn/api/find.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "api/fixture.hpp"
@@ -123,6 +126,47 @@ TEST_F(Find, LoadLatestLoadsTheNewest) {
   EXPECT_EQ(step_of(*latest), 10);
   EXPECT_EQ(latest->checkpoint.path, path_of(10));
   EXPECT_THAT(latest->passed_over, IsEmpty());
+}
+
+TEST_F(Find, LoadLatestByNumberLeavesOutWhatHasNone) {
+  save_step(9);
+  save_step(10);
+  save(root() / "8", {{"step", 8}}, {}, *context_);
+  save(root() / "zzz", {{"step", 0}}, {}, *context_);
+  LoadLatestOptions options;
+  options.number = [](std::string_view name) {
+    return name.size() > 2 ? std::nullopt : std::optional<std::uint64_t>(name.size());
+  };
+
+  auto latest = load_latest(root(), {}, options, *context_);
+
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(latest->checkpoint.name, "8");
+}
+
+TEST_F(Find, LoadLatestByNumberTellsOfADisplacedOne) {
+  save_step(1);
+  save_step(2);
+  std::filesystem::rename(path_of(2), root() / ".tmp-step-2-00000000-0000-4000-8000-000000000000");
+  LoadLatestOptions options;
+  options.number = [](std::string_view name) -> std::optional<std::uint64_t> {
+    return name == "step-1" ? 1 : name == "step-2" ? 2 : 3;
+  };
+
+  EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {}, options, *context_)); },
+              Fails(Errc::not_committed, HasSubstr("step-2")));
+}
+
+TEST_F(Find, AListHasTheAnnotationsOfSaves) {
+  SaveOptions options;
+  options.annotations = R"({"mine": [1, 2]})";
+  save(root() / "1", tree_, options, *context_);
+
+  EXPECT_EQ(list_checkpoints(root(), {}, *context_).at(0).annotations, R"({"mine":[1,2]})");
+  EXPECT_EQ(checkpointables_metadata(root() / "1", *context_).annotations, R"({"mine":[1,2]})");
+  options.annotations = "[]";
+  EXPECT_THAT([&] { save(root() / "2", tree_, options, *context_); },
+              Fails(Errc::invalid_argument, HasSubstr("annotations")));
 }
 
 TEST_F(Find, LoadLatestOfAnEmptyRootIsNothing) {

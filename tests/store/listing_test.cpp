@@ -156,6 +156,26 @@ TEST_F(Listing, DoesNotCallSoundWhatReadersDoNotReach) {
   EXPECT_THAT([&] { static_cast<void>(load_sample(temp_ / "step")); }, Fails(Errc::malformed_metadata));
 }
 
+TEST_F(Listing, OfNamesOpensNoneAndLeavesOutWhatHasNoCommit) {
+  save("a");
+  save("b");
+  write_text(temp_ / "b/checkpoint.json", "garbage");
+  save("c.g2");  // One that is called so, and is a first generation.
+  save("d");
+  std::filesystem::rename(temp_ / "d", temp_ / temporary_name("d", make_uuid(system_random)));
+  std::filesystem::create_directory(temp_ / "e");
+  std::filesystem::create_directory_symlink("a", temp_ / "f");
+  CountingSyscalls counting;
+
+  std::vector<std::string> found;
+  for (const NamedCheckpoint& each : list_names(open_root(counting, temp_.path()))) {
+    found.push_back(each.name);
+  }
+
+  EXPECT_THAT(found, ElementsAre("a", "b", "c.g2"));
+  EXPECT_LT(counting.calls, 25u);
+}
+
 TEST_F(Listing, ByTimeHasTheLastCommitLast) {
   for (const auto& [name, nanoseconds] : {std::pair("a", 3u), std::pair("b", 1u), std::pair("c", 2u)}) {
     StagedDirectory staged = StagedDirectory::create(*engine_, temp_ / name, {});

@@ -47,6 +47,27 @@ TEST(Manifest, WithoutNanosecondsIsTheTextOfWritersThatDidNotRecordThem) {
   EXPECT_THAT(encode_manifest(full_manifest()), ::testing::Not(HasSubstr("nanoseconds")));
 }
 
+TEST(Manifest, KeepsAnnotations) {
+  Manifest manifest = full_manifest();
+  manifest.custom_metadata = "null";
+  manifest.annotations = R"({"a.b":{"step":18446744073709551615,"loss":0.1}})";
+
+  EXPECT_EQ(decode_manifest(encode_manifest(manifest), "checkpoint.json"), manifest);
+}
+
+TEST(Manifest, WithoutAnnotationsIsTheTextOfWritersThatDidNotKnowThem) {
+  EXPECT_THAT(encode_manifest(full_manifest()), ::testing::Not(HasSubstr("annotations")));
+}
+
+TEST(Manifest, NormalisesAnnotationsAndRefusesWhatIsNoObject) {
+  EXPECT_EQ(normalise_annotations(" { \"a\" : [ 1 ] } "), R"({"a":[1]})");
+  for (const char* text : {"[]", "null", "1", "", "{", R"({"a": 1, "a": 2})"}) {
+    EXPECT_THAT([&] { static_cast<void>(normalise_annotations(text)); },
+                Fails(Errc::invalid_argument, HasSubstr("annotations")))
+        << text;
+  }
+}
+
 TEST(Manifest, RefusesNanosecondsThatAreASecond) {
   std::string text = encode_manifest(full_manifest());
   text.insert(text.find("\"world_size\""), "\"committed_nanoseconds\": 1000000000, ");
@@ -122,6 +143,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Hostile{with("/world_size", 0), "start at 1"},
                       Hostile{with("/world_size", 4294967296), "'world_size'"},
                       Hostile{with("/files", nullptr), "'files' is not a list"},
+                      Hostile{with("/annotations", 3), "'annotations' is not an object"},
+                      Hostile{with("/annotations", nlohmann::json::array()),
+                              "'annotations' is not an object"},
                       Hostile{with("/files/0", 3), "'files' is not a list"},
                       Hostile{without("files"), "'files' is missing"},
                       Hostile{without("custom_metadata"), "'custom_metadata' is missing"},

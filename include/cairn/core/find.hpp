@@ -3,9 +3,12 @@
 
 #include <system_error>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
@@ -71,6 +74,9 @@ struct LoadLatestOptions {
   LoadOptions load;
   /// What makes a checkpoint the newest.
   CheckpointOrder order = CheckpointOrder::by_name;
+  /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left out. Null:
+  /// `order` decides.
+  std::function<std::optional<std::uint64_t>(std::string_view name)> number;
   /// Where the newest is damaged, load the next older one that is sound. Off: then it is an error, as a program that goes on from an
   /// older state, and saves, should know it.
   bool fall_back = false;

@@ -204,6 +204,7 @@ struct CheckpointMetadata {
   std::string committed;
   std::uint32_t world_size = 1;
   std::string custom_metadata = "null";
+  std::string annotations = "{}";  ///< As SaveOptions::annotations.
   std::map<std::string, ItemMetadata, std::less<>> items;
 
   [[nodiscard]] auto begin() const { return items.begin(); }

@@ -40,6 +40,9 @@ struct SaveOptions {
   unsigned create_parents = 1;
   /// A JSON text kept with the checkpoint, for people and tools; read back without touching data.
   std::string custom_metadata = "null";
+  /// A JSON text, an object with a member for each program on top that keeps something of the checkpoint to find it by ("cairn.training":
+  /// its step and metrics). Listings give it back without opening anything else.
+  std::string annotations = "{}";
   /// Who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for it.
   Snapshot snapshot = Snapshot::copy;
   /// Give way to later saves into the same directory that say so, too: of those under way the oldest, the newest and

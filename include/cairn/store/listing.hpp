@@ -30,9 +30,10 @@ struct FoundCheckpoint {
   std::optional<CommitTime>
       commit_time;  ///< The same for programs, with nanoseconds where they were recorded.
   std::uint64_t checkpointables = 0;
-  std::uint64_t bytes = 0;       ///< In its files.
-  std::uint32_t generation = 0;  ///< Of a sound checkpoint; else 0. See docs/reliability.md.
-  std::string entry;             ///< What its directory is called: "<name>.g2" of a second generation.
+  std::uint64_t bytes = 0;         ///< In its files.
+  std::string annotations = "{}";  ///< As CheckpointMetadata::annotations.
+  std::uint32_t generation = 0;    ///< Of a sound checkpoint; else 0. See docs/reliability.md.
+  std::string entry;               ///< What its directory is called: "<name>.g2" of a second generation.
   bool is_hidden = false;  ///< A committed one that readers do not find: a later generation has its name.
   bool is_open = false;    ///< Its COMMIT and manifest agree: its files can be verified.
   std::string note;        ///< What recovery says of it; empty as a rule.

@@ -10,6 +10,9 @@
 
 namespace cairn::core {
 
+/// Whether nothing has the name `root`, and a directory may be made of it.
+[[nodiscard]] bool is_yet_to_be_made(const std::filesystem::path& root);
+
 /// As list_checkpoints; nothing where `root` is missing and the directory above it is there.
 [[nodiscard]] std::vector<FoundCheckpoint> list_if_made(const std::filesystem::path& root,
                                                         const ListOptions& options, const Context& context);

@@ -93,7 +93,8 @@ struct ManifestFacts {
   std::string committed;  ///< As Manifest::committed.
   std::optional<CommitTime> commit_time;
   std::uint64_t checkpointables = 0;
-  std::uint64_t bytes = 0;  ///< In its files.
+  std::uint64_t bytes = 0;         ///< In its files.
+  std::string annotations = "{}";  ///< As Manifest::annotations.
 };
 
 /// What `check_commit` found.

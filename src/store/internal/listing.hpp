@@ -2,10 +2,13 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/store/listing.hpp"
 
+#include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
 
 namespace cairn::store {
@@ -17,6 +20,27 @@ namespace cairn::store {
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls,
                                                             const std::filesystem::path& root,
                                                             const ListOptions& options = {});
+
+/// What `found` is opened by or, where a crash has displaced it, was, and will be once it is recovered.
+///
+/// Ownership: of `found`.
+[[nodiscard]] std::string_view name_in_root(const FoundCheckpoint& found);
+
+/// A checkpoint, as far as its directory and a COMMIT in it say.
+struct NamedCheckpoint {
+  std::string name;   ///< What it is opened by.
+  std::string entry;  ///< What its directory is called: "<name>.g2" of a second generation.
+};
+
+/// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be damaged.
+///
+/// Errors: as `survey`.
+[[nodiscard]] std::vector<NamedCheckpoint> list_names(const io::Directory& root);
+
+/// Opens a directory of checkpoints.
+///
+/// Errors: Errc::not_found (no such directory); Errc::invalid_argument (`path` is a checkpoint itself); OS errors.
+[[nodiscard]] io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path);
 
 /// Whether there is a checkpoint at `path` that recovery would call committed.
 ///

@@ -64,6 +64,8 @@ struct Manifest {
   std::uint32_t world_size = 1;
   /// The caller's own JSON value, as text. Numbers beyond 64-bit integers and doubles lose digits.
   std::string custom_metadata = "null";
+  /// What programs on top keep of a checkpoint to find it by, as the text of a JSON object: a member for each of them.
+  std::string annotations = "{}";
   std::vector<CheckpointableEntry> checkpointables;
   std::vector<FileEntry> files;  ///< Those of one rank are in the order of its table of chunk hashes.
   friend bool operator==(const Manifest&, const Manifest&) = default;
@@ -112,5 +114,10 @@ struct CommitRecord {
 /// Errors: Errc::invalid_argument when it is no JSON, larger or deeper than the limits, or has a
 /// key twice.
 [[nodiscard]] std::string normalise_custom_metadata(std::string_view text);
+
+/// The same for annotations.
+///
+/// Errors: as above; Errc::invalid_argument also when it is another value than an object.
+[[nodiscard]] std::string normalise_annotations(std::string_view text);
 
 }  // namespace cairn::store
