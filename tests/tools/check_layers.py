@@ -21,11 +21,11 @@ LAYERS = {
     "array_store": ["base", "async", "array", "io", "staging", "sharding", "formats"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord"],
     "handlers": INTERFACES,
-    "training": ["base", "async", "io", "observe", "coord", "core"],
-    "flash": ["base", "async", "io", "observe", "staging", "coord", "core"],
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
-    "api": [*INTERFACES, "handlers", "training", "flash", "cuda", "mpi"],
+    "api": [*INTERFACES, "handlers", "cuda", "mpi"],
+    "training": [*INTERFACES, "handlers", "api"],
+    "flash": [*INTERFACES, "handlers", "api", "training"],
     "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }
 # Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not installed) or private.

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/api/context.hpp"
+#include "cairn/base/timeout.hpp"
+#include "cairn/core/checkpointable.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/training/step_info.hpp"
+#include "cairn/training/step_options.hpp"
+#include "cairn/training/step_response.hpp"
+
+namespace cairn {
+
+/// The checkpoints of a training: saves steps into one directory when a policy says so, and removes old ones when another does.
+///
+/// One save is in flight at most. Old steps are removed in the background, after a later one is committed, so that a crash at any moment
+/// leaves the newest committed step; see plan_retention for what is never removed.
+/// Example: cairn::CheckpointerOptions options;
+///          options.save = cairn::save_when::every_steps(100);
+///          options.keep = cairn::keep::latest(3);
+///          cairn::Checkpointer run("run", options);
+///          std::uint64_t step = 0;
+///          if (auto resumed = run.resume({{"state", cairn::into(state)}})) { step = resumed->step + 1; }
+///          for (; step < last; ++step) { train(state); run.save(step, {{"state", state}}, cairn::Metrics{{"loss", loss}}); }
+///          run.close();
+/// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
+class Checkpointer {
+ public:
+  /// Lists the directory. The context must outlive this.
+  ///
+  /// Errors: as StepDirectory.
+  explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
+                        const Context& context = default_context());
+  /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure.
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
+
+  /// Saves the step, if the policy says so. Returns as soon as the values may change, like save_checkpointables_async; before that it
+  /// waits for the save before.
+  ///
+  /// A step that is lower than the latest may be saved, and is not the latest then.
+  /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
+  /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
+  ///            `overwrite`). Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
+  ///            throw. As save_checkpointables_async.
+  StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
+
+  /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
+  [[nodiscard]] bool should_save(std::uint64_t step) const;
+
+  /// Goes on from the newest step: loads it; nothing when there is none. Steps are looked for on the disk again.
+  ///
+  /// Errors: a newest step that is damaged, with its file and chunk, unless `fall_back` is set; as load_latest and `recover`.
+  [[nodiscard]] std::optional<Resumed> resume(const Requests& requests = {},
+                                              const ResumeOptions& options = {});
+
+  /// Loads a step; see load_checkpointables.
+  ///
+  /// Errors: Errc::not_found: no such step, or it was removed meanwhile; no step at all; no step with the metric. As
+  ///         load_checkpointables.
+  [[nodiscard]] Loaded load(const WhichStep& which, const Requests& requests = {},
+                            const LoadOptions& options = {});
+  [[nodiscard]] StepLoadResponse load_async(const WhichStep& which, const Requests& requests = {},
+                                            const LoadOptions& options = {});
+
+  /// What the checkpoint of a step says of its checkpointables; see checkpointables_metadata.
+  [[nodiscard]] CheckpointMetadata metadata(const WhichStep& which) const;
+  /// When it was committed, its metrics, its size, whether it is pinned. Opens no checkpointable.
+  ///
+  /// Errors: Errc::not_found.
+  [[nodiscard]] StepInfo info(const WhichStep& which) const;
+
+  /// The steps that are saved, sorted; not the one that is being saved.
+  [[nodiscard]] std::vector<std::uint64_t> steps() const;
+  /// The highest; nothing when there is none.
+  [[nodiscard]] std::optional<std::uint64_t> latest() const;
+  /// The best by a metric, of equal ones the later; nothing when there is no step at all.
+  ///
+  /// Errors: Errc::not_found: no step has that metric.
+  [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
+
+  /// Removes a step now, whether or not the policy would keep it. Blocks.
+  ///
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
+  void remove(std::uint64_t step);
+
+  /// As StepDirectory.
+  void pin(std::uint64_t step);
+  void unpin(std::uint64_t step);
+
+  /// Lists the directory again: other processes may have added and removed steps.
+  void reload();
+
+  /// Blocks until no save is in flight and old steps are removed.
+  ///
+  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals; each once.
+  void wait();
+  /// As `wait`, and refuses new saves from then on. May be called again.
+  ///
+  /// Errors: as `wait`. Errc::still_running, which names the step: it did not end in time, and goes on.
+  void close();
+  void close(Timeout timeout);
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace cairn

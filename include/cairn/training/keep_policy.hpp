@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/timeout.hpp"
+#include "cairn/training/step_info.hpp"
+
+namespace cairn {
+
+/// Says which steps to keep: a value, without a state of its own, asked after each commit.
+///
+/// What a policy does not keep is removed, but for what is never removed; see plan_retention.
+/// Example: options.keep = keep::any_of({keep::latest(3), keep::every_steps(1000), keep::best("loss", 1, Prefer::lower)});
+/// Threads: asked on a thread of the Checkpointer's.
+class KeepPolicy {
+ public:
+  /// For each of `steps`, in their order, whether to keep it. They are sorted by step; `now` is the time of the day.
+  using Function = std::function<std::vector<bool>(std::span<const StepInfo> steps, CommitTime now)>;
+
+  /// Any function; the manifests of the steps are read for it, each once.
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, KeepPolicy> &&
+           std::is_invocable_r_v<std::vector<bool>, F&, std::span<const StepInfo>, CommitTime>)
+      KeepPolicy(F function)  // NOLINT: implicit, so that a lambda is one.
+      : KeepPolicy("a policy of the program's own", true, Function(std::move(function))) {}
+
+  /// `name` is for messages. One that does not `read_manifests` is given steps, paths and pins, and nothing else.
+  KeepPolicy(std::string name, bool reads_manifests, Function function);
+
+  /// Errors: Errc::invalid_argument when it answers for more or fewer steps than there are; what it throws; the policy is named.
+  [[nodiscard]] std::vector<bool> operator()(std::span<const StepInfo> steps, CommitTime now) const;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] bool reads_manifests() const noexcept { return reads_manifests_; }
+  /// Those of an `any_of`, each of which says for itself why a step is kept; else empty.
+  [[nodiscard]] const std::vector<KeepPolicy>& parts() const noexcept { return parts_; }
+
+ private:
+  friend KeepPolicy keep_any_of(std::vector<KeepPolicy> policies);
+
+  std::string name_;
+  bool reads_manifests_;
+  Function function_;
+  std::vector<KeepPolicy> parts_;
+};
+
+/// As keep::any_of.
+[[nodiscard]] KeepPolicy keep_any_of(std::vector<KeepPolicy> policies);
+
+/// Which of two values of a metric is better.
+enum class Prefer : std::uint8_t { lower, higher };
+
+/// What becomes of steps that a metric was not measured at.
+enum class Unmeasured : std::uint8_t { keep, drop };
+
+namespace keep {
+
+[[nodiscard]] KeepPolicy all();
+
+/// The `count` highest. With 0 only what is never removed stays.
+[[nodiscard]] KeepPolicy latest(std::size_t count);
+
+/// Multiples of `interval`; step 0 is one.
+///
+/// Errors: Errc::invalid_argument: an interval of 0. So do all that take one.
+[[nodiscard]] KeepPolicy every_steps(std::uint64_t interval);
+
+/// The first, and each that is `interval` or more above the last that is kept.
+[[nodiscard]] KeepPolicy steps_apart(std::uint64_t interval);
+
+/// Of the steps that are nearest to the same multiple of `interval` the one nearest to it, of two the later one. A step half way
+/// between two multiples belongs to the upper one.
+[[nodiscard]] KeepPolicy nearest_to_every(std::uint64_t interval);
+
+/// The first, and each that was committed `interval` or more after the last that is kept. Steps that do not say when are kept, and
+/// so is one that is older than its predecessor: a clock was set back, and time is counted from there.
+[[nodiscard]] KeepPolicy time_apart(Timeout interval);
+
+/// These and no others.
+[[nodiscard]] KeepPolicy at_steps(std::vector<std::uint64_t> steps);
+
+/// The `count` best by the metric `name`, of equal ones the later. One that is NaN is never best.
+///
+/// Where steps without it are to be dropped and there is no step that has it, the policy fails with Errc::not_found: a name that
+/// was mistyped removes nothing.
+[[nodiscard]] KeepPolicy best(std::string name, std::size_t count, Prefer prefer,
+                              Unmeasured unmeasured = Unmeasured::keep);
+
+/// The same by what a function makes of a step; nothing where it was not measured. `name` is for messages.
+[[nodiscard]] KeepPolicy best_by(std::string name,
+                                 std::function<std::optional<double>(const StepInfo& step)> score,
+                                 std::size_t count, Prefer prefer, Unmeasured unmeasured = Unmeasured::keep);
+
+/// Those that were committed less than `age` ago, or do not say when, or in the future.
+[[nodiscard]] KeepPolicy younger_than(Timeout age);
+
+/// What one of them keeps.
+[[nodiscard]] KeepPolicy any_of(std::vector<KeepPolicy> policies);
+
+}  // namespace keep
+}  // namespace cairn

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "cairn/base/timeout.hpp"
+#include "cairn/training/step_info.hpp"
+
+namespace cairn {
+
+/// What is known when a training asks whether to save a step: all that a policy decides by.
+struct SaveMoment {
+  std::uint64_t step = 0;
+  /// Of the day; only for policies that ask for the time.
+  CommitTime now;
+  /// Since the last save began or, before the first one of this process, since the newest step was committed, as far as the two
+  /// clocks agree: never negative. Nothing where no step is saved. Only for policies that ask for the time.
+  std::optional<std::chrono::nanoseconds> since_last_save;
+  /// Those that are saved, and the one that is being saved; sorted.
+  std::span<const std::uint64_t> steps;
+  bool is_saving = false;     ///< Whether a save is in flight.
+  bool is_preempted = false;  ///< Whether the end of the process was announced, and nothing was saved since.
+};
+
+/// Says at which steps to save: a value, without a state of its own.
+///
+/// Example: options.save = save_when::any_of({save_when::every_steps(1000), save_when::preempted()});
+///          options.save = [](const SaveMoment& moment) { return moment.step % 7 == 3; };
+/// Threads: asked on the thread that calls Checkpointer::save.
+class SavePolicy {
+ public:
+  using Function = std::function<bool(const SaveMoment& moment)>;
+
+  /// Any function; the clock is read for it.
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, SavePolicy> && std::predicate<F&, const SaveMoment&>)
+      SavePolicy(F function)  // NOLINT: implicit, so that a lambda is one.
+      : SavePolicy("a policy of the program's own", true, Function(std::move(function))) {}
+
+  /// `name` is for messages. One that `asks_time` costs a look at the clock at each step.
+  SavePolicy(std::string name, bool asks_time, Function function);
+
+  /// Errors: what a function of the program's own throws, with the policy named.
+  [[nodiscard]] bool operator()(const SaveMoment& moment) const;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] bool asks_time() const noexcept { return asks_time_; }
+
+ private:
+  std::string name_;
+  bool asks_time_;
+  Function function_;
+};
+
+namespace save_when {
+
+/// Each time that it is asked.
+[[nodiscard]] SavePolicy asked();
+
+/// Multiples of `interval`; step 0 is one.
+///
+/// Errors: Errc::invalid_argument: an interval of 0.
+[[nodiscard]] SavePolicy every_steps(std::uint64_t interval);
+
+/// Whenever no save is in flight, and the last one began at least `apart` ago.
+[[nodiscard]] SavePolicy continuously(Timeout apart = {});
+
+/// These and no others.
+[[nodiscard]] SavePolicy at_steps(std::vector<std::uint64_t> steps);
+
+/// When nothing is saved yet.
+[[nodiscard]] SavePolicy first();
+
+/// Once, after the end of the process was announced; see PreemptionGuard.
+[[nodiscard]] SavePolicy preempted();
+
+/// When one of them says so; with none, never.
+[[nodiscard]] SavePolicy any_of(std::vector<SavePolicy> policies);
+
+/// When all of them say so.
+///
+/// Errors: Errc::invalid_argument: no policy at all.
+[[nodiscard]] SavePolicy all_of(std::vector<SavePolicy> policies);
+
+}  // namespace save_when
+}  // namespace cairn

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "cairn/api/context.hpp"
+#include "cairn/training/step_format.hpp"
+#include "cairn/training/step_info.hpp"
+
+namespace cairn {
+
+struct StepDirectoryOptions {
+  StepDirectoryOptions() = default;
+
+  /// How new steps are called.
+  StepFormat format;
+  /// How others are called that count, too: those of earlier runs.
+  std::vector<StepFormat> also_read;
+};
+
+/// The checkpoints of a directory that are called as steps. Whatever else lies there is foreign: it is not seen, and never touched.
+///
+/// Knows them by their names and by a COMMIT in their directories: the latest is found without opening any. What their manifests say
+/// is read when it is asked for, once. Other processes may add and remove steps: `reload` sees it. The root may be yet to be made, where the
+/// directory above it is there: nothing was saved yet.
+/// Example: StepDirectory directory("run");
+///          if (const auto step = directory.latest()) { state = load(directory.path(*step)); }
+/// Threads: every method may be called from any thread.
+class StepDirectory {
+ public:
+  /// Numbers of steps, sorted; the view is of one moment and stays as it is.
+  using Steps = std::shared_ptr<const std::vector<std::uint64_t>>;
+
+  /// Lists the directory. The context must outlive this.
+  ///
+  /// Errors: Errc::not_found (nor is there a directory above it); Errc::already_exists (a step in two formats: both are named);
+  ///         Errc::invalid_argument (`root` is a checkpoint itself); OS errors: ENOTDIR where it is a file.
+  explicit StepDirectory(std::filesystem::path root, StepDirectoryOptions options = {},
+                         const Context& context = default_context());
+  ~StepDirectory();
+  StepDirectory(StepDirectory&&) noexcept;
+  StepDirectory& operator=(StepDirectory&&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& root() const noexcept;
+
+  /// Lists the directory again; forgets what manifests said.
+  ///
+  /// Errors: as the constructor; what was known before stays.
+  void reload();
+
+  [[nodiscard]] Steps steps() const;
+  [[nodiscard]] bool has(std::uint64_t step) const;
+  /// The highest; nothing when there is none.
+  [[nodiscard]] std::optional<std::uint64_t> latest() const;
+
+  /// Where the step lies or, when it is not there, would be saved.
+  ///
+  /// Errors: Errc::invalid_argument: it has more digits than the width.
+  [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
+
+  /// What its manifest and its pin say. Blocks.
+  ///
+  /// Errors: Errc::not_found; OS errors on the root. What is wrong with the step itself is its `problem`.
+  [[nodiscard]] StepInfo info(std::uint64_t step) const;
+  /// The same of all, in their order; without manifests only what names and pins say.
+  [[nodiscard]] std::vector<StepInfo> infos(bool with_manifests = true) const;
+
+  /// The step that a name in the root means; nothing for what is foreign.
+  [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const;
+
+  /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; a pin that is there is no error.
+  ///
+  /// Errors: Errc::not_found: no such step; it leaves no pin. OS errors.
+  void pin(std::uint64_t step) const;
+  /// Takes the pin away, if there is one.
+  ///
+  /// Errors: OS errors.
+  void unpin(std::uint64_t step) const;
+  /// Looks at the disk: another process may have pinned it.
+  [[nodiscard]] bool is_pinned(std::uint64_t step) const;
+
+  /// Lists the directory again, but keeps what manifests of steps that are still there said.
+  void refresh();
+  /// Knows a step from now on that was saved at `path(step)`, and nothing of what its manifest says.
+  void add(std::uint64_t step);
+  /// Does not know it any more. The disk is left alone.
+  void forget(std::uint64_t step);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "cairn/base/timeout.hpp"
+#include "cairn/core/find.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/core/maintenance.hpp"
+#include "cairn/core/save.hpp"
+#include "cairn/training/keep_policy.hpp"
+#include "cairn/training/save_policy.hpp"
+#include "cairn/training/step_directory.hpp"
+
+namespace cairn {
+
+class PreemptionGuard;
+
+struct CheckpointerOptions {
+  CheckpointerOptions() = default;
+
+  /// Which of the steps that `save` is called with are saved.
+  SavePolicy save = save_when::asked();
+  /// Which of the saved steps are kept, once a later one is committed. All of them, unless told otherwise.
+  KeepPolicy keep = keep::all();
+  /// How steps are called.
+  StepDirectoryOptions names;
+  /// Whom to ask whether the process is about to end; the caller's, for as long as the Checkpointer lives. Null: nobody.
+  const PreemptionGuard* preemption = nullptr;
+  /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal may take.
+  Timeout close_timeout = std::chrono::seconds(600);
+  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save. Must not throw. Null: the
+  /// first such failure is thrown by the next `wait` or `close`.
+  std::function<void(const std::exception_ptr& failure)> on_retention_failure;
+};
+
+struct StepOptions {
+  StepOptions() = default;
+  StepOptions(Metrics measured) : metrics(std::move(measured)) {}  // NOLINT: implicit, as an argument.
+
+  /// Finite numbers by name, 1000 at most; see keep::best.
+  Metrics metrics;
+  /// Save whatever the policy says.
+  bool force = false;
+  /// Do not wait for the save before, where that is still in flight, but save nothing.
+  bool skip_if_busy = false;
+  /// How to save; `overwrite` replaces a step that is there already.
+  SaveOptions save;
+};
+
+/// Which step is meant.
+class WhichStep {
+ public:
+  struct Latest {};
+  struct Best {
+    std::string metric;
+    Prefer prefer = Prefer::lower;
+  };
+
+  WhichStep(std::uint64_t step) : which_(step) {}  // NOLINT: implicit, so that a number is one.
+
+  /// The highest.
+  [[nodiscard]] static WhichStep latest() { return WhichStep(Latest()); }
+  /// The best by a metric; of equal ones the later.
+  [[nodiscard]] static WhichStep best(std::string metric, Prefer prefer) {
+    return WhichStep(Best{std::move(metric), prefer});
+  }
+
+  [[nodiscard]] const std::variant<std::uint64_t, Latest, Best>& get() const noexcept { return which_; }
+
+ private:
+  explicit WhichStep(Latest latest) : which_(latest) {}
+  explicit WhichStep(Best best) : which_(std::move(best)) {}
+
+  std::variant<std::uint64_t, Latest, Best> which_;
+};
+
+struct ResumeOptions {
+  ResumeOptions() = default;
+
+  /// Recover the root first, which removes what crashes have left and puts back what they have displaced. For programs that save there;
+  /// costs a look at each checkpoint.
+  bool recover = false;
+  RecoverOptions recovery;
+  /// Where the newest step is damaged, load the next older one that is sound. Off: then it is an error, as going on from an older state
+  /// is a decision.
+  bool fall_back = false;
+  /// How to load; the deadline is that of the load, with all that is passed over.
+  LoadOptions load;
+};
+
+/// What a training goes on from.
+struct Resumed {
+  std::uint64_t step = 0;
+  Loaded loaded;
+  std::vector<PassedOver>
+      passed_over;  ///< Newer steps that are damaged, the newest first; see ResumeOptions::fall_back.
+};
+
+}  // namespace cairn

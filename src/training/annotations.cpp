@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/internal/annotations.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/base/json_reader.hpp"
+
+#include "base/internal/json_writer.hpp"
+#include "base/internal/utf8.hpp"
+
+namespace cairn::training {
+namespace {
+
+constexpr std::string_view kOwner = "cairn.training";
+constexpr std::size_t kMostNameBytes = 200;
+
+void check(const Metrics& metrics) {
+  if (metrics.size() > kMostMetrics) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} metrics; at most {} are kept with a step", metrics.size(), kMostMetrics));
+  }
+  for (const auto& [name, value] : metrics) {
+    if (name.empty() || name.size() > kMostNameBytes || !is_valid_utf8(name)) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("metric '{}': the name is empty, longer than {} bytes, or not UTF-8",
+                              name.substr(0, kMostNameBytes), kMostNameBytes));
+    }
+    if (!std::isfinite(value)) {
+      throw Error(Errc::invalid_argument, fmt::format("metric '{}' is {}, not a finite number", name, value));
+    }
+  }
+}
+
+double read_number(JsonReader& json, std::string_view name) {
+  const int next = json.peek();
+  const JsonScalar scalar = next == '{' || next == '[' ? JsonScalar() : json.read_scalar();
+  if (const auto* real = std::get_if<double>(&scalar)) {
+    return *real;
+  }
+  if (const auto* count = std::get_if<std::uint64_t>(&scalar)) {
+    return static_cast<double>(*count);
+  }
+  if (const auto* integer = std::get_if<std::int64_t>(&scalar)) {
+    return static_cast<double>(*integer);
+  }
+  json.fail(fmt::format("metric '{}' is not a number", name));
+}
+
+void begin_object(JsonReader& json, std::string_view what) {
+  if (json.peek() != '{') {
+    json.fail(fmt::format("'{}' is not an object", what));
+  }
+  json.begin_object();
+}
+
+Metrics read_metrics(JsonReader& json) {
+  Metrics metrics;
+  begin_object(json, "metrics");
+  while (const auto key = json.next_key()) {
+    const std::string name(*key);
+    metrics[name] = read_number(json, name);
+  }
+  return metrics;
+}
+
+StepNotes read_owned(JsonReader& json) {
+  StepNotes notes;
+  begin_object(json, kOwner);
+  while (const auto key = json.next_key()) {
+    if (*key == "step") {
+      notes.step = json.read_unsigned();
+    } else if (*key == "metrics") {
+      notes.metrics = read_metrics(json);
+    } else {
+      json.skip_value();
+    }
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics) {
+  check(metrics);
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object().key(kOwner).begin_object().key("step").value(step);
+  if (!metrics.empty()) {
+    writer.key("metrics").begin_object();
+    for (const auto& [name, value] : metrics) {
+      writer.key(name).value(value);
+    }
+    writer.end();
+  }
+  writer.end();
+  JsonRules rules;
+  rules.code = Errc::invalid_argument;
+  rules.has_unique_keys = true;
+  JsonReader reader(others, "annotations", rules);
+  begin_object(reader, "annotations");
+  while (const auto key = reader.next_key()) {
+    if (*key == kOwner) {
+      reader.fail(fmt::format("'{}' is written by the Checkpointer itself", kOwner));
+    }
+    writer.key(*key);
+    reader.read_value(writer);
+  }
+  reader.finish();
+  writer.end();
+  return text;
+}
+
+StepNotes notes_of(std::string_view annotations, std::string_view path) {
+  JsonRules rules;
+  rules.has_unique_keys = true;
+  JsonReader json(annotations, path, rules);
+  StepNotes notes;
+  begin_object(json, "annotations");
+  while (const auto key = json.next_key()) {
+    if (*key == kOwner) {
+      notes = read_owned(json);
+    } else {
+      json.skip_value();
+    }
+  }
+  json.finish();
+  return notes;
+}
+
+}  // namespace cairn::training

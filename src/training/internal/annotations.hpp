@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/training/step_info.hpp"
+
+namespace cairn::training {
+
+/// Most metrics of a step: each of thousands of checkpoints is read when a policy asks for one.
+inline constexpr std::size_t kMostMetrics = 1000;
+
+/// Puts what is kept of a step into the annotations of its checkpoint, beside those of other programs.
+///
+/// Errors: Errc::invalid_argument: a metric that is not finite, has no name or one that is not UTF-8 or longer than 200 bytes; too
+///         many; `others` is not the text of an object, or has a member of ours.
+/// Source: docs/format.md, "Steps of a training".
+[[nodiscard]] std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics);
+
+/// What annotations hold of a step.
+struct StepNotes {
+  std::optional<std::uint64_t> step;  ///< Nothing: they were not made by a Checkpointer.
+  Metrics metrics;
+};
+
+/// Reads them; `path` names them in errors.
+///
+/// Errors: Errc::malformed_metadata.
+[[nodiscard]] StepNotes notes_of(std::string_view annotations, std::string_view path);
+
+}  // namespace cairn::training

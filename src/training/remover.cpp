@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/remover.hpp"
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/core/maintenance.hpp"
+#include "cairn/training/retention.hpp"
+
+namespace cairn::training {
+namespace {
+
+/// Ends a removal however it ends.
+class Removal {
+ public:
+  Removal(StepUses& uses, std::uint64_t step)
+      : uses_(uses), step_(step), has_begun_(uses.begin_removal(step)) {}
+  ~Removal() {
+    if (has_begun_) {
+      uses_.end_removal(step_);
+    }
+  }
+  Removal(const Removal&) = delete;
+  Removal& operator=(const Removal&) = delete;
+
+  [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
+
+ private:
+  StepUses& uses_;
+  const std::uint64_t step_;
+  const bool has_begun_;
+};
+
+}  // namespace
+
+const Clock& clock_of(const Context& context) {
+  return context.options().clock ? *context.options().clock : system_clock();
+}
+
+bool is_damage(std::error_code code) {
+  return code == Errc::checksum_mismatch || code == Errc::malformed_metadata || code == Errc::not_committed ||
+         code == Errc::io_failure;
+}
+
+Remover::Remover(KeepPolicy policy, Timeout removal_deadline, StepDirectory& directory,
+                 const Context& context)
+    : policy_(std::move(policy)),
+      removal_deadline_(removal_deadline),
+      directory_(directory),
+      context_(context),
+      uses_(StepUses::of(directory.root())) {}
+
+void Remover::retain(std::uint64_t just_saved) {
+  directory_.refresh();
+  const std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests());
+  StepUse use;
+  use.in_use = uses_->in_use();
+  use.recent = {just_saved};
+  {
+    const std::lock_guard lock(mutex_);
+    use.damaged = damaged_;
+  }
+  const RetentionPlan plan = plan_retention(policy_, steps, clock_of(context_).now(), use);
+  std::exception_ptr failure;
+  for (const StepInfo& each : plan.removed) {
+    if (is_stopped_) {
+      break;
+    }
+    try {
+      try_remove(each.step);
+    } catch (...) {
+      failure = failure ? failure : std::current_exception();
+    }
+  }
+  if (failure) {
+    directory_.refresh();  // What could not be removed is still there.
+    std::rethrow_exception(failure);
+  }
+}
+
+bool Remover::try_remove(std::uint64_t step) {
+  const Removal removal(*uses_, step);
+  if (!removal.has_begun() || directory_.is_pinned(step)) {
+    return false;
+  }
+  const std::filesystem::path path = directory_.path(step);
+  directory_.forget(step);  // First: who asks for it from here on is told that it is not there.
+  try {
+    RemoveOptions options;
+    options.deadline = removal_deadline_;
+    remove_checkpoint(path, options, context_);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {  // Else another process was faster.
+      std::rethrow_exception(
+          with_context(std::current_exception(), fmt::format("step {} was not removed", step)));
+    }
+  }
+  directory_.forget(step);  // Again: it may have been listed before it was gone.
+  set_damaged(step, false);
+  return true;
+}
+
+void Remover::remove(std::uint64_t step) {
+  if (!directory_.has(step)) {
+    throw Error(Errc::not_found, fmt::format("step {} of {}", step, directory_.root().string()));
+  }
+  try {
+    if (!try_remove(step)) {
+      throw Error(Errc::invalid_argument, fmt::format("step {} of {} is pinned, or being saved or loaded",
+                                                      step, directory_.root().string()));
+    }
+  } catch (...) {
+    directory_.refresh();
+    throw;
+  }
+}
+
+void Remover::set_damaged(std::uint64_t step, bool is_damaged) {
+  const std::lock_guard lock(mutex_);
+  if (is_damaged) {
+    damaged_.insert(step);
+  } else {
+    damaged_.erase(step);
+  }
+}
+
+}  // namespace cairn::training

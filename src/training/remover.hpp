@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <system_error>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+
+#include "cairn/core/context.hpp"
+#include "cairn/training/keep_policy.hpp"
+#include "cairn/training/step_directory.hpp"
+
+#include "base/internal/clock.hpp"
+#include "training/step_uses.hpp"
+
+namespace cairn::training {
+
+/// The clock of a context.
+[[nodiscard]] const Clock& clock_of(const Context& context);
+
+/// Whether a failure to load is that of the checkpoint itself.
+[[nodiscard]] bool is_damage(std::error_code code);
+
+/// Removes the steps that a policy does not keep.
+///
+/// Threads: `retain` by one thread at a time; the rest from any.
+class Remover {
+ public:
+  /// The directory and the context must outlive it.
+  Remover(KeepPolicy policy, Timeout removal_deadline, StepDirectory& directory, const Context& context);
+
+  /// Lists, asks the policy and removes, in this order, after `just_saved` was committed: whatever is removed, a newer one is there. What
+  /// cannot be removed is left for the next time, and does not keep others.
+  ///
+  /// Errors: those of the policy; then nothing is removed. The first failure of a removal.
+  void retain(std::uint64_t just_saved);
+
+  /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
+  void remove(std::uint64_t step);
+
+  /// A load of the step has failed; or it was saved again.
+  void set_damaged(std::uint64_t step, bool is_damaged);
+
+  /// Nothing more is removed.
+  void stop() noexcept { is_stopped_ = true; }
+
+  [[nodiscard]] const std::shared_ptr<StepUses>& uses() const noexcept { return uses_; }
+
+ private:
+  /// False when it was pinned, or used, since the policy was asked.
+  bool try_remove(std::uint64_t step);
+
+  const KeepPolicy policy_;
+  const Timeout removal_deadline_;
+  StepDirectory& directory_;
+  const Context& context_;
+  const std::shared_ptr<StepUses> uses_;
+  std::atomic<bool> is_stopped_{false};
+  std::mutex mutex_;  // Protects `damaged_`.
+  std::set<std::uint64_t> damaged_;
+};
+
+}  // namespace cairn::training

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/training/step_directory.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "core/internal/load_latest.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/listing.hpp"
+#include "store/internal/manifest.hpp"
+#include "training/internal/annotations.hpp"
+#include "training/internal/pins.hpp"
+
+namespace cairn {
+namespace {
+
+/// A step that was found or saved.
+struct Known {
+  std::string name;                           ///< What it is opened by.
+  std::string entry;                          ///< What its directory is called.
+  std::optional<store::ManifestFacts> facts;  ///< Once they were read.
+  Metrics metrics;                            ///< Likewise.
+  std::string problem;                        ///< Likewise.
+  [[nodiscard]] bool is_read() const { return facts.has_value() || !problem.empty(); }
+};
+
+using KnownSteps = std::map<std::uint64_t, Known>;
+
+void read_manifest(const io::Directory& root, Known& known) {
+  store::CommitCheck check = store::check_commit(root, known.entry, false);
+  if (!check.is_committed || !check.facts) {
+    known.problem = check.problem.empty() ? fmt::format("{}: its manifest cannot be read", known.name)
+                                          : std::move(check.problem);
+    return;
+  }
+  const std::string path = (root.path() / known.entry / store::kManifestName).string();
+  try {
+    known.metrics = training::notes_of(check.facts->annotations, path).metrics;
+    known.facts = std::move(check.facts);
+  } catch (const Error& error) {
+    known.problem = error.what();
+  }
+}
+
+StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Known& known, bool is_pinned) {
+  StepInfo info;
+  info.step = step;
+  info.path = root / known.name;
+  info.is_pinned = is_pinned;
+  info.problem = known.problem;
+  if (known.facts) {
+    info.committed = known.facts->commit_time;
+    info.bytes = known.facts->bytes;
+    info.metrics = known.metrics;
+  }
+  return info;
+}
+
+}  // namespace
+
+struct StepDirectory::State {
+  State(std::filesystem::path where, StepDirectoryOptions how, const Context& context)
+      : root(std::move(where)), options(std::move(how)), injected(context.options().syscalls) {}
+
+  [[nodiscard]] io::Syscalls& syscalls() const { return injected ? *injected : io::posix_syscalls(); }
+
+  /// Nothing when it is yet to be made.
+  [[nodiscard]] std::optional<io::Directory> open_root() const {
+    try {
+      return store::open_root(syscalls(), root);
+    } catch (const Error& error) {
+      if (error.code() != Errc::not_found || !core::is_yet_to_be_made(root)) {
+        throw;
+      }
+      return std::nullopt;
+    }
+  }
+
+  [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const {
+    std::optional<std::uint64_t> step = options.format.parse(name);
+    for (auto other = options.also_read.begin(); !step && other != options.also_read.end(); ++other) {
+      step = other->parse(name);
+    }
+    return step;
+  }
+
+  /// What is on the disk now.
+  [[nodiscard]] KnownSteps list() const {
+    KnownSteps found;
+    const std::optional<io::Directory> directory = open_root();
+    if (!directory) {
+      return found;
+    }
+    for (store::NamedCheckpoint& each : store::list_names(*directory)) {
+      const std::optional<std::uint64_t> step = parse(each.name);
+      if (!step) {
+        continue;
+      }
+      Known one;
+      one.name = std::move(each.name);
+      one.entry = std::move(each.entry);
+      const auto [other, is_first] = found.try_emplace(*step, std::move(one));
+      if (!is_first) {
+        throw Error(Errc::already_exists, fmt::format("step {} of {} is there twice: '{}' and '{}'", *step,
+                                                      root.string(), other->second.name, one.name));
+      }
+    }
+    return found;
+  }
+
+  /// A list that is older than a change which this process has made is not believed: it may lack what was saved, or hold what was
+  /// removed.
+  void list_again(bool keeps_manifests) {
+    for (;;) {
+      std::uint64_t before = 0;
+      {
+        const std::lock_guard lock(mutex);
+        before = changes;
+      }
+      KnownSteps found = list();
+      const std::lock_guard lock(mutex);
+      if (changes != before) {
+        continue;
+      }
+      for (auto& [step, one] : found) {
+        const auto same = known.find(step);
+        if (keeps_manifests && same != known.end() && same->second.entry == one.entry) {
+          one = std::move(same->second);
+        }
+      }
+      known = std::move(found);
+      publish_numbers();
+      return;
+    }
+  }
+
+  /// Called with the lock held.
+  void publish_numbers() {
+    auto all = std::make_shared<std::vector<std::uint64_t>>();
+    all->reserve(known.size());
+    for (const auto& [step, ignored] : known) {
+      all->push_back(step);
+    }
+    numbers = std::move(all);
+  }
+
+  const std::filesystem::path root;
+  const StepDirectoryOptions options;
+  const std::shared_ptr<io::Syscalls> injected;  // Null: the operating system's.
+
+  mutable std::mutex mutex;  // Protects all below.
+  KnownSteps known;
+  std::uint64_t changes = 0;  // That `add` and `forget` have made.
+  Steps numbers = std::make_shared<const std::vector<std::uint64_t>>();
+};
+
+StepDirectory::StepDirectory(std::filesystem::path root, StepDirectoryOptions options, const Context& context)
+    : state_(std::make_unique<State>(std::move(root), std::move(options), context)) {
+  reload();
+}
+
+StepDirectory::~StepDirectory() = default;
+StepDirectory::StepDirectory(StepDirectory&&) noexcept = default;
+
+const std::filesystem::path& StepDirectory::root() const noexcept {
+  return state_->root;
+}
+
+void StepDirectory::reload() {
+  state_->list_again(false);
+}
+
+void StepDirectory::refresh() {
+  state_->list_again(true);
+}
+
+StepDirectory::Steps StepDirectory::steps() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->numbers;
+}
+
+bool StepDirectory::has(std::uint64_t step) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->known.contains(step);
+}
+
+std::optional<std::uint64_t> StepDirectory::latest() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->known.empty() ? std::nullopt : std::optional(state_->known.rbegin()->first);
+}
+
+std::filesystem::path StepDirectory::path(std::uint64_t step) const {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->known.find(step);
+  return state_->root /
+         (found == state_->known.end() ? state_->options.format.name(step) : found->second.name);
+}
+
+StepInfo StepDirectory::info(std::uint64_t step) const {
+  const std::optional<io::Directory> directory = state_->open_root();
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->known.find(step);
+  if (found == state_->known.end() || !directory) {
+    throw Error(Errc::not_found, fmt::format("step {} of {}", step, state_->root.string()));
+  }
+  if (!found->second.is_read()) {
+    read_manifest(*directory, found->second);
+  }
+  return info_of(state_->root, step, found->second, training::is_pinned(*directory, step));
+}
+
+std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
+  std::vector<StepInfo> infos;
+  const std::optional<io::Directory> directory = state_->open_root();
+  if (!directory) {
+    return infos;
+  }
+  const std::set<std::uint64_t> pins = training::read_pins(*directory);
+  KnownSteps known;
+  {
+    const std::lock_guard lock(state_->mutex);
+    known = state_->known;
+  }
+  infos.reserve(known.size());
+  for (auto& [step, each] : known) {
+    if (with_manifests && !each.is_read()) {
+      read_manifest(*directory, each);
+    }
+    infos.push_back(info_of(state_->root, step, each, pins.contains(step)));
+  }
+  if (with_manifests) {
+    const std::lock_guard lock(state_->mutex);
+    for (auto& [step, each] : known) {
+      const auto now = state_->known.find(step);
+      if (now != state_->known.end() && now->second.entry == each.entry && !now->second.is_read()) {
+        now->second = std::move(each);
+      }
+    }
+  }
+  return infos;
+}
+
+std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {
+  return state_->parse(name);
+}
+
+void StepDirectory::pin(std::uint64_t step) const {
+  const std::optional<io::Directory> directory = state_->open_root();
+  std::string entry;
+  {
+    const std::lock_guard lock(state_->mutex);
+    const auto found = state_->known.find(step);
+    entry = found == state_->known.end() ? "" : found->second.entry;
+  }
+  const auto require_step = [&] {
+    if (!directory || entry.empty() || !directory->status(entry)) {
+      throw Error(Errc::not_found,
+                  fmt::format("step {} of {} cannot be pinned", step, state_->root.string()));
+    }
+  };
+  require_step();
+  training::add_pin(*directory, step);
+  try {
+    require_step();  // Else a removal was there first, and the pin would be that of a later step of this number.
+  } catch (...) {
+    training::remove_pin(*directory, step);
+    throw;
+  }
+}
+
+void StepDirectory::unpin(std::uint64_t step) const {
+  if (const std::optional<io::Directory> directory = state_->open_root()) {
+    training::remove_pin(*directory, step);
+  }
+}
+
+bool StepDirectory::is_pinned(std::uint64_t step) const {
+  const std::optional<io::Directory> directory = state_->open_root();
+  return directory && training::is_pinned(*directory, step);
+}
+
+void StepDirectory::add(std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  Known& known = state_->known[step];
+  if (known.name.empty()) {
+    known.name = state_->options.format.name(step);
+    known.entry = known.name;
+  } else {  // It was overwritten.
+    known.facts.reset();
+    known.metrics.clear();
+    known.problem.clear();
+  }
+  ++state_->changes;
+  state_->publish_numbers();
+}
+
+void StepDirectory::forget(std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  state_->known.erase(step);
+  ++state_->changes;
+  state_->publish_numbers();
+}
+
+}  // namespace cairn

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "cairn/base/timeout.hpp"
+#include "cairn/core/save.hpp"
+
+#include "training/step_uses.hpp"
+
+namespace cairn::training {
+
+/// The save of a step, shared by the Checkpointer and by whom it has told of it.
+///
+/// Threads: every method may be called from any thread.
+class StepSave {
+ public:
+  /// Called once, when the save has ended, before anybody is told; null: it is committed.
+  using OnEnd = std::function<void(StepSave& save, const std::exception_ptr& failure)>;
+
+  StepSave(std::uint64_t step, AsyncResponse response, std::unique_ptr<StepUser> user, OnEnd on_end);
+
+  [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
+  [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
+
+  /// Blocks until the end; for the Checkpointer, which is told by `on_end`. Returns whether it is committed.
+  bool settle();
+  /// Blocks until the end; for users, who are told here.
+  SaveResult wait();
+  SaveResult wait(Timeout timeout);
+
+  /// Whether a user was told of its failure, or is now.
+  bool tell() noexcept { return is_told_.exchange(true); }
+
+ private:
+  SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout);
+  void end(const std::exception_ptr& failure);
+
+  const std::uint64_t step_;
+  const AsyncResponse response_;
+  std::unique_ptr<StepUser> user_;
+  const OnEnd on_end_;
+  std::once_flag ended_;
+  std::atomic<bool> is_told_{false};
+};
+
+}  // namespace cairn::training

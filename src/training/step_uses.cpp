@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/step_uses.hpp"
+
+#include <system_error>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::training {
+
+std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root) {
+  // Of the process, as a promise about the process must be.
+  static std::mutex mutex;
+  static std::map<std::string, std::weak_ptr<StepUses>> all;
+  std::error_code ignored;
+  std::filesystem::path canonical = std::filesystem::weakly_canonical(root, ignored);
+  if (ignored || canonical.empty()) {
+    canonical = root;
+  }
+  if (!canonical.has_filename()) {
+    canonical = canonical.parent_path();
+  }
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<StepUses>& of_root = all[canonical.string()];
+  std::shared_ptr<StepUses> uses = of_root.lock();
+  if (!uses) {
+    uses = std::make_shared<StepUses>();
+    of_root = uses;
+  }
+  return uses;
+}
+
+std::set<std::uint64_t> StepUses::in_use() const {
+  const std::lock_guard lock(mutex_);
+  return {users_.begin(), users_.end()};
+}
+
+bool StepUses::is_being_removed(std::uint64_t step) const {
+  const std::lock_guard lock(mutex_);
+  return removals_.contains(step);
+}
+
+bool StepUses::begin_removal(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  return !users_.contains(step) && removals_.insert(step).second;
+}
+
+void StepUses::end_removal(std::uint64_t step) noexcept {
+  const std::lock_guard lock(mutex_);
+  removals_.erase(step);
+}
+
+StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step) : uses_(std::move(uses)), step_(step) {
+  const std::lock_guard lock(uses_->mutex_);
+  if (uses_->removals_.contains(step)) {
+    throw Error(Errc::not_found, fmt::format("step {} is being removed", step));
+  }
+  uses_->users_.insert(step);
+}
+
+StepUser::~StepUser() {
+  const std::lock_guard lock(uses_->mutex_);
+  uses_->users_.erase(uses_->users_.find(step_));
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <set>
+
+namespace cairn::training {
+
+/// Which steps of a root this process saves or loads, and which it removes: never the same.
+///
+/// Threads: every method may be called from any thread.
+class StepUses {
+ public:
+  /// Those of the directory at `root`, shared by all Checkpointers of the process.
+  static std::shared_ptr<StepUses> of(const std::filesystem::path& root);
+
+  [[nodiscard]] std::set<std::uint64_t> in_use() const;
+  [[nodiscard]] bool is_being_removed(std::uint64_t step) const;
+
+  /// False when somebody uses it, or removes it already.
+  [[nodiscard]] bool begin_removal(std::uint64_t step);
+  void end_removal(std::uint64_t step) noexcept;
+
+ private:
+  friend class StepUser;
+
+  mutable std::mutex mutex_;  // Protects all below.
+  std::multiset<std::uint64_t> users_;
+  std::set<std::uint64_t> removals_;
+};
+
+/// Uses a step: it is not removed by this process meanwhile.
+class StepUser {
+ public:
+  /// Errors: Errc::not_found: it is being removed.
+  StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step);
+  ~StepUser();
+  StepUser(const StepUser&) = delete;
+  StepUser& operator=(const StepUser&) = delete;
+
+ private:
+  const std::shared_ptr<StepUses> uses_;
+  const std::uint64_t step_;
+};
+
+}  // namespace cairn::training

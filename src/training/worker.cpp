@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/worker.hpp"
+
+#include <utility>
+
+#include "base/internal/thread.hpp"
+
+namespace cairn::training {
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void Worker::post(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) {
+    thread_ = start_thread("cairn-training", [this] { run(); });
+  }
+  work_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Worker::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return is_idle(); });
+}
+
+bool Worker::wait_idle(Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  return clock_.wait_until(lock, changed_, later(clock_.steady_now(), timeout), [this] { return is_idle(); });
+}
+
+void Worker::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return is_ending_ || !work_.empty(); });
+    if (work_.empty()) {
+      return;
+    }
+    std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    is_busy_ = true;
+    lock.unlock();
+    work();
+    work = nullptr;  // What it owned ends before anybody is told that it is done.
+    lock.lock();
+    is_busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/training/checkpointer.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/training/preemption_guard.hpp"
+
+#include "training/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using testing::Checkpointers;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+// Saving.
+
+TEST_F(Checkpointers, SaveTheStepsThatThePolicyNames) {
+  const auto run = make(when(save_when::every_steps(3)));
+  std::vector<bool> is_saved;
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    is_saved.push_back(static_cast<bool>(save(*run, step)));
+  }
+  run->close();
+
+  EXPECT_THAT(is_saved, ElementsAre(true, false, false, true, false));
+  EXPECT_THAT(run->steps(), ElementsAre(0, 3));
+  EXPECT_EQ(stored_step(run->load(3)), 3u);
+}
+
+TEST_F(Checkpointers, AnEmptyResponseIsDone) {
+  const auto run = make(when(save_when::at_steps({})));
+
+  const StepResponse response = save(*run, 1);
+
+  EXPECT_FALSE(response);
+  EXPECT_TRUE(response.is_done());
+  EXPECT_EQ(response.wait().bytes, 0u);
+}
+
+TEST_F(Checkpointers, ForceSavesWhateverThePolicySays) {
+  const auto run = make(when(save_when::at_steps({})));
+  StepOptions options;
+  options.force = true;
+
+  EXPECT_FALSE(run->should_save(1));
+  EXPECT_TRUE(save(*run, 1, options));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(1));
+}
+
+TEST_F(Checkpointers, KeepMetricsThatAreReadWithoutAnyHandler) {
+  const auto run = make();
+  StepOptions options(Metrics{{"loss", 0.25}});
+  options.save.custom_metadata = R"({"mine": 1})";
+  options.save.annotations = R"({"other": 2})";
+  save(*run, 1, options).wait();
+
+  EXPECT_THAT(run->info(1).metrics, ElementsAre(Pair("loss", 0.25)));
+  EXPECT_EQ(run->metadata(1).custom_metadata, R"({"mine":1})");
+  EXPECT_EQ(run->metadata(1).annotations,
+            R"({"cairn.training":{"step":1,"metrics":{"loss":0.25}},"other":2})");
+}
+
+TEST_F(Checkpointers, AMetricThatIsNoNumberIsRefusedWithItsStepAndNothingIsSaved) {
+  const auto run = make();
+
+  EXPECT_THAT(
+      [&] {
+        save(*run, 5, Metrics{{"loss", std::numeric_limits<double>::quiet_NaN()}});
+      },
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("step 5"), HasSubstr("'loss'"))));
+  EXPECT_FALSE(fs::exists(root()));
+}
+
+TEST_F(Checkpointers, AStepThatIsThereIsRefusedUnlessItIsToBeOverwritten) {
+  const auto run = make();
+  save(*run, 1).wait();
+
+  EXPECT_THAT([&] { save(*run, 1); },
+              Fails(Errc::already_exists, AllOf(HasSubstr("step 1"), HasSubstr("run/1"))));
+  StepOptions options(Metrics{{"loss", 1}});
+  options.save.overwrite = true;
+  save(*run, 1, options).wait();
+  EXPECT_THAT(run->info(1).metrics, ElementsAre(Pair("loss", 1)));
+}
+
+TEST_F(Checkpointers, AStepThatIsBeingSavedIsThereForTheNext) {
+  const auto run = make();
+  save(*run, 1);
+
+  EXPECT_THAT([&] { save(*run, 1); }, Fails(Errc::already_exists, HasSubstr("step 1")));
+}
+
+TEST_F(Checkpointers, ALowerStepIsSavedAndIsNotTheLatest) {
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 100).wait();
+  save(*run, 50).wait();
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(50, 100));
+  EXPECT_EQ(run->latest(), 100u);
+  save(*run, 60).wait();
+  run->wait();
+  EXPECT_THAT(run->steps(), ElementsAre(60, 100));
+}
+
+TEST_F(Checkpointers, AStepAboveTheWidthIsRefused) {
+  CheckpointerOptions options;
+  options.names.format = StepFormat("s", 2);
+  const auto run = make(std::move(options));
+  save(*run, 99).wait();
+
+  EXPECT_TRUE(fs::exists(root() / "s99/COMMIT"));
+  EXPECT_THAT([&] { save(*run, 100); }, Fails(Errc::invalid_argument, HasSubstr("step 100")));
+}
+
+TEST_F(Checkpointers, ThatAreClosedSaveNothing) {
+  const auto run = make();
+  save(*run, 1);
+  run->close();
+  run->close();
+
+  EXPECT_THAT([&] { save(*run, 2); }, Fails(Errc::closed, HasSubstr("run")));
+  EXPECT_EQ(stored_step(run->load(1)), 1u);
+}
+
+TEST_F(Checkpointers, WaitForTheirSaveAtTheirEnd) {
+  { save(*make(), 1); }
+
+  EXPECT_TRUE(is_checkpoint(root() / "1", *context_));
+}
+
+TEST_F(Checkpointers, AFirstStepIsNotSavedTwice) {
+  const auto run = make(when(save_when::first()));
+
+  EXPECT_TRUE(save(*run, 1));
+  EXPECT_FALSE(save(*run, 2));
+  run->wait();
+  EXPECT_FALSE(save(*run, 3));
+  EXPECT_FALSE(save(*make(when(save_when::first())), 4));
+}
+
+TEST_F(Checkpointers, SaveAgainWhenTheTimeIsUp) {
+  const auto run = make(when(save_when::continuously(seconds(10))));
+  EXPECT_TRUE(save(*run, 1));
+  run->wait();
+  clock_->advance(seconds(9));
+  EXPECT_FALSE(save(*run, 2));
+  clock_->advance(seconds(1));
+  EXPECT_TRUE(save(*run, 3));
+  run->wait();
+}
+
+TEST_F(Checkpointers, CountTheTimeFromTheLastSaveOfAnEarlierProcess) {
+  save(*make(), 1).wait();
+  clock_->advance(seconds(4));
+  const auto run = make(when(save_when::continuously(seconds(10))));
+
+  EXPECT_FALSE(run->should_save(2));
+  clock_->advance(seconds(6));
+  EXPECT_TRUE(run->should_save(2));
+}
+
+TEST_F(Checkpointers, SaveOnceWhenTheyArePreempted) {
+  const PreemptionGuard guard({SIGUSR1});
+  CheckpointerOptions options = when(save_when::preempted());
+  options.preemption = &guard;
+  const auto run = make(std::move(options));
+  EXPECT_FALSE(save(*run, 1));
+
+  std::raise(SIGUSR1);
+
+  EXPECT_TRUE(save(*run, 2));
+  EXPECT_FALSE(save(*run, 3));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+}
+
+// Failures.
+
+TEST_F(Checkpointers, AFailureIsThrownOnceByTheNextSaveWhichSavesNothing) {
+  const auto run = make();
+  save_unsavable(*run, 1);
+
+  EXPECT_THAT([&] { save(*run, 2); },
+              Fails(Errc::handler_failed, AllOf(HasSubstr("step 1"), HasSubstr("cannot be saved"))));
+  EXPECT_TRUE(save(*run, 3));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(Checkpointers, AFailureIsThrownOnceByWaitOrClose) {
+  const auto run = make();
+  save_unsavable(*run, 1);
+  EXPECT_THAT([&] { run->wait(); }, Fails(Errc::handler_failed, HasSubstr("step 1")));
+  run->wait();
+  save_unsavable(*run, 2);
+  EXPECT_THAT([&] { run->close(); }, Fails(Errc::handler_failed, HasSubstr("step 2")));
+  run->close();
+}
+
+TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
+  const auto run = make();
+  const StepResponse response = save_unsavable(*run, 1);
+
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::handler_failed, HasSubstr("cannot be saved")));
+  run->close();
+  EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+TEST_F(Checkpointers, AStepThatFailedCanBeSavedAgain) {
+  const auto run = make(when(save_when::first()));
+  EXPECT_THAT([&] { save_unsavable(*run, 1).wait(); }, Fails(Errc::handler_failed));
+
+  EXPECT_TRUE(save(*run, 1));
+  run->close();
+  EXPECT_EQ(stored_step(run->load(1)), 1u);
+}
+
+// Loading.
+
+TEST_F(Checkpointers, LoadTheLatestTheBestAndAnyStep) {
+  const auto run = make();
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    save(*run, step, Metrics{{"loss", step == 2 ? 0.1 : 1.0}}).wait();
+  }
+
+  EXPECT_EQ(stored_step(run->load(WhichStep::latest())), 3u);
+  EXPECT_EQ(stored_step(run->load(WhichStep::best("loss", Prefer::lower))), 2u);
+  EXPECT_EQ(stored_step(run->load_async(1).wait()), 1u);
+  EXPECT_EQ(run->best("loss", Prefer::higher), 3u);
+  EXPECT_EQ(run->info(WhichStep::latest()).step, 3u);
+}
+
+TEST_F(Checkpointers, NameWhatCannotBeLoaded) {
+  const auto run = make();
+  EXPECT_EQ(run->best("loss", Prefer::lower), std::nullopt);
+  EXPECT_THAT([&] { static_cast<void>(run->load(WhichStep::latest())); },
+              Fails(Errc::not_found, AllOf(HasSubstr("run"), HasSubstr("no step"))));
+  EXPECT_THAT([&] { static_cast<void>(run->load(WhichStep::best("loss", Prefer::lower))); },
+              Fails(Errc::not_found, HasSubstr("no step")));
+  save(*run, 1, Metrics{{"loss", 1}}).wait();
+  EXPECT_THAT([&] { static_cast<void>(run->load(7)); },
+              Fails(Errc::not_found, AllOf(HasSubstr("step 7"), HasSubstr("latest of which is 1"))));
+  EXPECT_THAT([&] { static_cast<void>(run->load(WhichStep::best("lsos", Prefer::lower))); },
+              Fails(Errc::not_found, HasSubstr("'lsos'")));
+  EXPECT_THAT([&] { static_cast<void>(run->load(1, {"model"})); },
+              Fails(Errc::not_found, HasSubstr("model")));
+}
+
+TEST_F(Checkpointers, AStepThatWasRemovedUnderUsIsSaidToBe) {
+  const auto run = make();
+  save(*run, 1);
+  run->wait();  // Also until the directory was listed.
+  remove_checkpoint(root() / "1", *context_);
+
+  EXPECT_THAT([&] { static_cast<void>(run->load(1)); },
+              Fails(Errc::not_found, AllOf(HasSubstr("step 1"), HasSubstr("removed meanwhile"))));
+  run->reload();
+  EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "io/faulty_syscalls.hpp"
+#include "support/held_syscalls.hpp"
+#include "training/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using ::testing::AllOf;
+using testing::Checkpointers;
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::HasSubstr;
+
+TEST_F(Checkpointers, RemoveWhatThePolicyDoesNotKeep) {
+  const auto run = make(keeping(keep::any_of({keep::latest(2), keep::every_steps(4)})));
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    save(*run, step);
+  }
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 4, 6, 7));
+  EXPECT_THAT(*StepDirectory(root(), {}, *context_).steps(), ElementsAre(0, 4, 6, 7));
+}
+
+TEST_F(Checkpointers, KeepTheBest) {
+  const auto run = make(keeping(keep::best("loss", 1, Prefer::lower)));
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    save(*run, step, Metrics{{"loss", step == 2 ? 0.1 : 1.0}});
+  }
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(2, 5));
+}
+
+TEST_F(Checkpointers, APolicyThatKeepsNothingLeavesTheNewest) {
+  const auto run = make(keeping(keep::latest(0)));
+  save(*run, 1);
+  save(*run, 2);
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+}
+
+TEST_F(Checkpointers, SeeAndRemoveStepsOfOthers) {
+  const auto run = make(keeping(keep::latest(1)));
+  save_alone("3");
+  save(*run, 4);
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(4));
+  EXPECT_FALSE(fs::exists(root() / "3"));
+}
+
+TEST_F(Checkpointers, NeverRemoveWhatIsNotAStep) {
+  save_alone("final");
+  fs::create_directory(root() / "1");
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 2);
+  save(*run, 3);
+  run->close();
+
+  EXPECT_TRUE(is_checkpoint(root() / "final", *context_));
+  EXPECT_TRUE(fs::exists(root() / "1"));
+}
+
+TEST_F(Checkpointers, NeverRemoveWhatIsPinnedUntilItIsNot) {
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 1).wait();
+  run->pin(1);
+  save(*run, 2);
+  save(*run, 3);
+  run->wait();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 3));
+  EXPECT_THAT([&] { run->remove(1); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("step 1"), HasSubstr("pinned"))));
+
+  run->unpin(1);
+  save(*run, 4);
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(4));
+}
+
+TEST_F(Checkpointers, PinsOfOthersCount) {
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 1).wait();
+  run->wait();
+  StepDirectory(root(), {}, *context_).pin(1);
+  save(*run, 2);
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+}
+
+TEST_F(Checkpointers, WhereTheNewestIsDamagedTheNewestSoundIsKept) {
+  for (const char* step : {"1", "2", "3"}) {
+    save_alone(step);
+  }
+  alter(3);
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load(3)); }, Fails(Errc::checksum_mismatch));
+  save(*run, 0).wait();
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+}
+
+TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
+  const auto run = make(keeping(
+      KeepPolicy("mine", false, [](std::span<const StepInfo>, CommitTime) { return std::vector<bool>(); })));
+  save(*run, 1);
+  save(*run, 2);
+
+  EXPECT_THAT([&] { run->close(); }, Fails(Errc::invalid_argument, HasSubstr("'mine'")));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+}
+
+TEST_F(Checkpointers, ASavePolicyThatFailsIsThrownBySave) {
+  const auto run = make(when([](const SaveMoment&) -> bool { throw std::runtime_error("no idea"); }));
+
+  EXPECT_THAT([&] { save(*run, 1); }, Fails(Errc::handler_failed, HasSubstr("no idea")));
+}
+
+TEST_F(Checkpointers, RemoveAStepWhenTheyAreTold) {
+  const auto run = make();
+  save(*run, 1).wait();
+  save(*run, 2).wait();
+
+  run->remove(1);
+
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+  EXPECT_FALSE(fs::exists(root() / "1"));
+  EXPECT_THAT([&] { run->remove(1); }, Fails(Errc::not_found, HasSubstr("step 1")));
+}
+
+/// With a file system whose answers tests decide.
+class HeldCheckpointers : public Checkpointers {
+ protected:
+  static ContextOptions held(std::shared_ptr<testing::HeldSyscalls> disk) {
+    ContextOptions options = small();
+    options.syscalls = std::move(disk);
+    return options;
+  }
+
+  HeldCheckpointers() : HeldCheckpointers(std::make_shared<testing::HeldSyscalls>()) {}
+  explicit HeldCheckpointers(std::shared_ptr<testing::HeldSyscalls> disk)
+      : Checkpointers(held(disk)), disk_(std::move(disk)) {}
+  ~HeldCheckpointers() override { disk_->let_go(); }
+
+  std::shared_ptr<testing::HeldSyscalls> disk_;
+};
+
+TEST_F(HeldCheckpointers, SkipAStepWhileOneIsBeingSavedWhenTheyAreAsked) {
+  const auto run = make();
+  disk_->hold(testing::Held::rename);
+  save(*run, 1);
+  StepOptions options;
+  options.skip_if_busy = true;
+
+  EXPECT_FALSE(save(*run, 2, options));
+  disk_->let_go();
+  run->wait();
+  EXPECT_TRUE(save(*run, 3, options));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 3));
+}
+
+TEST_F(HeldCheckpointers, ContinuousSavesWaitForNoOther) {
+  const auto run = make(when(save_when::continuously()));
+  disk_->hold(testing::Held::rename);
+
+  EXPECT_TRUE(save(*run, 1));
+  EXPECT_FALSE(save(*run, 2));
+  disk_->let_go();
+  run->wait();
+  EXPECT_TRUE(save(*run, 3));
+}
+
+TEST_F(HeldCheckpointers, ACloseThatDoesNotEndNamesTheStepAndLosesNothing) {
+  const auto run = make();
+  disk_->hold(testing::Held::rename);
+  save(*run, 1);
+
+  EXPECT_THAT([&] { run->close(seconds(0)); }, Fails(Errc::still_running, HasSubstr("step 1")));
+  EXPECT_THAT([&] { save(*run, 2); }, Fails(Errc::closed));
+  disk_->let_go();
+  run->close();
+  EXPECT_EQ(stored_step(run->load(1)), 1u);
+}
+
+TEST_F(HeldCheckpointers, AStepThatIsBeingLoadedIsNotRemoved) {
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 1).wait();
+  run->wait();
+  {
+    const StepLoadResponse loading = run->load_async(1);
+    save(*run, 2);
+    run->wait();
+    EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+    EXPECT_THAT([&] { run->remove(1); }, Fails(Errc::invalid_argument, HasSubstr("loaded")));
+    EXPECT_EQ(stored_step(loading.wait()), 1u);
+  }
+  save(*run, 3);
+  run->wait();
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(HeldCheckpointers, TwoOfAProcessKnowWhatTheOtherLoads) {
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 1).wait();
+  run->wait();
+  const auto reader = make();
+  const StepLoadResponse loading = reader->load_async(1);
+  save(*run, 2);
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+}
+
+/// With a file system that fails as tests say.
+class FaultyCheckpointers : public Checkpointers {
+ protected:
+  static ContextOptions faulty(std::shared_ptr<io::FaultySyscalls> disk) {
+    ContextOptions options = small();
+    options.syscalls = std::move(disk);
+    return options;
+  }
+
+  FaultyCheckpointers() : FaultyCheckpointers(std::make_shared<io::FaultySyscalls>()) {}
+  explicit FaultyCheckpointers(std::shared_ptr<io::FaultySyscalls> disk)
+      : Checkpointers(faulty(disk)), disk_(std::move(disk)) {}
+
+  std::shared_ptr<io::FaultySyscalls> disk_;
+};
+
+/// Of a policy whose answer comes right before removals begin: what it does fails them.
+KeepPolicy latest_after(std::function<void()> act) {
+  return {"latest", false, [act = std::move(act)](std::span<const StepInfo> steps, CommitTime now) {
+            act();
+            return keep::latest(1)(steps, now);
+          }};
+}
+
+TEST_F(FaultyCheckpointers, WhatCannotBeRemovedIsToldByCloseAndTriedAgain) {
+  const auto run = make(keeping(latest_after([this, calls = 0]() mutable {
+    io::Fault fault;
+    fault.call = io::Call::rename;
+    fault.count = io::kForEver;
+    fault.result = -EACCES;
+    ++calls == 2 ? disk_->plan(fault) : disk_->clear();
+  })));
+  save(*run, 1).wait();
+  save(*run, 2).wait();
+
+  EXPECT_THAT([&] { run->wait(); }, FailsWithErrno(EACCES, HasSubstr("step 1 was not removed")));
+  run->wait();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+  disk_->clear();
+  save(*run, 3);
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(FaultyCheckpointers, WhatCannotBeRemovedIsToldToWhomItConcerns) {
+  std::vector<std::string> told;
+  CheckpointerOptions options = keeping(latest_after([this] {
+    io::Fault fault;
+    fault.call = io::Call::rename;
+    fault.result = -EIO;
+    disk_->plan(fault);
+  }));
+  options.on_retention_failure = [&told](const std::exception_ptr& failure) {
+    told.push_back(describe(failure));
+  };
+  const auto run = make(std::move(options));
+  save(*run, 1).wait();
+  run->wait();
+  disk_->clear();
+  save(*run, 2);
+  run->close();
+
+  EXPECT_THAT(told, ElementsAre(HasSubstr("step 1 was not removed")));
+}
+
+TEST_F(FaultyCheckpointers, AStepThatWasOverwrittenWithoutAnExchangeIsOneStep) {
+  disk_->lacks_rename_modes = true;
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 1).wait();
+  StepOptions options(Metrics{{"loss", 2}});
+  options.save.overwrite = true;
+  save(*run, 1, options);
+  run->wait();
+  ASSERT_TRUE(fs::exists(root() / "1.g2"));
+
+  EXPECT_THAT(run->info(1).metrics, ElementsAre(std::pair("loss", 2)));
+  EXPECT_EQ(stored_step(run->load(1)), 1u);
+  run->pin(1);
+  EXPECT_TRUE(make()->info(1).is_pinned);
+  run->unpin(1);
+  save(*run, 2);
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+  EXPECT_FALSE(fs::exists(root() / "1.g2"));
+}
+
+TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {
+  const auto run = make();
+  io::Fault fault;
+  fault.call = io::Call::make_directory;
+  fault.count = io::kForEver;
+  fault.result = -EACCES;
+  disk_->plan(fault);
+
+  EXPECT_THAT([&] { save(*run, 1).wait(); }, FailsWithErrno(EACCES, HasSubstr("run")));
+  run->close();
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <gmock/gmock.h>
+
+#include "training/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Checkpointers;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST_F(Checkpointers, ResumeTheNewestStep) {
+  save_alone("zzz");
+  const auto run = make();
+  EXPECT_FALSE(run->resume());
+  save(*run, 9);
+  save(*run, 10);
+  run->close();
+
+  std::optional<Resumed> resumed = make()->resume({"state"});
+
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->step, 10u);
+  EXPECT_EQ(stored_step(std::move(resumed->loaded)), 10u);
+  EXPECT_THAT(resumed->passed_over, IsEmpty());
+}
+
+TEST_F(Checkpointers, ResumeFromStepsOfSeveralFormatsByNumber) {
+  save_alone("9");
+  save_alone("step-8");
+  CheckpointerOptions options;
+  options.names.format = StepFormat("step-");
+  options.names.also_read = {StepFormat()};
+
+  EXPECT_EQ(make(std::move(options))->resume()->step, 9u);
+}
+
+TEST_F(Checkpointers, ResumeNothingInARootThatIsYetToBeMade) {
+  ResumeOptions options;
+  options.recover = true;
+
+  EXPECT_FALSE(make()->resume({}, options));
+}
+
+TEST_F(Checkpointers, ANewestStepThatIsDamagedIsAnErrorThatNamesTheFile) {
+  const auto run = make();
+  save(*run, 1).wait();
+  save(*run, 2).wait();
+  alter(2);
+
+  EXPECT_THAT([&] { static_cast<void>(run->resume()); },
+              Fails(Errc::checksum_mismatch, HasSubstr("run/2/state/")));
+}
+
+TEST_F(Checkpointers, FallBackToTheNextSoundStepAndSayWhatWasPassedOver) {
+  const auto run = make();
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    save(*run, step).wait();
+  }
+  alter(3);
+  tear_manifest(4);
+  ResumeOptions options;
+  options.fall_back = true;
+
+  std::optional<Resumed> resumed = run->resume({}, options);
+
+  EXPECT_EQ(resumed->step, 2u);
+  EXPECT_EQ(stored_step(std::move(resumed->loaded)), 2u);
+  ASSERT_EQ(resumed->passed_over.size(), 2u);
+  EXPECT_THAT(resumed->passed_over[0].why, HasSubstr("4/checkpoint.json"));
+  EXPECT_THAT(resumed->passed_over[1].why, HasSubstr("run/3/state/"));
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(Checkpointers, RecoverFirstWhenTheyAreAsked) {
+  save_alone("1");
+  fs::rename(root() / "1",
+             root() / ".tmp-1-00000000-0000-4000-8000-000000000000");  // As a crash displaces it.
+  const auto run = make();
+  EXPECT_THAT([&] { static_cast<void>(run->resume()); }, Fails(Errc::not_committed, HasSubstr("recover")));
+  ResumeOptions options;
+  options.recover = true;
+
+  EXPECT_EQ(run->resume({}, options)->step, 1u);
+}
+
+}  // namespace
+}  // namespace cairn
