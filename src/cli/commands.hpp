@@ -12,6 +12,29 @@
 
 namespace cairn::cli {
 
+/// What is to be kept: each that is given keeps what it says.
+struct PruneArguments {
+  std::optional<std::uint64_t> latest;
+  std::optional<std::uint64_t> every_steps;
+  std::optional<std::uint64_t> steps_apart;
+  std::optional<std::uint64_t> nearest_to_every;
+  std::optional<double> seconds_apart;
+  std::optional<double> younger_than;  ///< Seconds.
+  std::vector<std::uint64_t> steps;
+  std::vector<std::string> best;  ///< "METRIC:COUNT:lower" or "higher".
+  std::string prefix;             ///< Of the names of steps.
+  std::size_t width = 0;          ///< Of their numbers.
+};
+
+/// How arrays leave.
+struct ExportArguments {
+  ExportArguments() = default;
+
+  std::string format;           ///< "safetensors" or "hf"; empty: by the target's name.
+  std::string separator = "/";  ///< Between the keys of a path, in names.
+  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< Of "hf".
+};
+
 /// What stands after the name of a command.
 struct Arguments {
   std::filesystem::path path;
@@ -21,14 +44,13 @@ struct Arguments {
   bool lists_arrays = false;        ///< ls --all.
   std::size_t threads = 0;          ///< verify; 0: as many as the machine has cores.
   std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
-  bool removes = false;             ///< recover --remove.
+  bool removes = false;             ///< recover and prune --remove.
   bool other_hosts = false;         ///< recover --other-hosts.
   std::filesystem::path other;      ///< diff: the second; export: the target.
   std::optional<double> tolerance;  ///< diff --tolerance.
   bool metadata_only = false;       ///< diff --metadata.
-  std::string format;               ///< export --format: "safetensors" or "hf"; empty: by the target's name.
-  std::string separator = "/";      ///< export --separator.
-  std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< export --max-file.
+  PruneArguments prune;
+  ExportArguments exporting;
 };
 
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
@@ -39,6 +61,7 @@ int ls(const Arguments& arguments, Output& out);
 int inspect(const Arguments& arguments, Output& out);
 int verify(const Arguments& arguments, Output& out);
 int recover(const Arguments& arguments, Output& out);
+int prune(const Arguments& arguments, Output& out);
 /// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
 int diff(const Arguments& arguments, Output& out);
 int export_arrays(const Arguments& arguments, Output& out);

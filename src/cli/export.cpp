@@ -156,10 +156,10 @@ int export_arrays(const Arguments& arguments, Output& out) {
   }
   ExportOptions options;
   options.item = arguments.name;
-  options.separator = arguments.separator;
-  options.max_file_bytes = arguments.max_file_bytes;
-  options.is_folder =
-      arguments.format.empty() ? target.extension() != ".safetensors" : arguments.format == "hf";
+  options.separator = arguments.exporting.separator;
+  options.max_file_bytes = arguments.exporting.max_file_bytes;
+  options.is_folder = arguments.exporting.format.empty() ? target.extension() != ".safetensors"
+                                                         : arguments.exporting.format == "hf";
   ExportPlan plan = plan_export(arguments.path, options);
   if (!options.is_folder) {
     plan.files.front().name = target.filename();

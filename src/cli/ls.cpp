@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -12,32 +14,47 @@
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
+#include "cli/steps.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
 
-void write_listed(JsonWriter& json, const store::FoundCheckpoint& each) {
+/// What lies in a directory of checkpoints, and which of it are steps.
+struct Listed {
+  std::vector<store::FoundCheckpoint> checkpoints;
+  std::vector<StepFacts> steps;  ///< In the same order.
+
+  [[nodiscard]] bool has_steps() const {
+    return std::any_of(steps.begin(), steps.end(),
+                       [](const StepFacts& each) { return each.step.has_value(); });
+  }
+};
+
+void write_listed(JsonWriter& json, const store::FoundCheckpoint& each, const StepFacts& facts) {
   json.begin_object(JsonLayout::line).key("name").value(each.name).key("class").value(name(each.kind));
   if (!each.counts()) {
     json.key("why").value(each.note);
   } else if (each.problem.empty()) {
     json.key("committed").value(each.committed).key("checkpointables").value(each.checkpointables);
     json.key("bytes").value(each.bytes);
+    if (facts.step) {
+      json.key("step").value(*facts.step).key("is_pinned").value(facts.is_pinned);
+    }
+    write_metrics(json, facts.metrics);
   } else {
     json.key("problem").value(each.problem);
   }
   json.end();
 }
 
-void write_checkpoints(JsonWriter json, const std::filesystem::path& path,
-                       const std::vector<store::FoundCheckpoint>& checkpoints) {
+void write_checkpoints(JsonWriter json, const std::filesystem::path& path, const Listed& listed) {
   json.begin_object().key("path").value(path.string());
   for (const bool counts : {true, false}) {
     json.key(counts ? "checkpoints" : "others").begin_list();
-    for (const store::FoundCheckpoint& each : checkpoints) {
-      if (each.counts() == counts) {
-        write_listed(json, each);
+    for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
+      if (listed.checkpoints[i].counts() == counts) {
+        write_listed(json, listed.checkpoints[i], listed.steps[i]);
       }
     }
     json.end();
@@ -50,27 +67,37 @@ std::string state_of(const store::FoundCheckpoint& listed) {
   return listed.is_hidden ? "older generation" : is_broken ? "damaged" : std::string(name(listed.kind));
 }
 
-void print_checkpoints(Output& out, const std::filesystem::path& path,
-                       const std::vector<store::FoundCheckpoint>& checkpoints) {
+void print_checkpoints(Output& out, const std::filesystem::path& path, const Listed& listed) {
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
-  for (const store::FoundCheckpoint& each : checkpoints) {
+  for (const store::FoundCheckpoint& each : listed.checkpoints) {
     bytes += each.bytes;
     count += each.counts() ? 1 : 0;
   }
   out.print("{}\n\n", printable(path.string()));
-  const std::array<Column, 4> columns{
-      {{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}}};
+  std::vector<Column> columns{{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}};
+  if (listed.has_steps()) {
+    columns.insert(columns.end(), {{"PINNED"}, {"METRICS"}});
+  }
+  const auto add = [&](const RowVisitor& row, Row cells, const StepFacts& facts) {
+    if (listed.has_steps()) {
+      cells.insert(cells.end(), {facts.is_pinned ? "pinned" : "-", metrics_text(facts.metrics)});
+    }
+    row(cells);
+  };
   print_table(out, "", columns, [&](const RowVisitor& row) {
-    for (const store::FoundCheckpoint& each : checkpoints) {
+    for (std::size_t i = 0; i < listed.checkpoints.size(); ++i) {
+      const store::FoundCheckpoint& each = listed.checkpoints[i];
       if (each.counts() && each.problem.empty()) {
-        row({printable(each.name), printable(each.committed), count_text(each.checkpointables),
-             size_text(each.bytes)});
+        add(row,
+            {printable(each.name), printable(each.committed), count_text(each.checkpointables),
+             size_text(each.bytes)},
+            listed.steps[i]);
       } else {
-        row({printable(each.name), state_of(each), "-", "-"});
+        add(row, {printable(each.name), state_of(each), "-", "-"}, listed.steps[i]);
       }
     }
-    row({"total", count_text(count, "checkpoint"), "", size_text(bytes)});
+    add(row, {"total", count_text(count, "checkpoint"), "", size_text(bytes)}, StepFacts());
   });
 }
 
@@ -147,16 +174,18 @@ int ls(const Arguments& arguments, Output& out) {
     if (error.code() != Errc::not_committed || !std::filesystem::is_directory(arguments.path, ignored)) {
       throw;
     }
-    const std::vector<store::FoundCheckpoint> checkpoints = find_checkpoints(arguments.path);
-    if (checkpoints.empty() && !may_be_root(arguments.path)) {
+    Listed listed;
+    listed.checkpoints = find_checkpoints(arguments.path);
+    if (listed.checkpoints.empty() && !may_be_root(arguments.path)) {
       throw;
     }
+    listed.steps = step_facts(arguments.path, listed.checkpoints);
     if (arguments.is_json) {
-      write_checkpoints(json_to(out), arguments.path, checkpoints);
+      write_checkpoints(json_to(out), arguments.path, listed);
     } else {
-      print_checkpoints(out, arguments.path, checkpoints);
+      print_checkpoints(out, arguments.path, listed);
     }
-    return judge(checkpoints, out);
+    return judge(listed.checkpoints, out);
   }
   if (arguments.is_json) {
     write_items(json_to(out), metadata, arguments.lists_arrays);

@@ -103,15 +103,45 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   command->add_option("--name", arguments.name,
                       "The checkpointable; without it, the only one that has arrays");
   command
-      ->add_option("--format", arguments.format,
+      ->add_option("--format", arguments.exporting.format,
                    "safetensors, a single file; or hf, a folder as Hugging Face has it. Without it, by the "
                    "target's name")
       ->check(CLI::IsMember({"safetensors", "hf"}));
-  command->add_option("--separator", arguments.separator, "Between the keys of a path, in names")
+  command->add_option("--separator", arguments.exporting.separator, "Between the keys of a path, in names")
       ->capture_default_str();
-  command->add_option("--max-file", arguments.max_file_bytes, "Of hf: how large a file may be; 5GiB")
+  command
+      ->add_option("--max-file", arguments.exporting.max_file_bytes, "Of hf: how large a file may be; 5GiB")
       ->transform(CLI::AsSizeValue(false));
   return command;
+}
+
+CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
+  CLI::App* prune = add_command(
+      app, "prune",
+      "Tell which steps of a training would be removed, and why others stay, and remove them when asked",
+      arguments);
+  prune->add_option("ROOT", arguments.path, "A directory of steps")->required();
+  cairn::cli::PruneArguments& how = arguments.prune;
+  CLI::Option_group* kept = prune->add_option_group("Kept", "What any of these keeps is kept");
+  kept->require_option(1, 0);
+  kept->add_option("--latest", how.latest, "The N highest steps")->type_name("N");
+  kept->add_option("--every-steps", how.every_steps, "Multiples of N")->type_name("N");
+  kept->add_option("--steps-apart", how.steps_apart, "Each that is N above the one kept before")
+      ->type_name("N");
+  kept->add_option("--nearest-to-every", how.nearest_to_every, "The nearest to each multiple of N")
+      ->type_name("N");
+  kept->add_option("--seconds-apart", how.seconds_apart,
+                   "Each that was committed S seconds after the one kept before")
+      ->type_name("S");
+  kept->add_option("--younger-than", how.younger_than, "Those committed less than S seconds ago")
+      ->type_name("S");
+  kept->add_option("--steps", how.steps, "These steps")->type_name("STEP,...")->delimiter(',');
+  kept->add_option("--best", how.best, "The N best by a metric")->type_name("METRIC:N:lower|higher");
+  prune->add_option("--prefix", how.prefix, "What stands before the number in the names of steps");
+  prune->add_option("--width", how.width,
+                    "How many digits the number has, with zeros before it; 0: what it needs");
+  prune->add_flag("--remove", arguments.removes, "Remove them; without this nothing is changed");
+  return prune;
 }
 
 int run(const Command& command, const Arguments& arguments) {
@@ -132,19 +162,20 @@ int main(int argc, char** argv) {
   // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
-  CLI::App app("Lists, describes, verifies, compares, exports and recovers checkpoints.", "cairn");
+  CLI::App app("Lists, describes, verifies, compares, exports, recovers and prunes checkpoints.", "cairn");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.\n"
       "Of diff: 0 when the two are equal, 1 when they differ, 2 when that cannot be told.");
 
-  const std::array<Command, 6> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+  const std::array<Command, 7> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                          {add_inspect(app, arguments), &cairn::cli::inspect},
                                          {add_verify(app, arguments), &cairn::cli::verify},
                                          {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
                                          {add_export(app, arguments), &cairn::cli::export_arrays},
-                                         {add_recover(app, arguments), &cairn::cli::recover}}};
+                                         {add_recover(app, arguments), &cairn::cli::recover},
+                                         {add_prune(app, arguments), &cairn::cli::prune}}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -248,7 +248,7 @@ TEST_F(Cli, AnswersWrongUsageWithTwo) {
 }
 
 TEST_F(Cli, ExplainsEveryCommand) {
-  for (const char* command : {"ls", "inspect", "verify", "diff", "recover"}) {
+  for (const char* command : {"ls", "inspect", "verify", "diff", "recover", "prune"}) {
     const CliResult result = run_cli({command, "--help"});
     EXPECT_EQ(result.status, 0);
     EXPECT_THAT(result.out, HasSubstr("--json"));

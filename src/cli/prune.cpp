@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <system_error>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/core/maintenance.hpp"
+#include "cairn/training/keep_policy.hpp"
+#include "cairn/training/retention.hpp"
+#include "cairn/training/step_directory.hpp"
+
+#include "base/internal/clock.hpp"
+#include "cli/commands.hpp"
+#include "cli/steps.hpp"
+#include "cli/text.hpp"
+
+namespace cairn::cli {
+namespace {
+
+/// "loss:3:lower". A name may hold colons.
+KeepPolicy best_of(const std::string& text) {
+  const std::size_t last = text.rfind(':');
+  const std::size_t before =
+      last == std::string::npos || last == 0 ? std::string::npos : text.rfind(':', last - 1);
+  std::size_t count = 0;
+  if (before != std::string::npos && before != 0) {
+    const std::string_view digits = std::string_view(text).substr(before + 1, last - before - 1);
+    const std::string_view direction = std::string_view(text).substr(last + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
+    const bool is_count = error == std::errc() && end == digits.data() + digits.size() && !digits.empty();
+    if (is_count && (direction == "lower" || direction == "higher")) {
+      return keep::best(text.substr(0, before), count, direction == "lower" ? Prefer::lower : Prefer::higher);
+    }
+  }
+  throw Error(Errc::invalid_argument,
+              fmt::format("--best '{}' is not METRIC:N:lower or METRIC:N:higher", text));
+}
+
+KeepPolicy policy_of(const PruneArguments& how) {
+  std::vector<KeepPolicy> policies;
+  const auto add = [&policies](const auto& argument, const auto& make) {
+    if (argument) {
+      policies.push_back(make(*argument));
+    }
+  };
+  const auto seconds = [](double count) { return std::chrono::duration<double>(count); };
+  add(how.latest, [](std::uint64_t count) { return keep::latest(count); });
+  add(how.every_steps, keep::every_steps);
+  add(how.steps_apart, keep::steps_apart);
+  add(how.nearest_to_every, keep::nearest_to_every);
+  add(how.seconds_apart, [&](double count) { return keep::time_apart(seconds(count)); });
+  add(how.younger_than, [&](double count) { return keep::younger_than(seconds(count)); });
+  if (!how.steps.empty()) {
+    policies.push_back(keep::at_steps(how.steps));
+  }
+  for (const std::string& best : how.best) {
+    policies.push_back(best_of(best));
+  }
+  return keep::any_of(std::move(policies));
+}
+
+ContextOptions small_context_of_prune() {
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  options.worker_threads = 1;
+  return options;
+}
+
+/// What the tool has to say of a directory of steps.
+struct PruneAnswer {
+  std::vector<StepInfo> steps;
+  RetentionPlan plan;
+  bool is_dry = true;
+  std::vector<std::string> failures;
+
+  [[nodiscard]] std::uint64_t removed_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const StepInfo& each : plan.removed) {
+      bytes += each.bytes;
+    }
+    return bytes;
+  }
+};
+
+/// Removes what the plan says, the lowest first; what cannot be removed is left, and taken out of the plan.
+void remove_steps(PruneAnswer& answer, const StepDirectory& directory, const Context& context) {
+  std::vector<StepInfo> removed;
+  for (StepInfo& each : answer.plan.removed) {
+    try {
+      if (directory.is_pinned(each.step)) {
+        throw Error(Errc::invalid_argument, fmt::format("step {} was pinned meanwhile", each.step));
+      }
+      remove_checkpoint(each.path, RemoveOptions(), context);
+      removed.push_back(std::move(each));
+    } catch (const Error& error) {
+      answer.failures.emplace_back(error.what());
+      answer.plan.kept.push_back({each.step, fmt::format("not removed: {}", error.what())});
+    }
+  }
+  answer.plan.removed = std::move(removed);
+  std::sort(answer.plan.kept.begin(), answer.plan.kept.end(),
+            [](const KeptStep& a, const KeptStep& b) { return a.step < b.step; });
+}
+
+PruneAnswer answer_of(const Arguments& arguments) {
+  const KeepPolicy policy = policy_of(arguments.prune);
+  const Context context(small_context_of_prune());
+  StepDirectoryOptions names;
+  names.format = StepFormat(arguments.prune.prefix, arguments.prune.width);
+  const StepDirectory directory(arguments.path, names, context);
+  PruneAnswer answer;
+  answer.steps = directory.infos();
+  answer.plan = plan_retention(policy, answer.steps, system_clock().now());
+  answer.is_dry = !arguments.removes;
+  if (arguments.removes) {
+    remove_steps(answer, directory, context);
+  }
+  return answer;
+}
+
+std::string why_kept(const PruneAnswer& answer, std::uint64_t step) {
+  for (const KeptStep& each : answer.plan.kept) {
+    if (each.step == step) {
+      return each.why;
+    }
+  }
+  return {};
+}
+
+void print_plan(Output& out, const std::filesystem::path& path, const PruneAnswer& answer) {
+  out.print("{}\n\n", printable(path.string()));
+  const std::array<Column, 5> columns{{{"ACTION"}, {"STEP", true}, {"SIZE", true}, {"METRICS"}, {"WHY"}}};
+  print_table(out, "", columns, [&](const RowVisitor& row) {
+    for (const StepInfo& each : answer.steps) {
+      const std::string why = why_kept(answer, each.step);
+      const std::string deed = !why.empty() ? "keep" : answer.is_dry ? "remove" : "removed";
+      row({deed, std::to_string(each.step), size_text(each.bytes), metrics_text(each.metrics),
+           why.empty() ? "-" : printable(why)});
+    }
+  });
+  const std::size_t removals = answer.plan.removed.size();
+  out.print("\n{} {}, {}; kept: {}\n", answer.is_dry ? "would remove" : "removed",
+            count_text(removals, "step"), size_text(answer.removed_bytes()),
+            count_text(answer.plan.kept.size()));
+  if (answer.is_dry && removals != 0) {
+    out.write("nothing was changed: --remove does it\n");
+  }
+}
+
+void write_plan(JsonWriter json, const std::filesystem::path& path, const PruneAnswer& answer) {
+  json.begin_object().key("path").value(path.string()).key("is_dry_run").value(answer.is_dry);
+  json.key("kept").begin_list();
+  for (const KeptStep& each : answer.plan.kept) {
+    json.begin_object(JsonLayout::line).key("step").value(each.step).key("why").value(each.why).end();
+  }
+  json.end().key("removed").begin_list();
+  for (const StepInfo& each : answer.plan.removed) {
+    json.begin_object(JsonLayout::line).key("step").value(each.step).key("bytes").value(each.bytes);
+    write_metrics(json, each.metrics);
+    json.end();
+  }
+  json.end().key("removed_bytes").value(answer.removed_bytes()).end();
+}
+
+}  // namespace
+
+int prune(const Arguments& arguments, Output& out) {
+  const PruneAnswer answer = answer_of(arguments);
+  if (arguments.is_json) {
+    write_plan(json_to(out), arguments.path, answer);
+  } else {
+    print_plan(out, arguments.path, answer);
+  }
+  if (answer.failures.empty()) {
+    return 0;
+  }
+  out.flush();
+  const std::size_t others = answer.failures.size() - 1;
+  complain(fmt::format("{}{}", answer.failures.front(),
+                       others == 0 ? "" : fmt::format(" (and {})", count_text(others, "more problem"))));
+  return 1;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/store/listing.hpp"
+#include "cairn/training/step_info.hpp"
+
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+/// What a listing tells of a checkpoint that is a step of a training.
+struct StepFacts {
+  std::optional<std::uint64_t> step;  ///< Nothing: it is none.
+  Metrics metrics;
+  bool is_pinned = false;
+};
+
+/// Those of checkpoints of a directory, in their order.
+///
+/// Errors: OS errors on the directory.
+[[nodiscard]] std::vector<StepFacts> step_facts(const std::filesystem::path& root,
+                                                const std::vector<store::FoundCheckpoint>& checkpoints);
+
+/// "accuracy=0.9 loss=0.25"; "-" of none.
+[[nodiscard]] std::string metrics_text(const Metrics& metrics);
+
+/// Writes them as a member `metrics`, where there are any.
+void write_metrics(JsonWriter& json, const Metrics& metrics);
+
+}  // namespace cairn::cli

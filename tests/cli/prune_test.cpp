@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/cairn.hpp"
+#include "cairn/training/checkpointer.hpp"
+
+#include "cli/run_cli.hpp"
+#include "support/temp_dir.hpp"
+
+namespace cairn::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using testing::CliResult;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using testing::run_cli;
+using testing::TempDir;
+
+/// A root as a training leaves it: steps 100 to 500, of which 300 is the best and 100 is pinned, and a checkpoint that is no step.
+class CliPrune : public ::testing::Test {
+ protected:
+  CliPrune() : root_(directory_ / "run") {
+    ContextOptions options;
+    options.engine = io::EngineKind::threads;
+    const Context context(options);
+    Checkpointer run(root_, {}, context);
+    const Tree tree = {{"x", 1}};
+    for (const std::uint64_t step : {100u, 200u, 300u, 400u, 500u}) {
+      run.save(step, {{"state", tree}}, Metrics{{"loss", step == 300 ? 0.25 : 1.0}});
+    }
+    run.close();
+    run.pin(100);
+    save_checkpointables(root_ / "final", {{"state", tree}}, context);
+  }
+
+  [[nodiscard]] std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_)) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
+  TempDir directory_;
+  fs::path root_;
+};
+
+TEST_F(CliPrune, SaysWhatItWouldRemoveAndWhyTheOthersStay) {
+  const CliResult result = run_cli({"prune", root_, "--latest", "1", "--best", "loss:1:lower"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(ContainsRegex("keep +100 .* loss=1 +pinned"), ContainsRegex("remove +200 .* loss=1 +-"),
+                    ContainsRegex("keep +300 .* loss=0.25 +best\\(loss, 1, lower\\)"),
+                    ContainsRegex("keep +500 .* latest\\(1\\), newest"), HasSubstr("would remove 2 steps"),
+                    HasSubstr("nothing was changed")));
+  EXPECT_EQ(left().size(), 7u);
+}
+
+TEST_F(CliPrune, RemovesWhenItIsAskedTo) {
+  const CliResult result = run_cli({"prune", root_, "--latest", "1", "--remove"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("removed 3 steps"), Not(HasSubstr("nothing was changed"))));
+  EXPECT_THAT(left(), ::testing::UnorderedElementsAre(".cairn-pins", "100", "500", "final"));
+}
+
+TEST_F(CliPrune, AnswersInJson) {
+  const json answer =
+      json::parse(run_cli({"prune", "--json", root_, "--every-steps", "200", "--steps", "300,500"}).out);
+
+  EXPECT_EQ(answer["is_dry_run"], true);
+  EXPECT_EQ(answer["kept"],
+            json::parse(R"json([{"step": 100, "why": "pinned"}, {"step": 200, "why": "every_steps(200)"
+},
+                                           {"step": 300, "why": "at_steps(2 steps)"},
+                                           {"step": 400, "why": "every_steps(200)"},
+                                           {"step": 500, "why": "at_steps(2 steps), newest"}])json"));
+  EXPECT_TRUE(answer["removed"].empty());
+}
+
+TEST_F(CliPrune, NamesRemovedStepsInJson) {
+  const json answer = json::parse(run_cli({"prune", "--json", "--remove", root_, "--younger-than", "0"}).out);
+
+  ASSERT_EQ(answer["removed"].size(), 3u);
+  EXPECT_EQ(answer["removed"][0]["step"], 200);
+  EXPECT_EQ(answer["removed"][1]["metrics"]["loss"], 0.25);
+  EXPECT_EQ(answer["is_dry_run"], false);
+}
+
+TEST_F(CliPrune, WithoutAnythingToKeepIsWrongUsage) {
+  EXPECT_EQ(run_cli({"prune", root_}).status, 2);
+  EXPECT_EQ(run_cli({"prune", root_, "--remove"}).status, 2);
+  EXPECT_EQ(left().size(), 7u);
+}
+
+TEST_F(CliPrune, NamesWhatItDoesNotUnderstand) {
+  for (const char* best :
+       {"loss", "loss:3", "loss:x:lower", "loss:3:upper", ":3:lower", "loss::lower", "::"}) {
+    const CliResult result = run_cli({"prune", root_, "--best", best});
+    EXPECT_EQ(result.status, 1) << best;
+    EXPECT_THAT(result.err, AllOf(MatchesRegex("cairn: [^\n]*\n"), HasSubstr(best)));
+  }
+  EXPECT_THAT(run_cli({"prune", root_, "--every-steps", "0"}).err, HasSubstr("every_steps"));
+  EXPECT_THAT(run_cli({"prune", root_ / "500", "--latest", "1"}).err, HasSubstr("is a checkpoint"));
+}
+
+TEST_F(CliPrune, KeepsDamagedStepsAndSaysSo) {
+  testing::write_text(root_ / "200/checkpoint.json", "{");
+
+  EXPECT_THAT(run_cli({"prune", root_, "--latest", "1"}).out, ContainsRegex("keep +200 .*damaged: "));
+}
+
+TEST_F(CliPrune, IsPreparedByLsWhichShowsStepsMetricsAndPins) {
+  const std::string out = run_cli({"ls", root_}).out;
+  EXPECT_THAT(out, AllOf(ContainsRegex("100 .*Z .* pinned +loss=1"), ContainsRegex("300 .* - +loss=0.25"),
+                         ContainsRegex("final .* - +-")));
+
+  const json listed = json::parse(run_cli({"ls", "--json", root_}).out)["checkpoints"];
+  EXPECT_EQ(listed[0]["step"], 100);
+  EXPECT_EQ(listed[0]["is_pinned"], true);
+  EXPECT_EQ(listed[2]["metrics"], json::parse(R"({"loss": 0.25})"));
+  EXPECT_FALSE(listed[5].contains("step"));
+}
+
+}  // namespace
+}  // namespace cairn::cli
