@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "digits/checkpoints.hpp"
 
-#include <algorithm>
 #include <stdexcept>
-#include <string>
 #include <utility>
 
 #include <cairn/cairn.hpp>
@@ -16,52 +14,54 @@
 
 namespace digits {
 
-Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const cairn::Context& context, Log log)
-    : root_(std::move(root)), keep_(std::max<std::size_t>(keep, 1)), context_(context), log_(std::move(log)) {
-  log_(fmt::format("recovered removed={}", clean(root_, context_)));
+Checkpoints::Checkpoints(const std::filesystem::path& root, const cairn::CheckpointerOptions& options,
+                         const cairn::Context& context, Log log)
+    : log_(std::move(log)), run_(root, options, context) {
+  log_(fmt::format("recovered removed={}", clean(root, context)));
 }
 
-std::optional<Snapshot> Checkpoints::load_newest(const nlohmann::json& config) const {
+std::optional<Snapshot> Checkpoints::load_newest(const nlohmann::json& config) {
   Snapshot snapshot;
-  const cairn::Requests wanted = {"state", "config", {"history", cairn::into(snapshot.history)}};
-  std::optional<cairn::LoadedLatest> latest = cairn::load_latest(root_, wanted, {}, context_);
-  if (!latest) {
+  std::optional<cairn::Resumed> resumed =
+      run_.resume({"state", "config", {"history", cairn::into(snapshot.history)}});
+  if (!resumed) {
     return std::nullopt;
   }
-  const auto stored = latest->loaded.take<nlohmann::json>("config");
+  const auto stored = resumed->loaded.take<nlohmann::json>("config");
   if (stored != config) {
-    throw std::runtime_error(fmt::format("{} was made with the configuration {}, not {}",
-                                         latest->checkpoint.path.string(), stored.dump(), config.dump()));
+    throw std::runtime_error(fmt::format("step {} was made with the configuration {}, not {}", resumed->step,
+                                         stored.dump(), config.dump()));
   }
-  snapshot.state = from_tree(latest->loaded.take<cairn::Tree>("state"));
+  snapshot.state = from_tree(resumed->loaded.take<cairn::Tree>("state"));
   return snapshot;
+}
+
+bool Checkpoints::is_due(std::int64_t step) const {
+  return run_.should_save(static_cast<std::uint64_t>(step));
 }
 
 void Checkpoints::save(const TrainingState& state, const nlohmann::json& config, const History& history) {
   finish();
   log_(fmt::format("saving {}", state.step));
   const cairn::Tree tree = to_tree(state);
-  saving_ = cairn::save_checkpointables_async(root_ / std::to_string(state.step),
-                                              {{"state", tree}, {"config", config}, {"history", history}},
-                                              context_);
+  const Measurement& last = history.measurements().back();
+  saving_ = run_.save(static_cast<std::uint64_t>(state.step),
+                      {{"state", tree}, {"config", config}, {"history", history}},
+                      cairn::Metrics{{"accuracy", last.accuracy}, {"loss", last.loss}});
   saving_step_ = state.step;
   log_(fmt::format("staged {}", state.step));
 }
 
 void Checkpoints::poll() {
-  if (saving_step_ && saving_.is_done()) {
+  if (saving_ && saving_.is_done()) {
     finish();
   }
 }
 
 void Checkpoints::finish() {
-  if (!saving_step_) {
-    return;
+  if (const cairn::StepResponse saved = std::exchange(saving_, cairn::StepResponse())) {
+    log_(fmt::format("committed {} {}", saving_step_, facts_of(saved.wait())));
   }
-  const std::int64_t step = *std::exchange(saving_step_, std::nullopt);
-  const cairn::SaveResult result = saving_.wait();
-  log_(fmt::format("committed {} {}", step, facts_of(result)));
-  keep_newest(root_, keep_, context_);  // After a newer one is durable, never before.
 }
 
 }  // namespace digits

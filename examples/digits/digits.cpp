@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains the classifier and saves checkpoints while it trains. Killed at any time, it goes on from the newest
 // one and ends with the same weights.
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <cairn/core/context.hpp>
+#include <cairn/training/checkpointer.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -36,8 +38,18 @@ nlohmann::json to_json(const Settings& settings) {
           {"split_seed", kSplitSeed}};
 }
 
+/// Saves at every so many steps and at the last one; keeps the newest.
+cairn::CheckpointerOptions policies(const Arguments& arguments) {
+  cairn::CheckpointerOptions options;
+  options.save = cairn::save_when::any_of(
+      {cairn::save_when::every_steps(static_cast<std::uint64_t>(arguments.save_every)),
+       cairn::save_when::at_steps({static_cast<std::uint64_t>(arguments.steps)})});
+  options.keep = cairn::keep::latest(arguments.keep);
+  return options;
+}
+
 /// Resumes the newest checkpoint, or begins.
-Snapshot first_snapshot(const Checkpoints& checkpoints, const Settings& settings, const Images& images) {
+Snapshot first_snapshot(Checkpoints& checkpoints, const Settings& settings, const Images& images) {
   if (auto newest = checkpoints.load_newest(to_json(settings))) {
     say(fmt::format("resumed step={}", newest->state.step));
     return std::move(*newest);
@@ -50,14 +62,14 @@ void train(const Arguments& arguments) {
   const Settings settings;
   const Dataset dataset = split(read_images(arguments.data), kSplitSeed);
   const cairn::Context context;
-  Checkpoints checkpoints(arguments.root, arguments.keep, context, say);
+  Checkpoints checkpoints(arguments.root, policies(arguments), context, say);
   auto [state, history] = first_snapshot(checkpoints, settings, dataset.train);
 
   while (state.step < arguments.steps) {
     const float loss = train_step(state, dataset.train, settings);
     say(fmt::format("step {}", state.step));
     checkpoints.poll();
-    if (state.step % arguments.save_every == 0 || state.step == arguments.steps) {
+    if (checkpoints.is_due(state.step)) {
       history.add({state.step, loss, accuracy(state, dataset.test)});
       checkpoints.save(state, to_json(settings), history);
     }

@@ -26,12 +26,6 @@ std::size_t clean(const std::filesystem::path& root, const cairn::Context& conte
   return removed;
 }
 
-void keep_newest(const std::filesystem::path& root, std::size_t keep, const cairn::Context& context) {
-  for (auto old = cairn::list_checkpoints(root, {}, context); old.size() > keep; old.erase(old.begin())) {
-    cairn::remove_checkpoint(old.front().path, context);
-  }
-}
-
 std::string facts_of(const cairn::SaveResult& result) {
   return fmt::format("blocking_us={} durable_us={} bytes={} files={} engine={}",
                      microseconds(result.blocking_time), microseconds(result.durable_time), result.bytes,

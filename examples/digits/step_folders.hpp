@@ -15,9 +15,6 @@ namespace digits {
 /// Removes what killed runs have left there; returns how much that was.
 std::size_t clean(const std::filesystem::path& root, const cairn::Context& context);
 
-/// Removes all but the `keep` newest.
-void keep_newest(const std::filesystem::path& root, std::size_t keep, const cairn::Context& context);
-
 /// "blocking_us=… durable_us=… bytes=… files=… engine=…"
 std::string facts_of(const cairn::SaveResult& result);
 

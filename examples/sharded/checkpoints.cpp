@@ -21,6 +21,13 @@ cairn::ContextOptions context_options(const Job& job) {
   return options;
 }
 
+/// Removes all but the `keep` newest.
+void keep_newest(const std::filesystem::path& root, std::size_t keep, const cairn::Context& context) {
+  for (auto old = cairn::list_checkpoints(root, {}, context); old.size() > keep; old.erase(old.begin())) {
+    cairn::remove_checkpoint(old.front().path, context);
+  }
+}
+
 }  // namespace
 
 Checkpoints::Checkpoints(std::filesystem::path root, std::size_t keep, const Job& job, Log log)
@@ -73,7 +80,7 @@ void Checkpoints::finish() {
   const cairn::SaveResult result = saving_.wait();
   log_(fmt::format("committed {} {}", step, digits::facts_of(result)));
   if (job_.rank() == 0) {
-    digits::keep_newest(root_, keep_, context_);  // After a newer one is durable, never before.
+    keep_newest(root_, keep_, context_);  // After a newer one is durable, never before.
   }
 }
 
