@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with values of their own: containers in trees, numbers in other forms, parts of arrays. Each function is a section of
+// What programs do with values of their own: containers in trees, numbers in other forms, parts of arrays,
+// storage that differs by array. Each function is a section of
 // docs/guide.md; main runs all and checks what they did.
 #include <cstdint>
 #include <exception>
@@ -82,6 +83,24 @@ void load_rows() {
   require(rows.shape() == cairn::Shape{100, 64}, "a hundred rows are loaded");
 }
 
+void store_by_rules() {
+  std::vector<float> weights = {1, 2, 3};
+  const cairn::Tree state = {{"params", {{"w", weights}, {"norm", weights}}}, {"m", weights}};
+  // [rules]
+  cairn::ArrayRules rules;
+  rules.add("params/**", cairn::DType::bfloat16, cairn::Narrowing::allowed)
+      .add("params/norm", cairn::ArrayForm::as_in_memory())  // Later rules win.
+      .add("m", cairn::Snapshot::copy);                      // It changes soon: the others are borrowed.
+  cairn::SaveOptions options;
+  options.snapshot = cairn::Snapshot::borrow;
+  options.handler_options.set(rules);
+  cairn::save("run/rules", state, options);
+  // [/rules]
+  const cairn::AbstractTree stored = cairn::metadata("run/rules");
+  require(stored.at("params/w").as_array().dtype == cairn::DType::bfloat16, "weights are stored by the rule");
+  require(stored.at("params/norm").as_array().dtype == cairn::DType::float32, "norms are stored as they are");
+}
+
 }  // namespace
 
 int main() try {
@@ -89,6 +108,7 @@ int main() try {
   keep_single_values();
   cast_numbers();
   load_rows();
+  store_by_rules();
   std::cout << "all is as it was saved, or as it was wanted\n";
   return 0;
 } catch (const std::exception& error) {

@@ -12,10 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/coord/reduce_changes.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_merge.hpp"
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 namespace cairn {
@@ -61,6 +65,39 @@ Background<formats::IndexBytes> make_index(SaveContext context, array_store::Pla
 Background<> write_index(SaveContext context, array_store::PlannedIndex planned) {
   const formats::IndexBytes index = co_await make_index(context, std::move(planned));
   co_await context.write_file(array_store::kIndexFile, index.bytes, index.owner);
+}
+
+/// How all arrays are stored that no rule names.
+array_store::StorageForm form_of(const array_store::WriterOptions& options) {
+  array_store::StorageForm form;
+  form.dtype = options.storage_dtype;
+  form.narrowing = options.narrowing;
+  form.snapshot = options.snapshot;
+  return form;
+}
+
+/// What rules say, over what holds for all arrays.
+array_store::StorageForm combined(array_store::StorageForm form, const ArrayForm& ruled) {
+  if (ruled.storage_dtype || ruled.keeps_dtype) {
+    form.dtype = ruled.storage_dtype;
+    form.narrowing = ruled.narrowing;
+  }
+  form.snapshot = ruled.snapshot.value_or(form.snapshot);
+  return form;
+}
+
+/// Refuses rules that borrow where the save gives the caller's memory back before it is committed.
+void require_possible(const ArrayRules& rules, Snapshot snapshot) {
+  for (const ArrayRules::Rule& rule : rules.rules()) {
+    if (rule.form.snapshot == Snapshot::borrow && snapshot != Snapshot::borrow) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "{} borrows, which SaveOptions::snapshot does not: borrow there, and have rules copy or "
+              "share what changes before the commit",
+              rule.describe()));
+    }
+  }
 }
 
 /// Joins indexes; a text of no bytes is none.
@@ -134,6 +171,12 @@ array_store::Writer array_writer(const SaveContext& context) {
   if (const ArrayOptions* given = context.option<ArrayOptions>()) {
     options.storage_dtype = given->storage_dtype;
     options.narrowing = given->narrowing;
+  }
+  if (ArrayRules::Use* rules = context.use<ArrayRules>()) {
+    require_possible(*context.option<ArrayRules>(), context.snapshot());
+    options.form_of = [rules, context, all = form_of(options)](std::string_view path) {
+      return combined(all, rules->form_of(context.name(), path));
+    };
   }
   options.copier_of = [context](Device device) { return context.copier(device); };
   options.rank = context.coordinator().rank();

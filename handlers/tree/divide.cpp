@@ -124,7 +124,7 @@ class PolicyInput {
       const std::size_t slash = tensor.key.rfind('/');
       tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
       tensor.owner = tensor.key.substr(0, slash == std::string_view::npos ? 0 : slash);
-      tensor.dtype = writer.stored_as(part.values.dtype());
+      tensor.dtype = writer.stored_as(array.path, part.values.dtype());
       tensor.full = shape_of(array);
       if (!part.box.is_whole(tensor.full)) {
         tensor.slice = part.box;
@@ -192,7 +192,7 @@ void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
       const WrittenPart& part = parts[placed.tensor];
       const HeldArray& array = arrays[part.array];
       const Box& box = placed.box ? *placed.box : part.box;
-      const DType stored = writer.stored_as(dtype_of(array));
+      const DType stored = writer.stored_as(array.path, dtype_of(array));
       if (placed.values != nullptr) {
         writer.keep_values(true);
         add_part(writer, array, box, *placed.values, stored);
@@ -282,7 +282,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
   if (options.policy == nullptr) {
     for (const WrittenPart& part : parts) {
       const HeldArray& array = arrays[part.array];
-      add_part(writer, array, part.box, part.values, writer.stored_as(dtype_of(array)));
+      add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
     }
     return;
   }

@@ -9,6 +9,7 @@
 
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
@@ -60,6 +61,8 @@ class LeafWalk {
  public:
   LeafWalk(array_store::Writer& writer, const SaveContext& context, bool has_ranks)
       : writer_(writer),
+        rules_(context.use<ArrayRules>()),
+        name_(context.name()),
         has_policy_(detail::sharding_options(context).policy != nullptr),
         is_primary_(context.coordinator().rank() == 0),
         has_ranks_(has_ranks) {}
@@ -79,6 +82,9 @@ class LeafWalk {
       add_line(path, leaf);
     }
     leaves_.has_sharded |= sharded != nullptr;
+    if (sharded != nullptr && rules_ != nullptr) {
+      static_cast<void>(rules_->form_of(name_, path));  // Matched, also where this rank writes nothing of it.
+    }
     if (sharded != nullptr || (array != nullptr && has_policy_)) {
       leaves_.divided.push_back({std::string(path), array, sharded});
     } else if (!is_primary_) {
@@ -101,6 +107,8 @@ class LeafWalk {
   }
 
   array_store::Writer& writer_;
+  ArrayRules::Use* const rules_;  // Null: there are none.
+  const std::string name_;
   const bool has_policy_;
   const bool is_primary_;
   const bool has_ranks_;

@@ -17,6 +17,7 @@
 #include "cairn/core/handler.hpp"
 #include "cairn/core/registry.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/into.hpp"
 #include "cairn/handlers/sharded_array.hpp"

@@ -39,6 +39,11 @@ std::shared_ptr<const ByteSource> source_of(std::string_view path, const Array& 
   return device;
 }
 
+DType stored_dtype(const StorageForm& form, DType dtype) {
+  const bool stays = !form.dtype || (is_floating(*form.dtype) && !is_floating(dtype));
+  return stays ? dtype : *form.dtype;
+}
+
 }  // namespace
 
 Writer::Writer(WriterOptions options)
@@ -48,18 +53,28 @@ formats::IndexBuilder& Writer::entries() noexcept {
   return plan_->builder;
 }
 
-DType Writer::stored_as(DType dtype) const noexcept {
-  const std::optional<DType>& storage = options_.storage_dtype;
-  const bool stays = !storage || (is_floating(*storage) && !is_floating(dtype));
-  return stays ? dtype : *storage;
+StorageForm Writer::form_of(std::string_view path) const {
+  if (options_.form_of) {
+    return options_.form_of(path);
+  }
+  StorageForm form;
+  form.dtype = options_.storage_dtype;
+  form.narrowing = options_.narrowing;
+  form.snapshot = options_.snapshot;
+  return form;
+}
+
+DType Writer::stored_as(std::string_view path, DType dtype) const {
+  return stored_dtype(form_of(path), dtype);
 }
 
 void Writer::add(std::string_view path, const Array& array) {
-  add(path, array, stored_as(array.dtype()));
+  const StorageForm form = form_of(path);
+  add_tensor(path, array, stored_dtype(form, array.dtype()), form, 0);
 }
 
 void Writer::add(std::string_view path, const Array& array, DType stored) {
-  add_tensor(path, array, stored, 0);
+  add_tensor(path, array, stored, form_of(path), 0);
 }
 
 void Writer::add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values,
@@ -70,7 +85,7 @@ void Writer::add_part(std::string_view path, const Shape& whole, const Box& box,
                             values.shape(), to_string(box), whole));
   }
   if (box.is_whole(whole)) {
-    return add_tensor(path, values, stored, 0);
+    return add_tensor(path, values, stored, form_of(path), 0);
   }
   auto count = parts_in_file_.find(path);
   if (count == parts_in_file_.end()) {
@@ -78,7 +93,7 @@ void Writer::add_part(std::string_view path, const Shape& whole, const Box& box,
   }
   plan_->parts.push_back({plan_->arrays.size(), whole, box.offsets(), count->second});
   try {
-    add_tensor(path, values, stored, count->second);
+    add_tensor(path, values, stored, form_of(path), count->second);
   } catch (...) {
     plan_->parts.pop_back();
     throw;
@@ -99,10 +114,11 @@ void Writer::set_policy(std::string description) {
   plan_->builder.set_policy(description);
 }
 
-void Writer::add_tensor(std::string_view path, const Array& array, DType stored, std::uint32_t number) {
+void Writer::add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,
+                        std::uint32_t number) {
   WritePlan& plan = *plan_;
-  check_owner(path, array, options_.snapshot);
-  check_cast(path, array.dtype(), stored, options_.narrowing);
+  check_owner(path, array, form.snapshot);
+  check_cast(path, array.dtype(), stored, form.narrowing);
   DeviceCopier* const copier = copier_for(path, array.view(), stored, options_.copier_of);
   formats::TensorSpec spec;
   const std::string part_name = number == 0 ? std::string() : tensor_name(path, number);
@@ -112,8 +128,12 @@ void Writer::add_tensor(std::string_view path, const Array& array, DType stored,
   const formats::TensorMeasure measure = formats::measure_tensor(spec);
   if (measure.size_bytes > 0) {
     SourcePiece piece;
-    piece.source = source_of(path, array, stored, copier, options_.narrowing);
-    if (piece.source != nullptr || keeps_values_ || options_.snapshot != Snapshot::copy) {
+    piece.source = source_of(path, array, stored, copier, form.narrowing);
+    const bool is_all_copied = options_.snapshot == Snapshot::copy && form.snapshot == Snapshot::copy;
+    if (piece.source != nullptr || keeps_values_ || !is_all_copied) {
+      if (form.snapshot != options_.snapshot) {
+        piece.snapshot = form.snapshot;
+      }
       piece.data = piece.source == nullptr ? array.view().data() : nullptr;
       piece.owner = piece.source == nullptr ? array.owner() : nullptr;
       plan.held.emplace_back(plan.arrays.size(), std::move(piece));

@@ -21,4 +21,12 @@ OptionSet& OptionSet::operator=(const OptionSet&) = default;
 OptionSet& OptionSet::operator=(OptionSet&&) noexcept = default;
 OptionSet::~OptionSet() = default;
 
+OptionSet::Uses OptionSet::begin_uses() const {
+  Uses uses;
+  for (const auto& [type, begin] : uses_) {
+    uses.emplace(type, begin(options_.at(type).get()));
+  }
+  return uses;
+}
+
 }  // namespace cairn

@@ -170,6 +170,10 @@ const OptionSet& SaveContext::options() const noexcept {
   return job_->options().handler_options;
 }
 
+OptionUse* SaveContext::use(std::type_index type) const {
+  return job_->option_use(type);
+}
+
 Background<> SaveContext::write_file(std::string_view file, std::string text) const {
   std::string relative = claim(file, text.size());
   return write_whole(job_, std::move(relative), std::move(text));
@@ -209,6 +213,11 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
   plan.size_bytes = file_bytes;
   plan.pieces = std::move(pieces);
   plan.snapshot = snapshot();
+  if (job_->services().options.check_handlers && plan.snapshot == Snapshot::copy) {
+    for (SourcePiece& piece : plan.pieces) {
+      piece.snapshot.reset();  // Pieces show copies that nobody may read in the background.
+    }
+  }
   plan.may_create = job_->created();
   plan.create = [job = job_.get(), relative](const io::DurableFileOptions& options) {
     return job->create_file(relative, options);  // The plane is the job's: it lives.

@@ -53,6 +53,7 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
       path_(std::move(plan.path)),
       items_(std::move(plan.items)),
       options_(std::move(plan.options)),
+      uses_(options_.handler_options.begin_uses()),
       joint_(std::move(plan.joint)),
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
       started_at_(utc(this->services().clock.now())),
@@ -173,12 +174,20 @@ Awaitable<> SaveJob::work() {
   }
 }
 
+OptionUse* SaveJob::option_use(std::type_index type) const noexcept {
+  const auto found = uses_.find(type);
+  return found == uses_.end() ? nullptr : found->second.get();
+}
+
 Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
   std::vector<Awaitable<>> blocking;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     blocking.push_back(stage_item(i, backgrounds));
   }
   co_await run_phase(blocking_lane(), std::move(blocking));
+  if (is_primary()) {
+    std::for_each(uses_.begin(), uses_.end(), [](const auto& use) { use.second->end(); });
+  }
   if (joint_) {
     co_await agreed_.wait();
   }

@@ -68,6 +68,8 @@ class SaveJob final : public Operation {
   [[nodiscard]] const async::Event& accepted() const noexcept { return accepted_; }
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
+  /// What this save remembers of an option; null without it.
+  [[nodiscard]] OptionUse* option_use(std::type_index type) const noexcept;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// The directory being written; its path is known from the start, it exists once `created` has happened.
   [[nodiscard]] const async::Event& created() const noexcept { return created_; }
@@ -172,6 +174,7 @@ class SaveJob final : public Operation {
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
+  const OptionSet::Uses uses_;             // Used by handlers, one at a time.
   std::unique_ptr<JointSave> joint_;       // Null: this process saves alone.
   std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
   std::string started_at_;

@@ -19,11 +19,6 @@ namespace {
 /// Buffers filled in one visit of a worker thread: enough to make the visit cheap.
 constexpr std::size_t kRunsAVisit = 8;
 
-/// Whether a piece must be read before the caller goes on.
-bool is_callers_memory(const SourcePiece& piece) {
-  return piece.data != nullptr || !piece.source->is_lasting();
-}
-
 /// Blocks of a direct write; the file is cut to its size afterwards.
 std::size_t padded(std::size_t bytes) {
   return round_up(bytes, io::kDirectBytes);
@@ -36,6 +31,9 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
       name_(std::move(file.name)),
       file_bytes_(file.size_bytes),
       snapshot_(file.snapshot),
+      is_copied_(snapshot_ == Snapshot::copy ||
+                 std::any_of(file.pieces.begin(), file.pieces.end(),
+                             [](const SourcePiece& piece) { return piece.snapshot == Snapshot::copy; })),
       may_create_(file.may_create),
       create_(std::move(file.create)),
       pieces_(std::move(file.pieces)),
@@ -49,6 +47,11 @@ StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
 
 StagedFile::~StagedFile() {
   let_go();
+}
+
+bool StagedFile::is_callers_memory(const SourcePiece& piece) const {
+  const bool is_copied = piece.snapshot.value_or(snapshot_) == Snapshot::copy;
+  return is_copied && (piece.data != nullptr || !piece.source->is_lasting());
 }
 
 void StagedFile::let_go() noexcept {
@@ -88,6 +91,7 @@ void StagedFile::divide() {
     std::vector<SourcePiece> own;
     callers_.reserve(pieces_.size());
     for (SourcePiece& piece : pieces_) {
+      has_promised_ = has_promised_ || piece.snapshot.value_or(snapshot_) != Snapshot::copy;
       (is_callers_memory(piece) ? callers_ : own).push_back(std::move(piece));
     }
     pieces_ = std::move(own);
@@ -227,6 +231,9 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
     if (self->has_pieces_[run]) {
       co_await self->may_hash_.wait();  // A device may keep a worker waiting, and the caller with it.
       std::function<void()> add = [&] {
+        // What somebody keeps unchanged may be the caller's.
+        const async::Gate::Visit reading =
+            self->has_promised_ ? self->plane_->touch_memory() : async::Gate::Visit();
         const observe::WorkSpan span(self->plane_->meter, Work::copy, self->name_, self->offset(run), 0);
         gather_onto(self->pieces_, self->offset(run), buffer.bytes().first(bytes));
       };

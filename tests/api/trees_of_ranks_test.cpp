@@ -241,6 +241,33 @@ TEST_F(TreesOfRanks, AreCast) {
   EXPECT_EQ(load_whole().at("w").as<Array>().dtype(), DType::float32);
 }
 
+TEST_F(TreesOfRanks, AreStoredByRulesAlsoOfWhatRankZeroDoesNotHold) {
+  SaveOptions options;
+  options.handler_options.set(ArrayRules().add("w", DType::int64));
+  const auto tree = [&](std::uint32_t rank) {
+    return Tree{
+        {"w", rank == 2 ? part_of(whole_, rows_of(1), 0) : ShardedArray(whole_.shape(), whole_.dtype())},
+        {"v", whole_}};
+  };
+  expect_saved(tree, 3, options);
+
+  const Tree loaded = load_whole();
+  EXPECT_EQ(loaded.at("w").as<Array>().dtype(), DType::int64);
+  EXPECT_EQ(loaded.at("v").as<Array>(), whole_);
+}
+
+TEST_F(TreesOfRanks, AreAllToldOfARuleThatMatchesNothing) {
+  SaveOptions options;
+  options.handler_options.set(ArrayRules().add("params/**", DType::int64));
+  JointJob job{JointJob::Options(3)};
+  const auto tree = [&](std::uint32_t rank) { return Tree{{"w", part_of(whole_, rows_of(3), rank)}}; };
+
+  for (const RankEnd& end : save_on(job, tree, options)) {
+    EXPECT_THAT(end.text(), HasSubstr("no array of this save matches the rule 'params/**'"));
+  }
+  EXPECT_THAT(left(), ::testing::IsEmpty());
+}
+
 TEST_F(TreesOfRanks, AreSavedAgainWithOtherParts) {
   JointJob job{JointJob::Options(3)};
   const SaveOptions options = testing::overwriting_save();

@@ -198,6 +198,49 @@ TEST_F(StagedFiles, AddWhatLastsWhenTheirRunsAreWritten) {
   expect_file(expected, finish(file));
 }
 
+TEST_F(StagedFiles, ReadWhatIsSharedLaterWhenTheRestIsCopied) {
+  Bytes callers = noise(kBufferBytes, 1);
+  Bytes shared = noise(2 * kBufferBytes, 2);
+  Bytes expected = callers;
+  SourcePiece later = piece_of(shared, callers.size());
+  later.snapshot = Snapshot::share;
+  const auto file = stage({piece_of(callers), later}, callers.size() + shared.size(), Snapshot::copy);
+
+  std::fill(callers.begin(), callers.end(), std::byte{0});
+  std::fill(shared.begin(), shared.end(), std::byte{3});
+
+  expected.insert(expected.end(), shared.begin(), shared.end());
+  expect_file(expected, finish(file));
+}
+
+TEST_F(StagedFiles, MayHoldBothInOneRun) {
+  Bytes callers = noise(kBufferBytes + 100, 1);
+  const Bytes shared = noise(1000, 2);
+  Bytes expected = callers;
+  expected.insert(expected.end(), shared.begin(), shared.end());
+  SourcePiece later = piece_of(shared, callers.size());
+  later.snapshot = Snapshot::share;
+  const auto file = stage({piece_of(callers), later}, expected.size(), Snapshot::copy);
+
+  std::fill(callers.begin(), callers.end(), std::byte{0});
+
+  expect_file(expected, finish(file));
+}
+
+TEST_F(StagedFiles, CopyPiecesOfAFileThatBorrows) {
+  const Bytes borrowed = noise(kBufferBytes + 100, 1);
+  Bytes callers = noise(2 * kBufferBytes, 2);
+  Bytes expected = borrowed;
+  expected.insert(expected.end(), callers.begin(), callers.end());
+  SourcePiece now = piece_of(callers, borrowed.size());
+  now.snapshot = Snapshot::copy;
+  const auto file = stage({piece_of(borrowed), now}, expected.size(), Snapshot::borrow);
+
+  std::fill(callers.begin(), callers.end(), std::byte{0});
+
+  expect_file(expected, finish(file));
+}
+
 TEST_F(StagedFiles, CopyArraysOnDevicesBeforeTheCallerGoesOn) {
   testing::FakeDevice device;
   const auto copier = device.copier();

@@ -25,6 +25,15 @@ namespace cairn::array_store {
 
 struct WritePlan;
 
+/// How one array is stored.
+struct StorageForm {
+  StorageForm() = default;
+
+  std::optional<DType> dtype;  ///< As WriterOptions::storage_dtype.
+  Narrowing narrowing = Narrowing::refused;
+  Snapshot snapshot = Snapshot::copy;
+};
+
 struct WriterOptions {
   WriterOptions() = default;
 
@@ -34,6 +43,8 @@ struct WriterOptions {
   std::optional<DType> storage_dtype;
   /// Whether a cast may lose values. Default: an array that needs such a cast is refused.
   Narrowing narrowing = Narrowing::refused;
+  /// Says of each array how it is stored, instead of the three above; null: all alike. Called while arrays are added.
+  std::function<StorageForm(std::string_view path)> form_of;
   /// Who reaches the memory of a device, or null; without it arrays on devices are refused.
   std::function<DeviceCopier*(Device)> copier_of;
   /// Whose files they become, which their names say.
@@ -101,8 +112,8 @@ class Writer {
   /// Errors: as add; Errc::shape_mismatch when shapes do not fit.
   void add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values, DType stored);
 
-  /// As what options ask for an array of that dtype.
-  [[nodiscard]] DType stored_as(DType dtype) const noexcept;
+  /// As what options ask for the array of that path, which is of that dtype.
+  [[nodiscard]] DType stored_as(std::string_view path, DType dtype) const;
 
   /// What is added from now on keeps its array's elements alive, whatever the snapshot: for values that the caller of the
   /// save does not have.
@@ -126,8 +137,10 @@ class Writer {
   [[nodiscard]] PlannedWrite lay_out() &&;
 
  private:
+  [[nodiscard]] StorageForm form_of(std::string_view path) const;
   /// Adds the tensor that holds an array, or part `number` of it in its file.
-  void add_tensor(std::string_view path, const Array& array, DType stored, std::uint32_t number);
+  void add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,
+                  std::uint32_t number);
 
   WriterOptions options_;
   std::shared_ptr<WritePlan> plan_;

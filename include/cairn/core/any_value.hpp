@@ -47,11 +47,24 @@ class AnyValue {
   std::shared_ptr<void> value_;
 };
 
+/// What one save makes of an option. Made when it begins, of a copy of the option.
+class OptionUse {
+ public:
+  virtual ~OptionUse() = default;
+
+  /// All blocking phases of the save are over. Called on rank 0 only; what it throws fails the save.
+  virtual void end() const = 0;
+};
+
 /// Options of handlers, one of each type, carried through a save or a load to whoever knows the type.
 ///
+/// A type of options with a member class `Use`, which is an OptionUse and made of such options, has what it remembers of one
+/// save there; see SaveContext::use.
 /// Example: options.handler_options.set(ArrayOptions(DType::bfloat16));
 class OptionSet {
  public:
+  using Uses = std::map<std::type_index, std::shared_ptr<OptionUse>>;
+
   OptionSet();
   OptionSet(const OptionSet&);
   OptionSet(OptionSet&&) noexcept;
@@ -61,6 +74,11 @@ class OptionSet {
 
   template <class T>
   OptionSet& set(T options) {
+    if constexpr (requires { typename T::Use; }) {
+      uses_.insert_or_assign(typeid(T), [](const void* value) -> std::shared_ptr<OptionUse> {
+        return std::make_shared<typename T::Use>(*static_cast<const T*>(value));
+      });
+    }
     options_.insert_or_assign(typeid(T), AnyValue::of(std::move(options)));
     return *this;
   }
@@ -72,8 +90,12 @@ class OptionSet {
     return found == options_.end() ? nullptr : found->second.template as<T>();
   }
 
+  /// What one save makes of the options, by their types.
+  [[nodiscard]] Uses begin_uses() const;
+
  private:
   std::map<std::type_index, AnyValue> options_;
+  std::map<std::type_index, std::shared_ptr<OptionUse> (*)(const void* options)> uses_;
 };
 
 }  // namespace cairn

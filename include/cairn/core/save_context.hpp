@@ -64,6 +64,13 @@ class SaveContext {
     return options().find<T>();
   }
 
+  /// What this save remembers of the caller's options of this type; null without such options. All handlers of the save have the
+  /// same, one after the other.
+  template <class T>
+  [[nodiscard]] typename T::Use* use() const {
+    return static_cast<typename T::Use*>(use(typeid(T)));
+  }
+
   /// Writes a whole file, checksummed on the way. `file` is a name in directory().
   ///
   /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
@@ -80,7 +87,7 @@ class SaveContext {
   /// writes. Bytes that no piece covers are zero.
   ///
   /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
-  ///            when it is done. It returns the background part, to be awaited as that of write_file.
+  ///            when it is done, but for those that say otherwise (SourcePiece::snapshot). It returns the background part, to be awaited as that of write_file.
   /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
   ///            `committed` (borrow, share).
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
@@ -123,6 +130,7 @@ class SaveContext {
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
+  [[nodiscard]] OptionUse* use(std::type_index type) const;
   [[nodiscard]] std::shared_ptr<const void> kept(std::type_index type) const;
   void keep(std::type_index type, std::shared_ptr<const void> value) const;
   /// Reserves the name of a file of that size; returns where it lies in the checkpoint.

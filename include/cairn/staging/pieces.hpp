@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ struct SourcePiece {
   std::shared_ptr<const ByteSource> source;
   /// Keeps `data` alive; may be null when the caller does.
   std::shared_ptr<const void> owner;
+  /// Who keeps these bytes unchanged; nothing: as the save has it. `copy` has them read in the blocking phase, anything else later.
+  std::optional<Snapshot> snapshot = std::nullopt;
 };
 
 /// Where the bytes `[offset, offset + size)` of a file go to: `data`, or `sink` when `data` is null.

@@ -26,17 +26,18 @@ struct FileToWrite {
   std::string name;  ///< Relative to the checkpoint.
   std::uint64_t size_bytes = 0;
   std::vector<SourcePiece> pieces;
-  Snapshot snapshot = Snapshot::copy;
-  async::Event may_create;  ///< Its directory is there; fails when that could not be made.
+  Snapshot snapshot = Snapshot::copy;  ///< Of pieces that say nothing themselves.
+  async::Event may_create;             ///< Its directory is there; fails when that could not be made.
   std::function<io::DurableFile(const io::DurableFileOptions&)> create;  ///< Blocks.
 };
 
 /// One file on its way from pieces in memory to the disk, in runs of one staging buffer each.
 ///
-/// With Snapshot::copy, `stage` copies run after run into buffers; each full buffer is written as soon as it is
-/// there, then hashed, then given back. Hashing waits until the copying is over, since it would slow down the
-/// caller; when buffers run out it begins at once, since it then frees them. What is nobody's but the save's
-/// (headers, snapshots on devices) is not copied for the caller to go on: it is added before its run is written.
+/// With Snapshot::copy, of the file or of one of its pieces, `stage` copies run after run into buffers; each full buffer is
+/// written as soon as it is there, then hashed, then given back. Hashing waits until the copying is over, since it would slow
+/// down the caller; when buffers run out it begins at once, since it then frees them. What is nobody's but the save's
+/// (headers, snapshots on devices), or what somebody keeps unchanged, is not copied for the caller to go on: it is added
+/// before its run is written.
 /// A file that is opened in the blocking phase is finished when `finish` is called, or before that when descriptors
 /// run out: they would else all be held by files whose handlers wait for the end of one that cannot be opened.
 /// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
@@ -74,7 +75,10 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   Awaitable<> write_run(std::uint64_t run, std::span<const std::byte> data);
   Awaitable<> hash_run(std::uint64_t run, std::span<const std::byte> data);
 
-  [[nodiscard]] bool is_copied() const noexcept { return snapshot_ == Snapshot::copy; }
+  /// Whether the blocking phase copies anything.
+  [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
+  /// Whether a piece must be read before the caller goes on.
+  [[nodiscard]] bool is_callers_memory(const SourcePiece& piece) const;
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * kBufferBytes; }
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
@@ -97,6 +101,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   const std::string name_;
   const std::uint64_t file_bytes_;
   const Snapshot snapshot_;
+  const bool is_copied_;
+  bool has_promised_ = false;  // Whether somebody keeps pieces unchanged, beside what is copied.
   const async::Event may_create_;
   const std::function<io::DurableFile(const io::DurableFileOptions&)> create_;
   std::vector<SourcePiece> pieces_;   // What the background phase reads.

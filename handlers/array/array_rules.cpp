@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/handlers/array_rules.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index.hpp"
+
+namespace cairn {
+namespace {
+
+constexpr std::string_view kAnyKeys = "**";
+
+/// The keys of a path or a pattern, as they are written; none of an empty one.
+std::vector<std::string_view> keys_of(std::string_view path) {
+  std::vector<std::string_view> keys;
+  while (!path.empty()) {
+    const std::size_t end = std::min(path.find('/'), path.size());
+    keys.push_back(path.substr(0, end));
+    path.remove_prefix(std::min(end + 1, path.size()));
+  }
+  return keys;
+}
+
+/// Whether a key is one that the pattern of a key stands for.
+bool matches_key(std::string_view pattern, std::string_view key) {
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t p = 0;
+  std::size_t k = 0;
+  std::size_t star =
+      kNone;  // The last '*' that was met, and the characters that it has taken end before `taken`.
+  std::size_t taken = 0;
+  while (k < key.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = k;
+    } else if (p < pattern.size() && pattern[p] == key[k]) {
+      ++p;
+      ++k;
+    } else if (star != kNone) {
+      p = star + 1;
+      k = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == kNone;
+}
+
+/// In time that is the product of both lengths, whatever the pattern is.
+bool matches(std::string_view pattern, const std::vector<std::string_view>& keys) {
+  std::vector<bool> reached(keys.size() +
+                            1);  // Whether the pattern so far stands for the first so many keys.
+  reached[0] = true;
+  for (const std::string_view part : keys_of(pattern)) {
+    std::vector<bool> next(reached.size());
+    for (std::size_t i = 0; i < reached.size(); ++i) {
+      if (part == kAnyKeys) {
+        next[i] = reached[i] || (i > 0 && next[i - 1]);
+      } else {
+        next[i] = i > 0 && reached[i - 1] && matches_key(part, keys[i - 1]);
+      }
+    }
+    reached = std::move(next);
+  }
+  return reached.back();
+}
+
+void check_pattern(std::string_view pattern) {
+  const auto refuse = [pattern](std::string_view why) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("the pattern '{}' of a rule for arrays {}", pattern, why));
+  };
+  if (pattern.starts_with('/') || pattern.ends_with('/') || pattern.find("//") != std::string_view::npos) {
+    refuse("has an empty key");
+  }
+  for (const std::string_view key : keys_of(pattern)) {
+    if (key != kAnyKeys && key.find(kAnyKeys) != std::string_view::npos) {
+      refuse("has '**' in a key, where it must be all of it");
+    }
+  }
+}
+
+void check_form(const ArrayRules::Rule& rule) {
+  const ArrayForm& form = rule.form;
+  if (form.storage_dtype && !is_valid(*form.storage_dtype)) {
+    throw Error(Errc::invalid_argument, fmt::format("{} stores as {}, which is not a dtype", rule.describe(),
+                                                    static_cast<unsigned>(*form.storage_dtype)));
+  }
+  if (form.snapshot && *form.snapshot > Snapshot::share) {
+    throw Error(Errc::invalid_argument, fmt::format("{} has snapshot {}, which is none of Snapshot",
+                                                    rule.describe(), static_cast<unsigned>(*form.snapshot)));
+  }
+  if (form.storage_dtype && form.keeps_dtype) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} asks for a dtype and for that in memory", rule.describe()));
+  }
+  if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot) {
+    throw Error(Errc::invalid_argument, fmt::format("{} says nothing", rule.describe()));
+  }
+}
+
+}  // namespace
+
+std::string ArrayRules::Rule::describe() const {
+  return checkpointable ? fmt::format("the rule '{}' for '{}'", pattern, *checkpointable)
+                        : fmt::format("the rule '{}'", pattern);
+}
+
+ArrayRules& ArrayRules::add(std::string pattern, ArrayForm form) {
+  return append({std::nullopt, std::move(pattern), form});
+}
+
+ArrayRules& ArrayRules::add_for(std::string checkpointable, std::string pattern, ArrayForm form) {
+  return append({std::move(checkpointable), std::move(pattern), form});
+}
+
+ArrayRules& ArrayRules::append(Rule rule) {
+  check_pattern(rule.pattern);
+  check_form(rule);
+  rules_.push_back(std::move(rule));
+  return *this;
+}
+
+ArrayRules::Use::Use(const ArrayRules& rules)
+    : rules_(rules.rules().begin(), rules.rules().end()), has_matched_(rules_.size()) {}
+
+ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_view path) {
+  const std::vector<std::string_view> keys = keys_of(path);
+  ArrayForm form;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = rules_[i];
+    if ((rule.checkpointable && *rule.checkpointable != checkpointable) || !matches(rule.pattern, keys)) {
+      continue;
+    }
+    has_matched_[i] = true;
+    if (rule.form.storage_dtype || rule.form.keeps_dtype) {
+      form.storage_dtype = rule.form.storage_dtype;
+      form.narrowing = rule.form.narrowing;
+      form.keeps_dtype = rule.form.keeps_dtype;
+    }
+    if (rule.form.snapshot) {
+      form.snapshot = rule.form.snapshot;
+    }
+  }
+  return form;
+}
+
+void ArrayRules::Use::end() const {
+  std::string unused;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (!has_matched_[i]) {
+      unused += (unused.empty() ? "" : ", ") + rules_[i].describe();
+    }
+  }
+  if (!unused.empty()) {
+    throw Error(Errc::invalid_argument, fmt::format("no array of this save matches {}", unused));
+  }
+}
+
+}  // namespace cairn

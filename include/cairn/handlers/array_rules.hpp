@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/core/any_value.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn {
+
+/// How arrays are stored that a rule is about. What it does not say, an earlier rule says or the options of the save.
+struct ArrayForm {
+  ArrayForm() = default;
+
+  explicit ArrayForm(DType storage, Narrowing narrowing_allowed = Narrowing::refused)
+      : storage_dtype(storage), narrowing(narrowing_allowed) {}
+
+  explicit ArrayForm(Snapshot mode) : snapshot(mode) {}
+
+  /// Stored as in memory, whatever earlier rules and ArrayOptions say.
+  [[nodiscard]] static ArrayForm as_in_memory() {
+    ArrayForm form;
+    form.keeps_dtype = true;
+    return form;
+  }
+
+  /// The dtype on disk. A floating dtype leaves integers and booleans as they are.
+  std::optional<DType> storage_dtype;
+  /// Whether the cast to it may lose values. Default: such a save fails.
+  Narrowing narrowing = Narrowing::refused;
+  /// See as_in_memory.
+  bool keeps_dtype = false;
+  /// Who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for arrays
+  /// that have owners; `borrow` needs SaveOptions::snapshot to say so, too, since then the caller's memory is kept for longer.
+  std::optional<Snapshot> snapshot;
+};
+
+/// How arrays are stored that differ from the others, for saves: `save_options.handler_options.set(rules)`.
+///
+/// A pattern is made like a path: keys joined by '/'. In a key `*` stands for any characters; `**` in place of a key stands for any
+/// number of keys, also none. So "params/**" is all that lies below 'params', "**/bias" every 'bias', and "**" everything.
+/// Later rules win, each in what it says. A rule that matches no array of a save fails it (Errc::invalid_argument): it is a mistake
+/// in its spelling.
+/// Threads:  a value.
+/// Example:  ArrayRules rules;
+///           rules.add("params/**", ArrayForm(DType::bfloat16, Narrowing::allowed)).add("params/norm/*", ArrayForm::as_in_memory());
+class ArrayRules {
+ public:
+  struct Rule {
+    std::optional<std::string> checkpointable;  ///< Whose arrays; nothing: those of any.
+    std::string pattern;
+    ArrayForm form;
+
+    /// "the rule 'params/**' of 'model'".
+    [[nodiscard]] std::string describe() const;
+  };
+
+  /// For the arrays of every checkpointable.
+  ///
+  /// Errors: Errc::invalid_argument when the pattern has an empty key or a `**` that is not all of one, when the dtype is none,
+  ///         or the form says nothing.
+  ArrayRules& add(std::string pattern, ArrayForm form);
+
+  /// As above, in short.
+  ArrayRules& add(std::string pattern, DType storage, Narrowing narrowing = Narrowing::refused) {
+    return add(std::move(pattern), ArrayForm(storage, narrowing));
+  }
+
+  ArrayRules& add(std::string pattern, Snapshot snapshot) {
+    return add(std::move(pattern), ArrayForm(snapshot));
+  }
+
+  /// For the arrays of one checkpointable.
+  ArrayRules& add_for(std::string checkpointable, std::string pattern, ArrayForm form);
+
+  [[nodiscard]] std::span<const Rule> rules() const noexcept { return rules_; }
+
+  class Use;
+
+ private:
+  ArrayRules& append(Rule rule);
+
+  std::vector<Rule> rules_;
+};
+
+/// The rules in one save: remembers which of them matched.
+class ArrayRules::Use final : public OptionUse {
+ public:
+  explicit Use(const ArrayRules& rules);
+
+  /// What the rules say of an array; `path` is empty where the array is all of the checkpointable.
+  [[nodiscard]] ArrayForm form_of(std::string_view checkpointable, std::string_view path);
+
+  /// Errors: Errc::invalid_argument, naming the rules that no array matched.
+  void end() const override;
+
+ private:
+  std::vector<Rule> rules_;
+  std::vector<bool> has_matched_;
+};
+
+}  // namespace cairn
