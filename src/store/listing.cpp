@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/listing.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -97,6 +99,24 @@ bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOr
   return is_naturally_less(name_in_root(a), name_in_root(b));
 }
 
+/// Whether a directory has a COMMIT. One that cannot be looked at may have one: who opens it is told why.
+bool may_be_checkpoint(const io::Directory& root, const std::string& name) {
+  try {
+    return root.open_directory(name).status(kCommitName).has_value();
+  } catch (const Error& error) {
+    if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
+      return false;
+    }
+    const bool says_nothing_of_it = error.code() == std::errc::too_many_files_open ||
+                                    error.code() == std::errc::too_many_files_open_in_system ||
+                                    error.code() == std::errc::not_enough_memory;
+    if (says_nothing_of_it) {
+      throw;
+    }
+    return true;
+  }
+}
+
 }  // namespace
 
 bool FoundCheckpoint::counts() const noexcept {
@@ -126,11 +146,9 @@ std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
   std::map<std::string, std::pair<std::uint32_t, std::string>, std::less<>>
       highest;  // Name to its highest generation.
   for (const io::DirectoryEntry& entry : root.list()) {
-    io::FileStatus status;
-    const std::string commit = fmt::format("{}/{}", entry.name, kCommitName);
     if (entry.kind != io::FileKind::directory || reserved_kind(entry.name) ||
-        root.syscalls().status_at(root.fd(), commit.c_str(), status) != 0) {
-      continue;  // What cannot be looked at is for those that open it.
+        !may_be_checkpoint(root, entry.name)) {
+      continue;
     }
     GenerationName parsed = parse_generation(entry.name);
     if (parsed.generation > 1 && check_commit(root, entry.name, false).generation != parsed.generation) {

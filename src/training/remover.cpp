@@ -52,7 +52,7 @@ Remover::Remover(KeepPolicy policy, Timeout removal_deadline, StepDirectory& dir
       removal_deadline_(removal_deadline),
       directory_(directory),
       context_(context),
-      uses_(StepUses::of(directory.root())) {}
+      uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {}
 
 void Remover::retain(std::uint64_t just_saved) {
   directory_.refresh();

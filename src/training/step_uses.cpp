@@ -13,10 +13,10 @@
 
 namespace cairn::training {
 
-std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root) {
+std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const io::Syscalls* syscalls) {
   // Of the process, as a promise about the process must be.
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<StepUses>> all;
+  static std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>> all;
   std::error_code ignored;
   std::filesystem::path canonical = std::filesystem::weakly_canonical(root, ignored);
   if (ignored || canonical.empty()) {
@@ -27,7 +27,7 @@ std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root) {
   }
   const std::lock_guard lock(mutex);
   std::erase_if(all, [](const auto& each) { return each.second.expired(); });
-  std::weak_ptr<StepUses>& of_root = all[canonical.string()];
+  std::weak_ptr<StepUses>& of_root = all[{syscalls, canonical.string()}];
   std::shared_ptr<StepUses> uses = of_root.lock();
   if (!uses) {
     uses = std::make_shared<StepUses>();

@@ -7,6 +7,10 @@
 #include <mutex>
 #include <set>
 
+namespace cairn::io {
+class Syscalls;
+}
+
 namespace cairn::training {
 
 /// Which steps of a root this process saves or loads, and which it removes: never the same.
@@ -14,8 +18,9 @@ namespace cairn::training {
 /// Threads: every method may be called from any thread.
 class StepUses {
  public:
-  /// Those of the directory at `root`, shared by all Checkpointers of the process.
-  static std::shared_ptr<StepUses> of(const std::filesystem::path& root);
+  /// Those of the directory at `root`, shared by all Checkpointers of the process that see the same file system: the operating system's, or
+  /// the one that a context brings along.
+  static std::shared_ptr<StepUses> of(const std::filesystem::path& root, const io::Syscalls* syscalls);
 
   [[nodiscard]] std::set<std::uint64_t> in_use() const;
   [[nodiscard]] bool is_being_removed(std::uint64_t step) const;

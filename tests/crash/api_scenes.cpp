@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -29,6 +30,7 @@
 #include "cairn/sharding/sharding.hpp"
 #include "cairn/sharding/shards.hpp"
 #include "cairn/testing/local_ranks.hpp"
+#include "cairn/training/checkpointer.hpp"
 
 #include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -55,15 +57,18 @@ nlohmann::json settings(int step) {
   return {{"step", step}, {"note", "a crash may come at any time"}};
 }
 
-void save_step(SimulatedProcess& process, int step) {
+Tree model_of(int step) {
+  return {{"weights", std::vector<float>(700, 0.5F + static_cast<float>(step))}, {"step", step}};
+}
+
+void save_step(SimulatedProcess& process, int step, const char* target = kSaved) {
   const Context context = make_context(process);
-  const std::vector<float> weights(700, 0.5F + static_cast<float>(step));
-  const Tree model = {{"weights", weights}, {"step", step}};
+  const Tree model = model_of(step);
   const nlohmann::json config = settings(step);
   SaveOptions options;
   options.overwrite = true;
-  save_checkpointables(path_of(kSaved), {{"model", model}, {"config", config}}, options, context);
-  Loaded loaded = load_checkpointables(path_of(kSaved), {}, {}, context);
+  save_checkpointables(path_of(target), {{"model", model}, {"config", config}}, options, context);
+  Loaded loaded = load_checkpointables(path_of(target), {}, {}, context);
   if (loaded.take<nlohmann::json>("config") != config) {
     throw std::runtime_error("what is loaded right after the save is not what was saved");
   }
@@ -105,8 +110,34 @@ const Content& content_of_step(int step) {
       save_step(process, number);
     });
   };
-  static const Content contents[] = {make(1), make(2)};
+  static const Content contents[] = {make(1), make(2), make(3)};
   return contents[step - 1];
+}
+
+/// Steps 2 and 3 of a training whose step 1 is there, as a Checkpointer saves them that keeps the newest. Right before it removes, which is
+/// when its policy is asked, the step that it has just saved must be there.
+void train(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  const Context context = make_context(process);
+  CheckpointerOptions options;
+  options.keep = KeepPolicy("latest", false, [&machine](std::span<const StepInfo> steps, CommitTime now) {
+    const std::uint64_t newest = steps.back().step;
+    machine.promise(std::to_string(newest), {&content_of_step(static_cast<int>(newest))});
+    machine.promise(std::to_string(newest - 1), {nullptr, &content_of_step(static_cast<int>(newest - 1))});
+    return keep::latest(1)(steps, now);
+  });
+  Checkpointer run(kRunPath, std::move(options), context);
+  for (const int step : {2, 3}) {
+    const Tree model = model_of(step);
+    const nlohmann::json config = settings(step);
+    run.save(static_cast<std::uint64_t>(step), {{"model", model}, {"config", config}});
+    run.wait();
+    machine.promise(std::to_string(step - 1), {nullptr});
+  }
+  run.close();
+  if (*Checkpointer(kRunPath, {}, context).latest() != 3) {
+    throw std::runtime_error("the newest step is not the one that was saved last");
+  }
 }
 
 /// Ranks that save together, each with a context and a machine of its own. One of them may be killed before the `call`th call
@@ -238,7 +269,18 @@ std::vector<Scene> api_scenes() {
   const auto nothing = [](SimulatedMachine&) {};
   const auto none_or_second = [] { return Promise{{kSaved, {nullptr, &content_of_step(2)}}}; };
   const auto first_or_second = [] { return Promise{{kSaved, {&content_of_step(1), &content_of_step(2)}}}; };
+  const auto begin_training = [](SimulatedMachine& machine) {
+    SimulatedProcess process(machine);
+    save_step(process, 1, "1");
+  };
+  const auto training = [] {
+    return Promise{{"1", {&content_of_step(1)}},
+                   {"2", {nullptr, &content_of_step(2)}},
+                   {"3", {nullptr, &content_of_step(3)}}};
+  };
   std::vector<Scene> scenes{
+      {"a training that keeps the newest step", true, true, begin_training, training, train},
+      {"a training that keeps the newest step by marker", false, false, begin_training, training, train},
       {"save_checkpointables", true, true, nothing, none_or_second, save_second},
       {"save_checkpointables over an old one", true, true, save_first, first_or_second, save_second},
       save_by_ranks("save_checkpointables by ranks", true, false, 0, 0),

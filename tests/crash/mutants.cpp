@@ -282,6 +282,15 @@ void add_removal(std::vector<Mutant>& mutants) {
                      delay(either(nth(1, is_retirement), nth(1, is_root_sync)), nth(2, is_retirement))});
 }
 
+/// What removes old steps goes by the commit of a new one.
+void add_training(std::vector<Mutant>& mutants) {
+  const char* scene = "a training that keeps the newest step";
+  mutants.push_back({"the parent is not synced after a commit", scene, drop(nth(1, is_root_sync))});
+  mutants.push_back({"the commit comes when an old step has gone", scene,
+                     delay(either(nth(1, is_publication), nth(1, is_root_sync)), is_retirement)});
+  mutants.push_back({"the commit of the last step is lost", scene, drop(nth(2, is_publication))});
+}
+
 void add_restoration(std::vector<Mutant>& mutants) {
   const Match is_restoration = [](const Operation& operation) {
     return operation.change == Change::rename && operation.new_path == path_of("step");
@@ -376,6 +385,7 @@ std::vector<Mutant> make_mutants() {
   add_overwrite_by_generation(mutants);
   add_marker_mode(mutants);
   add_removal(mutants);
+  add_training(mutants);
   add_restoration(mutants);
   add_recovery(mutants);
   add_votes(mutants);

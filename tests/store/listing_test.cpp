@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "io/faulty_syscalls.hpp"
 #include "store/commit_time.hpp"
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"
@@ -173,7 +174,25 @@ TEST_F(Listing, OfNamesOpensNoneAndLeavesOutWhatHasNoCommit) {
   }
 
   EXPECT_THAT(found, ElementsAre("a", "b", "c.g2"));
-  EXPECT_LT(counting.calls, 25u);
+  EXPECT_LT(counting.calls, 30u);
+}
+
+TEST_F(Listing, OfNamesHasWhatCannotBeLookedAt) {
+  save("a");
+  save("b");
+  io::FaultySyscalls faulty;
+  io::Fault fault;
+  fault.call = io::Call::open;
+  fault.first = 2;  // Behind the root.
+  fault.result = -EIO;
+  faulty.plan(fault);
+  EXPECT_EQ(list_names(open_root(faulty, temp_.path())).size(), 2u);
+  ASSERT_EQ(faulty.hits(), 1);
+  fault.result = -EMFILE;
+  faulty.plan(fault);
+
+  EXPECT_THAT([&] { static_cast<void>(list_names(open_root(faulty, temp_.path()))); },
+              FailsWithErrno(EMFILE, HasSubstr("a")));
 }
 
 TEST_F(Listing, ByTimeHasTheLastCommitLast) {
