@@ -40,12 +40,16 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         clock(training::clock_of(where)),
         directory(std::move(root), options.names, where),
         remover(options.keep, options.close_timeout, directory, where),
-        worker(clock) {}
+        worker(clock) {
+    announce();  // Nobody else is here yet.
+  }
 
   // Saves.
   [[nodiscard]] bool decide(std::uint64_t step);
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
+  void announce();
+  void list_again(const std::function<void()>& look_again);
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   [[nodiscard]] std::shared_ptr<StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
@@ -78,8 +82,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   bool has_saved_preempted = false;                                 // A save has begun since the preemption.
   std::optional<std::chrono::steady_clock::time_point> last_begin;  // Of a save, also of an earlier process.
   bool is_last_looked_up = false;
-  StepDirectory::Steps listed;     // What `announced` was made of,
-  StepDirectory::Steps announced;  // with the step that is being saved.
+  StepDirectory::Steps announced;  // Those in the directory, and the one that is being saved.
 
   training::Worker worker;  // First to stop: it uses all above.
 };
@@ -98,16 +101,6 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
   SaveMoment moment;
   moment.step = step;
   const std::lock_guard lock(mutex);
-  StepDirectory::Steps now = directory.steps();
-  if (now != listed || !announced) {
-    listed = std::move(now);
-    announced = listed;
-    if (saving && !std::binary_search(listed->begin(), listed->end(), saving->step())) {
-      auto more = std::make_shared<std::vector<std::uint64_t>>(*listed);
-      more->insert(std::upper_bound(more->begin(), more->end(), saving->step()), saving->step());
-      announced = std::move(more);
-    }
-  }
   steps = announced;
   moment.steps = *steps;
   moment.is_saving = saving != nullptr;
@@ -120,6 +113,24 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
     }
   }
   return moment;
+}
+
+/// Makes the list that policies see, so that none of the steps that they decline takes memory for it. Called with the lock held.
+void Checkpointer::State::announce() {
+  const StepDirectory::Steps listed = directory.steps();
+  announced = listed;
+  if (saving && !std::binary_search(listed->begin(), listed->end(), saving->step())) {
+    auto more = std::make_shared<std::vector<std::uint64_t>>(*listed);
+    more->insert(std::upper_bound(more->begin(), more->end(), saving->step()), saving->step());
+    announced = std::move(more);
+  }
+}
+
+/// Another look at the disk, by `look_again`, may change what policies see.
+void Checkpointer::State::list_again(const std::function<void()>& look_again) {
+  look_again();
+  const std::lock_guard lock(mutex);
+  announce();
 }
 
 /// The first save of a process may be due by that of an earlier one, which only the time of the day tells.
@@ -197,7 +208,7 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
   {
     const std::lock_guard lock(mutex);
     saving = save;
-    announced = nullptr;
+    announce();
     last_begin = begin;
     has_saved_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   }
@@ -216,7 +227,7 @@ void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure)
     save_failure = with_context(failure, fmt::format("step {}", save.step()));
   }
   saving = nullptr;
-  announced = nullptr;
+  announce();
 }
 
 /// On the worker.
@@ -225,7 +236,7 @@ void Checkpointer::State::finish(StepSave& save) noexcept {
     return;
   }
   try {
-    remover.retain(save.step());
+    list_again([&] { remover.retain(save.step()); });
   } catch (...) {
     if (options.on_retention_failure) {
       options.on_retention_failure(std::current_exception());
@@ -315,7 +326,7 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
   if (how.recover && !core::is_yet_to_be_made(directory.root())) {
     recover(directory.root(), how.recovery, context);
   }
-  directory.reload();
+  list_again([this] { directory.reload(); });
   LoadLatestOptions latest;
   latest.load = how.load;
   latest.fall_back = how.fall_back;
@@ -428,7 +439,7 @@ std::optional<std::uint64_t> Checkpointer::best(const std::string& metric, Prefe
 }
 
 void Checkpointer::remove(std::uint64_t step) {
-  state_->remover.remove(step);
+  state_->list_again([&] { state_->remover.remove(step); });
 }
 
 void Checkpointer::pin(std::uint64_t step) {
@@ -441,7 +452,7 @@ void Checkpointer::unpin(std::uint64_t step) {
 }
 
 void Checkpointer::reload() {
-  state_->directory.reload();
+  state_->list_again([this] { state_->directory.reload(); });
 }
 
 void Checkpointer::wait() {
