@@ -75,10 +75,10 @@ class Reading {
       *node = wanted_of(arrays[run.array], run, memory_.data() + at);
       at += run.bytes;
     }
-    TreeLoadOptions partial;
-    partial.partial = true;
+    TreeLoadOptions some;
+    some.partial = true;
     LoadOptions options;
-    options.handler_options.set(partial);
+    options.handler_options.set(some);
     response_ = load_checkpointables_async(source, {Request(item, std::move(wanted))}, options);
   }
 

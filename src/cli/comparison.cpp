@@ -177,10 +177,10 @@ LoadResponse load_arrays(const Side& side, const std::string& name, std::span<co
     }
     *node = pair.array;
   }
-  TreeLoadOptions partial;
-  partial.partial = true;
+  TreeLoadOptions some;
+  some.partial = true;
   LoadOptions options;
-  options.handler_options.set(partial);
+  options.handler_options.set(some);
   return load_checkpointables_async(side.path(), {Request(name, std::move(wanted))}, options);
 }
 

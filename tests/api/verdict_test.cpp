@@ -396,7 +396,11 @@ TEST_P(VerdictOfALook, EndsWithTheContext) {
   std::jthread caller([&] {
     SaveOptions options;
     options.return_when_accepted = GetParam();
-    EXPECT_THAT([&] { save_async(target(), Tree({{"step", 1}}), options, *context_); }, Fails(Errc::closed));
+    EXPECT_THAT(
+        [&] {
+          static_cast<void>(save_async(target(), Tree({{"step", 1}}), options, *context_));
+        },
+        Fails(Errc::closed));
     is_answered.set();
   });
   ASSERT_TRUE(calls_->holds());
@@ -423,7 +427,7 @@ TEST_P(VerdictOfALook, ThatWasGivenUpTakesNoPlaceInTheQueue) {
   std::jthread caller([&] {
     EXPECT_THAT(
         [&] {
-          save_async(target(), Tree({{"step", 1}}), options, *context_);
+          static_cast<void>(save_async(target(), Tree({{"step", 1}}), options, *context_));
         },
         Fails(Errc::timed_out));
   });

@@ -347,9 +347,9 @@ TEST(TraceRecorder, NamesTheRowOfAThreadOnce) {
   recorder.add_work(span("copy", 0, 1));
   recorder.add_work(span("hash", 1, 2));
 
-  const auto json = nlohmann::json::parse(recorder.json());
+  const auto trace = json::parse(recorder.json());
   std::map<std::int64_t, int> names;
-  for (const auto& event : json.at("traceEvents")) {
+  for (const auto& event : trace.at("traceEvents")) {
     if (event.at("name") == "thread_name") {
       ++names[event.at("tid").get<std::int64_t>()];
     }

@@ -62,7 +62,7 @@ void check_written_anew(const SafetensorsHeader& header) {
   if (!layouts || layouts->size() != 1) {
     return;
   }
-  const std::string written = cairn::formats::safetensors_header(specs, layouts->front());
+  const std::string written(cairn::formats::safetensors_header(specs, layouts->front()));
   const SafetensorsHeader again = cairn::formats::parse_safetensors(cairn::fuzz::as_bytes(written),
                                                                     layouts->front().file_size, "written");
   const auto before = sorted_by_name(header.tensors);

@@ -47,7 +47,7 @@ constexpr std::size_t kFileOfRuns = 2 * kBufferBytes + io::kChunkBytes + 12'345;
 /// Keeps what it is given.
 class KeepingSink final : public ByteSink {
  public:
-  explicit KeepingSink(std::size_t bytes) : bytes(bytes) {}
+  explicit KeepingSink(std::size_t size) : bytes(size) {}
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override {
     std::copy(in.begin(), in.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset_bytes));
   }
