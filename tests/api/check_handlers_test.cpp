@@ -174,7 +174,12 @@ TEST_F(CheckHandlers, LetsAHandlerPassThatTakesWhatItNeeds) {
 }
 
 TEST_F(CheckHandlers, NamesEveryHandlerThatIsFound) {
-  use<Point>([](const Point& point) -> Late { return [&point] { return std::to_string(point.y); }; });
+  // The first one to be late touches both values: the failure of one may end the other before it is late.
+  auto kept = std::make_shared<std::vector<const Point*>>();
+  use<Point>([kept](const Point& point) -> Late {
+    kept->push_back(&point);
+    return [kept] { return std::to_string(kept->front()->y + kept->back()->y); };
+  });
   const Point one;
   const Point two;
 
