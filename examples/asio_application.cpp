@@ -15,6 +15,8 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <cairn/cairn.hpp>
 
+#include "own_folder.hpp"
+
 namespace asio = boost::asio;
 
 struct Simulation {
@@ -65,7 +67,7 @@ void rethrow(std::exception_ptr failure) {
 
 int main() try {
   constexpr std::int64_t kSteps = 500;
-  std::filesystem::create_directories("run");
+  enter_own_folder("asio_application");
   Simulation simulation;
   asio::io_context io;
   asio::co_spawn(io, simulate(simulation, kSteps), rethrow);

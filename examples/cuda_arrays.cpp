@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves an array of a CUDA device, goes on computing at once, and loads it back into the memory of the device.
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <stdexcept>
@@ -11,6 +10,8 @@
 #include <cairn/cairn.hpp>
 #include <cairn/cuda/copier.hpp>
 #include <cuda_runtime_api.h>
+
+#include "own_folder.hpp"
 
 namespace {
 
@@ -75,7 +76,7 @@ int main() try {
     std::cout << "there is no CUDA device\n";
     return 0;
   }
-  std::filesystem::create_directories("run");
+  enter_own_folder("cuda_arrays");
   train();
   std::cout << "the weights are as they were saved\n";
   return 0;

@@ -2,7 +2,6 @@
 // Structs become trees, and trees structs again, when Boost.Describe knows their members.
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -12,6 +11,8 @@
 #include <boost/describe/operators.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/describe.hpp>
+
+#include "own_folder.hpp"
 
 // [structs]
 struct Layer {
@@ -31,7 +32,7 @@ BOOST_DESCRIBE_STRUCT(Model, (), (step, layers, learning_rate))
 // [/structs]
 
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("described_struct");
   // [use]
   const Model model = {7, {{"relu", {1, 2, 3}}, {"softmax", {0.5F, -0.5F}}}, 1e-3};
   cairn::save("run/7", cairn::to_tree(model));

@@ -4,7 +4,6 @@
 // docs/guide.md; main runs all and checks what they did.
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -15,6 +14,8 @@
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/json_tree.hpp>
 #include <nlohmann/json.hpp>
+
+#include "own_folder.hpp"
 
 namespace {
 
@@ -104,6 +105,7 @@ void store_by_rules() {
 }  // namespace
 
 int main() try {
+  enter_own_folder("everyday");
   keep_containers();
   keep_single_values();
   cast_numbers();

@@ -15,6 +15,8 @@
 #include <cairn/handlers/json.hpp>
 #include <nlohmann/json.hpp>
 
+#include "own_folder.hpp"
+
 namespace {
 
 void require(bool holds, const std::string& claim) {
@@ -224,6 +226,13 @@ void load_in_another_form() {
   // What else is stored is left out; without `partial` it is Errc::structure_mismatch.
   const cairn::Tree loaded = cairn::load("run/form", part, cairn::partial);
   // [/partial]
+  // [pad]
+  cairn::AbstractTree longer = cairn::metadata("run/form");
+  longer["params"]["w"].as_array().pad_and_crop({5});  // Three elements are stored; two zeros follow.
+  const cairn::Tree padded = cairn::load("run/form", longer);
+  // [/pad]
+  require(padded.get<std::vector<float>>("params/w") == std::vector<float>{1, 2, 3, 0, 0}, "zeros follow");
+
   // [map]
   cairn::TreeLoadOptions lazily;
   lazily.map = true;
@@ -308,7 +317,7 @@ void clean() {
 }  // namespace
 
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("guide");
   save_trees();
   replace();
   save_many_things();

@@ -8,6 +8,8 @@
 #include <cairn/handlers/json.hpp>
 #include <nlohmann/json.hpp>
 
+#include "own_folder.hpp"
+
 void make_checkpoint() {
   const cairn::Tree model = {{"encoder", {{"w", cairn::Array::zeros({512, 256}, cairn::DType::bfloat16)}}},
                              {"decoder", {{"w", cairn::Array::zeros({256, 512}, cairn::DType::float32)}}},
@@ -37,7 +39,7 @@ int main(int argc, char** argv) try {
     describe(argv[1]);
     return 0;
   }
-  std::filesystem::create_directories("run");
+  enter_own_folder("metadata_query");
   make_checkpoint();
   describe("run/100");
   return 0;

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -13,6 +12,8 @@
 
 #include <cairn/cairn.hpp>
 #include <nlohmann/json.hpp>
+
+#include "own_folder.hpp"
 
 // [types]
 using Number = std::variant<std::int64_t, double>;
@@ -82,7 +83,7 @@ class PointHandler final : public cairn::CheckpointableHandler<Point, AbstractPo
 // [/handler]
 
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("point_handler");
   // [use]
   cairn::register_handler<PointHandler>();
   const Point point = {std::int64_t{1}, 2.4};

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A type of one's own that saves itself: found by its members, without a base class and without registration.
 #include <exception>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <utility>
 
 #include <cairn/cairn.hpp>
 #include <nlohmann/json.hpp>
+
+#include "own_folder.hpp"
 
 // [point]
 class Point {
@@ -37,7 +38,7 @@ static_assert(cairn::StatefulCheckpointable<Point>);
 // [/point]
 
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("point_stateful");
   // [use]
   Point point;
   point.x = 1;

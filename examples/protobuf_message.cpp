@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Saves a protobuf message beside a tree. Any message type will do; this one comes with protobuf itself.
 #include <exception>
-#include <filesystem>
 #include <iostream>
 
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/proto.hpp>
 #include <google/protobuf/duration.pb.h>
 
+#include "own_folder.hpp"
+
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("protobuf_message");
   const cairn::Tree model = {{"step", 100}};
   // [use]
   cairn::register_handler<cairn::ProtoHandler>();

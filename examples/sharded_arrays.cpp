@@ -12,6 +12,8 @@
 #include <cairn/sharding/policies.hpp>
 #include <cairn/sharding/shards.hpp>
 
+#include "own_folder.hpp"
+
 namespace {
 
 void save_parts(const std::filesystem::path& path) {
@@ -73,7 +75,7 @@ void save_in_files(const std::filesystem::path& path) {
 }  // namespace
 
 int main() try {
-  std::filesystem::create_directories("run");
+  enter_own_folder("sharded_arrays");
   save_parts("run/sharded");
   load_parts("run/sharded");
   save_in_files("run/files");

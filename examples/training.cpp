@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The code of docs/training.md: a training that saves steps, is damaged, and goes on. main checks what each part did.
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -14,8 +15,11 @@
 
 #include <cairn/cairn.hpp>
 #include <cairn/training/checkpointer.hpp>
+#include <cairn/training/partial_save.hpp>
 #include <cairn/training/preemption_guard.hpp>
 #include <cairn/training/retention.hpp>
+
+#include "own_folder.hpp"
 
 namespace {
 
@@ -105,12 +109,10 @@ void preempt(cairn::Tree& state, std::uint64_t step, std::uint64_t last) {
   options.save =
       cairn::save_when::any_of({cairn::save_when::every_steps(1000), cairn::save_when::preempted()});
   cairn::Checkpointer run("run", options);
-  for (; step < last; ++step) {
+  // When the loop ends after a signal, the policy was asked since: a last step is saved, or being saved.
+  for (; step < last && !run.is_preempted(); ++step) {
     train(state);
-    const cairn::StepResponse saved = run.save(step, {{"state", state}});
-    if (saved && guard.is_preempted()) {
-      break;  // A signal that comes right after `save` has declined is answered by the next step.
-    }
+    run.save(step, {{"state", state}});
   }
   run.close();
   // [/preempt]
@@ -133,10 +135,28 @@ void go_on_after_damage() {
   // [/resume]
 }
 
+cairn::Tree read_layer(std::size_t number) {
+  return {{"layers", {{"layer" + std::to_string(number), {{"w", std::vector<float>(1000, 0.5F)}}}}}};
+}
+
+void convert() {
+  constexpr std::size_t layers = 4;
+  // [parts]
+  cairn::PartialSave partial("run/imported");
+  for (std::size_t layer = partial.parts(); layer < layers;
+       ++layer) {  // What was added before a crash is there.
+    partial.add({{"state", read_layer(layer)}});
+  }
+  partial.finalize();
+  // [/parts]
+  require(cairn::load("run/imported").at("layers").size() == layers, "the parts are one checkpoint");
+}
+
 }  // namespace
 
 int main() {
   try {
+    enter_own_folder("training");
     train_until(105);
     train_until(125);
     decide();
@@ -145,6 +165,7 @@ int main() {
     cairn::Tree state = {{"done", 0}};
     preempt(state, 125, 130);
     go_on_after_damage();
+    convert();
     return 0;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

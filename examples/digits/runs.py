@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the demonstrations of digits and of sharded have in common: runs of a trainer, and looks at what they leave."""
 import hashlib
+import pathlib
 import re
+import shlex
 import statistics
 import subprocess
 import tempfile
@@ -107,7 +109,18 @@ durable after      {statistics.median(durable) / 1000:.2f} ms (median)
 engine             {saves[-1]["engine"]}"""
 
 
+def shown(path):
+    """The path as it is typed in the folder in which this runs."""
+    path = pathlib.Path(path).absolute()
+    return str(path.relative_to(pathlib.Path.cwd()) if path.is_relative_to(pathlib.Path.cwd()) else path)
+
+
+def show_command(tool, *words):
+    """Shows a command so that it can be repeated, as long as its paths are kept."""
+    print(f"\n$ {shlex.join([shown(tool), words[0], *map(shown, words[1:])])}", flush=True)
+
+
 def show_tool(tool, checkpoint):
     for command in ("ls", "inspect"):
-        print(f"\n$ cairn {command} {checkpoint}", flush=True)
+        show_command(tool, command, checkpoint)
         subprocess.run([str(tool), command, str(checkpoint)], check=True, timeout=LONGEST_WAIT_S)

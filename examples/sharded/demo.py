@@ -23,8 +23,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DIGITS = HERE.parent / "digits"
 sys.path.insert(0, str(DIGITS))
 
-from runs import (Failure, Run, compare, describe_leftover, describe_saves, newest_committed, show_tool,  # noqa: E402
-                  temporaries)
+from runs import (Failure, Run, compare, describe_leftover, describe_saves, newest_committed, show_command,  # noqa: E402
+                  show_tool, temporaries)
 
 MOST_SECONDS = 60  # For each of the four runs.
 # Open MPI refuses root, who is the only user of most containers, and more processes than cores, unless it is told; and
@@ -172,7 +172,7 @@ def show_checkpoint(options, reference, checkpoint):
     """Shows it with the tool, which must find it equal to the one of the other training, divided otherwise as that is."""
     tool = options.build / "cairn"
     show_tool(tool, checkpoint)
-    print(f"\n$ cairn diff {reference} {checkpoint}", flush=True)
+    show_command(tool, "diff", reference, checkpoint)
     subprocess.run([str(tool), "diff", str(reference), str(checkpoint)], check=True, timeout=MOST_SECONDS)
 
 

@@ -179,7 +179,8 @@ array_store::Writer array_writer(const SaveContext& context) {
     };
   }
   options.copier_of = [context](Device device) { return context.copier(device); };
-  options.rank = context.coordinator().rank();
+  const FileNumber* given = context.option<FileNumber>();
+  options.rank = given != nullptr ? given->number : context.coordinator().rank();
   options.memory = context.plan_memory();
   return array_store::Writer(std::move(options));
 }
@@ -206,6 +207,7 @@ array_store::ReadOptions array_read_options(LoadContext context) {
   array_store::ReadOptions options;
   if (const TreeLoadOptions* given = context.option<TreeLoadOptions>()) {
     options.allow_narrowing = given->allow_narrowing;
+    options.on_mismatch = given->on_mismatch;
     options.map = given->map;
   }
   options.copier_of = [context = std::move(context)](Device device) { return context.copier(device); };

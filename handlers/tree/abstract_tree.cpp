@@ -335,6 +335,7 @@ void AbstractTree::shard(const Sharding& sharding, std::uint32_t rank) {
   if (const AbstractShardedArray* array = std::get_if<AbstractShardedArray>(&value_)) {
     AbstractArray whole(array->shape, array->dtype);
     whole.allows_narrowing = array->allows_narrowing;
+    whole.on_mismatch = array->on_mismatch;
     value_ = wanted(whole, sharding, rank);
   } else {
     value_ = wanted(as_array(), sharding, rank);

@@ -169,7 +169,11 @@ class Selector {
     if (stored == TreeKind::array) {
       const Shape shape(index_.array(entry).dims);
       const Shape& wanted = is_sharded ? node.as_sharded_array().shape : node.as_array().shape;
-      if (shape != wanted) {
+      const ShapeMismatch own =
+          is_sharded ? node.as_sharded_array().on_mismatch : node.as_array().on_mismatch;
+      const bool may_differ =
+          own == ShapeMismatch::pad_and_crop || options_.on_mismatch == ShapeMismatch::pad_and_crop;
+      if (shape != wanted && !(may_differ && shape.size() == wanted.size())) {
         throw Error(Errc::shape_mismatch, fmt::format("{}: {}: stored shape {}, wanted {}", index_.path(),
                                                       shown(entry.name), shape, wanted));
       }

@@ -68,6 +68,16 @@ Awaitable<Tree> take_state(Awaitable<Loaded> all) {
   co_return loaded.take<Tree>(store::kStateName);
 }
 
+Awaitable<LoadResult> result_of(Awaitable<Loaded> all) {
+  const Loaded loaded = co_await std::move(all);
+  co_return loaded.result();
+}
+
+Awaitable<AbstractTree> describe_state(Awaitable<CheckpointMetadata> all) {
+  const CheckpointMetadata metadata = co_await std::move(all);
+  co_return metadata.at(store::kStateName).as<AbstractTree>();
+}
+
 Requests state_request(std::optional<AbstractTree> wanted) {
   Requests requests;
   if (wanted) {
@@ -124,6 +134,23 @@ LoadResult detail::load_state(const std::filesystem::path& path, Request request
   return load_checkpointables(path, {std::move(request)}, options, context).result();
 }
 
+LoadIntoResponse detail::load_state_async(const std::filesystem::path& path, Request request,
+                                          const LoadOptions& options, const Context& context) {
+  return LoadIntoResponse(load_checkpointables_async(path, {std::move(request)}, options, context));
+}
+
+LoadResult LoadIntoResponse::wait() const {
+  return LoadResponse::wait().result();
+}
+
+LoadResult LoadIntoResponse::wait(Timeout timeout) const {
+  return LoadResponse::wait(timeout).result();
+}
+
+Awaitable<LoadResult> LoadIntoResponse::loaded() const {
+  return result_of(LoadResponse::loaded());
+}
+
 Tree TreeResponse::wait() const {
   return LoadResponse::wait().take<Tree>(store::kStateName);
 }
@@ -158,7 +185,20 @@ CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, c
 
 CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path, const LoadOptions& options,
                                             const Context& context) {
-  return core::read_metadata(path, {}, handlers_of(context, options.registry), options, context);
+  return checkpointables_metadata(path, std::vector<std::string>(), options, context);
+}
+
+CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
+                                            const std::vector<std::string>& names, const LoadOptions& options,
+                                            const Context& context) {
+  return core::read_metadata(path, names, handlers_of(context, options.registry), options, context);
+}
+
+Awaitable<CheckpointMetadata> checkpointables_metadata_async(const std::filesystem::path& path,
+                                                             const std::vector<std::string>& names,
+                                                             const LoadOptions& options,
+                                                             const Context& context) {
+  return core::metadata_async(path, names, handlers_of(context, options.registry), options, context);
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const Context& context) {
@@ -166,9 +206,14 @@ AbstractTree metadata(const std::filesystem::path& path, const Context& context)
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
-  const CheckpointMetadata all = core::read_metadata(
-      path, {store::kStateName}, handlers_of(context, options.registry), options, context);
-  return all.at(store::kStateName).as<AbstractTree>();
+  return checkpointables_metadata(path, {store::kStateName}, options, context)
+      .at(store::kStateName)
+      .as<AbstractTree>();
+}
+
+Awaitable<AbstractTree> metadata_async(const std::filesystem::path& path, const LoadOptions& options,
+                                       const Context& context) {
+  return describe_state(checkpointables_metadata_async(path, {store::kStateName}, options, context));
 }
 
 }  // namespace cairn

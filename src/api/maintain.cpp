@@ -7,6 +7,11 @@ store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOp
   return recover(root, options, default_context());
 }
 
+Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
+                                               const RecoverOptions& options) {
+  return recover_async(root, options, default_context());
+}
+
 store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options) {
   return verify(path, options, default_context());
 }

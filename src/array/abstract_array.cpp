@@ -37,9 +37,25 @@ AbstractArray& AbstractArray::place_into(Array array) {
   return *this;
 }
 
+AbstractArray& AbstractArray::pad_and_crop(Shape to) {
+  if (box && !box->is_within(to)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("box {} is wanted, which is not within an array of shape {}", to_string(*box),
+                            to_string(to)));
+  }
+  if (destination && !box && destination->shape() != to) {
+    throw Error(Errc::shape_mismatch, fmt::format("wanted is shape {}, but the memory for it has shape {}",
+                                                  to_string(to), to_string(destination->shape())));
+  }
+  shape = std::move(to);
+  on_mismatch = ShapeMismatch::pad_and_crop;
+  return *this;
+}
+
 bool operator==(const AbstractArray& a, const AbstractArray& b) {
   return a.shape == b.shape && a.dtype == b.dtype && a.box == b.box &&
-         a.allows_narrowing == b.allows_narrowing && is_same_memory(a.destination, b.destination);
+         a.allows_narrowing == b.allows_narrowing && a.on_mismatch == b.on_mismatch &&
+         is_same_memory(a.destination, b.destination);
 }
 
 }  // namespace cairn

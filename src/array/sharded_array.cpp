@@ -85,6 +85,7 @@ bool operator==(const AbstractShardedArray& a, const AbstractShardedArray& b) {
     return x.box == y.box && x.replica == y.replica && is_same_memory(x.destination, y.destination);
   };
   return a.shape == b.shape && a.dtype == b.dtype && a.allows_narrowing == b.allows_narrowing &&
+         a.on_mismatch == b.on_mismatch &&
          std::equal(a.shards.begin(), a.shards.end(), b.shards.begin(), b.shards.end(), is_same);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "array_store/read_steps.hpp"
@@ -69,10 +72,42 @@ void allocate_small(std::span<const ReadArray> arrays, const Regions& regions, s
   }
 }
 
+void fill_with_zeros(const MutableArrayView& part) {
+  constexpr std::array<std::byte, 16> kZeros{};  // As large as any element.
+  copy(ArrayView(kZeros.data(), part.shape(), part.dtype(), Strides(part.shape().size(), 0)), part);
+}
+
+/// Makes zeros of the elements of `box` that lie outside of `inner`: in slabs, of which each is cut off along one axis.
+void fill_around(const Box& box, const Box& inner, const MutableArrayView& memory) {
+  const std::optional<Box> shared = intersect(box, inner);
+  if (!shared || shared->is_empty()) {
+    return fill_with_zeros(memory);
+  }
+  Shape offsets(box.rank(), 0);
+  Shape extents = box.extents();
+  for (std::size_t axis = 0; axis < box.rank(); ++axis) {
+    const std::uint64_t begin = shared->begin(axis) - box.begin(axis);
+    const std::uint64_t end = shared->end(axis) - box.begin(axis);
+    const std::uint64_t whole = extents[axis];
+    for (const auto& [from, to] : {std::pair(std::uint64_t{0}, begin), std::pair(end, whole)}) {
+      if (from < to) {
+        offsets[axis] = from;
+        extents[axis] = to - from;
+        fill_with_zeros(memory.part(Box(offsets, extents)));
+      }
+    }
+    offsets[axis] = begin;
+    extents[axis] = end - begin;
+  }
+}
+
 void allocate_boxes(const ReadArray& array, std::span<Array> memory) {
   for (std::size_t i = 0; i < memory.size(); ++i) {
     const WantedShard& wanted = array.boxes->shards[i];
     memory[i] = wanted.destination ? *wanted.destination : Array(wanted.box.extents(), array.dtype);
+    if (!wanted.box.is_empty() && !array.boxes->stored.contains(wanted.box)) {
+      fill_around(wanted.box, array.boxes->stored, memory[i].mutable_view());
+    }
   }
 }
 

@@ -35,6 +35,7 @@ struct ReadBoxes {
   std::vector<WantedShard> only;       ///< What `shards` shows where one box is wanted, as one array.
   std::vector<DeviceCopier*> copiers;  ///< Of the devices that they go to.
   std::vector<SlicePart> parts;        ///< In the order of the slices.
+  Box stored;                          ///< The array as the files have it: what is wanted beyond it is zeros.
 };
 
 /// An array that is read: what is stored, and what becomes of it.

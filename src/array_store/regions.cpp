@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -53,7 +54,7 @@ void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::s
   for (const WantedShard& shard : shards) {
     if (!shard.box.is_within(shape)) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("{}: wanted is box {}, which is not within the stored shape {}", shown(name),
+                  fmt::format("{}: wanted is box {}, which is not within the shape {}", shown(name),
                               to_string(shard.box), shape));
     }
     boxes.push_back(shard.box);
@@ -75,20 +76,34 @@ void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::s
   }
 }
 
+/// Refuses another shape than the stored one, unless that is allowed.
+template <class Wanted>
+void check_shape(const Wanted& wanted, const ReadOptions& options, const Shape& stored,
+                 std::string_view name) {
+  const bool may_differ =
+      wanted.on_mismatch == ShapeMismatch::pad_and_crop || options.on_mismatch == ShapeMismatch::pad_and_crop;
+  if (wanted.shape != stored && !(may_differ && wanted.shape.size() == stored.size())) {
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{}: stored shape {}, wanted {}", shown(name), stored, wanted.shape));
+  }
+}
+
 /// As describe_array, where boxes are wanted: those of `wanted`, or the one of a form.
 template <class Wanted>
 void describe_boxes(const Wanted& wanted, std::span<const WantedShard> shards, const ReadOptions& options,
                     ReadArray& array, ReadBoxes& boxes) {
   const std::string_view name = array.stored.name;
-  const Shape shape(array.stored.dims);
-  static_cast<void>(checked_byte_count(name, array.stored.dtype, shape));
+  const Shape stored(array.stored.dims);
+  static_cast<void>(checked_byte_count(name, array.stored.dtype, stored));
+  check_shape(wanted, options, stored, name);
+  boxes.stored = Box::whole(stored);
   array.boxes = &boxes;
   boxes.shards = shards;
   array.dtype = wanted.dtype;
   array.narrowing =
       wanted.allows_narrowing || options.allow_narrowing ? Narrowing::allowed : Narrowing::refused;
   check_cast(name, array.stored.dtype, array.dtype, array.narrowing);
-  check_boxes(shards, shape, name);
+  check_boxes(shards, wanted.shape, name);
   for (const WantedShard& shard : shards) {
     if (!byte_count(array.dtype, shard.box.extents())) {
       throw Error(Errc::invalid_argument,
@@ -99,6 +114,12 @@ void describe_boxes(const Wanted& wanted, std::span<const WantedShard> shards, c
     if (shard.destination) {
       check_form(*shard.destination, shard.box.extents(), wanted.dtype, name);
       copier = copier_for(name, shard.destination->view(), array.stored.dtype, options.copier_of);
+    }
+    if (!boxes.stored.contains(shard.box) && (copier != nullptr || is_packed(array.dtype))) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("{}: box {} reaches beyond the stored shape {}, and zeros {} are not offered",
+                              shown(name), to_string(shard.box), stored,
+                              copier != nullptr ? "on a device" : fmt::format("of {}", array.dtype)));
     }
     boxes.copiers.push_back(copier);
   }
@@ -116,9 +137,9 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
   if (wanted.form == nullptr) {
     return array;
   }
-  if (wanted.form->box) {
+  if (wanted.form->box || wanted.form->shape != Shape(array.stored.dims)) {
     ReadBoxes& one = boxes.emplace_back();
-    one.only.push_back({*wanted.form->box, wanted.form->destination});
+    one.only.push_back({wanted.form->box.value_or(Box::whole(wanted.form->shape)), wanted.form->destination});
     describe_boxes(*wanted.form, one.only, options, array, one);
     return array;
   }
@@ -180,16 +201,16 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
   }
   const BoxTable table(slices);
   for (std::uint32_t shard = 0; shard < boxes.shards.size(); ++shard) {
-    const Box& wanted = boxes.shards[shard].box;
-    if (wanted.is_empty()) {
+    const std::optional<Box> wanted = intersect(boxes.shards[shard].box, boxes.stored);
+    if (!wanted || wanted->is_empty()) {
       continue;
     }
     std::vector<Box> met;
-    for (Meeting& meeting : slices.empty() ? std::vector<Meeting>() : table.meeting(wanted)) {
+    for (Meeting& meeting : slices.empty() ? std::vector<Meeting>() : table.meeting(*wanted)) {
       met.push_back(slices[meeting.number]);
       boxes.parts.push_back({static_cast<std::uint32_t>(meeting.number), shard, std::move(meeting.shared)});
     }
-    check_cover(fmt::format("{}: {}", index.path(), stored.name), wanted, met);
+    check_cover(fmt::format("{}: {}", index.path(), stored.name), *wanted, met);
   }
   std::stable_sort(boxes.parts.begin(), boxes.parts.end(),
                    [](const SlicePart& a, const SlicePart& b) { return a.slice < b.slice; });

@@ -44,6 +44,30 @@ DType stored_dtype(const StorageForm& form, DType dtype) {
   return stays ? dtype : *form.dtype;
 }
 
+/// The tensor that holds an array, or part `number` of it in its file.
+formats::TensorMeasure measure(std::string_view path, const Shape& shape, DType stored,
+                               std::uint32_t number) {
+  formats::TensorSpec spec;
+  const std::string part_name = number == 0 ? std::string() : tensor_name(path, number);
+  spec.name = number == 0 ? tensor_name(path) : part_name;
+  spec.dtype = stored;
+  spec.shape = std::span(shape);
+  return formats::measure_tensor(spec);
+}
+
+/// `data` counts only where no piece is held for the array.
+void enter(WritePlan& plan, std::string_view path, const Shape& shape, const std::byte* data,
+           const formats::TensorMeasure& measure) {
+  FlatArray flat;
+  flat.data = data;
+  plan.paths.insert(plan.paths.end(), path.begin(), path.end());
+  plan.dims.insert(plan.dims.end(), shape.begin(), shape.end());
+  flat.path_end = plan.paths.size();
+  flat.dims_end = plan.dims.size();
+  plan.arrays.push_back(flat);
+  plan.measures.push_back(measure);
+}
+
 }  // namespace
 
 Writer::Writer(WriterOptions options)
@@ -87,18 +111,44 @@ void Writer::add_part(std::string_view path, const Shape& whole, const Box& box,
   if (box.is_whole(whole)) {
     return add_tensor(path, values, stored, form_of(path), 0);
   }
+  const std::uint32_t number = begin_part(path, whole, box);
+  try {
+    add_tensor(path, values, stored, form_of(path), number);
+  } catch (...) {
+    plan_->parts.pop_back();
+    throw;
+  }
+  ++parts_in_file_.find(path)->second;
+}
+
+void Writer::add_source(std::string_view path, const Shape& whole, const Box& box, DType stored,
+                        std::shared_ptr<const ByteSource> values) {
+  if (!box.is_within(whole)) {
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{}: box {} of shape {}", formats::shown(path), to_string(box), whole));
+  }
+  const bool is_part = !box.is_whole(whole);
+  const std::uint32_t number = is_part ? begin_part(path, whole, box) : 0;
+  const Shape extents = box.extents();
+  const formats::TensorMeasure measured = measure(path, extents, stored, number);
+  if (measured.size_bytes > 0) {
+    SourcePiece piece;
+    piece.source = std::move(values);
+    plan_->held.emplace_back(plan_->arrays.size(), std::move(piece));
+  }
+  enter(*plan_, path, extents, nullptr, measured);
+  if (is_part) {
+    ++parts_in_file_.find(path)->second;
+  }
+}
+
+std::uint32_t Writer::begin_part(std::string_view path, const Shape& whole, const Box& box) {
   auto count = parts_in_file_.find(path);
   if (count == parts_in_file_.end()) {
     count = parts_in_file_.emplace(path, 0).first;
   }
   plan_->parts.push_back({plan_->arrays.size(), whole, box.offsets(), count->second});
-  try {
-    add_tensor(path, values, stored, form_of(path), count->second);
-  } catch (...) {
-    plan_->parts.pop_back();
-    throw;
-  }
-  ++count->second;
+  return count->second;
 }
 
 void Writer::next_file() {
@@ -120,13 +170,8 @@ void Writer::add_tensor(std::string_view path, const Array& array, DType stored,
   check_owner(path, array, form.snapshot);
   check_cast(path, array.dtype(), stored, form.narrowing);
   DeviceCopier* const copier = copier_for(path, array.view(), stored, options_.copier_of);
-  formats::TensorSpec spec;
-  const std::string part_name = number == 0 ? std::string() : tensor_name(path, number);
-  spec.name = number == 0 ? tensor_name(path) : part_name;
-  spec.dtype = stored;
-  spec.shape = std::span(array.shape());
-  const formats::TensorMeasure measure = formats::measure_tensor(spec);
-  if (measure.size_bytes > 0) {
+  const formats::TensorMeasure measured = measure(path, array.shape(), stored, number);
+  if (measured.size_bytes > 0) {
     SourcePiece piece;
     piece.source = source_of(path, array, stored, copier, form.narrowing);
     const bool is_all_copied = options_.snapshot == Snapshot::copy && form.snapshot == Snapshot::copy;
@@ -139,14 +184,7 @@ void Writer::add_tensor(std::string_view path, const Array& array, DType stored,
       plan.held.emplace_back(plan.arrays.size(), std::move(piece));
     }
   }
-  FlatArray flat;
-  flat.data = array.view().data();
-  plan.paths.insert(plan.paths.end(), path.begin(), path.end());
-  plan.dims.insert(plan.dims.end(), array.shape().begin(), array.shape().end());
-  flat.path_end = plan.paths.size();
-  flat.dims_end = plan.dims.size();
-  plan.arrays.push_back(flat);
-  plan.measures.push_back(measure);
+  enter(plan, path, array.shape(), array.view().data(), measured);
 }
 
 PlannedWrite Writer::lay_out() && {

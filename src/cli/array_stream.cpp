@@ -4,11 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cairn/api/load.hpp"
-#include "cairn/formats/index.hpp"
-#include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/tree_handler.hpp"
-#include "cairn/sharding/flat_range.hpp"
+#include "cli/stored_regions.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -62,29 +58,21 @@ std::vector<Batch> divide(std::span<const ExportedArray> arrays, std::span<const
 /// A batch that is being read. Refers to its memory.
 class Reading {
  public:
-  Reading(const std::filesystem::path& source, const std::string& item, std::span<const ExportedArray> arrays,
+  Reading(const std::filesystem::path& source, const std::string& item, std::span<const Region> regions,
           const Batch& batch)
       : batch_(batch), memory_(bytes_of(batch)) {
-    AbstractTree wanted;
+    std::vector<RegionRange> ranges;
     std::uint64_t at = 0;
     for (const Run& run : batch) {
-      AbstractTree* node = &wanted;
-      for (const std::string& key : formats::split_path(arrays[run.array].path)) {
-        node = &(*node)[key];
-      }
-      *node = wanted_of(arrays[run.array], run, memory_.data() + at);
+      ranges.push_back({&regions[run.array], run.offset_bytes, std::span(memory_).subspan(at, run.bytes)});
       at += run.bytes;
     }
-    TreeLoadOptions some;
-    some.partial = true;
-    LoadOptions options;
-    options.handler_options.set(some);
-    response_ = load_checkpointables_async(source, {Request(item, std::move(wanted))}, options);
+    load_.emplace(source, item, ranges);
   }
 
   /// Waits for it.
   void give(const std::function<void(const ArrayPiece&)>& take) {
-    static_cast<void>(response_.wait());
+    load_->wait();
     std::uint64_t at = 0;
     for (const Run& run : batch_) {
       take({run.array, run.offset_bytes, std::span(memory_).subspan(at, run.bytes)});
@@ -101,31 +89,22 @@ class Reading {
     return bytes;
   }
 
-  /// A run as the boxes that it consists of, which lie one behind the other in memory.
-  static AbstractShardedArray wanted_of(const ExportedArray& array, const Run& run, std::byte* memory) {
-    AbstractShardedArray wanted(array.shape, array.dtype);
-    if (run.bytes == array.bytes) {
-      return wanted.place_into(Box::whole(array.shape), MutableArrayView(memory, array.shape, array.dtype));
-    }
-    for (const FlatPiece& piece : boxes_of_flat_range(Box::whole(array.shape), run.begin, run.end)) {
-      std::byte* place = memory + piece.first * (bits(array.dtype) / 8);
-      wanted.place_into(piece.box, MutableArrayView(place, piece.box.extents(), array.dtype));
-    }
-    return wanted;
-  }
-
   Batch batch_;
   std::vector<std::byte> memory_;
-  LoadResponse response_;
+  std::optional<RangesLoad> load_;  // Refers to the memory.
 };
 
 }  // namespace
 
 void ArrayStream::read(std::span<const std::size_t> numbers,
                        const std::function<void(const ArrayPiece&)>& take) const {
+  std::vector<Region> regions;
+  for (const ExportedArray& array : arrays_) {
+    regions.push_back({array.path, array.dtype, array.shape, Box::whole(array.shape)});
+  }
   std::optional<Reading> current;
   for (const Batch& batch : divide(arrays_, numbers)) {
-    Reading next(source_, item_, arrays_, batch);
+    Reading next(source_, item_, regions, batch);
     if (current) {
       current->give(take);
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/output.hpp"
+#include "cli/recut_policy.hpp"
 
 namespace cairn::cli {
 
@@ -39,18 +40,22 @@ struct ExportArguments {
 struct Arguments {
   std::filesystem::path path;
   std::vector<std::filesystem::path> paths;  ///< verify.
-  std::string name;  ///< inspect, export: the checkpointable; empty: all, the only one.
+  std::string
+      name;  ///< inspect, export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]".
+  std::uint64_t limit = 1000;  ///< show: elements and lines.
   bool is_json = false;
   bool lists_arrays = false;        ///< ls --all.
+  bool has_statistics = false;      ///< inspect --stats.
   std::size_t threads = 0;          ///< verify; 0: as many as the machine has cores.
   std::size_t jobs = 0;             ///< verify: checkpoints at once; 0: likewise.
   bool removes = false;             ///< recover and prune --remove.
   bool other_hosts = false;         ///< recover --other-hosts.
-  std::filesystem::path other;      ///< diff: the second; export: the target.
+  std::filesystem::path other;      ///< diff: the second; export, reshard: the target.
   std::optional<double> tolerance;  ///< diff --tolerance.
   bool metadata_only = false;       ///< diff --metadata.
   PruneArguments prune;
   ExportArguments exporting;
+  RecutArguments recutting;
 };
 
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
@@ -59,11 +64,13 @@ struct Arguments {
 /// Errors: whatever keeps it from answering; main() turns it into one line and the status 1.
 int ls(const Arguments& arguments, Output& out);
 int inspect(const Arguments& arguments, Output& out);
+int show(const Arguments& arguments, Output& out);
 int verify(const Arguments& arguments, Output& out);
 int recover(const Arguments& arguments, Output& out);
 int prune(const Arguments& arguments, Output& out);
 /// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
 int diff(const Arguments& arguments, Output& out);
 int export_arrays(const Arguments& arguments, Output& out);
+int reshard(const Arguments& arguments, Output& out);
 
 }  // namespace cairn::cli

@@ -2,6 +2,8 @@
 #include "cli/describe.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -17,6 +19,7 @@
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
 #include "core/internal/start.hpp"
+#include "store/internal/committed_directory.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn::cli {
@@ -30,6 +33,50 @@ ContextOptions small_context() {
   options.engine = io::EngineKind::threads;
   options.worker_threads = 1;
   return options;
+}
+
+/// The checkpoint of which `path` is a data file; nothing when there is none.
+std::optional<std::filesystem::path> owner_of(const std::filesystem::path& path) {
+  const std::filesystem::path plain = io::named_path(std::filesystem::absolute(path));
+  const std::filesystem::path root = plain.parent_path().parent_path();
+  try {
+    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), root);
+    const std::string relative = plain.lexically_relative(root).string();
+    const auto& files = checkpoint.manifest().files;
+    if (std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.path == relative; })) {
+      return root;
+    }
+  } catch (const Error&) {
+    return std::nullopt;  // What it says of the file matters only where it can be read.
+  }
+  return std::nullopt;
+}
+
+/// JSON has no word for infinities.
+void write_extreme(JsonWriter& json, const std::string& text) {
+  if (text.empty()) {
+    json.raw("null");
+  } else if (text.ends_with("inf")) {
+    json.value(text);
+  } else {
+    json.raw(text);
+  }
+}
+
+void write_statistics(JsonWriter& json, const Statistics& statistics) {
+  json.key("stats").begin_object(JsonLayout::line);
+  json.key("min");
+  write_extreme(json, statistics.min);
+  json.key("max");
+  write_extreme(json, statistics.max);
+  json.key("mean");
+  const double mean = statistics.mean.value_or(0);
+  if (std::isfinite(mean)) {
+    json.raw(statistics.mean ? fmt::to_string(mean) : "null");
+  } else {
+    json.value(fmt::to_string(mean));
+  }
+  json.key("nans").value(statistics.nans).key("zeros").value(statistics.zeros).end();
 }
 
 }  // namespace
@@ -87,8 +134,9 @@ std::string problem_text(const ItemMetadata& item) {
   return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
 }
 
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays, std::span<const Statistics> statistics) {
   json.key("arrays").begin_list();
+  auto next = statistics.begin();
   for (const ArrayEntry& array : arrays) {
     json.begin_object(JsonLayout::line).key("name").value(array.name).key("dtype").value(name(array.dtype));
     json.key("shape").begin_list();
@@ -102,6 +150,9 @@ void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
     if (!array.layout.empty()) {
       json.key("layout").value(array.layout);
     }
+    if (next != statistics.end()) {
+      write_statistics(json, *next++);
+    }
     json.end();
   }
   json.end();
@@ -110,6 +161,9 @@ void write_arrays(JsonWriter& json, const ArrayEntries& arrays) {
 void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
   json.key("path").value(metadata.path.string());
   if (metadata.uuid.empty()) {
+    if (const auto owner = owner_of(metadata.path)) {
+      json.key("checkpoint").value(owner->string());
+    }
     return;
   }
   json.key("format_version").value(std::uint64_t{store::kFormatVersion}).key("uuid").value(metadata.uuid);
@@ -123,6 +177,11 @@ void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
 void print_origin(Output& out, const CheckpointMetadata& metadata) {
   out.print("{}\n", printable(metadata.path.string()));
   if (metadata.uuid.empty()) {
+    if (const auto owner = owner_of(metadata.path)) {
+      out.print("  a data file of the checkpoint {}, which has its checksums: see cairn verify\n",
+                printable(owner->string()));
+      return;
+    }
     out.write("  not written by Cairn: nothing vouches for the bytes\n");
     return;
   }

@@ -10,6 +10,7 @@
 #include "cairn/core/load.hpp"
 
 #include "cli/output.hpp"
+#include "cli/statistics.hpp"
 
 namespace cairn::cli {
 
@@ -35,13 +36,14 @@ namespace cairn::cli {
 /// are then shown.
 [[nodiscard]] std::string problem_text(const ItemMetadata& item);
 
-/// Writes the key "arrays" with the list of them.
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays);
+/// Writes the key "arrays" with the list of them; with what they hold, when `statistics` are as many.
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays, std::span<const Statistics> statistics = {});
 
 /// Writes what the checkpoint says of itself: its path, uuid and times.
 void write_origin(JsonWriter& json, const CheckpointMetadata& metadata);
 
-/// The path, and below it what the checkpoint says of itself; foreign files say nothing.
+/// The path, and below it what the checkpoint says of itself; foreign files say nothing. Of a data file it tells
+/// whose it is.
 void print_origin(Output& out, const CheckpointMetadata& metadata);
 
 }  // namespace cairn::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -8,12 +9,18 @@
 
 #include <fmt/format.h>
 
+#include "cli/array_stream.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
+#include "cli/document.hpp"
+#include "cli/side.hpp"
+#include "cli/statistics.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
+
+constexpr std::size_t kMostLines = 20;  // Of a document; `show` has all.
 
 void write_value(JsonWriter& json, const DescribedValue& described) {
   json.begin_object(JsonLayout::line).key("name").value(described.name).key("kind").value(described.kind);
@@ -30,7 +37,28 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
   json.end();
 }
 
-void write_item(JsonWriter& json, const ItemMetadata& item) {
+/// What the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
+std::vector<Statistics> gather(const Side& side, const std::string& title, const ArrayEntries& entries) {
+  std::vector<ExportedArray> arrays;
+  std::vector<StatisticsGatherer> gatherers;
+  std::vector<std::size_t> numbers;
+  for (const ArrayEntry& entry : entries) {
+    numbers.push_back(arrays.size());
+    arrays.push_back({std::string(entry.name), "", entry.dtype, entry.shape, entry.bytes});
+    gatherers.emplace_back(entry.dtype);
+  }
+  ArrayStream(side.path(), title, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
+    gatherers[piece.array].add(piece.bytes);
+  });
+  std::vector<Statistics> statistics;
+  for (const StatisticsGatherer& gatherer : gatherers) {
+    statistics.push_back(gatherer.result());
+  }
+  return statistics;
+}
+
+void write_item(JsonWriter& json, const Side& side, const std::string& title, const ItemMetadata& item,
+                bool has_statistics) {
   const Description description = item.description();
   json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
   if (const std::string problem = problem_text(item); !problem.empty()) {
@@ -42,12 +70,15 @@ void write_item(JsonWriter& json, const ItemMetadata& item) {
   if (!description.policy.empty()) {
     json.key("policy").value(description.policy);
   }
-  write_arrays(json, description.arrays);
+  write_arrays(json, description.arrays,
+               has_statistics ? gather(side, title, description.arrays) : std::vector<Statistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
     write_value(json, value);
   }
-  json.end().key("files").begin_list();
+  json.end();
+  write_documents(json, side, title, description);
+  json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
     json.begin_object(JsonLayout::line).key("name").value(file.name).key("bytes").value(file.bytes).end();
   }
@@ -66,6 +97,21 @@ void print_arrays(Output& out, std::string_view title, const ArrayEntries& entri
            size_text(array.bytes)});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
+  });
+}
+
+void print_statistics(Output& out, std::string_view title, const ArrayEntries& entries,
+                      const std::vector<Statistics>& statistics) {
+  const std::array<Column, 6> columns{
+      {{"HOLDS"}, {"MIN", true}, {"MAX", true}, {"MEAN", true}, {"NANS", true}, {"ZEROS", true}}};
+  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    auto next = statistics.begin();
+    for (const ArrayEntry& array : entries) {
+      const Statistics& of = *next++;
+      row({part_title(title, array.name), or_dash(of.min), or_dash(of.max),
+           of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans), count_text(of.zeros)});
+    }
   });
 }
 
@@ -107,7 +153,8 @@ void print_files(Output& out, const std::vector<FileMetadata>& files) {
   });
 }
 
-void print_item(Output& out, std::string_view title, const ItemMetadata& item) {
+void print_item(Output& out, const Side& side, const std::string& title, const ItemMetadata& item,
+                bool has_statistics) {
   const Description description = item.description();
   out.print("\n{}  {}  {}\n", printable(title), printable(item.handler_id), size_text(item.bytes));
   if (const std::string problem = problem_text(item); !problem.empty()) {
@@ -122,10 +169,14 @@ void print_item(Output& out, std::string_view title, const ItemMetadata& item) {
   if (!description.arrays.empty()) {
     print_arrays(out, title, description.arrays);
     print_divisions(out, title, description.arrays);
+    if (has_statistics) {
+      print_statistics(out, title, description.arrays, gather(side, title, description.arrays));
+    }
   }
   if (!description.values.empty()) {
     print_values(out, title, description.values);
   }
+  print_documents(out, side, title, description, "  ", kMostLines);
   if (description.kind.empty() && description.arrays.empty() && description.values.empty()) {
     print_files(out, item.files);
   }
@@ -134,11 +185,12 @@ void print_item(Output& out, std::string_view title, const ItemMetadata& item) {
 }  // namespace
 
 int inspect(const Arguments& arguments, Output& out) {
-  const CheckpointMetadata metadata = describe(arguments.path, arguments.name);
+  const Side side(arguments.path, arguments.name);
+  const CheckpointMetadata& metadata = side.metadata();
   if (!arguments.is_json) {
     print_origin(out, metadata);
     for (const auto& [title, item] : metadata) {
-      print_item(out, title, item);
+      print_item(out, side, title, item, arguments.has_statistics);
     }
     if (metadata.items.size() > 1) {
       out.print("\ntotal  {}  {}\n", count_text(metadata.items.size(), "checkpointable"),
@@ -152,7 +204,7 @@ int inspect(const Arguments& arguments, Output& out) {
   json.key("checkpointables").begin_object();
   for (const auto& [title, item] : metadata) {
     json.key(title);
-    write_item(json, item);
+    write_item(json, side, title, item, arguments.has_statistics);
   }
   json.end().end();
   return judge(metadata, out);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -10,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/version.hpp"
 
 #include "cli/commands.hpp"
 
@@ -21,6 +23,8 @@ using cairn::cli::Output;
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kDiffFailed = 2;  // 1 says that there are differences, as with diff(1).
+
+constexpr std::uint64_t kMostShown = 10'000'000;  // They are held in memory, as texts.
 
 constexpr const char* kPathHelp =
     "A checkpoint, the directory of one of its checkpointables, a safetensors file or a folder of them";
@@ -54,7 +58,24 @@ CLI::App* add_inspect(CLI::App& app, Arguments& arguments) {
       add_command(app, "inspect", "Show handlers, types, shapes, dtypes and sizes", arguments);
   add_path(*inspect, arguments);
   inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
+  inspect->add_flag(
+      "--stats", arguments.has_statistics,
+      "Read the arrays, and tell of each its smallest and largest number, mean, NaNs and zeros");
   return inspect;
+}
+
+CLI::App* add_show(CLI::App& app, Arguments& arguments) {
+  CLI::App* show =
+      add_command(app, "show", "Show the values of an array, a value or a JSON document", arguments);
+  add_path(*show, arguments);
+  show->add_option("NAME", arguments.name,
+                   "What, and which part of an array as numpy would say it: 'params/w[0:5, -1]'")
+      ->required();
+  show->add_option("--limit", arguments.limit,
+                   "Elements that are shown; of larger arrays, the corners. Of documents, lines")
+      ->check(CLI::Range(std::uint64_t{1}, kMostShown))
+      ->capture_default_str();
+  return show;
 }
 
 CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
@@ -115,6 +136,28 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   return command;
 }
 
+constexpr std::uint64_t kMostParts = 100'000;
+
+CLI::App* add_reshard(CLI::App& app, Arguments& arguments) {
+  CLI::App* command = add_command(
+      app, "reshard", "Write a checkpoint of the same values, whose arrays are cut otherwise", arguments);
+  cairn::cli::RecutArguments& how = arguments.recutting;
+  command->add_option("SOURCE", arguments.path, "A checkpoint")->required();
+  command->add_option("TARGET", arguments.other, "A checkpoint that is not there yet")->required();
+  command->add_option("--name", arguments.name, "The checkpointable; without it, all that have arrays");
+  command->add_option("--parts", how.parts, "Equal parts of each array, and as many files")
+      ->check(CLI::Range(std::uint64_t{1}, kMostParts));
+  command->add_option("--axis", how.axis, "Along which arrays are cut into parts; 0");
+  command->add_option("--max-file", how.max_file_bytes, "How large a file may be: 500MiB")
+      ->transform(CLI::AsSizeValue(false));
+  command->add_flag("--one-file", how.is_one_file, "All arrays, whole, in one file");
+  command
+      ->add_option("--tiles", how.tile_bytes,
+                   "Tiles in the files, for readers of any boxes, and how large they may be: 16MiB")
+      ->transform(CLI::AsSizeValue(false));
+  return command;
+}
+
 CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
   CLI::App* prune = add_command(
       app, "prune",
@@ -162,18 +205,23 @@ int main(int argc, char** argv) {
   // A reader that has seen enough, such as head, ends the tool quietly, even where a parent ignores the signal.
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
-  CLI::App app("Lists, describes, verifies, compares, exports, recovers and prunes checkpoints.", "cairn");
-  app.set_version_flag("--version", "cairn " CAIRN_VERSION);
+  CLI::App app(
+      "Lists, describes, shows, verifies, compares, exports, reshards, recovers and prunes checkpoints.",
+      "cairn");
+  app.set_version_flag("--version", fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR,
+                                                CAIRN_VERSION_PATCH));
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.\n"
       "Of diff: 0 when the two are equal, 1 when they differ, 2 when that cannot be told.");
 
-  const std::array<Command, 7> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+  const std::array<Command, 9> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                          {add_inspect(app, arguments), &cairn::cli::inspect},
+                                         {add_show(app, arguments), &cairn::cli::show},
                                          {add_verify(app, arguments), &cairn::cli::verify},
                                          {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
                                          {add_export(app, arguments), &cairn::cli::export_arrays},
+                                         {add_reshard(app, arguments), &cairn::cli::reshard},
                                          {add_recover(app, arguments), &cairn::cli::recover},
                                          {add_prune(app, arguments), &cairn::cli::prune}}};
   try {

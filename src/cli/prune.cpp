@@ -96,14 +96,14 @@ struct PruneAnswer {
 };
 
 /// Removes what the plan says, the lowest first; what cannot be removed is left, and taken out of the plan.
-void remove_steps(PruneAnswer& answer, const StepDirectory& directory, const Context& context) {
+void remove_steps(PruneAnswer& answer, StepDirectory& directory, const Context& context) {
   std::vector<StepInfo> removed;
   for (StepInfo& each : answer.plan.removed) {
     try {
-      if (directory.is_pinned(each.step)) {
-        throw Error(Errc::invalid_argument, fmt::format("step {} was pinned meanwhile", each.step));
+      if (!directory.remove_unless_pinned(each.step, RemoveOptions(), context)) {
+        throw Error(Errc::invalid_argument,
+                    fmt::format("step {} was pinned meanwhile, or is being removed", each.step));
       }
-      remove_checkpoint(each.path, RemoveOptions(), context);
       removed.push_back(std::move(each));
     } catch (const Error& error) {
       answer.failures.emplace_back(error.what());
@@ -120,7 +120,7 @@ PruneAnswer answer_of(const Arguments& arguments) {
   const Context context(small_context_of_prune());
   StepDirectoryOptions names;
   names.format = StepFormat(arguments.prune.prefix, arguments.prune.width);
-  const StepDirectory directory(arguments.path, names, context);
+  StepDirectory directory(arguments.path, names, context);
   PruneAnswer answer;
   answer.steps = directory.infos();
   answer.plan = plan_retention(policy, answer.steps, system_clock().now());

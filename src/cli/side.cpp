@@ -31,7 +31,8 @@ bool is_checkpointable(const std::filesystem::path& path) {
   }
 }
 
-Side::Side(std::filesystem::path path) : path_(std::move(path)), metadata_(describe(path_)) {
+Side::Side(std::filesystem::path path, const std::string& name)
+    : path_(std::move(path)), metadata_(describe(path_, name)) {
   try {
     checkpoint_.emplace(store::CommittedDirectory::open(io::posix_syscalls(), path_));
     is_whole_ = true;

@@ -19,11 +19,13 @@ namespace cairn::cli {
 /// Errors: what keeps the checkpoint above from being opened, unless there is none.
 [[nodiscard]] bool is_checkpointable(const std::filesystem::path& path);
 
-/// One of two checkpoints that are compared.
+/// A checkpoint that is looked at, or one of two that are compared.
 class Side {
  public:
+  /// With a name, only that checkpointable.
+  ///
   /// Errors: as checkpointables_metadata.
-  explicit Side(std::filesystem::path path);
+  explicit Side(std::filesystem::path path, const std::string& name = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return metadata_; }

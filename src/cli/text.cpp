@@ -6,10 +6,60 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/utf8.hpp"
+
 namespace cairn::cli {
+namespace {
+
+struct CodeRange {
+  char32_t first;
+  char32_t last;
+};
+
+/// Whole blocks, where single characters of them would take a table of hundreds of lines.
+// Source: Unicode 15, EastAsianWidth.txt, W and F.
+constexpr std::array<CodeRange, 15> kWide = {{{0x1100, 0x115f},
+                                              {0x231a, 0x231b},
+                                              {0x23e9, 0x23ec},
+                                              {0x2e80, 0x303e},
+                                              {0x3041, 0x33ff},
+                                              {0x3400, 0x4dbf},
+                                              {0x4e00, 0xa4cf},
+                                              {0xa960, 0xa97f},
+                                              {0xac00, 0xd7a3},
+                                              {0xf900, 0xfaff},
+                                              {0xfe30, 0xfe6f},
+                                              {0xff01, 0xff60},
+                                              {0xffe0, 0xffe6},
+                                              {0x1f300, 0x1faff},
+                                              {0x20000, 0x3fffd}}};
+/// Marks that join the character before them, joiners and variation selectors.
+constexpr std::array<CodeRange, 6> kWithoutWidth = {{{0x0300, 0x036f},
+                                                     {0x1ab0, 0x1aff},
+                                                     {0x1dc0, 0x1dff},
+                                                     {0x200b, 0x200d},
+                                                     {0x20d0, 0x20ff},
+                                                     {0xfe00, 0xfe0f}}};
+
+template <std::size_t N>
+bool is_in(const std::array<CodeRange, N>& ranges, char32_t code) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [code](const CodeRange& range) { return code >= range.first && code <= range.last; });
+}
+
+}  // namespace
+
 std::size_t display_width(std::string_view text) noexcept {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80; }));
+  std::size_t width = 0;
+  while (!text.empty()) {
+    const char32_t code = take_code_point(text).value_or(U'?');
+    if (code < 0x300) {
+      ++width;
+    } else if (!is_in(kWithoutWidth, code)) {
+      width += is_in(kWide, code) ? 2 : 1;
+    }
+  }
+  return width;
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -30,7 +80,7 @@ std::string size_text(std::uint64_t bytes) {
 std::string count_text(std::uint64_t count) {
   std::string digits = std::to_string(count);
   for (std::size_t at = digits.size(); at > 3; at -= 3) {
-    digits.insert(at - 3, ",");
+    digits.insert(at - 3, 1, ',');
   }
   return digits;
 }

@@ -26,6 +26,8 @@ endfunction()
 pkg_check_modules(liburing QUIET IMPORTED_TARGET GLOBAL liburing>=2.2)
 cairn_decide(CAIRN_HAS_URING CAIRN_URING "${liburing_FOUND}" liburing-dev)
 
+find_package(Eigen3 QUIET NO_MODULE)  # For a test and an example: the adapter is a header.
+
 find_package(Protobuf QUIET)
 cairn_decide(CAIRN_HAS_PROTOBUF CAIRN_PROTOBUF "${Protobuf_FOUND}" "libprotobuf-dev and protobuf-compiler")
 

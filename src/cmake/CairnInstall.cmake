@@ -1,13 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Defines cairn::cairn, which links every module, and installs the package that find_package(cairn) finds.
+# Installs the libraries with the package that find_package(cairn) finds, the file for pkg-config, the tool and the documents.
 include(CMakePackageConfigHelpers)
-
-get_property(modules GLOBAL PROPERTY CAIRN_MODULES)
-get_property(components GLOBAL PROPERTY CAIRN_COMPONENTS)
-add_library(cairn_cairn INTERFACE)
-add_library(cairn::cairn ALIAS cairn_cairn)
-set_target_properties(cairn_cairn PROPERTIES EXPORT_NAME cairn)
-target_link_libraries(cairn_cairn INTERFACE ${modules})
 
 # Splits "<left>=<right>" at the first equals sign.
 function(cairn_split_rule left right rule)
@@ -19,46 +12,49 @@ function(cairn_split_rule left right rule)
   set(${right} "${after}" PARENT_SCOPE)
 endfunction()
 
-# Sets <packages> and <pkgconfig> to what must be found again before the installed targets can be used: a static
+# Sets <packages> and <pkgconfig> to what must be found again before the installed <target> can be used: a static
 # library's private dependencies are linked by its users, so they count too.
-function(cairn_collect_dependencies packages pkgconfig)
+function(cairn_collect_dependencies packages pkgconfig target)
+  set(properties INTERFACE_LINK_LIBRARIES)
+  if(NOT BUILD_SHARED_LIBS)
+    list(APPEND properties LINK_LIBRARIES)
+  endif()
   set(libraries)
-  foreach(module IN LISTS ARGN)
-    foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
-      get_target_property(linked ${module} ${property})
-      list(APPEND libraries ${linked})
-    endforeach()
+  foreach(property IN LISTS properties)
+    get_target_property(linked ${target} ${property})
+    list(APPEND libraries ${linked})
   endforeach()
   set(found_packages)
   set(found_pkgconfig)
-  foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "flatbuffers=FlatBuffers"
-               "Threads::=Threads" "protobuf::=Protobuf" "GTest::=GTest"
-               "CUDA::=CUDAToolkit")
-    cairn_split_rule(target package "${rule}")
-    if(libraries MATCHES "${target}")
-      string(APPEND found_packages "find_dependency(${package})\n")
+  foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "Threads::=Threads"
+               "protobuf::=Protobuf" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
+    cairn_split_rule(prefix package "${rule}")
+    if(libraries MATCHES "${prefix}")
+      string(APPEND found_packages "cairn_needs(${package})\n")
     endif()
   endforeach()
   foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2")
-    cairn_split_rule(target specification "${rule}")
-    if(libraries MATCHES "PkgConfig::${target}")
-      string(APPEND found_pkgconfig "cairn_find_pkgconfig(${target} \"${specification}\")\n")
+    cairn_split_rule(name specification "${rule}")
+    if(libraries MATCHES "PkgConfig::${name}")
+      string(APPEND found_pkgconfig "cairn_needs_pkgconfig(${name} \"${specification}\")\n")
     endif()
   endforeach()
   set(${packages} "${found_packages}" PARENT_SCOPE)
   set(${pkgconfig} "${found_pkgconfig}" PARENT_SCOPE)
 endfunction()
 
-cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES ${modules})
-
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/cairn")
-install(TARGETS cairn_cairn ${modules} ${components} EXPORT cairnTargets
-  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-  FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(EXPORT cairnTargets NAMESPACE cairn:: DESTINATION "${package_folder}")
-if(TARGET cairn_cli)
-  install(TARGETS cairn_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-endif()
+# One file of targets for each library: what a component needs is only looked for by who asks for it.
+foreach(library IN ITEMS cairn ${CAIRN_COMPONENTS})
+  install(TARGETS cairn_${library} EXPORT cairn-${library}-targets
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  install(EXPORT cairn-${library}-targets NAMESPACE cairn:: DESTINATION "${package_folder}")
+  cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES cairn_${library})
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-needs.cmake.in" "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" DESTINATION "${package_folder}")
+endforeach()
 
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/cairnConfig.cmake.in"
   "${PROJECT_BINARY_DIR}/cairnConfig.cmake" INSTALL_DESTINATION "${package_folder}")
@@ -66,3 +62,27 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/cairnConfig.cmake.in"
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/cairnConfig.cmake" "${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake"
   DESTINATION "${package_folder}")
+
+# For programs that are not built with CMake. Its paths are relative to itself, so that an installation can be moved.
+file(RELATIVE_PATH CAIRN_PKGCONFIG_PREFIX "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" CAIRN_PKGCONFIG_PREFIX "${CAIRN_PKGCONFIG_PREFIX}")
+set(CAIRN_PKGCONFIG_PRIVATE "libxxhash")
+if(CAIRN_HAS_URING)
+  string(APPEND CAIRN_PKGCONFIG_PRIVATE " liburing >= 2.2")
+endif()
+set(CAIRN_PKGCONFIG_REQUIRES "fmt nlohmann_json")
+if(NOT BUILD_SHARED_LIBS)
+  # There is only the static library, so who links it needs these without --static, too.
+  string(APPEND CAIRN_PKGCONFIG_REQUIRES " ${CAIRN_PKGCONFIG_PRIVATE}")
+endif()
+configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn.pc.in" "${PROJECT_BINARY_DIR}/cairn.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/cairn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+if(TARGET cairn_cli)
+  install(TARGETS cairn_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}/docs")
+# The schema of index.fb, for readers in other languages.
+install(FILES src/formats/index.fbs DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn")

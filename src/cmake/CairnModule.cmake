@@ -9,21 +9,22 @@ if(CAIRN_WERROR)
   list(APPEND CAIRN_WARNINGS -Werror)
 endif()
 
-# Defines the library cairn::<name> from one module's files.
+# Defines the module cairn::<name>, a static library for our own build, from one module's files. Users get libraries
+# that are made of modules; see CairnLibraries.cmake.
 #
 #   cairn_module(<name>
 #     SOURCES  <files relative to the calling folder>
 #     HEADERS  <public headers relative to include/>
 #     PUBLIC   <targets that the public headers use>
 #     PRIVATE  <targets that only the sources use>
-#     [APART])
+#     [COMPONENT <component>])
 #
-# A module APART is installed like the others, but cairn::cairn does not link it: a component, which users ask for by name.
+# A module with a COMPONENT becomes a library of its own, which users ask for by name; all others become libcairn.
 # Headers in the module's folder internal/ are for other modules, too, but for nobody else: they are not installed.
 # Public headers form a file set: they are installed, found by dependants, and each is compiled alone when
 # CMAKE_VERIFY_INTERFACE_HEADER_SETS is on.
 function(cairn_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "APART" "" "SOURCES;HEADERS;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "COMPONENT" "SOURCES;HEADERS;PUBLIC;PRIVATE")
   set(target cairn_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(cairn::${name} ALIAS ${target})
@@ -35,9 +36,10 @@ function(cairn_module name)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${CAIRN_WARNINGS}>)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
-  if(arg_APART)
-    set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${target})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(arg_COMPONENT)
+    set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${arg_COMPONENT})
+    set_property(GLOBAL PROPERTY CAIRN_COMPONENT_${arg_COMPONENT} ${target})
   else()
     set_property(GLOBAL APPEND PROPERTY CAIRN_MODULES ${target})
   endif()

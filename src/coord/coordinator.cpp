@@ -10,6 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "coord/exchanges.hpp"
+#include "coord/notices.hpp"
 
 namespace cairn {
 namespace {
@@ -33,15 +34,26 @@ void check(const Transport& transport, const CoordinatorOptions& options) {
 }  // namespace
 
 Coordinator::Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options)
-    : transport_(std::move(transport)) {
+    : lost_after_(options.lost_after), transport_(std::move(transport)) {
   check(*transport_, options);
   exchanges_ = std::make_shared<coord::Exchanges>(*transport_, options);
+  notices_ = std::make_shared<coord::Notices>(*transport_, options);
   transport_->listen(
-      [exchanges = exchanges_](std::size_t from, const Packet& packet) { exchanges->receive(from, packet); },
-      [exchanges = exchanges_] { exchanges->close(); });
+      [exchanges = exchanges_, notices = notices_](std::size_t from, const Packet& packet) {
+        if (coord::Notices::is_notice(*packet)) {
+          notices->receive(from, packet);
+        } else {
+          exchanges->receive(from, packet);
+        }
+      },
+      [exchanges = exchanges_, notices = notices_] {
+        notices->close();
+        exchanges->close();
+      });
 }
 
 Coordinator::~Coordinator() {
+  notices_->close();
   exchanges_->close();
 }
 
@@ -72,6 +84,14 @@ std::vector<Conversation> Coordinator::join(const std::vector<Bond>& bonds) {
 
 Hash128 Coordinator::job() const noexcept {
   return transport_->job();
+}
+
+void Coordinator::notify(std::string_view topic, std::string_view text) {
+  notices_->send(topic, text);
+}
+
+std::shared_ptr<void> Coordinator::listen(std::string topic, NoticeHandler handler) {
+  return coord::Notices::listen(notices_, std::move(topic), std::move(handler));
 }
 
 bool Coordinator::progress() {

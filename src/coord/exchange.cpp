@@ -303,6 +303,8 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     case PacketKind::left:
       fail_if_somebody_left();
       break;
+    case PacketKind::notice:  // Belongs to no conversation.
+      break;
   }
 }
 

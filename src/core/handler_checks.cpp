@@ -78,13 +78,15 @@ void HandlerChecks::watch(std::size_t index) {
 
 std::exception_ptr HandlerChecks::judge(std::size_t index, std::exception_ptr failure) const {
   const Copy& copy = copies_[index];
-  if (!copy.memory || (failure && async::is_cancelled(failure))) {
+  if (!copy.memory) {
     return failure;
   }
   if (const auto touched = copy.memory->touched()) {
     auto found = std::make_exception_ptr(
         Error(Errc::handler_failed, fmt::format("the handler has used {} {}", *touched, kWhen)));
-    return failure ? combine({std::move(found), std::move(failure)}) : found;
+    const bool has_failed =
+        failure && !async::is_cancelled(failure);  // Else another handler's failure has stopped it.
+    return has_failed ? combine({std::move(found), std::move(failure)}) : found;
   }
   if (failure && code_of(failure) == std::errc::bad_address) {
     return with_context(failure, fmt::format("the handler may have given the system the value, {}", kWhen));

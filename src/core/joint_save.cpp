@@ -118,7 +118,7 @@ std::string merge_claims(const std::vector<std::string>& texts) {
 // What is awaited is begun by then, so nothing of the save is referred to while they wait.
 
 Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject subject,
-                              Awaitable<std::string> merged) {
+                              Awaitable<std::string> merged, JointSave::Word word) {
   const std::string answer = co_await std::move(merged);
   if (answer.starts_with(kDiffer)) {
     const Error error(Errc::invalid_argument,
@@ -126,7 +126,17 @@ Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject 
     work->fail_together(error);
     throw error;
   }
-  static_cast<void>(subject.broadcast(""));
+  static_cast<void>(subject.broadcast(word.of_primary));
+  if (word.heard) {
+    word.heard(word.of_primary);
+  }
+}
+
+Awaitable<> hear_agreement(Awaitable<std::string> answer, JointSave::Word word) {
+  word.of_primary = co_await std::move(answer);
+  if (word.heard) {
+    word.heard(word.of_primary);
+  }
 }
 
 Awaitable<> hear_nothing(Awaitable<std::string> text) {
@@ -242,11 +252,11 @@ void JointSave::stop_listening() noexcept {
   listener_->work = nullptr;
 }
 
-Awaitable<> JointSave::agree(const Claims& claims) {
+Awaitable<> JointSave::agree(const Claims& claims, Word word) {
   Subject subject = work_->about("claims");
   Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, claims), merge_claims);
-  return is_primary() ? require_agreement(work_, subject, std::move(merged))
-                      : hear_nothing(subject.broadcast(""));
+  return is_primary() ? require_agreement(work_, subject, std::move(merged), std::move(word))
+                      : hear_agreement(subject.broadcast(""), std::move(word));
 }
 
 void JointSave::tell_created() {

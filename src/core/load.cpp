@@ -36,16 +36,25 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
 }
 
 template <class Job>
-std::shared_ptr<Job> make_job(const std::filesystem::path& path, Requests requests,
+std::shared_ptr<Job> make_job(const std::shared_ptr<core::Services>& services,
+                              const std::filesystem::path& path, Requests requests,
                               const RegistrySnapshot& registry, const LoadOptions& options,
-                              const Context& context, core::Waiting waiting) {
-  const std::shared_ptr<core::Services>& services = core::services_of(context);
+                              core::Waiting waiting) {
   services->require_own_process();
   const auto begin = services->clock.steady_now();
-  core::refuse_here(*services, "a load");
   const core::CallersMemory memory = memory_of(requests, waiting);
   return std::make_shared<Job>(services, core::absolute_path(path), std::move(requests), registry, options,
                                begin, memory);
+}
+
+Awaitable<CheckpointMetadata> await_metadata(std::shared_ptr<core::Services> services,
+                                             std::filesystem::path path, Requests requests,
+                                             RegistrySnapshot registry, LoadOptions options) {
+  auto job = make_job<core::MetadataJob>(services, path, std::move(requests), registry, options,
+                                         core::Waiting::for_the_end);
+  job->launch(job->describe(), options.deadline);
+  co_await core::wait_or_stop(job, job->answered());
+  co_return job->take_metadata();
 }
 
 }  // namespace
@@ -146,20 +155,43 @@ namespace core {
 LoadResponse start_load(const std::filesystem::path& path, const Requests& requests,
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting) {
-  auto job = make_job<LoadJob>(path, requests, registry, options, context, waiting);
+  const std::shared_ptr<Services>& services = services_of(context);
+  refuse_here(*services, "a load");
+  auto job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
   job->launch(job->load(), options.deadline);
   job->prepared().get();
   return LoadResponse(std::move(job));
 }
 
+Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem::path path,
+                             Requests requests, RegistrySnapshot registry, LoadOptions options) {
+  auto job = make_job<LoadJob>(services, path, std::move(requests), registry, options, Waiting::for_the_end);
+  job->launch(job->load(), options.deadline);
+  const LoadResponse response(job);  // Takes the memory back where the frame is destroyed without an end.
+  co_await wait_or_stop(job, job->answered());
+  co_return job->take_loaded();
+}
+
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context) {
-  auto job = make_job<MetadataJob>(path, Requests(names.begin(), names.end()), registry, options, context,
+  const std::shared_ptr<Services>& services = services_of(context);
+  refuse_here(*services, "a load");
+  auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
                                    Waiting::for_the_end);
   job->launch(job->describe(), options.deadline);
   job->answered().get();
   return job->take_metadata();
+}
+
+Awaitable<CheckpointMetadata> metadata_async(const std::filesystem::path& path,
+                                             const std::vector<std::string>& names,
+                                             const RegistrySnapshot& registry, const LoadOptions& options,
+                                             const Context& context) {
+  const std::shared_ptr<Services>& services = services_of(context);
+  services->require_own_process();
+  return await_metadata(services, absolute_path(path), Requests(names.begin(), names.end()), registry,
+                        options);
 }
 
 }  // namespace core

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "core/blocking_call.hpp"
 #include "core/internal/start.hpp"
 #include "core/paths.hpp"
 #include "core/services.hpp"
@@ -29,53 +32,111 @@ namespace {
 /// opened must be told.
 constexpr int kMostRestarts = 10;
 
-/// A search for the newest checkpoint of a directory that can be loaded.
+/// What a search for the newest checkpoint of a directory that can be loaded has come to. Who searches blocks or awaits, and asks
+/// this what to do next:
+///
+///   do { choose_from(what `listing` finds); while (next()) { load it with `loading`: `found`, or `judge` the failure } }
+///   while (begins_again());
 class Search {
  public:
-  Search(std::filesystem::path root, const Requests& requests, const RegistrySnapshot& registry,
-         const LoadLatestOptions& options, const Context& context)
+  /// The deadline counts from here.
+  Search(std::filesystem::path root, std::filesystem::path absolute, const LoadLatestOptions& options,
+         std::shared_ptr<Services> services)
       : root_(std::move(root)),
-        requests_(requests),
-        registry_(registry),
+        absolute_(std::move(absolute)),
         options_(options),
-        context_(context),
-        clock_(services_of(context)->clock),
-        end_(later(clock_.steady_now(), options.load.deadline)) {}
+        services_(std::move(services)),
+        end_(later(services_->clock.steady_now(), options.load.deadline)) {}
 
-  std::optional<LoadedLatest> run() {
-    for (int restarts = 0;; ++restarts) {
-      std::vector<FoundCheckpoint> found = list();
-      std::reverse(found.begin(), found.end());  // The newest first.
-      passed_over_.clear();
-      bool is_removed = false;
-      for (FoundCheckpoint& each : found) {
-        if (std::optional<Loaded> loaded = try_to_load(each, is_removed)) {
-          return LoadedLatest{std::move(each), std::move(*loaded), std::move(passed_over_)};
-        }
-        if (is_removed) {
-          break;
-        }
-      }
-      if (!is_removed && passed_over_.empty()) {
-        return std::nullopt;
-      }
-      if (!is_removed || restarts == kMostRestarts) {
-        throw_none();
-      }
+  [[nodiscard]] static ListOptions how_to_list(const LoadLatestOptions& options) {
+    ListOptions how;
+    how.order = options.order;
+    how.everything = true;
+    return how;
+  }
+
+  [[nodiscard]] LoadOptions loading() const {
+    LoadOptions how = options_.load;
+    how.deadline = time_left();
+    return how;
+  }
+
+  /// Errors: Errc::timed_out.
+  [[nodiscard]] Timeout time_left() const {
+    if (options_.load.deadline <= Timeout()) {
+      return {};
     }
+    const auto left = end_ - services_->clock.steady_now();
+    if (left <= left.zero()) {
+      throw Error(Errc::timed_out, title());
+    }
+    return left;
+  }
+
+  [[nodiscard]] std::string title() const {
+    return fmt::format("load of the newest checkpoint of {}", root_.string());
+  }
+
+  void choose_from(std::vector<FoundCheckpoint> found) {
+    std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
+    found_ = options_.number ? in_order_of_numbers(std::move(found)) : std::move(found);
+    passed_over_.clear();
+    is_removed_ = false;
+  }
+
+  /// The path of the next one to be loaded; nothing when there is none, or the list is out of date.
+  ///
+  /// Errors: Errc::not_committed when it is displaced.
+  std::optional<std::filesystem::path> next() {
+    while (!is_removed_ && !found_.empty()) {
+      const FoundCheckpoint& newest = found_.back();
+      if (newest.is_sound() || !options_.fall_back) {
+        if (newest.kind == store::EntryClass::displaced) {
+          throw Error(Errc::not_committed, fmt::format("{}; recover puts it back", newest.problem));
+        }
+        return absolute_ / newest.path.filename();
+      }
+      passed_over_.push_back({newest.path, make_error_code(Errc::not_committed), newest.problem});
+      found_.pop_back();
+    }
+    return std::nullopt;
+  }
+
+  LoadedLatest found(Loaded loaded) {
+    return {std::move(found_.back()), std::move(loaded), std::move(passed_over_)};
+  }
+
+  /// Asks the disk, and blocks, whether the search goes on after a load of the next one has failed; rethrows where not.
+  void judge(const std::exception_ptr& failure) {
+    const std::filesystem::path path = absolute_ / found_.back().path.filename();
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      std::error_code ignored;
+      is_removed_ = error.code() == std::errc::no_such_file_or_directory &&
+                    !std::filesystem::exists(path, ignored) && !ignored;
+      if (!is_removed_ && (!options_.fall_back || !is_damage(error.code(), path))) {
+        throw;
+      }
+      passed_over_.push_back({found_.back().path, error.code(), error.what()});
+    }
+    found_.pop_back();
+  }
+
+  /// Whether to list again, as one was removed meanwhile.
+  ///
+  /// Errors: those of the newest, where there was any.
+  bool begins_again() {
+    if (is_removed_ && restarts_++ < kMostRestarts) {
+      return true;
+    }
+    if (!passed_over_.empty()) {
+      throw_none();
+    }
+    return false;
   }
 
  private:
-  std::vector<FoundCheckpoint> list() {
-    ListOptions options;
-    options.order = options_.order;
-    options.everything = true;
-    options.deadline = time_left();
-    std::vector<FoundCheckpoint> found = list_if_made(root_, options, context_);
-    std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
-    return options_.number ? in_order_of_numbers(std::move(found)) : std::move(found);
-  }
-
   std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> found) const {
     std::vector<std::pair<std::uint64_t, std::size_t>> order;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -91,36 +152,12 @@ class Search {
     return ordered;
   }
 
-  /// Nothing when the next older one is to be tried; says so when the checkpoint was removed meanwhile.
-  std::optional<Loaded> try_to_load(const FoundCheckpoint& found, bool& is_removed) {
-    if (!found.is_sound() && options_.fall_back) {
-      passed_over_.push_back({found.path, make_error_code(Errc::not_committed), found.problem});
-      return std::nullopt;
-    }
-    if (found.kind == store::EntryClass::displaced) {
-      throw Error(Errc::not_committed, fmt::format("{}; recover puts it back", found.problem));
-    }
-    try {
-      LoadOptions options = options_.load;
-      options.deadline = time_left();
-      return start_load(found.path, requests_, registry_, options, context_, Waiting::for_the_end).wait();
-    } catch (const Error& error) {
-      std::error_code ignored;
-      is_removed = error.code() == std::errc::no_such_file_or_directory &&
-                   !std::filesystem::exists(found.path, ignored) && !ignored;
-      if (!is_removed && (!options_.fall_back || !is_damage(error.code(), found.path))) {
-        throw;
-      }
-      passed_over_.push_back({found.path, error.code(), error.what()});
-      return std::nullopt;
-    }
-  }
-
   /// Whether a failure is that of the checkpoint itself: another one may be loaded. Of what was asked for in vain it is not, nor of
   /// what would stop any load.
   bool is_damage(std::error_code code, const std::filesystem::path& path) const {
     if (code == std::errc::no_such_file_or_directory) {
-      return !is_checkpoint(path, context_);  // Else it is what was asked for that is not in it.
+      return !store::is_committed(services_->disk.engine().syscalls(),
+                                  path);  // Else it is what was asked for that is not in it.
     }
     return code == Errc::checksum_mismatch || code == Errc::malformed_metadata ||
            code == Errc::not_committed || code == Errc::io_failure ||
@@ -134,34 +171,85 @@ class Search {
                                          root_.string(), passed_over_.size(), newest.why));
   }
 
-  /// Errors: Errc::timed_out.
-  [[nodiscard]] Timeout time_left() const {
-    if (options_.load.deadline <= Timeout()) {
-      return {};
-    }
-    const auto left = end_ - clock_.steady_now();
-    if (left <= left.zero()) {
-      throw Error(Errc::timed_out, fmt::format("load of the newest checkpoint of {}", root_.string()));
-    }
-    return left;
-  }
-
-  std::filesystem::path root_;
-  const Requests& requests_;
-  const RegistrySnapshot& registry_;
-  const LoadLatestOptions& options_;
-  const Context& context_;
-  const Clock& clock_;
+  const std::filesystem::path root_;
+  const std::filesystem::path absolute_;  ///< The same, whatever the current directory is later.
+  const LoadLatestOptions options_;
+  const std::shared_ptr<Services> services_;
   const std::chrono::steady_clock::time_point end_;
+  std::vector<FoundCheckpoint>
+      found_;  ///< Those that were not tried yet, and the one that is: the newest last.
   std::vector<PassedOver> passed_over_;
+  bool is_removed_ = false;
+  int restarts_ = 0;
 };
+
+/// All that a search by a coroutine needs; the caller may be gone.
+struct SearchRequest {
+  std::filesystem::path root;
+  std::filesystem::path absolute;
+  Requests requests;
+  RegistrySnapshot registry;
+  LoadLatestOptions options;
+  std::shared_ptr<Services> services;
+  std::function<std::vector<FoundCheckpoint>()> list;
+};
+
+Awaitable<std::optional<LoadedLatest>> await_latest(std::shared_ptr<const SearchRequest> request) {
+  const auto search = std::make_shared<Search>(request->root, request->absolute, request->options,
+                                               request->services);  // Calls may outlive the coroutine.
+  do {
+    search->choose_from(
+        co_await await_answer(request->services, search->title(), search->time_left(), request->list));
+    while (const std::optional<std::filesystem::path> path = search->next()) {
+      std::optional<Loaded> loaded;
+      std::exception_ptr failure;
+      try {
+        const LoadOptions options = search->loading();
+        loaded = co_await await_load(request->services, *path, request->requests, request->registry, options);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      if (loaded) {
+        co_return search->found(std::move(*loaded));
+      }
+      std::function<void()> judge = [search, failure] { search->judge(failure); };
+      co_await await_within(request->services, search->title(), search->time_left(), std::move(judge));
+    }
+  } while (search->begins_again());
+  co_return std::nullopt;
+}
 
 }  // namespace
 
 std::optional<LoadedLatest> load_latest(const std::filesystem::path& root, const Requests& requests,
                                         const RegistrySnapshot& registry, const LoadLatestOptions& options,
                                         const Context& context) {
-  return Search(root, requests, registry, options, context).run();
+  Search search(root, absolute_path(root), options, services_of(context));
+  const auto list = listing(root, Search::how_to_list(options), context, Missing::is_empty);
+  do {
+    search.choose_from(answer_within(context, search.title(), search.time_left(), list));
+    while (const std::optional<std::filesystem::path> path = search.next()) {
+      std::exception_ptr failure;
+      try {
+        return search.found(
+            start_load(*path, requests, registry, search.loading(), context, Waiting::for_the_end).wait());
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      search.judge(failure);
+    }
+  } while (search.begins_again());
+  return std::nullopt;
+}
+
+Awaitable<std::optional<LoadedLatest>> load_latest_async(const std::filesystem::path& root,
+                                                         const Requests& requests,
+                                                         const RegistrySnapshot& registry,
+                                                         const LoadLatestOptions& options,
+                                                         const Context& context) {
+  auto list = listing(root, Search::how_to_list(options), context, Missing::is_empty);
+  return await_latest(std::make_shared<const SearchRequest>(SearchRequest{
+      root, absolute_path(root), requests, registry, options, services_of(context), std::move(list)}));
 }
 
 }  // namespace cairn::core

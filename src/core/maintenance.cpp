@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,20 +12,41 @@
 #include "cairn/base/error.hpp"
 
 #include "core/blocking_call.hpp"
+#include "core/paths.hpp"
 #include "core/services.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/verify.hpp"
 
 namespace cairn {
 
+namespace {
+
+std::string title_of_recovery(const std::filesystem::path& root) {
+  return fmt::format("recovery of {}", root.string());
+}
+
+/// `root` is where the recovery is to be, whenever it begins.
+std::function<store::RecoveryReport()> recovery(const std::filesystem::path& root,
+                                                const RecoverOptions& options, const Context& context) {
+  const std::shared_ptr<core::Services>& services = core::services_of(context);
+  services->require_own_process();
+  return [root, how = options.recovery, services] {
+    return store::recover(services->disk.engine().syscalls(), root, how);
+  };
+}
+
+}  // namespace
+
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
                               const Context& context) {
-  const auto report = std::make_shared<store::RecoveryReport>();
-  std::function<void()> work = [report, root, how = options.recovery, services = core::services_of(context)] {
-    *report = store::recover(services->disk.engine().syscalls(), root, how);
-  };
-  core::run_within(context, fmt::format("recovery of {}", root.string()), options.deadline, std::move(work));
-  return std::move(*report);
+  return core::answer_within(context, title_of_recovery(root), options.deadline,
+                             recovery(root, options, context));
+}
+
+Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
+                                               const RecoverOptions& options, const Context& context) {
+  return core::await_answer(core::services_of(context), title_of_recovery(root), options.deadline,
+                            recovery(core::absolute_path(root), options, context));
 }
 
 store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,

@@ -15,16 +15,29 @@
 namespace cairn::core {
 namespace {
 
-/// Errors: Errc::invalid_argument when the calling thread must not wait for the operation, unless there is nothing to wait
-///         for.
-void require_may_wait(const Operation& operation) {
-  if (!operation.answered().has_happened() && is_busy_here(operation.services())) {
+/// Errors: Errc::invalid_argument when the calling thread must not wait for what `event` says of the operation, unless there is
+///         nothing to wait for.
+void require_may_wait(const Operation& operation, const async::Event& event) {
+  if (!event.has_happened() && is_busy_here(operation.services())) {
     throw Error(
         Errc::invalid_argument,
         fmt::format(
             "{}: one of the context's own threads, or a handler in its blocking phase, must not wait for it; "
             "await it",
             operation.title()));
+  }
+}
+
+/// As above, for what comes at the end.
+void require_may_wait(const Operation& operation) {
+  require_may_wait(operation, operation.answered());
+}
+
+/// Errors: Errc::still_running when it has not happened within `timeout`.
+void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
+  if (!event.wait_for(timeout, operation.services().clock)) {
+    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation.title(),
+                                                 std::chrono::duration<double>(timeout).count()));
   }
 }
 
@@ -93,10 +106,29 @@ void Response::wait_answered(Timeout timeout) const {
     return;
   }
   require_may_wait(*operation_);
-  if (!operation_->answered().wait_for(timeout, operation_->services().clock)) {
-    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation_->title(),
-                                                 std::chrono::duration<double>(timeout).count()));
+  wait_within(*operation_, operation_->answered(), timeout);
+}
+
+void Response::wait_prepared() const {
+  if (!operation_) {
+    return;
   }
+  require_may_wait(*operation_, operation_->prepared());
+  try {
+    operation_->prepared().get();
+  } catch (...) {
+    operation_->is_observed = true;
+    throw;
+  }
+}
+
+void Response::wait_prepared(Timeout timeout) const {
+  if (!operation_) {
+    return;
+  }
+  require_may_wait(*operation_, operation_->prepared());
+  wait_within(*operation_, operation_->prepared(), timeout);
+  wait_prepared();
 }
 
 void Response::wait_released() const {

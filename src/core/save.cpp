@@ -171,6 +171,14 @@ SaveResult AsyncResponse::wait(Timeout timeout) const {
   return wait();
 }
 
+void AsyncResponse::wait_staged() const {
+  wait_prepared();
+}
+
+void AsyncResponse::wait_staged(Timeout timeout) const {
+  wait_prepared(timeout);
+}
+
 Awaitable<> AsyncResponse::staged() const {
   return operation() ? core::wait_or_stop(operation(), operation()->prepared()) : core::nothing();
 }

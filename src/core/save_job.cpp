@@ -2,7 +2,6 @@
 #include "core/save_job.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <functional>
 #include <utility>
 
@@ -16,24 +15,10 @@
 #include "core/internal/names.hpp"
 #include "core/other_files.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/timestamp.hpp"
 
 namespace cairn::core {
 namespace {
-
-std::string utc(std::chrono::system_clock::time_point time) {
-  const std::time_t seconds =
-      std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-/// Of the second that `utc` names.
-std::uint32_t nanoseconds_of(std::chrono::system_clock::time_point time) {
-  const std::chrono::nanoseconds part = time - std::chrono::floor<std::chrono::seconds>(time);
-  return static_cast<std::uint32_t>(part.count());
-}
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
@@ -56,9 +41,10 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
       uses_(options_.handler_options.begin_uses()),
       joint_(std::move(plan.joint)),
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
-      started_at_(utc(this->services().clock.now())),
+      started_at_(store::utc(this->services().clock.now())),
       uuid_(joint_ ? joint_->uuid() : store::make_uuid(this->services().options.random)) {
   plane().gives_way = !plan.is_waited_for;
+  plane().copies_give_way = plan.kind.blocking == BlockingPhase::by_context && !plan.is_waited_for;
   if (!is_primary()) {
     options_.coalesce = false;  // Rank 0 decides what gives way.
   }
@@ -430,8 +416,7 @@ void SaveJob::publish() {
   meter().end_step(Step::read_back);
   manifest.started = started_at_;
   const std::chrono::system_clock::time_point now = services().clock.now();
-  manifest.committed = utc(now);
-  manifest.committed_nanoseconds = nanoseconds_of(now);
+  store::set_committed(manifest, now);
   manifest.world_size = static_cast<std::uint32_t>(services().coordinator.size());
   manifest.custom_metadata = options_.custom_metadata;
   manifest.annotations = options_.annotations;

@@ -87,7 +87,8 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
     const JointSave::Claims claims = self->claims();
-    co_await self->joint_->agree(claims);
+    JointSave::Word word{self->options_.word, self->options_.on_word};
+    co_await self->joint_->agree(claims, std::move(word));
   } catch (...) {
     failure = std::current_exception();
     self->hear_failure(failure);  // What handlers still do is in vain.

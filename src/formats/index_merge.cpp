@@ -86,28 +86,10 @@ class IndexMerge {
                            formats::name(entry.kind)));
       }
     }
-    switch (entry.kind) {
-      case EntryKind::array:
-        return add_array(same);
-      case EntryKind::integer:
-        return builder_.add_integer(entry.name, entry.as_integer());
-      case EntryKind::unsigned_integer:
-        return builder_.add_unsigned(entry.name, entry.as_unsigned());
-      case EntryKind::floating:
-        return builder_.add_double(entry.name, entry.as_double());
-      case EntryKind::boolean:
-        return builder_.add_bool(entry.name, entry.as_bool());
-      case EntryKind::string:
-        return builder_.add_string(entry.name, index.string(entry));
-      case EntryKind::bytes:
-        return builder_.add_bytes(entry.name, index.bytes(entry));
-      case EntryKind::null:
-        return builder_.add_null(entry.name);
-      case EntryKind::empty_map:
-        return builder_.add_empty_map(entry.name);
-      case EntryKind::list:
-        return builder_.add_list(entry.name, entry.list_size());
+    if (entry.kind == EntryKind::array) {
+      return add_array(same);
     }
+    copy_value(builder_, index, entry);
   }
 
   [[noreturn]] void refuse(Errc code, const Place& other, const std::string& why) const {
@@ -189,6 +171,31 @@ class IndexMerge {
 };
 
 }  // namespace
+
+void copy_value(IndexBuilder& to, const Index& from, const IndexEntry& entry) {
+  switch (entry.kind) {
+    case EntryKind::array:
+      throw Error(Errc::invalid_argument, fmt::format("{}: {} is an array", from.path(), shown(entry.name)));
+    case EntryKind::integer:
+      return to.add_integer(entry.name, entry.as_integer());
+    case EntryKind::unsigned_integer:
+      return to.add_unsigned(entry.name, entry.as_unsigned());
+    case EntryKind::floating:
+      return to.add_double(entry.name, entry.as_double());
+    case EntryKind::boolean:
+      return to.add_bool(entry.name, entry.as_bool());
+    case EntryKind::string:
+      return to.add_string(entry.name, from.string(entry));
+    case EntryKind::bytes:
+      return to.add_bytes(entry.name, from.bytes(entry));
+    case EntryKind::null:
+      return to.add_null(entry.name);
+    case EntryKind::empty_map:
+      return to.add_empty_map(entry.name);
+    case EntryKind::list:
+      return to.add_list(entry.name, entry.list_size());
+  }
+}
 
 IndexBytes merge_indexes(std::span<const Index> indexes) {
   return IndexMerge(indexes).run();

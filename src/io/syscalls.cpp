@@ -216,6 +216,10 @@ class PosixSyscalls final : public Syscalls {
     return result_of(::linkat(old_directory, old_name, new_directory, new_name, 0));
   }
 
+  int symlink_at(const char* target, int directory, const char* name) noexcept override {
+    return result_of(::symlinkat(target, directory, name));
+  }
+
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
     return result_of(::unlinkat(directory, name, is_directory ? AT_REMOVEDIR : 0));
   }

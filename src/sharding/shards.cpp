@@ -57,6 +57,7 @@ ShardedArray shard(const Sharding& sharding, std::uint32_t rank, Shape shape, DT
 AbstractShardedArray wanted(const AbstractArray& array, const Sharding& sharding, std::uint32_t rank) {
   AbstractShardedArray sharded(array.shape, array.dtype);
   sharded.allows_narrowing = array.allows_narrowing;
+  sharded.on_mismatch = array.on_mismatch;
   sharded.layout = std::make_shared<const Sharding>(sharding);
   for (PlacedBox& placed : sharding.boxes(rank, array.shape)) {
     if (array.destination) {

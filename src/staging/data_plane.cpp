@@ -11,8 +11,8 @@ constexpr const char* kGivenBack = "the caller's memory is the caller's again";
 }  // namespace
 
 Awaitable<> DataPlane::run(std::function<void()> work) const {
-  return gives_way && prepared.has_happened() ? async::offload(behind, std::move(work))
-                                              : async::offload(workers, std::move(work));
+  const bool is_behind = copies_give_way || (gives_way && prepared.has_happened());
+  return is_behind ? async::offload(behind, std::move(work)) : async::offload(workers, std::move(work));
 }
 
 Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
@@ -23,7 +23,8 @@ Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
     }
     work();
   };
-  return async::offload(workers, std::move(visit));
+  return copies_give_way ? async::offload(behind, std::move(visit))
+                         : async::offload(workers, std::move(visit));
 }
 
 Awaitable<> DataPlane::run_call(std::function<void()> work) const {

@@ -18,6 +18,9 @@ inline constexpr std::string_view kUncommittedName = ".uncommitted";
 /// What a directory is called in the temporary one before it gets its final name (marker mode).
 inline constexpr std::string_view kPublishingName = ".publishing";
 
+/// How the directory is called that holds the parts of a checkpoint: before its name.
+inline constexpr std::string_view kPartialPrefix = ".partial-";
+
 /// Longest name of a checkpoint: leaves room for what is put around it in a name of 255 bytes.
 inline constexpr std::size_t kMostTargetBytes = 200;
 

@@ -97,6 +97,14 @@ void require_known_files(const io::Directory& directory) {
   }
 }
 
+/// Whether a removal may take what a save of this checkpoint has left behind.
+bool is_dead_leftover(const Survey& survey, const io::Directory& directory, std::string_view name) {
+  const Verdict verdict = survey.judge(directory, name);
+  return verdict.has_commit &&
+         (verdict.kind == EntryClass::retired || verdict.kind == EntryClass::displaced ||
+          verdict.kind == EntryClass::abandoned);
+}
+
 /// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable.
 std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const std::string& name,
                                             const RandomSource& random) {
@@ -112,13 +120,16 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
     if (!is_leftover) {
       continue;
     }
-    io::Directory directory = parent.open_directory(entry.name);
-    const Verdict verdict = survey.judge(directory, entry.name);
-    const bool is_dead = verdict.kind == EntryClass::retired || verdict.kind == EntryClass::displaced ||
-                         verdict.kind == EntryClass::abandoned;
-    if (verdict.has_commit && is_dead) {
-      std::string trash = set_aside(parent, entry.name, name, directory, Retirement::removed, random);
-      found.push_back({std::move(trash), std::move(directory)});
+    try {
+      io::Directory directory = parent.open_directory(entry.name);
+      if (is_dead_leftover(survey, directory, entry.name)) {
+        std::string trash = set_aside(parent, entry.name, name, directory, Retirement::removed, random);
+        found.push_back({std::move(trash), std::move(directory)});
+      }
+    } catch (const Error& error) {  // Its save has ended meanwhile, or a recovery was faster.
+      if (error.code() != std::errc::no_such_file_or_directory || parent.status(entry.name)) {
+        throw;
+      }
     }
   }
   if (!found.empty()) {
@@ -127,30 +138,95 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
   return found;
 }
 
+/// Removes a checkpoint, in several runs where another process removes or replaces the same.
+class Removal {
+ public:
+  Removal(const io::Directory& parent, const Target& target, const RandomSource& random)
+      : parent_(parent), target_(target), random_(random) {}
+
+  /// Which directories there are that may be generations of the checkpoint: changed means that somebody replaces or removes it.
+  [[nodiscard]] std::vector<std::pair<std::string, io::FileId>> seen() const {
+    std::vector<std::pair<std::string, io::FileId>> all;
+    for (const std::uint32_t generation : list_generations(parent_, target_.name)) {
+      const std::string name = generation_name(target_.name, generation);
+      if (const std::optional<io::FileStatus> status = parent_.status(name)) {
+        all.emplace_back(name, status->id);
+      }
+    }
+    return all;
+  }
+
+  /// Errors: as remove_checkpoint; anything where it is removed or replaced meanwhile.
+  void run() {
+    const std::vector<Generation> generations = find();
+    for (const Generation& each : generations) {
+      require_known_files(each.directory);
+    }
+    // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
+    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_)) {
+      keep(remove_retired(parent_, each.name, each.directory));
+    }
+    for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
+      const std::string trash =
+          set_aside(parent_, oldest->name, target_.name, oldest->directory, Retirement::removed, random_);
+      has_removed_ = true;
+      is_at_ours_ = true;
+      parent_.sync();
+      keep(remove_retired(parent_, trash, oldest->directory));
+      is_at_ours_ = false;
+    }
+  }
+
+  /// Whether it has failed in what nobody else removes.
+  [[nodiscard]] bool is_at_ours() const { return is_at_ours_; }
+
+  [[nodiscard]] RemovalReport report() { return std::move(report_); }
+
+ private:
+  /// What is left of it to be removed.
+  [[nodiscard]] std::vector<Generation> find() const {
+    try {
+      return find_generations(parent_, target_);
+    } catch (const Error& error) {
+      if (!has_removed_ || error.code() != Errc::not_found) {
+        throw;
+      }
+      return {};
+    }
+  }
+
+  void keep(std::string kept) {
+    if (!kept.empty()) {
+      report_.kept.push_back(std::move(kept));
+    }
+  }
+
+  const io::Directory& parent_;
+  const Target& target_;
+  const RandomSource& random_;
+  RemovalReport report_;
+  bool has_removed_ = false;
+  bool is_at_ours_ = false;
+};
+
 }  // namespace
 
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
                                 const RandomSource& random) {
   const Target target = parse_target(path);
   const io::Directory parent = open_parent(syscalls, target);
-  const std::vector<Generation> generations = find_generations(parent, target);
-  for (const Generation& each : generations) {
-    require_known_files(each.directory);
-  }
-  RemovalReport report;
-  const auto keep = [&report](std::string kept) {
-    if (!kept.empty()) {
-      report.kept.push_back(std::move(kept));
+  Removal removal(parent, target, random);
+  for (int restarts = 0;; ++restarts) {
+    const auto before = removal.seen();
+    try {
+      removal.run();
+      return removal.report();
+    } catch (const Error&) {  // Another process may remove the same, or replace it.
+      if (removal.is_at_ours() || restarts == kMostRestarts || removal.seen() == before) {
+        throw;
+      }
     }
-  };
-  // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
-  for (const Generation& each : set_leftovers_aside(parent, target.name, random)) {
-    keep(remove_retired(parent, each.name, each.directory));
   }
-  for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
-    keep(retire(parent, oldest->name, target.name, oldest->directory, Retirement::removed, random));
-  }
-  return report;
 }
 
 }  // namespace cairn::store

@@ -244,8 +244,11 @@ Verdict Survey::look_at(const io::DirectoryEntry& entry) const {
     for (int restarts = 0;; ++restarts) {
       const io::Directory directory = root_.open_directory(entry.name);
       Verdict verdict = judge(directory, entry.name);
-      // What is missing in a checkpoint that was just replaced is no damage.
-      if (verdict.kind != EntryClass::damaged || restarts == kMostRestarts || !directory.is_replaced()) {
+      // What is missing in a checkpoint that was just replaced is no damage; and a save that has just ended has moved its
+      // directory to where it belongs.
+      const bool may_have_moved =
+          verdict.kind == EntryClass::damaged || verdict.kind == EntryClass::displaced;
+      if (!may_have_moved || restarts == kMostRestarts || !directory.is_replaced()) {
         return verdict;
       }
     }
@@ -403,7 +406,8 @@ void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::
     verdict.kind = EntryClass::damaged;
     verdict.note = fmt::format("{} is missing", kCommitName);
   } else {
-    verdict.note = "not a checkpoint";
+    const bool is_partial = name.starts_with(kPartialPrefix);
+    verdict.note = is_partial ? "parts of a checkpoint that was not finalized" : "not a checkpoint";
   }
 }
 

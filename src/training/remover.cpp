@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/remover.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,7 +11,6 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/core/maintenance.hpp"
-#include "cairn/training/retention.hpp"
 
 namespace cairn::training {
 namespace {
@@ -41,22 +42,28 @@ const Clock& clock_of(const Context& context) {
   return context.options().clock ? *context.options().clock : system_clock();
 }
 
+io::Syscalls& syscalls_of(const Context& context) {
+  const std::shared_ptr<io::Syscalls>& injected = context.options().syscalls;
+  return injected ? *injected : io::posix_syscalls();
+}
+
 bool is_damage(std::error_code code) {
   return code == Errc::checksum_mismatch || code == Errc::malformed_metadata || code == Errc::not_committed ||
          code == Errc::io_failure;
 }
 
-Remover::Remover(KeepPolicy policy, Timeout removal_deadline, StepDirectory& directory,
+Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline, StepDirectory& directory,
                  const Context& context)
     : policy_(std::move(policy)),
       removal_deadline_(removal_deadline),
       directory_(directory),
+      links_(std::move(links), directory, syscalls_of(context)),
       context_(context),
       uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {}
 
 void Remover::retain(std::uint64_t just_saved) {
   directory_.refresh();
-  const std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests());
+  std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
   StepUse use;
   use.in_use = uses_->in_use();
   use.recent = {just_saved};
@@ -66,15 +73,19 @@ void Remover::retain(std::uint64_t just_saved) {
   }
   const RetentionPlan plan = plan_retention(policy_, steps, clock_of(context_).now(), use);
   std::exception_ptr failure;
+  const auto attempt = [&failure](const auto& work) {
+    try {
+      work();
+    } catch (...) {
+      failure = failure ? failure : std::current_exception();
+    }
+  };
+  attempt([&] { update_links(std::move(steps), plan); });
   for (const StepInfo& each : plan.removed) {
     if (is_stopped_) {
       break;
     }
-    try {
-      try_remove(each.step);
-    } catch (...) {
-      failure = failure ? failure : std::current_exception();
-    }
+    attempt([&] { try_remove(each.step); });
   }
   if (failure) {
     directory_.refresh();  // What could not be removed is still there.
@@ -82,24 +93,32 @@ void Remover::retain(std::uint64_t just_saved) {
   }
 }
 
+/// None may lead to a step that goes.
+void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const {
+  std::set<std::uint64_t> removed;
+  for (const StepInfo& each : plan.removed) {
+    removed.insert(each.step);
+  }
+  const auto is_removed = [&removed](const StepInfo& each) { return removed.count(each.step) != 0; };
+  steps.erase(std::remove_if(steps.begin(), steps.end(), is_removed), steps.end());
+  links_.update(steps);
+}
+
 bool Remover::try_remove(std::uint64_t step) {
   const Removal removal(*uses_, step);
-  if (!removal.has_begun() || directory_.is_pinned(step)) {
+  if (!removal.has_begun()) {
     return false;
   }
-  const std::filesystem::path path = directory_.path(step);
-  directory_.forget(step);  // First: who asks for it from here on is told that it is not there.
+  RemoveOptions options;
+  options.deadline = removal_deadline_;
   try {
-    RemoveOptions options;
-    options.deadline = removal_deadline_;
-    remove_checkpoint(path, options, context_);
-  } catch (const Error& error) {
-    if (error.code() != Errc::not_found) {  // Else another process was faster.
-      std::rethrow_exception(
-          with_context(std::current_exception(), fmt::format("step {} was not removed", step)));
+    if (!directory_.remove_unless_pinned(step, options, context_)) {
+      return false;
     }
+  } catch (const Error&) {
+    std::rethrow_exception(
+        with_context(std::current_exception(), fmt::format("step {} was not removed", step)));
   }
-  directory_.forget(step);  // Again: it may have been listed before it was gone.
   set_damaged(step, false);
   return true;
 }
@@ -110,8 +129,9 @@ void Remover::remove(std::uint64_t step) {
   }
   try {
     if (!try_remove(step)) {
-      throw Error(Errc::invalid_argument, fmt::format("step {} of {} is pinned, or being saved or loaded",
-                                                      step, directory_.root().string()));
+      throw Error(Errc::invalid_argument,
+                  fmt::format("step {} of {} is pinned, or being saved, loaded or removed", step,
+                              directory_.root().string()));
     }
   } catch (...) {
     directory_.refresh();

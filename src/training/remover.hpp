@@ -9,19 +9,26 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <span>
+#include <vector>
 
 #include "cairn/core/context.hpp"
 #include "cairn/training/keep_policy.hpp"
+#include "cairn/training/retention.hpp"
 #include "cairn/training/step_directory.hpp"
+#include "cairn/training/step_options.hpp"
 
 #include "base/internal/clock.hpp"
+#include "io/internal/syscalls.hpp"
+#include "training/step_links.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn::training {
 
 /// The clock of a context.
 [[nodiscard]] const Clock& clock_of(const Context& context);
+
+/// The operating system, or what a context has in its place.
+[[nodiscard]] io::Syscalls& syscalls_of(const Context& context);
 
 /// Whether a failure to load is that of the checkpoint itself.
 [[nodiscard]] bool is_damage(std::error_code code);
@@ -32,9 +39,10 @@ namespace cairn::training {
 class Remover {
  public:
   /// The directory and the context must outlive it.
-  Remover(KeepPolicy policy, Timeout removal_deadline, StepDirectory& directory, const Context& context);
+  Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline, StepDirectory& directory,
+          const Context& context);
 
-  /// Lists, asks the policy and removes, in this order, after `just_saved` was committed: whatever is removed, a newer one is there. What
+  /// Lists, asks the policy, updates links and removes, in this order, after `just_saved` was committed: whatever is removed, a newer one is there. What
   /// cannot be removed is left for the next time, and does not keep others.
   ///
   /// Errors: those of the policy; then nothing is removed. The first failure of a removal.
@@ -54,10 +62,12 @@ class Remover {
  private:
   /// False when it was pinned, or used, since the policy was asked.
   bool try_remove(std::uint64_t step);
+  void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const;
 
   const KeepPolicy policy_;
   const Timeout removal_deadline_;
   StepDirectory& directory_;
+  const StepLinks links_;
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};

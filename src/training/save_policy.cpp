@@ -25,10 +25,22 @@ bool any_asks_time(const std::vector<SavePolicy>& policies) {
                      [](const SavePolicy& each) { return each.asks_time(); });
 }
 
+bool any_needs_history(const std::vector<SavePolicy>& policies) {
+  return std::any_of(policies.begin(), policies.end(),
+                     [](const SavePolicy& each) { return each.needs_history(); });
+}
+
+bool is_due(const SaveMoment& moment, const PeriodCosts& costs) {
+  return !moment.is_saving && (!moment.since_last_save || *moment.since_last_save >= best_period(costs));
+}
+
 }  // namespace
 
-SavePolicy::SavePolicy(std::string name, bool asks_time, Function function)
-    : name_(std::move(name)), asks_time_(asks_time), function_(std::move(function)) {}
+SavePolicy::SavePolicy(std::string name, bool asks_time, Function function, bool needs_history)
+    : name_(std::move(name)),
+      asks_time_(asks_time),
+      needs_history_(needs_history),
+      function_(std::move(function)) {}
 
 bool SavePolicy::operator()(const SaveMoment& moment) const {
   try {
@@ -53,12 +65,27 @@ SavePolicy every_steps(std::uint64_t interval) {
 }
 
 SavePolicy continuously(Timeout apart) {
-  const bool is_timed = apart > Timeout();
   const auto is_due = [apart](const SaveMoment& moment) {
     return !moment.is_saving && (!moment.since_last_save || *moment.since_last_save >= apart);
   };
   const double seconds = std::chrono::duration<double>(apart).count();
-  return {is_timed ? fmt::format("continuously({} s)", seconds) : "continuously", is_timed, is_due};
+  return {apart > Timeout() ? fmt::format("continuously({} s)", seconds) : "continuously", true, is_due};
+}
+
+SavePolicy automatic(Timeout mtbf) {
+  if (mtbf <= Timeout()) {
+    throw Error(Errc::invalid_argument, "save policy 'automatic': the mean time between failures is 0");
+  }
+  const auto decide = [mtbf](const SaveMoment& moment) {
+    PeriodCosts costs = moment.costs;
+    costs.mtbf = mtbf;
+    return is_due(moment, costs);
+  };
+  return {fmt::format("automatic({} s)", std::chrono::duration<double>(mtbf).count()), true, decide};
+}
+
+SavePolicy automatic() {
+  return {"automatic", true, [](const SaveMoment& moment) { return is_due(moment, moment.costs); }, true};
 }
 
 SavePolicy at_steps(std::vector<std::uint64_t> steps) {
@@ -80,10 +107,12 @@ SavePolicy preempted() {
 SavePolicy any_of(std::vector<SavePolicy> policies) {
   const std::string name = fmt::format("any_of({})", fmt::join(names_of(policies), ", "));
   const bool asks_time = any_asks_time(policies);
-  return {name, asks_time, [policies = std::move(policies)](const SaveMoment& moment) {
-            return std::any_of(policies.begin(), policies.end(),
-                               [&moment](const SavePolicy& each) { return each(moment); });
-          }};
+  const bool needs_history = any_needs_history(policies);
+  const auto decide = [policies = std::move(policies)](const SaveMoment& moment) {
+    return std::any_of(policies.begin(), policies.end(),
+                       [&moment](const SavePolicy& each) { return each(moment); });
+  };
+  return {name, asks_time, decide, needs_history};
 }
 
 SavePolicy all_of(std::vector<SavePolicy> policies) {
@@ -92,10 +121,12 @@ SavePolicy all_of(std::vector<SavePolicy> policies) {
   }
   const std::string name = fmt::format("all_of({})", fmt::join(names_of(policies), ", "));
   const bool asks_time = any_asks_time(policies);
-  return {name, asks_time, [policies = std::move(policies)](const SaveMoment& moment) {
-            return std::all_of(policies.begin(), policies.end(),
-                               [&moment](const SavePolicy& each) { return each(moment); });
-          }};
+  const bool needs_history = any_needs_history(policies);
+  const auto decide = [policies = std::move(policies)](const SaveMoment& moment) {
+    return std::all_of(policies.begin(), policies.end(),
+                       [&moment](const SavePolicy& each) { return each(moment); });
+  };
+  return {name, asks_time, decide, needs_history};
 }
 
 }  // namespace save_when

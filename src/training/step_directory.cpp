@@ -4,11 +4,14 @@
 #include <system_error>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +20,7 @@
 
 #include "core/internal/load_latest.hpp"
 #include "io/internal/file.hpp"
+#include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
@@ -68,6 +72,19 @@ StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Kn
   return info;
 }
 
+/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
+store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry) {
+  constexpr int kMostTries = 100;
+  constexpr std::chrono::milliseconds kPause{1};
+  for (int tries = 1;; ++tries) {
+    store::CheckpointHold hold(root, entry);
+    if (hold.is_held() || tries == kMostTries || !root.status(entry)) {
+      return hold;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
 struct StepDirectory::State {
@@ -78,14 +95,7 @@ struct StepDirectory::State {
 
   /// Nothing when it is yet to be made.
   [[nodiscard]] std::optional<io::Directory> open_root() const {
-    try {
-      return store::open_root(syscalls(), root);
-    } catch (const Error& error) {
-      if (error.code() != Errc::not_found || !core::is_yet_to_be_made(root)) {
-        throw;
-      }
-      return std::nullopt;
-    }
+    return core::look_if_made(root, [this] { return store::open_root(syscalls(), root); });
   }
 
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const {
@@ -144,6 +154,13 @@ struct StepDirectory::State {
       publish_numbers();
       return;
     }
+  }
+
+  /// What the directory of a step is called; empty when it is not known.
+  [[nodiscard]] std::string entry_of(std::uint64_t step) const {
+    const std::lock_guard lock(mutex);
+    const auto found = known.find(step);
+    return found == known.end() ? "" : found->second.entry;
   }
 
   /// Called with the lock held.
@@ -258,12 +275,7 @@ std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {
 
 void StepDirectory::pin(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
-  std::string entry;
-  {
-    const std::lock_guard lock(state_->mutex);
-    const auto found = state_->known.find(step);
-    entry = found == state_->known.end() ? "" : found->second.entry;
-  }
+  const std::string entry = state_->entry_of(step);
   const auto require_step = [&] {
     if (!directory || entry.empty() || !directory->status(entry)) {
       throw Error(Errc::not_found,
@@ -271,9 +283,16 @@ void StepDirectory::pin(std::uint64_t step) const {
     }
   };
   require_step();
+  const store::CheckpointHold hold = wait_for_hold(*directory, entry);
+  require_step();  // Else a removal was faster.
+  if (!hold.is_held()) {
+    throw Error(
+        std::error_code(EBUSY, std::system_category()),
+        fmt::format("step {} of {} cannot be pinned: it is being removed", step, state_->root.string()));
+  }
   training::add_pin(*directory, step);
   try {
-    require_step();  // Else a removal was there first, and the pin would be that of a later step of this number.
+    require_step();  // Without locks it may be gone, and the pin would be that of a later step of this number.
   } catch (...) {
     training::remove_pin(*directory, step);
     throw;
@@ -289,6 +308,30 @@ void StepDirectory::unpin(std::uint64_t step) const {
 bool StepDirectory::is_pinned(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
   return directory && training::is_pinned(*directory, step);
+}
+
+bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions& options,
+                                         const Context& context) {
+  const std::optional<io::Directory> directory = state_->open_root();
+  const std::string entry = state_->entry_of(step);
+  if (!directory || entry.empty()) {
+    return true;
+  }
+  const store::CheckpointHold hold(*directory, entry);
+  if (!hold.is_held() || training::is_pinned(*directory, step)) {
+    return false;
+  }
+  const std::filesystem::path where = path(step);
+  forget(step);  // First: who asks for it from here on is told that it is not there.
+  try {
+    remove_checkpoint(where, options, context);
+  } catch (const Error& error) {
+    if (error.code() != Errc::not_found) {  // Else another process was faster.
+      throw;
+    }
+  }
+  forget(step);  // Again: it may have been listed before it was gone.
+  return true;
 }
 
 void StepDirectory::add(std::uint64_t step) {

@@ -18,6 +18,22 @@ SaveResult StepResponse::wait(Timeout timeout) const {
   return save_ ? save_->wait(timeout) : SaveResult();
 }
 
+void StepResponse::wait_staged() const {
+  if (save_) {
+    save_->wait_staged();
+  }
+}
+
+void StepResponse::wait_staged(Timeout timeout) const {
+  if (save_) {
+    save_->wait_staged(timeout);
+  }
+}
+
+bool StepResponse::is_staged() const {
+  return !save_ || save_->response().is_staged();
+}
+
 bool StepResponse::is_done() const {
   return !save_ || save_->response().is_done();
 }

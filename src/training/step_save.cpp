@@ -46,14 +46,37 @@ SaveResult StepSave::tell_result(SaveResult (*result_of)(const AsyncResponse&, T
     end(nullptr);
     return result;
   } catch (...) {
-    const std::optional<std::error_code> code = code_of(std::current_exception());
-    // Two that say nothing of the save: it goes on, or this thread may not wait for it.
-    if (code != make_error_code(Errc::still_running) && code != make_error_code(Errc::invalid_argument)) {
+    if (is_failure_of_save()) {
       tell();
       end(std::current_exception());
     }
     throw;
   }
+}
+
+void StepSave::wait_staged() {
+  tell_stage([](const AsyncResponse& response, Timeout) { response.wait_staged(); }, {});
+}
+
+void StepSave::wait_staged(Timeout timeout) {
+  tell_stage([](const AsyncResponse& response, Timeout time) { response.wait_staged(time); }, timeout);
+}
+
+void StepSave::tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout) {
+  try {
+    wait_for(response_, timeout);
+  } catch (...) {
+    if (is_failure_of_save()) {
+      tell();
+    }
+    throw;
+  }
+}
+
+bool StepSave::is_failure_of_save() {
+  const std::optional<std::error_code> code = code_of(std::current_exception());
+  // Two that say nothing of the save: it goes on, or this thread may not wait for it.
+  return code != make_error_code(Errc::still_running) && code != make_error_code(Errc::invalid_argument);
 }
 
 }  // namespace cairn::training

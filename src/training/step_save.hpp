@@ -33,12 +33,19 @@ class StepSave {
   /// Blocks until the end; for users, who are told here.
   SaveResult wait();
   SaveResult wait(Timeout timeout);
+  /// Blocks until the values may be changed; for users, who are told here of a failure before that. It is the end that the
+  /// Checkpointer waits for which ends the save.
+  void wait_staged();
+  void wait_staged(Timeout timeout);
 
   /// Whether a user was told of its failure, or is now.
   bool tell() noexcept { return is_told_.exchange(true); }
 
  private:
   SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout);
+  void tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout);
+  /// Whether the exception that is being handled is how the save has failed.
+  [[nodiscard]] static bool is_failure_of_save();
   void end(const std::exception_ptr& failure);
 
   const std::uint64_t step_;

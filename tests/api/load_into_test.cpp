@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/load_into.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -93,6 +95,70 @@ TEST_F(LoadInto, FillsAnObjectThatLoadsItself) {
   into_object(again);
 
   EXPECT_EQ(again.value, 5);
+}
+
+TEST_F(LoadInto, FillsThemInTheBackground) {
+  save(target(), to_tree(saved_), SaveOptions(), *context_);
+  Model waited;
+  Model awaited;
+  Tree tree = {{"step", 0}, {"weights", std::vector<float>(3)}};
+
+  const LoadIntoResponse response = load_into_async(target(), waited, LoadOptions(), *context_);
+  EXPECT_GT(response.wait().bytes, 0U);
+  const LoadIntoResponse other = load_into_async(target(), awaited, LoadOptions(), *context_);
+  EXPECT_GT(testing::run(other.loaded()).bytes, 0U);
+  load_into_async(target(), tree, LoadOptions(), *context_).wait(std::chrono::minutes(10));
+
+  EXPECT_EQ(waited, saved_);
+  EXPECT_EQ(awaited, saved_);
+  EXPECT_EQ(tree.get<int>("step"), 7);
+}
+
+TEST_F(LoadInto, FillsArraysAndObjectsInTheBackground) {
+  Counter counter;
+  counter.value = 5;
+  save_items({{"state", counter}});
+  save_checkpointables(directory_ / "array", {{"state", saved_.weights}}, SaveOptions(), *context_);
+  Counter again;
+  std::vector<float> elements;
+
+  load_into_async(target(), again, LoadOptions(), *context_).wait();
+  load_into_async(directory_ / "array", elements, LoadOptions(), *context_).wait();
+
+  EXPECT_EQ(again.value, 5);
+  EXPECT_EQ(elements, saved_.weights);
+}
+
+TEST_F(LoadInto, TellsOfWhatDoesNotFitAlsoInTheBackground) {
+  save(target(), {{"step", 7}}, SaveOptions(), *context_);
+  Model model;
+
+  EXPECT_THAT([&] { load_into_async(target(), model, LoadOptions(), *context_).wait(); },
+              Fails(Errc::structure_mismatch, HasSubstr("'weights'")));
+  EXPECT_THAT([&] { testing::run(load_into_async(target(), model, LoadOptions(), *context_).loaded()); },
+              Fails(Errc::structure_mismatch, HasSubstr("'weights'")));
+  EXPECT_THAT([&] { load_into_async(directory_ / "none", model, LoadOptions(), *context_).wait(); },
+              Fails(Errc::not_found, HasSubstr("none")));
+}
+
+TEST_F(LoadInto, OfNothingIsDone) {
+  const LoadIntoResponse none;
+
+  EXPECT_TRUE(none.is_done());
+  EXPECT_EQ(none.wait().bytes, 0U);
+  EXPECT_THAT([&] { static_cast<void>(none.loaded()); }, Fails(Errc::invalid_argument));
+}
+
+TEST_F(LoadInto, ADroppedResponseLeavesTheObjectAlone) {
+  const std::vector<float> saved(1 << 22, 1.0F);
+  save_items({{"state", saved}});
+  std::vector<float> mine(1 << 22);
+
+  { const LoadIntoResponse dropped = load_into_async(target(), mine, LoadOptions(), *context_); }
+  std::fill(mine.begin(), mine.end(), 2.0F);
+  context_.reset();  // Waits for all that still runs.
+
+  EXPECT_EQ(mine, std::vector<float>(1 << 22, 2.0F));
 }
 
 TEST_F(LoadInto, RefusesTwoLoadsIntoOneObject) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -107,6 +108,49 @@ TEST_F(Response, ReturnWhenAcceptedDoesNotWaitForTheBlockingPhase) {
   EXPECT_FALSE(response.is_staged());
   response.cancel();
   EXPECT_THAT([&] { response.wait(); }, Fails(Errc::cancelled));
+}
+
+TEST_F(Response, WaitStagedGivesUpWhileTheBlockingPhaseGoesOn) {
+  const Script script(Act::wait, Act::pass);
+  const AsyncResponse response = start(script, return_when_accepted);
+
+  EXPECT_THAT([&] { response.wait_staged(milliseconds(1)); }, Fails(Errc::still_running));
+  EXPECT_FALSE(response.is_staged());
+  response.cancel();
+}
+
+TEST_F(Response, WaitStagedReturnsBeforeTheSaveIsDone) {
+  const Script script(Act::pass, Act::wait);
+  const AsyncResponse response = start(script, return_when_accepted);
+
+  response.wait_staged();
+  response.wait_staged(milliseconds(0));
+
+  EXPECT_TRUE(response.is_staged());
+  EXPECT_FALSE(response.is_done());
+  response.cancel();
+}
+
+TEST_F(Response, WhatIsWrittenAfterWaitStagedIsNotSaved) {
+  std::vector<float> values(1 << 20, 1.0F);
+  const AsyncResponse response =
+      save_checkpointables_async(target(), {{"values", values}}, return_when_accepted, *context_);
+
+  response.wait_staged();
+  std::fill(values.begin(), values.end(), 2.0F);
+  response.wait();
+
+  const Array loaded = load_checkpointables(target(), {}, {}, *context_).take<Array>("values");
+  EXPECT_THAT(loaded.data<const float>(), Each(1.0F));
+}
+
+TEST_F(Response, WaitStagedTellsOfAFailureBeforeThat) {
+  const Script script(Act::throw_error, Act::pass);
+  const AsyncResponse response = start(script, return_when_accepted);
+
+  EXPECT_ANY_THROW(response.wait_staged());
+  EXPECT_ANY_THROW(response.wait_staged(std::chrono::seconds(10)));
+  EXPECT_ANY_THROW(response.wait());
 }
 
 TEST_F(Response, ALoadInFlightGivesItsValues) {

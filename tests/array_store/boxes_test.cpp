@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -219,6 +220,9 @@ TEST(WantedBoxes, AreRefusedBeyondTheArray) {
   wanted.want(Box({8, 0}, {1, 1}));
 
   EXPECT_THAT([&] { read_boxes(stored(whole, kRows), wanted); },
+              Fails(Errc::shape_mismatch, AllOf(HasSubstr("'w'"), HasSubstr("[6, 5]"), HasSubstr("[9, 9]"))));
+  wanted.shape = {6, 5};
+  EXPECT_THAT([&] { read_boxes(stored(whole, kRows), wanted); },
               Fails(Errc::invalid_argument, AllOf(HasSubstr("'w'"), HasSubstr("[8:9, 0:1]"))));
 }
 
@@ -379,6 +383,52 @@ TEST(Boxes, OfAnyKindAreReadInBoxesOfAnyOther) {
     compare_with_coordinates<double, float>(random, DType::float64, DType::float32);
     ASSERT_FALSE(HasFatalFailure());
   }
+}
+
+/// Elements that are made when they are asked for.
+class MadeUp final : public ByteSource {
+ public:
+  explicit MadeUp(Array values) : values_(std::move(values)) {}
+  void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
+    std::memcpy(out.data(), values_.view().data() + offset_bytes, out.size());
+  }
+
+ private:
+  const Array values_;
+};
+
+TEST(Sources, AreStoredAsArraysAre) {
+  const Array whole = counted<std::int32_t>({4, 3}, DType::int32);
+  const Box top({0, 0}, {1, 3});
+  const Box rest({1, 0}, {3, 3});
+  Writer writer{WriterOptions()};
+  const Array five = counted<std::int32_t>({5}, DType::int32);
+  writer.add("before", five);
+  writer.add_source("w", whole.shape(), rest, DType::int32,
+                    std::make_shared<MadeUp>(whole.part(rest).clone()));
+  writer.next_file();
+  writer.add_source("w", whole.shape(), top, DType::int32, std::make_shared<MadeUp>(whole.part(top).clone()));
+  writer.add_source("none", {0, 2}, Box::whole({0, 2}), DType::int32, nullptr);
+  writer.add_source("x", {4, 3}, Box::whole({4, 3}), DType::int32, std::make_shared<MadeUp>(whole.clone()));
+
+  const MemoryFiles files(std::move(writer));
+
+  Writer usual{WriterOptions()};
+  const Array none = Array::zeros({0, 2}, DType::int32);
+  usual.add("before", five);
+  usual.add_part("w", whole.shape(), rest, whole.part(rest), DType::int32);
+  usual.next_file();
+  usual.add_part("w", whole.shape(), top, whole.part(top), DType::int32);
+  usual.add("none", none);
+  usual.add("x", whole);
+  EXPECT_EQ(files.texts, MemoryFiles(std::move(usual)).texts);
+}
+
+TEST(Sources, LieWithinTheirArray) {
+  Writer writer{WriterOptions()};
+
+  EXPECT_THAT([&] { writer.add_source("w", {4}, Box({2}, {3}), DType::int32, nullptr); },
+              Fails(Errc::shape_mismatch, AllOf(HasSubstr("'w'"), HasSubstr("[2:5]"))));
 }
 
 }  // namespace

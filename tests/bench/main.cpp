@@ -20,12 +20,14 @@ int main(int argc, char** argv) {
       {"ceilings", cairn::bench::run_ceilings},
       {"reshard_save", cairn::bench::run_reshard_save},
       {"reshard_load", cairn::bench::run_reshard_load},
+      {"training", cairn::bench::run_training},
+      {"partial", cairn::bench::run_partial},
   };
   Workload workload;
   std::string operation;
   CLI::App app("Measures Cairn: one operation on one workload; prints a JSON object a line.");
   app.add_option("operation", operation,
-                 "save, load, meta, interference, ceilings, reshard_save or reshard_load")
+                 "save, load, meta, interference, ceilings, reshard_save, reshard_load, training or partial")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();
@@ -39,8 +41,12 @@ int main(int argc, char** argv) {
   app.add_option("--trace", workload.trace_directory, "an existing directory, for traces of saves and loads");
   app.add_option("--saves", workload.saves)->check(CLI::PositiveNumber);
   app.add_option("--step", workload.step, "whose values a single save has, and a load expects");
+  app.add_option("--keep", workload.keep, "how many steps a training keeps; 0: all");
   app.add_option("--layout", workload.layout,
-                 "of resharding: rows4, rows16, cols8 or whole; default all but the last");
+                 "of resharding: rows4, rows16, cols8 or whole; default all but the last; alone8: columns, "
+                 "one load each");
+  app.add_option("--tiles", workload.tile_mebibytes,
+                 "MiB of the tiles in which resharding saves; 0: whole shards");
   app.add_option("--engine", workload.engine, "auto, uring or threads")
       ->check(CLI::IsMember({"auto", "uring", "threads"}));
   CLI11_PARSE(app, argc, argv);

@@ -18,4 +18,9 @@ void run_reshard_save(const Workload& workload);
 /// The matrix in D/ck into used memory, as other shards, one layout after the other or the one that is asked for.
 void run_reshard_load(const Workload& workload);
 
+/// A training that saves at each of `saves` steps, removes all but the newest `keep`, and changes its state in between.
+void run_training(const Workload& workload);
+/// A checkpoint of `saves` parts, into D/ck.
+void run_partial(const Workload& workload);
+
 }  // namespace cairn::bench

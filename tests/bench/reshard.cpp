@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "cairn/cairn.hpp"
+#include "cairn/sharding/policies.hpp"
 
 #include "base/internal/aligned_memory.hpp"
 #include "bench/operations.hpp"
@@ -100,27 +102,40 @@ bool has_right_corners(const Box& box, const Array& loaded, const Workload& work
   return true;
 }
 
+/// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other.
 void load_as(const std::string& layout, const Workload& workload, const Context& context,
              const std::vector<Array>& saved) {
-  AbstractShardedArray boxes({workload.rows, workload.columns}, DType::float32);
+  const bool is_alone = layout.starts_with("alone");
   std::vector<std::pair<Box, Array>> places;
-  for (const Box& box : boxes_of(layout, workload)) {
-    boxes.place_into(box, places.emplace_back(box, used_memory(box)).second);
+  for (const Box& box : boxes_of(is_alone ? "cols" + layout.substr(5) : layout, workload)) {
+    places.emplace_back(box, used_memory(box));
   }
-  AbstractTree wanted;
-  wanted[kPath] = boxes;
+  const auto load_some = [&](std::span<std::pair<Box, Array>> some) {
+    AbstractShardedArray boxes({workload.rows, workload.columns}, DType::float32);
+    for (auto& [box, memory] : some) {
+      boxes.place_into(box, memory);
+    }
+    AbstractTree wanted;
+    wanted[kPath] = boxes;
+    const LoadResponse response =
+        load_checkpointables_async(workload.directory / "ck", {{"state", wanted}}, {}, context);
+    static_cast<void>(response.wait());
+    return response.result().bytes;
+  };
   const bool is_cold = drop_page_cache();
   const Usage usage;
   const Stopwatch watch;
-  const LoadResponse response =
-      load_checkpointables_async(workload.directory / "ck", {{"state", wanted}}, {}, context);
-  static_cast<void>(response.wait());
+  const std::size_t at_once = is_alone ? 1 : places.size();
+  std::uint64_t read_bytes = 0;
+  for (std::size_t first = 0; first < places.size(); first += at_once) {
+    read_bytes += load_some(std::span(places).subspan(first, at_once));
+  }
   nlohmann::ordered_json line = line_of("reshard_load", workload);
   line["layout"] = layout;
   line["cache"] = is_cold ? "cold" : "perhaps warm";
   line["load_s"] = watch.seconds();
   add_usage(line, usage);
-  line["read_bytes"] = response.result().bytes;
+  line["read_bytes"] = read_bytes;
   const bool is_right = std::all_of(places.begin(), places.end(), [&](const auto& place) {
     return has_right_corners(place.first, place.second, workload, saved);
   });
@@ -138,13 +153,18 @@ void run_reshard_save(const Workload& workload) {
   options.staging_bytes = workload.bytes() + (std::size_t{64} << 20);
   options.reserve_bytes = options.staging_bytes;
   const Context context(std::move(options));
+  SaveOptions how;
+  if (workload.tile_mebibytes > 0) {
+    how.handler_options.set(ShardingOptions(std::make_shared<Tiles>(workload.tile_mebibytes << 20)));
+  }
   const Usage usage;
   const Stopwatch watch;
-  const AsyncResponse saving = save_async(workload.directory / "ck", tree, {}, context);
+  const AsyncResponse saving = save_async(workload.directory / "ck", tree, how, context);
   const double blocking = watch.seconds();
   const SaveResult result = saving.wait();
   nlohmann::ordered_json line = line_of("reshard_save", workload);
   line["layout"] = workload.layout == "whole" ? "whole" : fmt::format("rows{}", kSavedShards);
+  line["tile_mib"] = workload.tile_mebibytes;
   line["blocking_s"] = blocking;
   line["save_s"] = watch.seconds();
   add_usage(line, usage);
@@ -168,8 +188,8 @@ void run_reshard_load(const Workload& workload) {
       load_as(layout, workload, context, saved);
     }
   }
-  if (workload.layout == "whole") {
-    load_as("whole", workload, context, saved);
+  if (workload.layout == "whole" || workload.layout == "alone8") {
+    load_as(workload.layout, workload, context, saved);
   }
 }
 

@@ -26,8 +26,11 @@ struct Workload {
   std::string variant = "default";
   std::string engine = "auto";
   std::string layout;  ///< How the matrix of the resharding operations is cut.
+  std::uint64_t tile_mebibytes =
+      0;  ///< In which the matrix of the resharding operations is saved; 0: not in tiles.
   int saves = 2;
   int step = 1;
+  std::size_t keep = 3;                   ///< How many steps a training keeps; 0: all.
   std::filesystem::path trace_directory;  // None are taken when empty.
 
   [[nodiscard]] std::size_t elements() const { return rows * columns; }

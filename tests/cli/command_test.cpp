@@ -85,6 +85,28 @@ TEST_F(Cli, InspectShowsHowArraysAreDivided) {
   EXPECT_EQ(item["arrays"][1]["layout"], rows->to_json());
 }
 
+TEST_F(Cli, InspectShowsDocumentsAndWhatArraysHold) {
+  const CliResult result = run_cli({"inspect", path_, "--stats"});
+
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("\n  {\n    \"width\": 512\n  }\n"), HasSubstr("HOLDS"),
+                                HasSubstr("params/b    1    3     2     0      0\n")));
+}
+
+TEST_F(Cli, InspectSaysWhoseADataFileIs) {
+  EXPECT_THAT(run_cli({"inspect", data_file()}).out,
+              HasSubstr("a data file of the checkpoint " + path_.string()));
+}
+
+TEST_F(Cli, InspectFailsWhenWhatArraysHoldCannotBeRead) {
+  flip(data_file(), fs::file_size(data_file()) - 1);
+
+  EXPECT_EQ(run_cli({"inspect", path_}).status, 0);
+  const CliResult result = run_cli({"inspect", path_, "--stats"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(is_one_line(), HasSubstr("checksum mismatch")));
+}
+
 TEST_F(Cli, LsShowsCheckpointablesInColumnsWithATotal) {
   const CliResult result = run_cli({"ls", path_});
 

@@ -55,6 +55,26 @@ TEST_F(CliJson, InspectListsArraysAsPromised) {
                             {"name": "params/w", "dtype": "F32", "shape": [512, 1024], "bytes": 2097152}])"));
 }
 
+TEST_F(CliJson, InspectTellsWhatArraysHold) {
+  const json arrays = ask({"inspect", path(), "model", "--stats"})["checkpointables"]["model"]["arrays"];
+
+  EXPECT_EQ(arrays[0]["stats"], json::parse(R"({"min": 1, "max": 3, "mean": 2, "nans": 0, "zeros": 0})"));
+  EXPECT_EQ(arrays[1]["stats"],
+            json::parse(R"({"min": 1.5, "max": 1.5, "mean": 1.5, "nans": 0, "zeros": 0})"));
+}
+
+TEST_F(CliJson, InspectShowsDocuments) {
+  EXPECT_EQ(ask({"inspect", path()})["checkpointables"]["config"]["documents"],
+            json::parse(R"({"data.json": {"width": 512}})"));
+}
+
+TEST_F(CliJson, InspectSaysWhoseADataFileIs) {
+  const json answer = ask({"inspect", path() / "model" / "data-r00000-000.safetensors"});
+
+  EXPECT_EQ(answer["checkpoint"], path().string());
+  EXPECT_FALSE(ask({"inspect", kFiles / "tiny.safetensors"}).contains("checkpoint"));
+}
+
 TEST_F(CliJson, InspectTellsTheHandlerOfEveryCheckpointable) {
   const json items = ask({"inspect", path()})["checkpointables"];
 

@@ -16,6 +16,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
+TEST(DisplayWidth, CountsTheColumnsOfATerminal) {
+  EXPECT_EQ(display_width("weights"), 7u);
+  EXPECT_EQ(display_width("größe"), 5u);
+  EXPECT_EQ(display_width("重み"), 4u);
+  EXPECT_EQ(display_width("한국"), 4u);
+  EXPECT_EQ(display_width("e\u0301"), 1u);
+  EXPECT_EQ(display_width("\U0001F600"), 2u);
+  EXPECT_EQ(display_width("\xff"), 1u);
+}
+
 TEST(SizeText, CountsBytesBelowAKibibyte) {
   EXPECT_EQ(size_text(1023), "1023 B");
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs Cairn, moves the installation, and builds and runs PROJECT against it. Everything happens in FOLDER, whose
-# name has a blank; the definitions that it takes are in CMakeLists.txt beside this file.
+# Installs Cairn, moves the installation, and builds and runs PROJECT against it, and COMPONENTS, which asks for what is missing.
+# Everything happens in FOLDER, whose name has a blank; the definitions that it takes are in CMakeLists.txt beside this file.
 
 function(run_step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
@@ -11,13 +11,34 @@ run_step("${CMAKE_COMMAND}" --install "${CAIRN_BUILD}" --prefix "${FOLDER}/first
 # A package that only works where it was installed would break for everybody who unpacks it elsewhere.
 file(RENAME "${FOLDER}/first place" "${FOLDER}/prefix")
 file(COPY "${PROJECT}/" DESTINATION "${FOLDER}/source")
+foreach(file include/cairn/version.hpp share/doc/cairn/LICENSE share/doc/cairn/docs/format.md share/cairn/index.fbs)
+  if(NOT EXISTS "${FOLDER}/prefix/${file}")
+    message(FATAL_ERROR "${file} was not installed")
+  endif()
+endforeach()
+file(GLOB_RECURSE internal "${FOLDER}/prefix/include/*/internal/*")
+file(GLOB archives "${FOLDER}/prefix/lib*/*.a" "${FOLDER}/prefix/lib*/*/*.a")
+list(FILTER archives EXCLUDE REGEX "/libcairn(_proto|_mpi|_cuda)?\\.a$")
+if(internal OR archives)
+  message(FATAL_ERROR "these are not for users, but installed: ${internal} ${archives}")
+endif()
 
-run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" -G "${GENERATOR}"
-  "-DCMAKE_PREFIX_PATH=${FOLDER}/prefix" "-DWANTED_VERSION=${CAIRN_VERSION}"
+set(options -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${FOLDER}/prefix"
   "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
   "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
+run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" "-DWANTED_VERSION=${CAIRN_VERSION}" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run_step("${FOLDER}/build/consumer")
-if(EXISTS "${FOLDER}/build/consumer_rank")
-  run_step("${FOLDER}/build/consumer_rank")
-endif()
+foreach(program consumer_rank consumer_message)
+  if(EXISTS "${FOLDER}/build/${program}")
+    run_step("${FOLDER}/build/${program}")
+  endif()
+endforeach()
+run_step("${CMAKE_COMMAND}" -S "${COMPONENTS}" -B "${FOLDER}/components" "-DWITHOUT_CUDA=${WITHOUT_CUDA}" "-DWITH_PROTO=${WITH_PROTO}" ${options})
+
+# Without CMake.
+file(GLOB_RECURSE described "${FOLDER}/prefix/lib*/cairn.pc")
+cmake_path(GET described PARENT_PATH pkgconfig_folder)
+set(ENV{PKG_CONFIG_PATH} "${pkgconfig_folder}")
+run_step(sh -c "eval '${COMPILER}' -std=c++20 ${FLAGS} source/main.cpp $(pkg-config --cflags --libs cairn) -o by_hand && ./by_hand"
+  WORKING_DIRECTORY "${FOLDER}")

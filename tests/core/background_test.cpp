@@ -82,7 +82,8 @@ class WatchedHandler final : public BlobHandler {
   std::shared_ptr<Seen> seen_;
 };
 
-std::shared_ptr<Seen> save_and_load(int background_niceness) {
+std::shared_ptr<Seen> save_and_load(int background_niceness,
+                                    const SaveOptions& save_options = SaveOptions()) {
   const testing::TempDir directory;
   const auto seen = std::make_shared<Seen>();
   HandlerRegistry registry;
@@ -90,9 +91,8 @@ std::shared_ptr<Seen> save_and_load(int background_niceness) {
   ContextOptions options;
   options.background_niceness = background_niceness;
   const Context context(std::move(options));
-  core::start_save(directory / "step", {{"blob", make_blob(100)}}, registry.snapshot(), SaveOptions(),
-                   context)
-      .wait();
+  const Blob blob = make_blob(100);
+  core::start_save(directory / "step", {{"blob", blob}}, registry.snapshot(), save_options, context).wait();
   static_cast<void>(
       core::start_load(directory / "step", {}, registry.snapshot(), LoadOptions(), context).wait());
   return seen;
@@ -104,6 +104,16 @@ TEST(Background, GivesWayToTheProgram) {
 
   EXPECT_EQ(seen->reading, own);
   EXPECT_EQ(seen->beside, std::min(own + 3, 19));
+  EXPECT_EQ(seen->loading, own);
+}
+
+TEST(Background, SoDoCopiesWhenTheProgramHasGoneOnBesideThem) {
+  SaveOptions accepted;
+  accepted.return_when_accepted = true;
+  const int own = niceness();
+  const auto seen = save_and_load(3, accepted);
+
+  EXPECT_EQ(seen->reading, std::min(own + 3, 19));
   EXPECT_EQ(seen->loading, own);
 }
 

@@ -33,6 +33,8 @@ TEST(EmptyAsyncResponse, HasEnded) {
   const AsyncResponse none;
 
   EXPECT_TRUE(none.is_staged());
+  EXPECT_NO_THROW(none.wait_staged());
+  EXPECT_NO_THROW(none.wait_staged(std::chrono::nanoseconds(0)));
   EXPECT_TRUE(none.is_released());
   EXPECT_TRUE(none.is_done());
   EXPECT_EQ(none.progress().staged_bytes, 0u);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,6 +32,9 @@
 #include "cairn/sharding/shards.hpp"
 #include "cairn/testing/local_ranks.hpp"
 #include "cairn/training/checkpointer.hpp"
+#include "cairn/training/partial_save.hpp"
+#include "cairn/training/retention.hpp"
+#include "cairn/training/step_directory.hpp"
 
 #include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -42,6 +46,9 @@ constexpr const char* kSaved = "step";
 constexpr std::size_t kMostFileBytes = 1 << 20;
 
 constexpr std::uint32_t kRanks = 2;
+
+/// Nobody's: says in a promise that a call has returned (both parts were added; a step was pinned).
+const Content kHasBeenDone;
 
 Context make_context(SimulatedProcess& process, std::shared_ptr<Coordinator> coordinator = single_process()) {
   ContextOptions options;
@@ -88,18 +95,22 @@ void save_part(const Context& context, std::uint32_t rank, int step) {
   save_checkpointables(path_of(kSaved), {{"model", model}, {"config", config}}, options, context);
 }
 
+Content read_checkpoint(SimulatedProcess& process, const char* target) {
+  const auto checkpoint = store::CommittedDirectory::open(process, path_of(target));
+  Content content;
+  for (const store::FileEntry& file : checkpoint.manifest().files) {
+    content[file.path] = checkpoint.read_verified(file.path, kMostFileBytes);
+  }
+  return content;
+}
+
 /// The files that a save makes.
 Content content_of(const std::function<void(SimulatedMachine&)>& save) {
   SimulatedMachine machine;
   machine.disk().make(kRootInode, "run", io::FileKind::directory);
   save(machine);
   SimulatedProcess process(machine);
-  const auto checkpoint = store::CommittedDirectory::open(process, path_of(kSaved));
-  Content content;
-  for (const store::FileEntry& file : checkpoint.manifest().files) {
-    content[file.path] = checkpoint.read_verified(file.path, kMostFileBytes);
-  }
-  return content;
+  return read_checkpoint(process, kSaved);
 }
 
 /// Of a save by one process, and by several ranks.
@@ -120,6 +131,7 @@ void train(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
   const Context context = make_context(process);
   CheckpointerOptions options;
+  options.links.latest = true;
   options.keep = KeepPolicy("latest", false, [&machine](std::span<const StepInfo> steps, CommitTime now) {
     const std::uint64_t newest = steps.back().step;
     machine.promise(std::to_string(newest), {&content_of_step(static_cast<int>(newest))});
@@ -138,6 +150,145 @@ void train(SimulatedMachine& machine) {
   if (*Checkpointer(kRunPath, {}, context).latest() != 3) {
     throw std::runtime_error("the newest step is not the one that was saved last");
   }
+}
+
+/// The same beside a pin: step 1 stays, and a program that keeps less later leaves it, too.
+void train_with_pin(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  const Context context = make_context(process);
+  CheckpointerOptions options;
+  options.keep = keep::latest(1);
+  Checkpointer run(kRunPath, std::move(options), context);
+  run.pin(1);
+  machine.promise("1", {&content_of_step(1), &kHasBeenDone});
+  const Tree model = model_of(2);
+  const nlohmann::json config = settings(2);
+  run.save(2, {{"model", model}, {"config", config}});
+  run.close();
+  machine.promise("2", {&content_of_step(2)});
+  machine.promise("1", {&content_of_step(1)});
+  run.unpin(1);
+}
+
+/// What `cairn prune --latest 1 --remove` does with three steps of which the first is pinned.
+void prune(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  const Context context = make_context(process);
+  StepDirectory directory(kRunPath, {}, context);
+  const RetentionPlan plan = plan_retention(keep::latest(1), directory.infos(), CommitTime{});
+  machine.promise("2", {nullptr, &content_of_step(2)});
+  for (const StepInfo& each : plan.removed) {
+    if (!directory.remove_unless_pinned(each.step, {}, context)) {
+      throw std::runtime_error("a step that nobody has pinned was kept");
+    }
+  }
+  machine.promise("2", {nullptr});
+  if (*StepDirectory(kRunPath, {}, context).steps() != std::vector<std::uint64_t>{1, 3}) {
+    throw std::runtime_error("other steps are left than the newest and the one that is pinned");
+  }
+}
+
+/// The link leads to a step that is there; the training is started again, and removes all steps but the newest and those that are pinned.
+bool train_on(SimulatedProcess& process, const Promise& promise) {
+  if (const std::optional<std::string> link = process.read_link("latest")) {
+    static_cast<void>(store::CommittedDirectory::open(process, path_of(*link)));
+  }
+  const Context context = make_context(process);
+  CheckpointerOptions options;
+  options.keep = keep::latest(1);
+  options.links.latest = true;
+  Checkpointer run(kRunPath, std::move(options), context);
+  const Tree model = model_of(9);
+  run.save(9, {{"model", model}});
+  run.close();
+  const bool is_pinned = promise.at("1").back() == &kHasBeenDone;
+  if (process.read_link("latest") != "9" || (is_pinned && run.steps().front() != 1)) {
+    throw std::runtime_error("the link leads elsewhere, or a step that is pinned is gone");
+  }
+  return false;
+}
+
+// A checkpoint of two parts. Its name comes before those of the parts, for whoever takes the first target.
+constexpr const char* kWhole = "+whole";
+constexpr const char* kParts[] = {".partial-+whole/part-00000", ".partial-+whole/part-00001"};
+
+void add_part(PartialSave& partial, std::size_t part) {
+  const float value = 0.5F + static_cast<float>(part);
+  const Tree model = {{fmt::format("layer{}", part), std::vector<float>(300, value)}};
+  partial.add({{"model", model}});
+}
+
+/// Parts 0 and 1, and what is made of them.
+struct PartContent {
+  Content parts[2];
+  Content whole;
+};
+
+const PartContent& content_of_parts() {
+  static const PartContent made = [] {
+    PartContent content;
+    SimulatedMachine machine;
+    machine.disk().make(kRootInode, "run", io::FileKind::directory);
+    SimulatedProcess process(machine);
+    const Context context = make_context(process);
+    PartialSave partial(path_of(kWhole), {}, context);
+    for (const std::size_t part : {0, 1}) {
+      add_part(partial, part);
+      content.parts[part] = read_checkpoint(process, kParts[part]);
+    }
+    partial.finalize();
+    content.whole = read_checkpoint(process, kWhole);
+    return content;
+  }();
+  return made;
+}
+
+/// Each part is durable once it was added; until the checkpoint of both is.
+void save_in_parts(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  const Context context = make_context(process);
+  PartialSave partial(path_of(kWhole), {}, context);
+  for (const std::size_t part : {0, 1}) {
+    add_part(partial, part);
+    machine.promise(kParts[part], {&content_of_parts().parts[part]});
+  }
+  for (const std::size_t part : {0, 1}) {
+    machine.promise(kParts[part], {nullptr, &content_of_parts().parts[part], &kHasBeenDone});
+  }
+  partial.finalize();
+  machine.promise(kWhole, {&content_of_parts().whole});
+  for (const std::size_t part : {0, 1}) {
+    machine.promise(kParts[part], {nullptr});
+  }
+}
+
+/// The program is started again, and does what is left to do.
+bool save_other_parts(SimulatedProcess& process, const Promise& promise) {
+  const Context context = make_context(process);
+  const bool were_added = promise.at(kParts[1]).back() == &kHasBeenDone;
+  try {
+    PartialSave partial(path_of(kWhole), {}, context);
+    while (!were_added && partial.parts() < 2) {
+      add_part(partial, partial.parts());
+    }
+    partial.finalize();
+    return true;
+  } catch (const Error& error) {
+    if (error.code() != Errc::already_exists) {
+      throw;
+    }
+    PartialSaveOptions options;
+    options.overwrite = true;
+    PartialSave(path_of(kWhole), options, context).abandon();
+    return false;
+  }
+}
+
+Promise promise_of_parts() {
+  const PartContent& content = content_of_parts();
+  return {{kWhole, {nullptr, &content.whole}},
+          {kParts[0], {nullptr, &content.parts[0]}},
+          {kParts[1], {nullptr, &content.parts[1]}}};
 }
 
 /// Ranks that save together, each with a context and a machine of its own. One of them may be killed before the `call`th call
@@ -278,9 +429,31 @@ std::vector<Scene> api_scenes() {
                    {"2", {nullptr, &content_of_step(2)}},
                    {"3", {nullptr, &content_of_step(3)}}};
   };
+  const auto pinned_training = [] {
+    return Promise{{"1", {&content_of_step(1)}}, {"2", {nullptr, &content_of_step(2)}}};
+  };
+  const auto save_three_steps = [](SimulatedMachine& machine) {
+    SimulatedProcess process(machine);
+    for (const int step : {1, 2, 3}) {
+      save_step(process, step, std::to_string(step).c_str());
+    }
+    StepDirectory(kRunPath, {}, make_context(process)).pin(1);
+  };
+  const auto three_steps = [] {
+    return Promise{{"1", {&content_of_step(1), &kHasBeenDone}},
+                   {"2", {&content_of_step(2)}},
+                   {"3", {&content_of_step(3)}}};
+  };
   std::vector<Scene> scenes{
-      {"a training that keeps the newest step", true, true, begin_training, training, train},
-      {"a training that keeps the newest step by marker", false, false, begin_training, training, train},
+      {"a training that is pruned", true, true, save_three_steps, three_steps, prune, train_on},
+      {"a training that keeps the newest step", true, true, begin_training, training, train, train_on},
+      {"a training that keeps the newest step by marker", false, false, begin_training, training, train,
+       train_on},
+      {"a training with a pinned step", true, true, begin_training, pinned_training, train_with_pin,
+       train_on},
+      {"a checkpoint in two parts", true, true, nothing, promise_of_parts, save_in_parts, save_other_parts},
+      {"a checkpoint in two parts by marker", false, false, nothing, promise_of_parts, save_in_parts,
+       save_other_parts},
       {"save_checkpointables", true, true, nothing, none_or_second, save_second},
       {"save_checkpointables over an old one", true, true, save_first, first_or_second, save_second},
       save_by_ranks("save_checkpointables by ranks", true, false, 0, 0),

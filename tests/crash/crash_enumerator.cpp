@@ -70,7 +70,8 @@ std::string leftovers(const store::RecoveryReport& report) {
     const bool is_done =
         entry.is_removed || (entry.action != store::RecoveryAction::keep && !entry.has_failed);
     const bool is_newest = entry.kind == store::EntryClass::committed && !entry.is_hidden;
-    if (!is_done && !is_newest) {
+    const bool is_wanted = entry.name == "latest" || entry.name == ".cairn-pins";  // Of a training.
+    if (!is_done && !is_newest && !is_wanted) {
       return fmt::format("recovery leaves {} ({})", entry.name, entry.note);
     }
   }
@@ -173,7 +174,9 @@ void Enumerator::play_recovery_after_kill(const Moment& moment, const std::strin
     store::recover(process, kRunPath);
     const Promise after = read_all_targets(process, after_recovery(before, moment.promise));
     for (const auto& [target, found] : after) {
-      machine.promise(target, found);  // What has been recovered is durable.
+      if (target.find('/') == std::string::npos) {
+        machine.promise(target, found);  // What has been recovered is durable.
+      }
     }
   } catch (const std::exception& error) {
     fail(fmt::format("{}: {}", story, error.what()));
@@ -350,8 +353,10 @@ std::string Enumerator::judge(const SimulatedDisk& disk, const Cut& cut, bool is
     const Promise before = read_all_targets(process, promise);
     const store::RecoveryReport report = store::recover(process, kRunPath);
     static_cast<void>(read_all_targets(process, after_recovery(before, promise)));
+    resume(process, promise);
     if (is_ordered) {
-      if (std::string left = leftovers(report); !left.empty()) {
+      const std::string left = leftovers(scene_.resume ? store::recover(process, kRunPath) : report);
+      if (!left.empty()) {
         return left;
       }
     }
@@ -379,6 +384,16 @@ std::string Enumerator::judge(const SimulatedDisk& disk, const Cut& cut, bool is
     return error.what();
   }
   return "";
+}
+
+/// Errors: what the target must not be.
+void Enumerator::resume(SimulatedProcess& process, const Promise& promise) const {
+  if (!scene_.resume || !scene_.resume(process, promise)) {
+    return;
+  }
+  auto [target, contents] = *scene_.promise().begin();
+  contents.erase(std::remove(contents.begin(), contents.end(), nullptr), contents.end());
+  static_cast<void>(read_all_targets(process, {{target, contents}}));
 }
 
 std::string Enumerator::judge_cut_recovery(const SimulatedDisk& disk, const Promise& allowed) {

@@ -86,6 +86,7 @@ class Enumerator {
   /// Returns whether the state is a new one.
   bool check(const Cut& cut, const std::vector<bool>& kept, Fate& fate);
   [[nodiscard]] std::string judge(const SimulatedDisk& disk, const Cut& cut, bool is_ordered);
+  void resume(SimulatedProcess& process, const Promise& promise) const;
   [[nodiscard]] std::string judge_cut_recovery(const SimulatedDisk& disk, const Promise& allowed);
   void fail(std::string text);
   [[nodiscard]] bool is_done() const;

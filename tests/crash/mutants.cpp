@@ -288,7 +288,40 @@ void add_training(std::vector<Mutant>& mutants) {
   mutants.push_back({"the parent is not synced after a commit", scene, drop(nth(1, is_root_sync))});
   mutants.push_back({"the commit comes when an old step has gone", scene,
                      delay(either(nth(1, is_publication), nth(1, is_root_sync)), is_retirement)});
+  const Match is_linked = [](const Operation& operation) {
+    return operation.change == Change::rename && operation.new_path == path_of("latest");
+  };
+  mutants.push_back({"the link comes before the commit", scene,
+                     delay(either(nth(1, is_publication), nth(1, is_root_sync)), is_linked)});
+  mutants.push_back(
+      {"the pin is not synced", "a training with a pinned step", drop(sync_below(".cairn-pins"))});
+  mutants.push_back(
+      {"the directory of pins is not synced", "a training with a pinned step", drop(nth(1, is_root_sync))});
+  mutants.push_back(
+      {"files go before the rename", "a training that is pruned", delay(is_retirement, is_commit_unlink)});
   mutants.push_back({"the commit of the last step is lost", scene, drop(nth(2, is_publication))});
+}
+
+/// Parts go by the commit of what was made of them.
+void add_parts(std::vector<Mutant>& mutants) {
+  const char* scene = "a checkpoint in two parts";
+  const Match is_parts_sync = [](const Operation& operation) {
+    return operation.change == Change::sync && is_in_run(operation.path, ".partial-");
+  };
+  const Match is_merged_index = [](const Operation& operation) {
+    return operation.change == Change::sync_data &&
+           is_in_run(operation.path.substr(0, operation.path.rfind("/model")), ".tmp-") &&
+           operation.path.ends_with("index.fb");
+  };
+  // The root is synced once for each part, after the commit, and when the parts have gone.
+  mutants.push_back({"the name of the parts' directory is not synced", scene, drop(nth(1, is_root_sync))});
+  mutants.push_back({"the name of a part is not synced", scene, drop(nth(1, is_parts_sync))});
+  mutants.push_back({"the merged index is not synced", scene, drop(is_merged_index)});
+  mutants.push_back({"the parent is not synced after the commit", scene, drop(nth(3, is_root_sync))});
+  mutants.push_back({"the commit comes when the parts have gone", scene,
+                     delay(either(is_publication, nth(3, is_root_sync)), is_retirement)});
+  mutants.push_back(
+      {"the parts are removed before their directory is gone", scene, drop(nth(4, is_root_sync))});
 }
 
 void add_restoration(std::vector<Mutant>& mutants) {
@@ -386,6 +419,7 @@ std::vector<Mutant> make_mutants() {
   add_marker_mode(mutants);
   add_removal(mutants);
   add_training(mutants);
+  add_parts(mutants);
   add_restoration(mutants);
   add_recovery(mutants);
   add_votes(mutants);

@@ -113,10 +113,11 @@ void SimulatedDisk::change_data(Inode file, DataChange change) {
   pending_data_[file].push_back(std::move(change));
 }
 
-Inode SimulatedDisk::make(Inode directory, const std::string& name, io::FileKind kind) {
+Inode SimulatedDisk::make(Inode directory, const std::string& name, io::FileKind kind, std::string data) {
   const auto inode = static_cast<Inode>(cached_.size());
   auto made = std::make_shared<Node>();
   made->kind = kind;
+  made->data = std::move(data);
   cached_.push_back(made);
   durable_.push_back(std::move(made));
   change_names({{directory, name, inode}}, kind == io::FileKind::regular ? Kind::creation : Kind::other);

@@ -64,7 +64,8 @@ class SimulatedDisk {
   [[nodiscard]] const Node& node(Inode inode) const { return *cached_[inode]; }
   [[nodiscard]] std::optional<Inode> find(Inode directory, std::string_view name) const;
 
-  Inode make(Inode directory, const std::string& name, io::FileKind kind);
+  /// `data` is there as soon as the name is: what a symbolic link says.
+  Inode make(Inode directory, const std::string& name, io::FileKind kind, std::string data = "");
   void write(Inode file, std::size_t offset, std::string_view bytes);
   void resize(Inode file, std::size_t size);
   void link(Inode directory, const std::string& name, Inode file);

@@ -409,6 +409,30 @@ int SimulatedProcess::link_at(int old_directory, const char* old_name, int new_d
   return change({Change::link, path_of(old_directory, old_name), path_of(new_directory, new_name)}, effect);
 }
 
+int SimulatedProcess::symlink_at(const char* target, int directory, const char* name) noexcept {
+  const Call call(*this);
+  SimulatedDisk& disk = machine_.disk_;
+  const Inode parent = inode_of(directory);
+  if (disk.find(parent, name)) {
+    return -EEXIST;
+  }
+  return change({Change::link, path_of(directory, name), {}},
+                [&disk, parent, made = std::string(name), says = std::string(target)] {
+                  disk.make(parent, made, FileKind::symlink, says);
+                  return 0;
+                });
+}
+
+std::optional<std::string> SimulatedProcess::read_link(const std::string& name) const {
+  const SimulatedDisk& disk = machine_.disk_;
+  const std::optional<Inode> run = disk.find(kRootInode, kRunPath + 1);
+  const std::optional<Inode> link = run ? disk.find(*run, name) : std::nullopt;
+  if (!link || disk.node(*link).kind != FileKind::symlink) {
+    return std::nullopt;
+  }
+  return disk.node(*link).data;
+}
+
 int SimulatedProcess::unlink_at(int directory, const char* name, bool is_directory) noexcept {
   const Call call(*this);
   SimulatedDisk& disk = machine_.disk_;

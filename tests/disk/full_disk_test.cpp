@@ -14,6 +14,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cairn/training/checkpointer.hpp"
+
 #include "disk/on_disk.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
@@ -76,6 +78,33 @@ TEST_P(FullDisk, TakesTheNextSaveWhenThereIsRoomAgain) {
   save_number(3);
 
   EXPECT_EQ(saved_number(), 3);
+}
+
+TEST_P(FullDisk, LetsATrainingRemoveStepsAndGoOn) {
+  const std::filesystem::path root = disk_.root() / "run";
+  CheckpointerOptions options;
+  options.keep = keep::any_of({keep::latest(1), keep::at_steps({1})});
+  Checkpointer run(root, options, context_);
+  for (const std::uint64_t number : {1, 2}) {
+    run.save(number, {{"state", state(static_cast<std::int64_t>(number))}}).wait();
+  }
+  run.wait();
+  fill(0);
+
+  EXPECT_THAT(
+      [&] {
+        run.save(3, {{"state", state(3)}}).wait();
+      },
+      FailsWithErrno(ENOSPC, HasSubstr(root.string())));
+  run.remove(1);
+
+  EXPECT_THAT(run.steps(), ::testing::ElementsAre(2));
+  EXPECT_THAT(*StepDirectory(root, {}, context_).steps(), ::testing::ElementsAre(2));
+  make_room();
+  run.save(3, {{"state", state(3)}});
+  run.close();
+  EXPECT_THAT(run.steps(), ::testing::ElementsAre(3));
+  EXPECT_EQ(run.load(3).take<Tree>("state"), state(3));
 }
 
 INSTANTIATE_TEST_SUITE_P(FileSystems, FullDisk,

@@ -132,7 +132,7 @@ TEST_F(ArrayBox, BeyondTheArrayIsRefusedByName) {
         load<Tree>({"item", wanted});
       },
       Fails(Errc::invalid_argument,
-            HasSubstr("'w': wanted is box [8:11, 0:4], which is not within the stored")));
+            HasSubstr("'w': wanted is box [8:11, 0:4], which is not within the shape [10, 4]")));
   EXPECT_THAT(
       [&] {
         wanted["w"].as_array().want(Box({0, 4}, {10, 1}));

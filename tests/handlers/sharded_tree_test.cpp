@@ -455,7 +455,12 @@ TEST_F(ShardedTreeTest, ComesBackInAnySharding) {
     for (const Sharding& in : shardings_of(shape, random)) {
       tree[std::to_string(tree.size())] = divided(whole, in);
     }
-    SaveOptions options = seed % 3 == 0 ? with(std::make_shared<MaxShardSize>(256)) : SaveOptions();
+    SaveOptions options;
+    if (seed % 3 == 0) {
+      options = with(std::make_shared<MaxShardSize>(256));
+    } else if (seed % 3 == 1) {
+      options = with(std::make_shared<Tiles>(64));
+    }
     options.overwrite = true;
     save(tree, options);
 

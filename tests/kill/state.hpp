@@ -13,9 +13,9 @@ namespace cairn::kill {
 inline constexpr std::size_t kValues = 400'000;
 
 /// What save number `number` saves: every element tells which one it was.
-inline Tree state(std::int64_t number) {
+inline Tree state(std::int64_t number, std::size_t values = kValues) {
   Tree tree;
-  tree["weights"] = Array::adopt(std::vector<std::int32_t>(kValues, static_cast<std::int32_t>(number)));
+  tree["weights"] = Array::adopt(std::vector<std::int32_t>(values, static_cast<std::int32_t>(number)));
   tree["number"] = number;
   return tree;
 }

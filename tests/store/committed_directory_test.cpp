@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -325,6 +326,40 @@ TEST_P(OpeningWhile, ItIsReplacedFindsNoDamageToRecoverFrom) {
                      EXPECT_NE(entry.kind, EntryClass::damaged) << entry.name << ": " << entry.note;
                    }
                  });
+}
+
+TEST_P(OpeningWhile, ASaveEndsTakesNothingForDisplaced) {
+  RecoveryOptions options;
+  options.dry_run = true;
+  for (const bool is_removed : {false, true}) {
+    std::optional<StagedDirectory> staged;
+    const auto begin = [&] {
+      std::filesystem::remove_all(target_);
+      staged.emplace(StagedDirectory::create(*engine_, target_, {}));
+    };
+    const auto end = [&] {
+      staged->publish(sample_manifest(), {});
+      if (is_removed) {
+        remove_checkpoint(syscalls_, target_);
+      }
+    };
+    for (int moment = 1;; ++moment) {
+      SCOPED_TRACE(moment);
+      begin();
+      attacked_.plan(moment, [&] {
+        end();
+        return true;
+      });
+      for (const RecoveryEntry& entry : recover(attacked_, temp_.path(), options).entries) {
+        EXPECT_NE(entry.kind, EntryClass::displaced) << entry.name << ": " << entry.note;
+        EXPECT_NE(entry.kind, EntryClass::damaged) << entry.name << ": " << entry.note;
+      }
+      if (!attacked_.is_reached()) {
+        EXPECT_GE(moment, 3);
+        break;
+      }
+    }
+  }
 }
 
 TEST_P(OpeningWhile, ItIsRemovedSaysThatItIsNotThere) {

@@ -3,16 +3,19 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
 
+#include "io/attacked_syscalls.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/syscalls.hpp"
@@ -55,6 +58,60 @@ class RemoveCheckpointTest : public ::testing::Test {
   io::FaultySyscalls syscalls_;
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
+
+/// What other processes do meanwhile.
+using Meanwhile = std::function<void(const std::filesystem::path& target)>;
+
+class RemovalBeside : public ::testing::TestWithParam<std::pair<const char*, Meanwhile>> {
+ protected:
+  TempDir temp_;
+  std::filesystem::path target_ = temp_ / "step";
+  io::AttackedSyscalls attacked_;
+  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+};
+
+TEST_P(RemovalBeside, OthersEndsWithNothingLeft) {
+  for (const bool has_generations : {false, true}) {
+    for (int moment = 1;; ++moment) {
+      SCOPED_TRACE(moment);
+      if (has_generations) {
+        save_generations(*engine_, target_);
+      } else {
+        save_sample(*engine_, target_, "x");
+      }
+      attacked_.plan(moment, [&] {
+        GetParam().second(target_);
+        return true;
+      });
+      try {
+        remove_checkpoint(attacked_, target_);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::not_found) << error.what();
+        EXPECT_THAT(error.what(), HasSubstr(target_.string()));
+      }
+      EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+      if (!attacked_.is_reached()) {
+        EXPECT_GE(moment, 5);
+        break;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, RemovalBeside,
+                         ::testing::Values(std::pair("Removals",
+                                                     [](const std::filesystem::path& target) {
+                                                       try {
+                                                         remove_checkpoint(io::posix_syscalls(), target);
+                                                       } catch (const Error& error) {
+                                                         EXPECT_EQ(error.code(), Errc::not_found);
+                                                       }
+                                                     }),
+                                           std::pair("Recoveries",
+                                                     [](const std::filesystem::path& target) {
+                                                       recover(io::posix_syscalls(), target.parent_path());
+                                                     })),
+                         [](const auto& beside) { return beside.param.first; });
 
 TEST_F(RemoveCheckpointTest, LeavesNothing) {
   save_sample(*engine_, target_, "x");

@@ -98,6 +98,9 @@ class ForwardingSyscalls : public io::Syscalls {
     return led(CallKind::link, new_directory, old_name,
                [&] { return real_.link_at(old_directory, old_name, new_directory, new_name); });
   }
+  int symlink_at(const char* target, int directory, const char* name) noexcept override {
+    return led(CallKind::link, directory, name, [&] { return real_.symlink_at(target, directory, name); });
+  }
   int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
     return led(CallKind::unlink, directory, name,
                [&] { return real_.unlink_at(directory, name, is_directory); });

@@ -16,6 +16,7 @@ LAYERS = {
     "staging": ["base", "async", "io", "observe"],
     "store": ["base", "async", "io", "observe", "staging"],
     "coord": ["base", "async"],
+    "interop": ["base", "array"],
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
     "array_store": ["base", "async", "array", "io", "staging", "sharding", "formats"],

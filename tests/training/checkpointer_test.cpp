@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/checkpointer.hpp"
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "cairn/training/preemption_guard.hpp"
 
+#include "async/internal/event.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -49,6 +51,8 @@ TEST_F(Checkpointers, AnEmptyResponseIsDone) {
 
   EXPECT_FALSE(response);
   EXPECT_TRUE(response.is_done());
+  EXPECT_TRUE(response.is_staged());
+  EXPECT_NO_THROW(response.wait_staged());
   EXPECT_EQ(response.wait().bytes, 0u);
 }
 
@@ -184,8 +188,10 @@ TEST_F(Checkpointers, SaveOnceWhenTheyArePreempted) {
   EXPECT_FALSE(save(*run, 1));
 
   std::raise(SIGUSR1);
+  EXPECT_FALSE(run->is_preempted());  // The policy has not been asked.
 
   EXPECT_TRUE(save(*run, 2));
+  EXPECT_TRUE(run->is_preempted());
   EXPECT_FALSE(save(*run, 3));
   run->close();
   EXPECT_THAT(run->steps(), ElementsAre(2));
@@ -221,6 +227,69 @@ TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
   EXPECT_THAT([&] { response.wait(); }, Fails(Errc::handler_failed, HasSubstr("cannot be saved")));
   run->close();
   EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+/// Its blocking phase waits until it is let go, and then succeeds or fails.
+struct Slow {
+  async::Event go;
+  bool fails = false;
+
+  Awaitable<Background<>> save(SaveContext context) const { return begin(std::move(context), go, fails); }
+
+ private:
+  static Awaitable<Background<>> begin(SaveContext context, async::Event go, bool fails) {
+    co_await go.wait();
+    if (fails) {
+      throw std::runtime_error("cannot be staged");
+    }
+    co_return context.write_file("slow.txt", "slow");
+  }
+};
+
+StepOptions when_accepted() {
+  StepOptions options;
+  options.save.return_when_accepted = true;
+  return options;
+}
+
+TEST_F(Checkpointers, WaitStagedWaitsForTheBlockingPhaseOnly) {
+  const auto run = make();
+  const Slow slow;
+  const StepResponse response = run->save(1, {{"state", slow}}, when_accepted());
+
+  EXPECT_FALSE(response.is_staged());
+  EXPECT_THAT([&] { response.wait_staged(std::chrono::milliseconds(0)); }, Fails(Errc::still_running));
+  slow.go.set();
+  response.wait_staged();
+  response.wait_staged(std::chrono::milliseconds(0));
+
+  EXPECT_TRUE(response.is_staged());
+  EXPECT_NO_THROW(response.wait());
+  EXPECT_THAT(run->steps(), ElementsAre(1));
+}
+
+TEST_F(Checkpointers, AFailureThatWaitStagedToldIsNotThrownAgain) {
+  const auto run = make();
+  Slow slow;
+  slow.fails = true;
+  const StepResponse response = run->save(1, {{"state", slow}}, when_accepted());
+  slow.go.set();
+
+  EXPECT_THAT([&] { response.wait_staged(); }, Fails(Errc::handler_failed, HasSubstr("cannot be staged")));
+  run->close();
+  EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+TEST_F(Checkpointers, ATimeoutOfWaitStagedTellsOfNoFailure) {
+  const auto run = make();
+  Slow slow;
+  slow.fails = true;
+  const StepResponse response = run->save(1, {{"state", slow}}, when_accepted());
+
+  EXPECT_THAT([&] { response.wait_staged(std::chrono::milliseconds(0)); }, Fails(Errc::still_running));
+  slow.go.set();
+
+  EXPECT_THAT([&] { run->close(); }, Fails(Errc::handler_failed, HasSubstr("cannot be staged")));
 }
 
 TEST_F(Checkpointers, AStepThatFailedCanBeSavedAgain) {

@@ -143,6 +143,36 @@ TEST(PreemptionGuard, OfSignalsThatCannotBeCaughtIsRefusedAndLeavesNothing) {
   const PreemptionGuard guard;  // Those that failed are not in its way.
 }
 
+struct sigaction beneath_another {};
+
+/// Stands on top of what was there, and calls that, as a guard does.
+void count_and_pass_on(int signal, siginfo_t* info, void* context) {
+  ++calls;
+  beneath_another.sa_sigaction(signal, info, context);
+}
+
+TEST(PreemptionGuard, OnTopOfAHandlerThatCallsAnEarlierOneIsNoCircle) {
+  struct sigaction before {};
+  sigaction(SIGTERM, nullptr, &before);
+  {
+    const PreemptionGuard first;
+    struct sigaction another {};
+    another.sa_sigaction = count_and_pass_on;
+    another.sa_flags = SA_SIGINFO;
+    sigaction(SIGTERM, &another, &beneath_another);
+  }
+  calls = 0;
+  {
+    const PreemptionGuard second;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+
+    EXPECT_TRUE(second.is_preempted());
+    EXPECT_EQ(calls, 2);
+  }
+  sigaction(SIGTERM, &before, nullptr);
+}
+
 TEST(PreemptionGuard, ANewOneKnowsNothingOfSignalsBefore) {
   {
     const PreemptionGuard guard;

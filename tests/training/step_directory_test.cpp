@@ -53,6 +53,36 @@ TEST_F(StepDirectories, AreSortedByNumber) {
   EXPECT_EQ(open().latest(), 10u);
 }
 
+/// Somebody makes the root between the first look at it and the second.
+class MadeAfterTheFirstLook final : public testing::ForwardingSyscalls {
+ public:
+  explicit MadeAfterTheFirstLook(std::function<void()> make) : make_(std::move(make)) {}
+
+ protected:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    const std::int64_t result = call.make();
+    if (call.kind == testing::CallKind::open && result == -ENOENT && make_) {
+      std::exchange(make_, nullptr)();
+    }
+    return result;
+  }
+
+ private:
+  std::function<void()> make_;
+};
+
+TEST_F(StepDirectories, MayBeMadeWhileTheyAreLookedAt) {
+  ContextOptions options;
+  options.syscalls = std::make_shared<MadeAfterTheFirstLook>([this] { save_alone("3"); });
+  const Context context(options);
+
+  EXPECT_THAT(*StepDirectory(root(), {}, context).steps(), ElementsAre(3));
+  std::filesystem::remove_all(root());
+  ContextOptions others;
+  others.syscalls = std::make_shared<MadeAfterTheFirstLook>([this] { save_alone("3"); });
+  EXPECT_EQ(latest_checkpoint(root(), {}, Context(others))->name, "3");
+}
+
 TEST_F(StepDirectories, ThatAreYetToBeMadeAreEmpty) {
   const StepDirectory directory = open();
 

@@ -15,15 +15,21 @@ namespace cairn {
 /// Example: for (const cairn::FoundCheckpoint& each : cairn::list_checkpoints("run")) { … each.name … each.path … }
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root,
                                                             const ListOptions& options = {});
+[[nodiscard]] Awaitable<std::vector<FoundCheckpoint>> list_checkpoints_async(
+    const std::filesystem::path& root, const ListOptions& options = {});
 
 /// The newest checkpoint of a directory, with the default context; see cairn/core/find.hpp.
 ///
 /// Example: if (const auto newest = cairn::latest_checkpoint("run")) { state = cairn::load(newest->path); }
 [[nodiscard]] std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
                                                                const LatestOptions& options = {});
+[[nodiscard]] Awaitable<std::optional<FoundCheckpoint>> latest_checkpoint_async(
+    const std::filesystem::path& root, const LatestOptions& options = {});
 
 /// Whether there is a checkpoint at `path`, with the default context; see cairn/core/find.hpp.
-[[nodiscard]] bool is_checkpoint(const std::filesystem::path& path);
+[[nodiscard]] bool is_checkpoint(const std::filesystem::path& path, const IsCheckpointOptions& options = {});
+[[nodiscard]] Awaitable<bool> is_checkpoint_async(const std::filesystem::path& path,
+                                                  const IsCheckpointOptions& options = {});
 
 /// Loads the newest checkpoint of the directory `root`, as load_checkpointables does; nothing when there is none. `root` itself may
 /// be missing where the directory above it is there: nothing was saved yet.
@@ -43,5 +49,14 @@ namespace cairn {
                                                       const Requests& requests = {},
                                                       const LoadLatestOptions& options = {},
                                                       const Context& context = default_context());
+
+/// The same, to be awaited on any executor; it begins when it is awaited, and the deadline counts from there.
+///
+/// Ownership: objects and memory that a request loads into must live until it has ended.
+/// Cancel:    stops the load, and ends when it has released the caller's memory.
+/// Example:   if (auto latest = co_await cairn::load_latest_async("run")) { state = latest->loaded.take<cairn::Tree>("state"); }
+[[nodiscard]] Awaitable<std::optional<LoadedLatest>> load_latest_async(
+    const std::filesystem::path& root, const Requests& requests = {}, const LoadLatestOptions& options = {},
+    const Context& context = default_context());
 
 }  // namespace cairn

@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/timeout.hpp"
@@ -78,11 +80,28 @@ class TreeResponse : private LoadResponse {
 [[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
                                                           const LoadOptions& options,
                                                           const Context& context = default_context());
+/// Of those checkpointables only that are named; of none named: of all.
+///
+/// Errors: as above; Errc::not_found for a name that the checkpoint does not have, listing what there is.
+[[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
+                                                          const std::vector<std::string>& names,
+                                                          const LoadOptions& options = {},
+                                                          const Context& context = default_context());
+/// The same, to be awaited on any executor; it begins when it is awaited, and the deadline counts from there.
+///
+/// Cancel: stops it.
+[[nodiscard]] Awaitable<CheckpointMetadata> checkpointables_metadata_async(
+    const std::filesystem::path& path, const std::vector<std::string>& names = {},
+    const LoadOptions& options = {}, const Context& context = default_context());
 
 /// What the tree `state` looks like: types, shapes and small values, to be changed into what a load asks for.
 [[nodiscard]] AbstractTree metadata(const std::filesystem::path& path,
                                     const Context& context = default_context());
 [[nodiscard]] AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options,
                                     const Context& context = default_context());
+/// The same, to be awaited, as checkpointables_metadata_async is.
+[[nodiscard]] Awaitable<AbstractTree> metadata_async(const std::filesystem::path& path,
+                                                     const LoadOptions& options = {},
+                                                     const Context& context = default_context());
 
 }  // namespace cairn

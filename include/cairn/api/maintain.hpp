@@ -10,6 +10,8 @@ namespace cairn {
 
 /// Cleans a directory of checkpoints after a crash, with the default context; see cairn/core/maintenance.hpp.
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {});
+[[nodiscard]] Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
+                                                             const RecoverOptions& options = {});
 
 /// Compares every byte of a checkpoint with what was written, with the default context; see cairn/core/maintenance.hpp.
 [[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path,

@@ -60,6 +60,9 @@ struct AbstractShardedArray {
   /// Permits casts that change values; see AbstractArray::allows_narrowing.
   bool allows_narrowing = false;
 
+  /// As AbstractArray::on_mismatch, for each box.
+  ShapeMismatch on_mismatch = ShapeMismatch::refuse;
+
   std::vector<WantedShard> shards;
 
   /// Where the boxes come from: what is loaded has it, too. May be null.

@@ -138,6 +138,12 @@ class Array {
 
 class StoredSlices;
 
+/// What a load does where an array has another shape on disk than is asked for.
+enum class ShapeMismatch : std::uint8_t {
+  refuse,        ///< Errc::shape_mismatch.
+  pad_and_crop,  ///< What both have is loaded, from the beginning of each axis; all else is zeros. The number of axes must be the same.
+};
+
 /// What a load asks for, and what metadata tells: an array without its elements.
 ///
 /// Invariant: `destination`, when there is one, is mutable and has this dtype and the shape of what is loaded, as loaded_shape()
@@ -157,6 +163,13 @@ struct AbstractArray {
   /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination is given already that has another shape.
   /// Example: wanted["embedding"].as_array().want(Box({0, 0}, {100, 1024}));
   AbstractArray& want(Box part);
+
+  /// Asks for an array of this shape, whatever the stored one is: an embedding that has got more rows, say. See ShapeMismatch.
+  ///
+  /// Errors:  Errc::shape_mismatch when a destination is given already that has another shape; Errc::invalid_argument when a box is
+  ///          wanted that is not within the shape.
+  /// Example: wanted["embedding"].as_array().pad_and_crop({50304, 1024});
+  AbstractArray& pad_and_crop(Shape to);
 
   /// The extents of the box when there is one, else the shape.
   [[nodiscard]] const Shape& loaded_shape() const noexcept { return box ? box->extents() : shape; }
@@ -179,6 +192,9 @@ struct AbstractArray {
 
   /// Permits casts that change values, such as float32 to bfloat16; see `cast`. Default: they are errors.
   bool allows_narrowing = false;
+
+  /// What becomes of another stored shape; of `box` what lies outside of that is zeros.
+  ShapeMismatch on_mismatch = ShapeMismatch::refuse;
 
   /// Where the elements shall go; without one the load allocates.
   std::optional<Array> destination;

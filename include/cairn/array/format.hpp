@@ -15,7 +15,8 @@ template <>
 struct fmt::formatter<cairn::DType> : fmt::formatter<std::string_view> {
   template <class Context>
   auto format(cairn::DType dtype, Context& context) const {
-    return fmt::formatter<std::string_view>::format(cairn::name(dtype), context);
+    using Text = fmt::formatter<std::string_view, typename Context::char_type>;
+    return Text::format(cairn::name(dtype), context);
   }
 };
 
@@ -23,6 +24,7 @@ template <class T>
 struct fmt::formatter<cairn::Dimensions<T>> : fmt::formatter<std::string_view> {
   template <class Context>
   auto format(const cairn::Dimensions<T>& dimensions, Context& context) const {
-    return fmt::formatter<std::string_view>::format(cairn::to_string(dimensions), context);
+    using Text = fmt::formatter<std::string_view, typename Context::char_type>;
+    return Text::format(cairn::to_string(dimensions), context);
   }
 };

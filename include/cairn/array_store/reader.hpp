@@ -76,6 +76,8 @@ struct ReadOptions {
 
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
+  /// What becomes of every array that has another shape on disk; see AbstractArray::on_mismatch.
+  ShapeMismatch on_mismatch = ShapeMismatch::refuse;
   /// Make read-only views of the files of all arrays that can be such; see TreeLoadOptions::map.
   bool map = false;
   /// Who reaches the memory of a device, or null; without it arrays for devices are refused.
@@ -96,12 +98,14 @@ struct ReadPlan {
 /// for.
 ///
 /// Nothing is allocated before it is certain that the files have bytes for it. What is given is not kept.
-/// Shape:  of `form` or `boxes`, if given, is the stored one: the caller sees to it.
+/// Shape:  of `form` or `boxes`, if given, is the stored one, unless they or the options allow another: then elements that the files
+///         lack are zeros before the pieces are read.
 /// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
 ///         and Errc::overlapping_shards when slices do not tile what is wanted; Errc::invalid_argument when they
 ///         shall go to an array on a device and cannot, when two arrays shall go to the same memory, when wanted boxes
-///         overlap without being replicas, or cut elements of a packed type in a way that bytes do not allow;
+///         overlap without being replicas, cut elements of a packed type in a way that bytes do not allow, or want zeros of a packed
+///         type or on a device; Errc::shape_mismatch where shapes differ that may not;
 ///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);

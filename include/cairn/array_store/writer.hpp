@@ -112,6 +112,12 @@ class Writer {
   /// Errors: as add; Errc::shape_mismatch when shapes do not fit.
   void add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values, DType stored);
 
+  /// Adds a part of an array whose elements are in no memory: `values` gives them as they are stored, row-major, when they are written.
+  ///
+  /// Errors: Errc::shape_mismatch when the box does not lie in the array.
+  void add_source(std::string_view path, const Shape& whole, const Box& box, DType stored,
+                  std::shared_ptr<const ByteSource> values);
+
   /// As what options ask for the array of that path, which is of that dtype.
   [[nodiscard]] DType stored_as(std::string_view path, DType dtype) const;
 
@@ -138,6 +144,8 @@ class Writer {
 
  private:
   [[nodiscard]] StorageForm form_of(std::string_view path) const;
+  /// Makes the array that is added next a part of one. Returns its number among those of that array in the file.
+  [[nodiscard]] std::uint32_t begin_part(std::string_view path, const Shape& whole, const Box& box);
   /// Adds the tensor that holds an array, or part `number` of it in its file.
   void add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,
                   std::uint32_t number);

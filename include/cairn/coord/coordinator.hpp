@@ -4,7 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
@@ -12,6 +15,10 @@
 #include "cairn/coord/transport.hpp"
 
 namespace cairn {
+
+namespace coord {
+class Notices;
+}
 
 /// Whose loss or failure ends a conversation.
 enum class Bond : std::uint8_t {
@@ -33,6 +40,9 @@ struct CoordinatorOptions {
   std::size_t fan_out = 16;
 };
 
+/// Who hears a notice: of which rank it is, and what it says.
+using NoticeHandler = std::function<void(std::size_t from, std::string_view text)>;
+
 /// The processes of one job, which save and load together.
 ///
 /// Threads: every method may be called from any thread.
@@ -53,16 +63,28 @@ class Coordinator {
   /// As Transport::job.
   [[nodiscard]] Hash128 job() const noexcept;
 
+  /// As CoordinatorOptions::lost_after.
+  [[nodiscard]] Timeout lost_after() const noexcept { return lost_after_; }
+
   /// Joins the next conversation: the n-th call on one rank meets the n-th on every other.
   [[nodiscard]] Conversation join();
   /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same bonds.
   [[nodiscard]] std::vector<Conversation> join(const std::vector<Bond>& bonds);
 
+  /// Tells something outside of conversations: of rank 0 to all others, of any other to rank 0. Returns at once; it may be lost, as
+  /// ranks may be, and whoever does not listen does not hear it.
+  void notify(std::string_view topic, std::string_view text);
+  /// Calls `handler` with what others notify about a topic, until what is returned goes; then it does not run any more. On the
+  /// transport's thread: it must neither block nor throw, nor let go of what is returned.
+  [[nodiscard]] std::shared_ptr<void> listen(std::string topic, NoticeHandler handler);
+
   /// Lends the coordinator the calling thread; see Transport::progress.
   bool progress();
 
  private:
+  const Timeout lost_after_;
   std::shared_ptr<coord::Exchanges> exchanges_;
+  std::shared_ptr<coord::Notices> notices_;
   std::unique_ptr<Transport> transport_;  // Goes first: then nobody calls the exchanges any more.
 };
 

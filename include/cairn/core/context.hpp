@@ -45,7 +45,7 @@ struct ContextOptions {
   std::size_t worker_threads = 0;
   /// How far the background part of saves gives way to the program's own threads, 0 (not at all) to 19, as nice(1)
   /// does: hashing takes a core for a tenth of a second a GiB. Where all cores are busy all the time, saves take longer to
-  /// commit.
+  /// commit. The copies of saves that return_when_accepted give way, too, and are then later `staged`.
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
   /// memory, but blocks callers longer: a save larger than it streams. 0: a quarter of what the

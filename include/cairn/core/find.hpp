@@ -11,12 +11,18 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/store/listing.hpp"
 
 // Finding the checkpoints of a directory. `recover` (cairn/core/maintenance.hpp) cleans it.
+//
+// Functions that end in `_async` are for coroutines: what they return is awaited, on any executor, and what blocks runs on the
+// context's threads. They take copies of their arguments at the call, begin when they are awaited, and deadlines count from
+// there. The context must be there then.
+// Cancel: stops waiting; what the disk is asked for goes on, and is dropped.
 
 namespace cairn {
 
@@ -41,6 +47,9 @@ struct ListOptions : store::ListOptions {
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root,
                                                             const ListOptions& options,
                                                             const Context& context);
+/// The same, to be awaited.
+[[nodiscard]] Awaitable<std::vector<FoundCheckpoint>> list_checkpoints_async(
+    const std::filesystem::path& root, const ListOptions& options, const Context& context);
 
 struct LatestOptions {
   LatestOptions() = default;
@@ -59,13 +68,29 @@ struct LatestOptions {
 [[nodiscard]] std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
                                                                const LatestOptions& options,
                                                                const Context& context);
+/// The same, to be awaited.
+[[nodiscard]] Awaitable<std::optional<FoundCheckpoint>> latest_checkpoint_async(
+    const std::filesystem::path& root, const LatestOptions& options, const Context& context);
+
+struct IsCheckpointOptions {
+  IsCheckpointOptions() = default;
+
+  /// As ListOptions::deadline.
+  Timeout deadline;
+};
 
 /// Whether there is a checkpoint at `path` whose COMMIT, manifest and sizes of files agree: one that can be loaded, as far as can
 /// be told without reading data. False for anything else, and for nothing.
 ///
 /// Threads: safe.
-/// Errors:  Errc::unsupported_version (a checkpoint of a later format); what the operating system says when it cannot be told.
+/// Errors:  Errc::unsupported_version (a checkpoint of a later format), Errc::timed_out; what the operating system says when it
+///          cannot be told.
 [[nodiscard]] bool is_checkpoint(const std::filesystem::path& path, const Context& context);
+[[nodiscard]] bool is_checkpoint(const std::filesystem::path& path, const IsCheckpointOptions& options,
+                                 const Context& context);
+/// The same, to be awaited.
+[[nodiscard]] Awaitable<bool> is_checkpoint_async(const std::filesystem::path& path,
+                                                  const IsCheckpointOptions& options, const Context& context);
 
 struct LoadLatestOptions {
   LoadLatestOptions() = default;
@@ -75,7 +100,7 @@ struct LoadLatestOptions {
   /// What makes a checkpoint the newest.
   CheckpointOrder order = CheckpointOrder::by_name;
   /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left out. Null:
-  /// `order` decides.
+  /// `order` decides. Called on the calling thread, and by load_latest_async on the executor that awaits it.
   std::function<std::optional<std::uint64_t>(std::string_view name)> number;
   /// Where the newest is damaged, load the next older one that is sound. Off: then it is an error, as a program that goes on from an
   /// older state, and saves, should know it.

@@ -13,7 +13,8 @@ template <>
 struct fmt::formatter<cairn::SaveResult> : fmt::formatter<std::string_view> {
   template <class Context>
   auto format(const cairn::SaveResult& result, Context& context) const {
-    return fmt::formatter<std::string_view>::format(cairn::to_text(result), context);
+    using Text = fmt::formatter<std::string_view, typename Context::char_type>;
+    return Text::format(cairn::to_text(result), context);
   }
 };
 
@@ -21,6 +22,7 @@ template <>
 struct fmt::formatter<cairn::LoadResult> : fmt::formatter<std::string_view> {
   template <class Context>
   auto format(const cairn::LoadResult& result, Context& context) const {
-    return fmt::formatter<std::string_view>::format(cairn::to_text(result), context);
+    using Text = fmt::formatter<std::string_view, typename Context::char_type>;
+    return Text::format(cairn::to_text(result), context);
   }
 };

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/store/reports.hpp"
@@ -23,6 +24,13 @@ struct RecoverOptions {
 /// Errors: Errc::not_found (no such directory), Errc::timed_out; OS errors on the directory itself.
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
                               const Context& context);
+/// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is awaited, and the
+/// deadline counts from there.
+///
+/// Cancel: stops waiting; the recovery goes on.
+[[nodiscard]] Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
+                                                             const RecoverOptions& options,
+                                                             const Context& context);
 
 struct VerifyOptions {
   VerifyOptions() = default;

@@ -67,6 +67,13 @@ class Response {
   /// Errors: Errc::still_running.
   void wait_answered(Timeout timeout) const;
 
+  /// Blocks until the blocking phase is over; rethrows what went wrong before.
+  void wait_prepared() const;
+  /// Blocks until then for `timeout` at most; rethrows likewise.
+  ///
+  /// Errors: Errc::still_running.
+  void wait_prepared(Timeout timeout) const;
+
  private:
   void let_go() noexcept;
 

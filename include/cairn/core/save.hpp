@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
@@ -49,6 +51,12 @@ struct SaveOptions {
   /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
   /// For programs that save more often than their disk can follow.
   bool coalesce = false;
+  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. On other ranks it does not count, nor in
+  /// a program of one process.
+  std::string word;
+  /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On a thread of the
+  /// context's; must neither block nor throw.
+  std::function<void(std::string_view word)> on_word;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
   /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
@@ -87,6 +95,20 @@ class AsyncResponse : public core::Response {
   ///
   /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
   SaveResult wait(Timeout timeout) const;
+
+  /// Blocks until the blocking phase is over: with Snapshot::copy the caller may change his values from here on. Returns at once
+  /// unless the save was to return_when_accepted. May be called again.
+  ///
+  /// Errors: what the save failed with before; the values may still be read then, until wait_released. As wait.
+  /// Example: const auto saving = cairn::save_async(path, state, cairn::return_when_accepted);
+  ///          const auto gradients = forward_and_backward(state);  // Reads the state beside the copy.
+  ///          saving.wait_staged();                                // Wait before you first write.
+  ///          step(state, gradients);
+  void wait_staged() const;
+  /// As above, for `timeout` at most.
+  ///
+  /// Errors: Errc::still_running; the save goes on, and the values must not be changed.
+  void wait_staged(Timeout timeout) const;
 
   /// Awaits the end of the blocking phase, on the caller's executor.
   ///

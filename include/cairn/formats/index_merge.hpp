@@ -18,4 +18,9 @@ namespace cairn::formats {
 ///         Errc::malformed_metadata when an index is damaged; those of IndexBuilder::finish.
 [[nodiscard]] IndexBytes merge_indexes(std::span<const Index> indexes);
 
+/// Adds an entry of `from` that is not an array as it is there.
+///
+/// Errors: as IndexBuilder's; Errc::malformed_metadata when `from` is damaged; Errc::invalid_argument for an array.
+void copy_value(IndexBuilder& to, const Index& from, const IndexEntry& entry);
+
 }  // namespace cairn::formats

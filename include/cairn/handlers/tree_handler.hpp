@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -35,6 +36,12 @@ struct ArrayOptions {
   Narrowing narrowing = Narrowing::refused;
 };
 
+/// Numbers the data files of a save, which else have the number of the rank that writes them: so files of saves that will be one checkpoint
+/// have different names. For one process.
+struct FileNumber {
+  std::uint32_t number = 0;
+};
+
 /// How trees and arrays are loaded, for loads.
 struct TreeLoadOptions {
   TreeLoadOptions() = default;
@@ -43,6 +50,8 @@ struct TreeLoadOptions {
   bool partial = false;
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
+  /// What becomes of every array that has another shape on disk; see AbstractArray::on_mismatch.
+  ShapeMismatch on_mismatch = ShapeMismatch::refuse;
   /// Of safetensors files that others wrote: the tree has their `__metadata__`, too, under that key, as maps of strings by the name
   /// of the file; so has what metadata tells. Default: it has the tensors only.
   bool file_metadata = false;

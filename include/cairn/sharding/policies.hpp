@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -64,6 +65,32 @@ class MaxShardSize final : public ShardingPolicy {
 
  private:
   std::uint64_t max_bytes_;
+};
+
+/// One file for each task, in which arrays lie in tiles: for checkpoints that will be loaded in other layouts than they are saved in.
+///
+/// A reader that wants some columns of an array reads the tiles in which they lie, not every row. An array larger than a tile is
+/// halved along its longest extent, of several the innermost, until its parts are small enough; so tiles are about as high as wide, and
+/// layouts of a power of two of ranks cut none. Where tiles and wanted boxes do not coincide, whole chunks of 1 MiB are read at the borders:
+/// tiles of 16 MiB cost up to a sixteenth, smaller ones more. Tiles of a slice begin where it does. Scalars and packed types stay whole.
+/// Example: options.handler_options.set(ShardingOptions(std::make_shared<Tiles>()));
+class Tiles final : public ShardingPolicy {
+ public:
+  static constexpr std::uint64_t kDefaultBytes = std::uint64_t{16} << 20;
+
+  /// `axes`: along which arrays may be cut, those that will be cut by readers; none: along all. Arrays that lack one are cut along the
+  /// others.
+  /// Errors: Errc::invalid_argument when `bytes` is 0.
+  explicit Tiles(std::uint64_t bytes = kDefaultBytes, std::vector<std::size_t> axes = {});
+
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+  [[nodiscard]] std::vector<std::string> warnings(std::span<const ShardableTensor> tensors,
+                                                  std::span<const FilePlan> files) const override;
+
+ private:
+  std::uint64_t bytes_;
+  std::vector<std::size_t> axes_;
 };
 
 /// Runs `then` on each file that `first` makes: by prefix, but no file above 500 MB.

@@ -31,6 +31,9 @@ namespace cairn {
 ///          if (auto resumed = run.resume({{"state", cairn::into(state)}})) { step = resumed->step + 1; }
 ///          for (; step < last; ++step) { train(state); run.save(step, {{"state", state}}, cairn::Metrics{{"loss", loss}}); }
 ///          run.close();
+/// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save` and `resume` with the same steps in the same order.
+/// What is saved, when, and what is gone on from are decided alike on all of them (see docs/training.md); rank 0 alone removes steps, and
+/// the others know of that when they `reload`.
 /// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
@@ -56,6 +59,22 @@ class Checkpointer {
 
   /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
   [[nodiscard]] bool should_save(std::uint64_t step) const;
+
+  /// Whether the training is to end: the process was sent a signal (CheckpointerOptions::preemption), and `save` was called since, so that
+  /// the policy has had its say. Of several ranks: one of them was sent one, and all have come to the step that rank 0 has named.
+  [[nodiscard]] bool is_preempted() const;
+
+  /// What saves have cost so far, and how often to save for a job that fails every `mtbf` on average; see save_when::automatic. A cost is
+  /// that of the last saves, of which each counts a third less than the one after it. `restart` as in PeriodCosts.
+  ///
+  /// Errors: Errc::invalid_argument: an mtbf of 0.
+  [[nodiscard]] PeriodReport period(Timeout mtbf, Timeout restart = {}) const;
+  /// The same for a job that fails as often as its run has failed so far; without a policy that needs to know (SavePolicy::needs_history)
+  /// nothing is kept of earlier programs.
+  [[nodiscard]] PeriodReport period() const;
+
+  /// How often the programs of this run have failed so far, as far as it is kept.
+  [[nodiscard]] FailureHistory failures() const;
 
   /// Goes on from the newest step: loads it; nothing when there is none. Steps are looked for on the disk again.
   ///

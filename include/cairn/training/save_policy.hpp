@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
+#include "cairn/training/period.hpp"
 #include "cairn/training/step_info.hpp"
 
 namespace cairn {
@@ -27,7 +28,10 @@ struct SaveMoment {
   std::optional<std::chrono::nanoseconds> since_last_save;
   /// Those that are saved, and the one that is being saved; sorted.
   std::span<const std::uint64_t> steps;
-  bool is_saving = false;     ///< Whether a save is in flight.
+  bool is_saving = false;  ///< Whether a save is in flight. Only for policies that ask for the time.
+  /// What saves have cost so far, without a mean time between failures; all 0 before the first one has ended. Only for policies that
+  /// ask for the time.
+  PeriodCosts costs;
   bool is_preempted = false;  ///< Whether the end of the process was announced, and nothing was saved since.
 };
 
@@ -46,18 +50,21 @@ class SavePolicy {
       SavePolicy(F function)  // NOLINT: implicit, so that a lambda is one.
       : SavePolicy("a policy of the program's own", true, Function(std::move(function))) {}
 
-  /// `name` is for messages. One that `asks_time` costs a look at the clock at each step.
-  SavePolicy(std::string name, bool asks_time, Function function);
+  /// `name` is for messages. One that `asks_time` costs a look at the clock at each step, and of several ranks rank 0 alone is asked.
+  /// One that `needs_history` finds PeriodCosts::mtbf estimated from how the programs of the run have ended, which is kept in the root then.
+  SavePolicy(std::string name, bool asks_time, Function function, bool needs_history = false);
 
   /// Errors: what a function of the program's own throws, with the policy named.
   [[nodiscard]] bool operator()(const SaveMoment& moment) const;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] bool asks_time() const noexcept { return asks_time_; }
+  [[nodiscard]] bool needs_history() const noexcept { return needs_history_; }
 
  private:
   std::string name_;
   bool asks_time_;
+  bool needs_history_;
   Function function_;
 };
 
@@ -73,6 +80,14 @@ namespace save_when {
 
 /// Whenever no save is in flight, and the last one began at least `apart` ago.
 [[nodiscard]] SavePolicy continuously(Timeout apart = {});
+
+/// As often as it loses least time, for a job that fails every `mtbf` on average: see best_period. What a save costs is measured; until the
+/// first one has ended, at the first step.
+///
+/// Errors: Errc::invalid_argument: an mtbf of 0.
+[[nodiscard]] SavePolicy automatic(Timeout mtbf);
+/// The same for a job that fails as often as the programs of its run have failed so far: see estimated_mtbf.
+[[nodiscard]] SavePolicy automatic();
 
 /// These and no others.
 [[nodiscard]] SavePolicy at_steps(std::vector<std::uint64_t> steps);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cairn/api/context.hpp"
+#include "cairn/core/maintenance.hpp"
 #include "cairn/training/step_format.hpp"
 #include "cairn/training/step_info.hpp"
 
@@ -75,7 +76,8 @@ class StepDirectory {
 
   /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; a pin that is there is no error.
   ///
-  /// Errors: Errc::not_found: no such step; it leaves no pin. OS errors.
+  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: another process is at its removal for longer than a moment; no pin,
+  ///         either. OS errors.
   void pin(std::uint64_t step) const;
   /// Takes the pin away, if there is one.
   ///
@@ -83,6 +85,12 @@ class StepDirectory {
   void unpin(std::uint64_t step) const;
   /// Looks at the disk: another process may have pinned it.
   [[nodiscard]] bool is_pinned(std::uint64_t step) const;
+
+  /// Removes a step that nobody has pinned; who pins it meanwhile either keeps it, or is told that it is not there. False, and nothing
+  /// done, when it is pinned, or somebody pins or removes it at this moment. Blocks.
+  ///
+  /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, by whomever.
+  bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
 
   /// Lists the directory again, but keeps what manifests of steps that are still there said.
   void refresh();

@@ -23,6 +23,17 @@ namespace cairn {
 
 class PreemptionGuard;
 
+/// Symbolic links in a root for people: no code follows them. Each is replaced atomically once a save is committed, before old steps go. What is
+/// called like a link and is none is left alone, and reported as a failure to remove.
+struct LinkOptions {
+  LinkOptions() = default;
+
+  bool latest = false;  ///< `latest` leads to the newest step.
+  std::string
+      best_metric;  ///< `best` leads to the best of the steps that stay by this metric; empty: there is no such link.
+  Prefer best_prefer = Prefer::lower;
+};
+
 struct CheckpointerOptions {
   CheckpointerOptions() = default;
 
@@ -32,8 +43,14 @@ struct CheckpointerOptions {
   KeepPolicy keep = keep::all();
   /// How steps are called.
   StepDirectoryOptions names;
+  /// None, unless told otherwise.
+  LinkOptions links;
   /// Whom to ask whether the process is about to end; the caller's, for as long as the Checkpointer lives. Null: nobody.
   const PreemptionGuard* preemption = nullptr;
+  /// Of several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the job was announced to any
+  /// of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there until all are known to come: the more
+  /// steps, the less they wait. At least 1.
+  std::uint64_t preemption_margin = 2;
   /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal may take.
   Timeout close_timeout = std::chrono::seconds(600);
   /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save. Must not throw. Null: the

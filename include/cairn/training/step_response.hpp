@@ -33,6 +33,13 @@ class StepResponse {
   /// Errors: Errc::still_running; the save goes on.
   SaveResult wait(Timeout timeout) const;
 
+  /// Blocks until the values may be changed, as AsyncResponse::wait_staged; rethrows what the save has failed with before, which
+  /// the Checkpointer then does not throw again. Of an empty one returns at once. For saves that return_when_accepted.
+  void wait_staged() const;
+  /// Errors: Errc::still_running; the save goes on, and the values must not be changed.
+  void wait_staged(Timeout timeout) const;
+
+  [[nodiscard]] bool is_staged() const;
   [[nodiscard]] bool is_done() const;
   [[nodiscard]] SaveProgress progress() const;
   /// Asks the save to stop: it then fails with Errc::cancelled, unless it commits already.

@@ -49,6 +49,11 @@ class JointSave {
  public:
   /// Something that must be the same on all ranks: what it is, for messages, and what it is here.
   using Claims = std::vector<std::pair<std::string, std::string>>;
+  /// Something that rank 0 tells all along with their agreement, and who hears it; see SaveOptions::word.
+  struct Word {
+    std::string of_primary;
+    std::function<void(std::string_view word)> heard;
+  };
 
   /// Joins the others for the next save of this rank. Null where there are none: then a save says nothing to anybody.
   static std::unique_ptr<JointSave> join(Coordinator& coordinator);
@@ -76,7 +81,7 @@ class JointSave {
   void stop_listening() noexcept;
 
   /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
-  [[nodiscard]] Awaitable<> agree(const Claims& claims);
+  [[nodiscard]] Awaitable<> agree(const Claims& claims, Word word = {});
 
   void tell_created();                       ///< Rank 0.
   [[nodiscard]] Awaitable<> hear_created();  ///< The others.

@@ -3,13 +3,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 
 namespace cairn::core {
+
+class Services;
 
 /// Whether the call that starts an operation waits for its end, or only for that of its blocking phase.
 enum class Waiting : std::uint8_t { for_staged, for_the_end };
@@ -32,9 +36,26 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting = Waiting::for_staged);
 
+/// As start_load, for a coroutine on any executor: blocks nothing. `path` is absolute. Begins when it is awaited.
+///
+/// Ownership: what requests load into must live until it has ended. A frame that is destroyed before stops the load, and waits
+///            until it has released that memory.
+/// Cancel: stops the load, and ends when it has released the caller's memory.
+[[nodiscard]] Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem::path path,
+                                           Requests requests, RegistrySnapshot registry, LoadOptions options);
+
 /// Describes a checkpoint, or those of its checkpointables that are named. Reads no array data.
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context);
+
+/// As read_metadata, for a coroutine on any executor: blocks nothing. Begins when it is awaited.
+///
+/// Cancel: stops reading.
+[[nodiscard]] Awaitable<CheckpointMetadata> metadata_async(const std::filesystem::path& path,
+                                                           const std::vector<std::string>& names,
+                                                           const RegistrySnapshot& registry,
+                                                           const LoadOptions& options,
+                                                           const Context& context);
 
 }  // namespace cairn::core

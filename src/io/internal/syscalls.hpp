@@ -80,6 +80,8 @@ class Syscalls {
                         RenameMode mode) noexcept = 0;
   virtual int link_at(int old_directory, const char* old_name, int new_directory,
                       const char* new_name) noexcept = 0;
+  /// Makes `name` a symbolic link that says `target`.
+  virtual int symlink_at(const char* target, int directory, const char* name) noexcept = 0;
   virtual int unlink_at(int directory, const char* name, bool is_directory) noexcept = 0;
 
   /// Takes a write lock on the whole file that belongs to the open file, not to the process;

@@ -46,6 +46,7 @@ struct DataPlane {
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,
   async::Gate background_gate{};  ///< and from then on.
   bool gives_way = false;  ///< Whether what computes gives way to the program once the caller has gone on.
+  bool copies_give_way = false;  ///< Whether the caller has gone on from the start.
   /// Destroys what may take its time over it, on a thread that may. Empty: here and now.
   std::function<void(std::shared_ptr<void>)> destroy_later{};
 

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include <cairn/cairn.hpp>
+#include <cairn/version.hpp>
+
+static_assert(CAIRN_VERSION == CAIRN_VERSION_MAJOR * 10000 + CAIRN_VERSION_MINOR * 100 + CAIRN_VERSION_PATCH);
 
 int main() try {
   const std::vector<float> weights = {1, 2, 3};

@@ -33,6 +33,7 @@ def _arguments() -> argparse.Namespace:
         ("per-layer", 4),
         ("saves", 2),
         ("step", 1),
+        ("keep", 3),
     ):
         parser.add_argument(f"--{option}", type=int, default=value)
     parser.add_argument("--variant", default="default")
@@ -52,6 +53,7 @@ def _run(peer_class: type[Peer], arguments: argparse.Namespace) -> None:
         arguments.per_layer,
         arguments.saves,
         arguments.step,
+        arguments.keep,
     )
     workload = Workload(arguments.workload, arguments.dir.resolve(), arguments.pool, *numbers)
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=workload.directory) as scratch:

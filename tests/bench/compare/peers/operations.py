@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 import statistics
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from peers.measure import Stopwatch, Usage, disk_use, drop_page_cache, sync_file_system
 from peers.peer import Peer
@@ -15,6 +18,7 @@ from peers.workload import ValuePool, Workload, check_values, touch
 
 Line = dict[str, Any]
 WARM_VISITS = 3
+SLICES = 8  # Of the matrix that is loaded in other boxes.
 
 
 def run_save(peer: Peer, workload: Workload) -> Iterator[Line]:
@@ -66,7 +70,59 @@ def run_metadata(peer: Peer, workload: Workload) -> Iterator[Line]:
     yield {"op": "meta", "first_s": first, "warm_s": warm, "cold_s": cold, "check": "ok"}
 
 
-OPERATIONS = {"save": run_save, "load": run_load, "meta": run_metadata}
+def run_training(peer: Peer, workload: Workload) -> Iterator[Line]:
+    state = peer.adopt(ValuePool(workload.pool_file).arrays(workload, 0))
+    root = workload.directory / "run"
+    shutil.rmtree(root, ignore_errors=True)
+    sync_file_system(workload.directory)
+    usage, watch = Usage(), Stopwatch()
+    blocking = peer.train(state, root, workload.saves, workload.keep)
+    times = {"loop_s": watch.seconds(), "blocking_s": statistics.median(blocking)}
+    left = len(list(root.iterdir()))
+    yield {"op": "training", "steps": workload.saves, "keep": workload.keep, **times, "left": left, **usage.fields()}
+
+
+def run_reshard_save(peer: Peer, workload: Workload) -> Iterator[Line]:
+    matrix = _matrix(workload)
+    target = workload.directory / "ck"
+    shutil.rmtree(target, ignore_errors=True)
+    usage, watch = Usage(), Stopwatch()
+    peer.save_slices(matrix, SLICES, target)
+    line = {"op": "reshard_save", "layout": f"rows{SLICES}", "save_s": watch.seconds()}
+    yield {**line, **usage.fields(), **disk_use(target)}
+
+
+def run_reshard_load(peer: Peer, workload: Workload) -> Iterator[Line]:
+    target = workload.directory / "ck"
+    _warm_up(peer, workload, ValuePool(workload.pool_file))
+    expected = _matrix(workload)
+    for layout, count in (("rows4", 4), ("rows16", 16), ("cols8", 8)):
+        size = workload.rows // count if layout.startswith("rows") else workload.columns // count
+        ranges = [slice(begin * size, (begin + 1) * size) for begin in range(count)]
+        boxes = [(each, slice(None)) if layout.startswith("rows") else (slice(None), each) for each in ranges]
+        places = [np.full_like(expected[box], 1, order="C") for box in boxes]  # Memory that was used before.
+        drop_page_cache(target)
+        usage, watch = Usage(), Stopwatch()
+        peer.load_boxes(target, boxes, places)
+        times = {"load_s": watch.seconds(), **usage.fields()}
+        right = all(np.array_equal(place, expected[box]) for place, box in zip(places, boxes))
+        yield {"op": "reshard_load", "layout": layout, "cache": "cold", **times, "check": "ok" if right else "wrong"}
+
+
+OPERATIONS = {
+    "save": run_save,
+    "load": run_load,
+    "meta": run_metadata,
+    "training": run_training,
+    "reshard_save": run_reshard_save,
+    "reshard_load": run_reshard_load,
+}
+
+
+def _matrix(workload: Workload) -> np.ndarray:
+    """As cairn_bench makes it: the slices are arrays of the workload, number after number."""
+    slices = dataclasses.replace(workload, count=SLICES, rows=workload.rows // SLICES, per_layer=SLICES)
+    return np.concatenate(list(ValuePool(workload.pool_file).arrays(slices, 0).values()))
 
 
 def _visit(peer: Peer, target: pathlib.Path, count: int) -> float:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from orbax.checkpoint import v1 as ocp
 
+from peers.measure import Stopwatch
 from peers.peer import Peer, Wait
 from peers.workload import Workload, flatten, map_leaves, nest
 
@@ -29,6 +30,19 @@ class Orbax(Peer):
 
     def save(self, state: Any, target: pathlib.Path) -> Wait:
         return ocp.save_async(target, state).result
+
+    def train(self, state: Any, root: pathlib.Path, steps: int, keep: int) -> list[float]:
+        policies = ocp.training.preservation_policies
+        kept = policies.LatestN(keep) if keep else policies.PreserveAll()
+        every = ocp.training.save_decision_policies.FixedIntervalPolicy(1)
+        blocking = []
+        with ocp.training.Checkpointer(root, save_decision_policy=every, preservation_policy=kept) as run:
+            for step in range(steps):
+                watch = Stopwatch()
+                run.save_async(step, state)
+                blocking.append(watch.seconds())
+                state = self.mutate(state)
+        return blocking
 
     def load(self, target: pathlib.Path, workload: Workload) -> Any:
         if self.variant == "jax":

@@ -52,6 +52,21 @@ class Peer(abc.ABC):
     def visit(self, target: pathlib.Path) -> Iterable[tuple[str, tuple[int, ...], str]]:
         """Opens a checkpoint and yields name, shape and dtype of every array."""
 
+    def save_slices(self, matrix: np.ndarray, slices: int, target: pathlib.Path) -> None:
+        """Saves an array as so many slices of its rows, for good."""
+        raise NotImplementedError(f"{type(self).__name__} has no slices")
+
+    def load_boxes(self, target: pathlib.Path, boxes: list[tuple[slice, slice]], places: list[np.ndarray]) -> None:
+        """Loads boxes of that array into memory that is there."""
+        raise NotImplementedError(f"{type(self).__name__} has no slices")
+
+    def train(self, state: Any, root: pathlib.Path, steps: int, keep: int) -> list[float]:
+        """Saves at each step, changes the state, and lets the library remove all but the newest `keep` (0: none).
+
+        Returns the seconds that each save has blocked, when all are committed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no checkpoints by step")
+
     def mutate(self, state: Any) -> Any:
         """Changes every value as a training step would: in place, or by new arrays."""
         return map_leaves(state, lambda leaf: operator.imul(leaf, -1))

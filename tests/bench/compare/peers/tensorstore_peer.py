@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorStore: every array a zarr3 array of one uncompressed chunk; it syncs its files itself."""
+"""TensorStore: every array a zarr3 array of one uncompressed chunk, or one a slice; it syncs its files itself."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tensorstore as ts
 from peers.peer import Peer, Wait
 from peers.workload import Workload
 
+MATRIX = "matrix"
 IN_FLIGHT = 1024  # Opens and copies at a time: enough to fill every thread, without 100,000 futures at once.
 
 
@@ -21,8 +22,9 @@ def _spec(target: pathlib.Path, path: str) -> dict[str, Any]:
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{target}/{path}/"}}
 
 
-def _create(target: pathlib.Path, path: str, array: np.ndarray) -> Any:
-    chunk = {"name": "regular", "configuration": {"chunk_shape": list(array.shape)}}
+def _create(target: pathlib.Path, path: str, array: np.ndarray, slices: int = 1) -> Any:
+    shape = [array.shape[0] // slices, *array.shape[1:]] if slices > 1 else list(array.shape)
+    chunk = {"name": "regular", "configuration": {"chunk_shape": shape}}
     codecs = [{"name": "bytes", "configuration": {"endian": "little"}}]
     metadata = {
         "shape": list(array.shape),
@@ -38,6 +40,9 @@ def _batches(items: list[Any]) -> Iterable[list[Any]]:
 
 
 class TensorStore(Peer):
+    """Variants: `cached` keeps chunks in memory, so that no part of the file is read twice."""
+
+    variants = ("default", "cached")
     distributions = ("tensorstore",)
 
     def adopt(self, arrays: dict[str, np.ndarray]) -> Any:
@@ -66,6 +71,17 @@ class TensorStore(Peer):
             reads = [store.result().read() for store in stores]
             loaded.update((path, read.result()) for path, read in zip(batch, reads))
         return loaded
+
+    def save_slices(self, matrix: np.ndarray, slices: int, target: pathlib.Path) -> None:
+        store = _create(target, MATRIX, matrix, slices).result()
+        store.write(matrix).result()
+
+    def load_boxes(self, target: pathlib.Path, boxes: list[tuple[slice, slice]], places: list[np.ndarray]) -> None:
+        cache = {"cache_pool": {"total_bytes_limit": 2**32 if self.variant == "cached" else 0}}
+        store = ts.open({**_spec(target, MATRIX), "context": cache}, open=True).result()
+        reads = [ts.array(place).write(store[box]) for box, place in zip(boxes, places)]
+        for read in reads:
+            read.result()
 
     def visit(self, target: pathlib.Path) -> Iterable[tuple[str, tuple[int, ...], str]]:
         paths = [

@@ -29,6 +29,7 @@ class Workload:
     per_layer: int
     saves: int
     step: int
+    keep: int = 3
 
     @property
     def shape(self) -> tuple[int, int]:

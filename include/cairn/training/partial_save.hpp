@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cairn/api/context.hpp"
+#include "cairn/core/checkpointable.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/core/save.hpp"
+
+namespace cairn {
+
+struct PartialSaveOptions {
+  PartialSaveOptions() = default;
+
+  /// What the parts of one checkpoint have alike, where several programs add them: parts of another run are refused. Any UTF-8 text.
+  std::string run;
+  /// Replace a checkpoint that is there, in `finalize`.
+  bool overwrite = false;
+};
+
+/// A checkpoint that is put together part by part: for state that is never in memory at once, or comes from several programs, one after
+/// the other.
+///
+/// Parts lie beside the target, in `.partial-<name>`, as checkpoints of their own; under the target's name nobody finds anything before
+/// `finalize`. Whoever makes one of these for the same target goes on with the parts that are there.
+/// Every call blocks.
+/// Example: cairn::PartialSave partial("run/100");
+///          for (std::size_t layer = partial.parts(); layer < layers; ++layer) {
+///            partial.add({{"state", weights_of(layer)}});
+///          }
+///          partial.finalize();
+/// Threads: one at a time. Of two programs that work at the same time one gets EBUSY.
+class PartialSave {
+ public:
+  /// Looks for parts. The context must outlive this, and have one rank.
+  ///
+  /// Errors: Errc::already_exists: the target is there, not to be replaced, and not made of the parts that are there.
+  ///         Errc::invalid_argument: parts of another run (both are named) or of several ranks; a context of several; no name for a
+  ///         checkpoint. What is wrong with a part, as load_checkpointables. OS errors: EBUSY while another program adds.
+  explicit PartialSave(const std::filesystem::path& target, PartialSaveOptions options = {},
+                       const Context& context = default_context());
+  ~PartialSave();
+  PartialSave(const PartialSave&) = delete;
+  PartialSave& operator=(const PartialSave&) = delete;
+
+  /// Saves a part; it is durable when this returns. Leaves of trees are put together under the name of their checkpointable; a
+  /// checkpointable of another kind is of one part. Where `options.custom_metadata` is an object its members join those of the other
+  /// parts, the later ones where two have the same name; so do `options.annotations`. `options.overwrite` does not count.
+  ///
+  /// Errors: Errc::already_exists: a leaf that another part has, or one above or below it, or a checkpointable of another part
+  ///         that is no tree (both are named): the part is removed. Errc::invalid_argument: custom metadata that is neither an object
+  ///         nor null. Errc::closed after `finalize` and `abandon`. As the constructor and save_checkpointables.
+  SaveResult add(const Checkpointables& items, const SaveOptions& options = {});
+
+  /// Makes the checkpoint of all parts, durable when this returns, and removes them. No byte of an array is read or written: data
+  /// files get another name (a hard link), indexes are merged. After a crash at any moment the parts or the checkpoint are
+  /// there, whole; then it is called again.
+  ///
+  /// What arrays hold is verified when they are loaded, by the hashes that were made when they were added.
+  /// Errors: Errc::not_found: there is no part. Errc::already_exists: the target is there, and not to be replaced.
+  ///         Errc::commit_unknown: call it again. What is wrong with a part. OS errors: EPERM or EOPNOTSUPP where the file
+  ///         system has no hard links. The parts stay.
+  void finalize();
+
+  /// Removes all parts.
+  ///
+  /// Errors: OS errors: EBUSY while another program adds.
+  void abandon();
+
+  /// How many there are.
+  [[nodiscard]] std::size_t parts() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array_store/reader.hpp"
+#include "cairn/array_store/writer.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/formats/index_merge.hpp"
+
+#include "cli/commands.hpp"
+#include "cli/recut_policy.hpp"
+#include "cli/stored_regions.hpp"
+#include "cli/text.hpp"
+#include "io/internal/check.hpp"
+#include "io/internal/file.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/internal/staged_directory.hpp"
+#include "store/internal/timestamp.hpp"
+
+namespace cairn::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using store::CheckpointableEntry;
+using store::CommittedDirectory;
+
+constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;
+
+/// A file that was written.
+struct WrittenFile {
+  std::string name;
+  std::size_t parts = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// A checkpointable whose arrays were cut anew.
+struct RecutItem {
+  std::string name;
+  std::vector<WrittenFile> files;
+};
+
+/// A new file of a staged checkpoint, written from its beginning to its end.
+class NewFile {
+ public:
+  NewFile(const io::Directory& top, std::string relative, std::uint64_t size_bytes)
+      : relative_(std::move(relative)), path_(top.path() / relative_), file_(top.create_file(relative_)) {
+    const int reserved = file_.syscalls().allocate(file_.fd(), size_bytes);
+    if (reserved < 0 && !io::is_unsupported(reserved)) {
+      throw_errno(-reserved, "fallocate", path_);
+    }
+  }
+
+  void append(std::span<const std::byte> bytes) {
+    hasher_.update(bytes);
+    io::write_all(file_, bytes, size_bytes_, path_);
+    size_bytes_ += bytes.size();
+  }
+
+  /// Returns when it is durable.
+  [[nodiscard]] io::FileDigest finish() {
+    io::require(file_.syscalls().truncate(file_.fd(), size_bytes_), "truncate", path_);
+    io::require(file_.syscalls().sync(file_.fd()), "fsync", path_);
+    io::require(file_.close(), "close", path_);
+    return hasher_.finish(relative_);
+  }
+
+ private:
+  const std::string relative_;
+  const fs::path path_;
+  io::FileHandle file_;
+  io::ChunkHasher hasher_;
+  std::uint64_t size_bytes_ = 0;
+};
+
+/// Bytes of a planned file that are read at once.
+struct Batch {
+  struct Run {
+    const SourcePiece* piece = nullptr;
+    std::uint64_t begin_bytes = 0;  ///< In the piece.
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Run> runs;
+  std::uint64_t bytes = 0;
+};
+
+/// Only elements that share bytes make a batch larger than the others.
+std::vector<Batch> divide(std::span<const SourcePiece> pieces) {
+  std::vector<Batch> batches(1);
+  for (const SourcePiece& piece : pieces) {
+    const auto* source = dynamic_cast<const RegionSource*>(piece.source.get());
+    const std::uint64_t unit = source == nullptr                       ? 1
+                               : source->region().element_bytes() == 0 ? piece.size_bytes
+                                                                       : source->region().element_bytes();
+    for (std::uint64_t begin = 0; begin < piece.size_bytes;) {
+      std::uint64_t room = kBatchBytes - std::min(kBatchBytes, batches.back().bytes);
+      if (room < unit) {
+        batches.emplace_back();
+        room = std::max(kBatchBytes, unit);
+      }
+      const std::uint64_t bytes = std::min(piece.size_bytes - begin, room / unit * unit);
+      batches.back().runs.push_back({&piece, begin, bytes});
+      batches.back().bytes += bytes;
+      begin += bytes;
+    }
+  }
+  return batches;
+}
+
+/// A batch that is being read.
+class BatchReading {
+ public:
+  BatchReading(const fs::path& source, const std::string& item, const Batch& batch) : memory_(batch.bytes) {
+    std::vector<RegionRange> ranges;
+    std::span<std::byte> rest(memory_);
+    for (const Batch::Run& run : batch.runs) {
+      const std::span<std::byte> out = rest.first(run.bytes);
+      if (const auto* from = dynamic_cast<const RegionSource*>(run.piece->source.get())) {
+        ranges.push_back({&from->region(), run.begin_bytes, out});
+      } else if (run.piece->source) {
+        run.piece->source->read(run.begin_bytes, out);
+      } else {
+        std::memcpy(out.data(), run.piece->data + run.begin_bytes, run.bytes);
+      }
+      rest = rest.subspan(run.bytes);
+    }
+    if (!ranges.empty()) {
+      load_.emplace(source, item, ranges);
+    }
+  }
+
+  [[nodiscard]] std::span<const std::byte> wait() {
+    if (load_) {
+      load_->wait();
+    }
+    return memory_;
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  std::optional<RangesLoad> load_;  // Refers to the memory.
+};
+
+formats::Index open_index(const CommittedDirectory& source, const std::string& file,
+                          std::uint64_t size_bytes) {
+  const auto bytes = std::make_shared<const std::string>(source.read_verified(file, size_bytes));
+  formats::Index index =
+      formats::Index::open(bytes, std::as_bytes(std::span(*bytes)), (source.path() / file).string());
+  index.validate();
+  return index;
+}
+
+ShardableTensor tensor_of(const formats::IndexArray& array) {
+  ShardableTensor tensor;
+  tensor.key = array.name;
+  const std::size_t slash = array.name.rfind('/');
+  tensor.name = slash == std::string_view::npos ? array.name : array.name.substr(slash + 1);
+  tensor.owner = slash == std::string_view::npos ? std::string_view() : array.name.substr(0, slash);
+  tensor.dtype = array.dtype;
+  tensor.full = Shape(array.dims);
+  tensor.size_bytes = checked_byte_count(array.name, array.dtype, tensor.full);
+  return tensor;
+}
+
+/// Makes a checkpoint of another, with the same values in other files.
+class Resharding {
+ public:
+  Resharding(const CommittedDirectory& source, store::StagedDirectory& target,
+             std::shared_ptr<const ShardingPolicy> policy)
+      : source_(source), target_(target), policy_(std::move(policy)) {}
+
+  /// Cuts the arrays of a checkpointable; false, and nothing is done, when it has none.
+  bool recut(const CheckpointableEntry& item) {
+    const std::string index_file = fmt::format("{}/{}", item.directory, array_store::kIndexFile);
+    const store::FileEntry* entry = source_.find(index_file);
+    if (entry == nullptr) {
+      return false;
+    }
+    const formats::Index index = open_index(source_, index_file, entry->size_bytes);
+    if (index.array_count() == 0) {
+      return false;
+    }
+    make_directory(item.directory);
+    RecutItem done{item.name, {}};
+    const array_store::PlannedWrite planned = plan(item, index, done);
+    for (std::size_t i = 0; i < planned.files.size(); ++i) {
+      write(item, planned.files[i]);
+      done.files[i].name = planned.files[i].name;
+      done.files[i].bytes = planned.files[i].size_bytes;
+    }
+    const formats::IndexBytes made = planned.index.make();
+    NewFile file(target_.directory(), index_file, made.bytes.size());
+    file.append(made.bytes);
+    digests_.push_back(file.finish());
+    left_out_.insert(index_file);
+    recut_.push_back(std::move(done));
+    return true;
+  }
+
+  /// Copies all files that do not hold arrays which were cut.
+  void copy_others() {
+    for (const store::FileEntry& file : source_.manifest().files) {
+      if (left_out_.count(file.path) == 0) {
+        copy(file);
+      }
+    }
+  }
+
+  void publish() {
+    store::Manifest manifest = source_.manifest();
+    manifest.generation = 1;
+    manifest.world_size = 1;
+    manifest.files.clear();
+    manifest.started = started_;
+    store::set_committed(manifest, std::chrono::system_clock::now());
+    const auto by_path = [](const io::FileDigest& a, const io::FileDigest& b) { return a.path < b.path; };
+    std::sort(digests_.begin(), digests_.end(), by_path);
+    target_.publish(std::move(manifest), digests_);
+  }
+
+  [[nodiscard]] const std::vector<RecutItem>& items() const { return recut_; }
+
+ private:
+  array_store::PlannedWrite plan(const CheckpointableEntry& item, const formats::Index& index,
+                                 RecutItem& done) {
+    std::vector<ShardableTensor> tensors;
+    array_store::Writer writer({});
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      const formats::IndexEntry entry = index.entry(i);
+      if (entry.kind != formats::EntryKind::array) {
+        formats::copy_value(writer.entries(), index, entry);
+        continue;
+      }
+      const formats::IndexArray array = index.array(entry);
+      tensors.push_back(tensor_of(array));
+      for (std::uint32_t slice = 0; slice < array.slice_count; ++slice) {
+        left_out_.insert(fmt::format("{}/{}", item.directory, index.slice(array, slice).file));
+      }
+    }
+    const std::vector<FilePlan> files = (*policy_)(tensors);
+    check_policy_result(*policy_, tensors, files);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (i > 0) {
+        writer.next_file();
+      }
+      for (const TensorPart& part : files[i]) {
+        const ShardableTensor& tensor = tensors[part.tensor];
+        Region region{std::string(tensor.key), tensor.dtype, tensor.full,
+                      part.box ? *part.box : tensor.region()};
+        const Box box = region.box;
+        writer.add_source(tensor.key, tensor.full, box, tensor.dtype,
+                          std::make_shared<RegionSource>(source_.path(), item.name, std::move(region)));
+      }
+    }
+    writer.set_policy(policy_->description());
+    array_store::PlannedWrite planned = std::move(writer).lay_out();
+    for (const array_store::PlannedFile& file : planned.files) {
+      done.files.push_back({file.name, parts_in(file), file.size_bytes});
+    }
+    return planned;
+  }
+
+  static std::size_t parts_in(const array_store::PlannedFile& file) {
+    return static_cast<std::size_t>(
+        std::count_if(file.pieces.begin(), file.pieces.end(), [](const SourcePiece& piece) {
+          return dynamic_cast<const RegionSource*>(piece.source.get()) != nullptr;
+        }));
+  }
+
+  /// One batch is read while the one before is written.
+  void write(const CheckpointableEntry& item, const array_store::PlannedFile& planned) {
+    NewFile file(target_.directory(), fmt::format("{}/{}", item.directory, planned.name), planned.size_bytes);
+    std::optional<BatchReading> current;
+    for (const Batch& batch : divide(planned.pieces)) {
+      BatchReading next(source_.path(), item.name, batch);
+      if (current) {
+        file.append(current->wait());
+      }
+      current.emplace(std::move(next));
+    }
+    file.append(current->wait());
+    digests_.push_back(file.finish());
+  }
+
+  void copy(const store::FileEntry& entry) {
+    make_directory(fs::path(entry.path).parent_path().native());
+    const io::FileHandle from = source_.open_file(entry.path);
+    const io::FileDigest digest = source_.digest(entry.path);
+    const fs::path path = source_.path() / entry.path;
+    NewFile to(target_.directory(), entry.path, entry.size_bytes);
+    std::vector<std::byte> memory(std::min(kBatchBytes, entry.size_bytes));
+    for (std::uint64_t offset = 0; offset < entry.size_bytes; offset += memory.size()) {
+      const std::span<std::byte> bytes =
+          std::span(memory).first(std::min<std::uint64_t>(memory.size(), entry.size_bytes - offset));
+      io::read_all(from, bytes, offset, path);
+      io::verify_chunks(path.native(), offset, bytes, digest);
+      to.append(bytes);
+    }
+    digests_.push_back(to.finish());
+  }
+
+  /// With those above it.
+  void make_directory(const std::string& relative) {
+    if (relative.empty() || !directories_.insert(relative).second) {
+      return;
+    }
+    make_directory(fs::path(relative).parent_path().native());
+    target_.make_directory(relative);
+  }
+
+  const CommittedDirectory& source_;
+  store::StagedDirectory& target_;
+  const std::shared_ptr<const ShardingPolicy> policy_;
+  const std::string started_ = store::utc(std::chrono::system_clock::now());
+  std::set<std::string, std::less<>> directories_;
+  std::set<std::string, std::less<>> left_out_;  // Files of the source whose arrays are in new ones.
+  std::vector<io::FileDigest> digests_;
+  std::vector<RecutItem> recut_;
+};
+
+void require_same(const CommittedDirectory& source) {
+  const CommittedDirectory now = CommittedDirectory::open(io::posix_syscalls(), source.path());
+  if (now.manifest().uuid != source.manifest().uuid ||
+      now.manifest().generation != source.manifest().generation) {
+    throw Error(Errc::cancelled, fmt::format("{} was replaced meanwhile", source.path().string()));
+  }
+}
+
+void print_answer(Output& out, const Arguments& arguments, const ShardingPolicy& policy,
+                  const std::vector<RecutItem>& items) {
+  out.print("{}: {}\n", arguments.other.string(), policy.description());
+  const std::array<Column, 3> columns{{{"FILE"}, {"PARTS", true}, {"SIZE", true}}};
+  for (const RecutItem& item : items) {
+    out.print("'{}':\n", item.name);
+    print_table(out, "  ", columns, [&](const RowVisitor& row) {
+      for (const WrittenFile& file : item.files) {
+        row({file.name, count_text(file.parts), size_text(file.bytes)});
+      }
+    });
+  }
+}
+
+void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPolicy& policy,
+                  const std::vector<RecutItem>& items) {
+  json.begin_object().key("path").value(arguments.other.string()).key("policy").value(policy.description());
+  json.key("checkpointables").begin_list();
+  for (const RecutItem& item : items) {
+    json.begin_object().key("name").value(item.name).key("files").begin_list();
+    for (const WrittenFile& file : item.files) {
+      json.begin_object(JsonLayout::line).key("name").value(file.name);
+      json.key("parts").value(file.parts).key("bytes").value(file.bytes).end();
+    }
+    json.end().end();
+  }
+  json.end().end();
+}
+
+}  // namespace
+
+int reshard(const Arguments& arguments, Output& out) {
+  const std::shared_ptr<const ShardingPolicy> policy = policy_of(arguments.recutting);
+  const CommittedDirectory source = CommittedDirectory::open(io::posix_syscalls(), arguments.path);
+  const auto& items = source.manifest().checkpointables;
+  const auto is_named = [&](const CheckpointableEntry& item) { return item.name == arguments.name; };
+  if (!arguments.name.empty() && std::none_of(items.begin(), items.end(), is_named)) {
+    throw Error(Errc::not_found, fmt::format("there is no checkpointable '{}'", arguments.name));
+  }
+  const io::EngineChoice engine = io::make_engine(io::EngineKind::threads, {});
+  store::StagedDirectory target = store::StagedDirectory::create(*engine.engine, arguments.other);
+  Resharding resharding(source, target, policy);
+  for (const CheckpointableEntry& item : items) {
+    if (arguments.name.empty() || is_named(item)) {
+      resharding.recut(item);
+    }
+  }
+  if (resharding.items().empty()) {
+    throw Error(Errc::invalid_argument, arguments.name.empty()
+                                            ? "no checkpointable has arrays"
+                                            : fmt::format("'{}' has no arrays", arguments.name));
+  }
+  resharding.copy_others();
+  require_same(source);
+  resharding.publish();
+  if (arguments.is_json) {
+    write_answer(json_to(out), arguments, *policy, resharding.items());
+  } else {
+    print_answer(out, arguments, *policy, resharding.items());
+  }
+  return 0;
+}
+
+}  // namespace cairn::cli

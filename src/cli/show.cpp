@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "base/internal/json_string.hpp"
+#include "cli/commands.hpp"
+#include "cli/describe.hpp"
+#include "cli/document.hpp"
+#include "cli/grid.hpp"
+#include "cli/selection.hpp"
+#include "cli/side.hpp"
+#include "cli/text.hpp"
+#include "cli/window.hpp"
+
+namespace cairn::cli {
+namespace {
+
+constexpr std::size_t kMostTextBytes = 4096;  // Of a string or of bytes that are shown to people.
+
+/// What has a name in a checkpoint: an array, a value, or a whole checkpointable.
+struct Named {
+  std::string title;  ///< "checkpointable/path".
+  std::string item;
+  std::optional<ArrayPlace> array;
+  std::optional<DescribedValue> value;
+};
+
+std::string title_of(std::string_view item, std::string_view path) {
+  return path.empty() ? std::string(item) : fmt::format("{}/{}", item, path);
+}
+
+/// All that `name` names: what has exactly that title, else what has that path in some checkpointable.
+std::vector<Named> find_named(const Side& side, std::string_view name) {
+  std::vector<Named> exact;
+  std::vector<Named> by_path;
+  const auto add = [&](Named named, std::string_view path) {
+    if (named.title == name) {
+      exact.push_back(std::move(named));
+    } else if (!path.empty() && path == name) {
+      by_path.push_back(std::move(named));
+    }
+  };
+  for (const auto& [item, metadata] : side.metadata().items) {
+    const Description description = metadata.description();
+    for (const ArrayEntry& array : description.arrays) {
+      ArrayPlace place{side.path(), item, std::string(array.name), array.dtype, array.shape};
+      add({title_of(item, array.name), item, std::move(place), std::nullopt}, array.name);
+    }
+    for (const DescribedValue& value : description.values) {
+      add({title_of(item, value.name), item, std::nullopt, value}, value.name);
+    }
+    if (item == name && exact.empty()) {
+      exact.push_back({item, item, std::nullopt, std::nullopt});
+    }
+  }
+  return exact.empty() ? by_path : exact;
+}
+
+[[noreturn]] void refuse_missing(const Side& side, std::string_view name) {
+  for (const auto& [item, metadata] : side.metadata().items) {
+    if (const std::string problem = problem_text(metadata); !problem.empty()) {
+      throw Error(metadata.problem_code, problem);  // It may have been there.
+    }
+  }
+  throw Error(Errc::not_found, fmt::format("{}: nothing is called '{}': `cairn inspect` shows what there is",
+                                           side.path().string(), name));
+}
+
+/// The only thing of that name. Brackets belong to the name when there is one with them.
+std::pair<Named, std::optional<std::string_view>> resolve(const Side& side, std::string_view text) {
+  std::optional<std::string_view> subscript;
+  std::vector<Named> found = find_named(side, text);
+  if (found.empty()) {
+    std::tie(text, subscript) = split_subscript(text);
+    found = find_named(side, text);
+  }
+  if (found.empty()) {
+    refuse_missing(side, text);
+  }
+  if (found.size() > 1) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' may be '{}' or '{}': say which", text, found[0].title, found[1].title));
+  }
+  return {std::move(found.front()), subscript};
+}
+
+void write_shape(JsonWriter& json, std::string_view key, const Shape& shape) {
+  json.key(key).begin_list();
+  for (const std::uint64_t extent : shape) {
+    json.value(extent);
+  }
+  json.end();
+}
+
+/// Nested lists, as the dimensions are; the elements of the last one on a line.
+class JsonGrid {
+ public:
+  JsonGrid(JsonWriter& json, const Shape& shape) : json_(json), shape_(shape) {}
+
+  void begin() { open(0); }
+
+  void add(const Elements& elements, std::size_t i) {
+    elements.write(json_, i);
+    ++count_;
+    std::uint64_t row = 1;
+    std::size_t ended = 0;
+    for (std::size_t d = shape_.size(); d > 0; --d) {
+      row *= shape_[d - 1];
+      if (count_ % row != 0) {
+        break;
+      }
+      json_.end();
+      ++ended;
+    }
+    if (ended != shape_.size()) {
+      open(shape_.size() - ended);
+    }
+  }
+
+ private:
+  void open(std::size_t from) {
+    for (std::size_t d = from; d < shape_.size(); ++d) {
+      json_.begin_list();
+    }
+  }
+
+  JsonWriter& json_;
+  const Shape& shape_;
+  std::uint64_t count_ = 0;
+};
+
+void write_array(JsonWriter json, const Named& named, const Selection& selection, std::uint64_t limit) {
+  const ArrayPlace& array = *named.array;
+  const Shape shown = selected_shape(selection);
+  const auto count = element_count(shown);
+  if (!count || *count > limit) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}': {} are more than {}: choose a part of the array, or another --limit",
+                            named.title, count_text(count.value_or(0), "element"), count_text(limit)));
+  }
+  const Window window = plan_window(named.title, array, selection, limit);
+  json.begin_object().key("name").value(named.title).key("dtype").value(name(array.dtype));
+  write_shape(json, "shape", array.shape);
+  json.key("selected").value(to_string(selection));
+  write_shape(json, "selected_shape", shown);
+  json.key("values");
+  if (*count == 0) {
+    json.begin_list().end().end();
+    return;
+  }
+  JsonGrid grid(json, shown);
+  grid.begin();
+  read_window(array, window, [&grid](const Elements& elements, std::size_t i) { grid.add(elements, i); });
+  json.end();
+}
+
+void print_array(Output& out, const Named& named, const std::optional<std::string_view>& subscript,
+                 const Selection& selection, std::uint64_t limit) {
+  const ArrayPlace& array = *named.array;
+  const Window window = plan_window(named.title, array, selection, limit);
+  std::vector<std::string> cells;
+  read_window(array, window,
+              [&cells](const Elements& elements, std::size_t i) { cells.push_back(elements.text(i)); });
+  out.print("{}  {}  {}", printable(named.title), name(array.dtype), to_string(array.shape));
+  if (subscript) {
+    out.print("  {}  {}", to_string(selection), to_string(selected_shape(selection)));
+  }
+  out.write("\n");
+  print_grid(out, window, cells);
+}
+
+std::string hex_of(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte each : bytes) {
+    text += fmt::format("{:02x}", std::to_integer<unsigned>(each));
+  }
+  return text;
+}
+
+void print_value(Output& out, const Named& named) {
+  const DescribedValue& value = *named.value;
+  out.print("{}  {}\n", printable(named.title), printable(value.kind));
+  if (const auto* text = std::get_if<std::string>(&value.value)) {
+    // A character that is cut in two becomes one that stands for what is not text.
+    out.print("{}\n", json_string(std::string_view(*text).substr(0, kMostTextBytes)));
+    if (text->size() > kMostTextBytes) {
+      out.print("... ({})\n", count_text(text->size(), "byte"));
+    }
+  } else if (const auto* bytes = std::get_if<std::vector<std::byte>>(&value.value)) {
+    out.print("{}\n", hex_of(std::span(*bytes).first(std::min(bytes->size(), kMostTextBytes / 2))));
+    if (bytes->size() > kMostTextBytes / 2) {
+      out.print("... ({})\n", count_text(bytes->size(), "byte"));
+    }
+  } else if (!std::holds_alternative<std::monostate>(value.value)) {
+    out.print("{}\n", printable(value_text(value)));
+  }
+}
+
+void write_value(JsonWriter json, const Named& named) {
+  const DescribedValue& value = *named.value;
+  json.begin_object().key("name").value(named.title).key("kind").value(value.kind);
+  if (const auto* text = std::get_if<std::string>(&value.value)) {
+    json.key("value").value(*text);
+  } else if (const auto* bytes = std::get_if<std::vector<std::byte>>(&value.value)) {
+    json.key("bytes").value(bytes->size()).key("hex").value(hex_of(*bytes));
+  } else if (const auto* number = std::get_if<double>(&value.value);
+             number != nullptr && !std::isfinite(*number)) {
+    json.key("value").value(value_text(value));  // JSON has no word for infinities and NaN.
+  } else if (!std::holds_alternative<std::monostate>(value.value)) {
+    json.key("value").raw(value_text(value));
+  }
+  json.end();
+}
+
+/// A checkpointable that is no array and no value: its documents, when it has some.
+void show_item(const Side& side, const Named& named, const Arguments& arguments, Output& out) {
+  const Description description = side.metadata().items.at(named.item).description();
+  if (description.texts.empty() || side.is_foreign()) {
+    if (const std::string problem = problem_text(side.metadata().items.at(named.item)); !problem.empty()) {
+      throw Error(side.metadata().items.at(named.item).problem_code, problem);
+    }
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format(
+            "'{}' is not an array and not a value: name one of those that `cairn inspect` lists for it",
+            named.title));
+  }
+  if (!arguments.is_json) {
+    out.print("{}  {}\n", printable(named.title), printable(description.kind));
+    print_documents(out, side, named.item, description, "", static_cast<std::size_t>(arguments.limit));
+    return;
+  }
+  JsonWriter json = json_to(out);
+  json.begin_object().key("name").value(named.title).key("kind").value(description.kind);
+  write_documents(json, side, named.item, description);
+  json.end();
+}
+
+void show_array(const Named& named, const std::optional<std::string_view>& subscript,
+                const Arguments& arguments, Output& out) {
+  const Selection selection = parse_selection(named.title, subscript.value_or(""), named.array->shape);
+  if (arguments.is_json) {
+    write_array(json_to(out), named, selection, arguments.limit);
+  } else {
+    print_array(out, named, subscript, selection, arguments.limit);
+  }
+}
+
+}  // namespace
+
+int show(const Arguments& arguments, Output& out) {
+  const Side side(arguments.path);
+  const auto [named, subscript] = resolve(side, arguments.name);
+  if (named.array) {
+    show_array(named, subscript, arguments, out);
+    return 0;
+  }
+  if (subscript) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' is not an array: it has no elements [{}]", named.title, *subscript));
+  }
+  if (!named.value) {
+    show_item(side, named, arguments, out);
+  } else if (arguments.is_json) {
+    write_value(json_to(out), named);
+  } else {
+    print_value(out, named);
+  }
+  return 0;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/stored_regions.hpp"
+
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "cairn/api/load.hpp"
+#include "cairn/formats/index.hpp"
+#include "cairn/handlers/abstract_tree.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+#include "cairn/sharding/flat_range.hpp"
+
+namespace cairn::cli {
+namespace {
+
+/// Asks for the boxes that a range consists of, which lie one behind the other in memory.
+void want(AbstractShardedArray& wanted, const RegionRange& range) {
+  const Region& region = *range.region;
+  const std::uint64_t element_bytes = region.element_bytes();
+  if (element_bytes == 0) {
+    wanted.place_into(region.box, MutableArrayView(range.out.data(), region.box.extents(), region.dtype));
+    return;
+  }
+  const std::uint64_t begin = range.begin_bytes / element_bytes;
+  const std::uint64_t end = begin + range.out.size() / element_bytes;
+  for (const FlatPiece& piece : boxes_of_flat_range(region.box, begin, end)) {
+    std::byte* place = range.out.data() + piece.first * element_bytes;
+    wanted.place_into(piece.box, MutableArrayView(place, piece.box.extents(), region.dtype));
+  }
+}
+
+}  // namespace
+
+RangesLoad::RangesLoad(const std::filesystem::path& source, const std::string& item,
+                       std::span<const RegionRange> ranges) {
+  std::map<std::string_view, AbstractShardedArray> arrays;
+  for (const RegionRange& range : ranges) {
+    const Region& region = *range.region;
+    want(arrays.try_emplace(region.path, region.shape, region.dtype).first->second, range);
+  }
+  AbstractTree wanted;
+  for (auto& [path, boxes] : arrays) {
+    AbstractTree* node = &wanted;
+    for (const std::string& key : formats::split_path(path)) {
+      node = &(*node)[key];
+    }
+    *node = std::move(boxes);
+  }
+  TreeLoadOptions some;
+  some.partial = true;
+  LoadOptions options;
+  options.handler_options.set(some);
+  response_ = load_checkpointables_async(source, {Request(item, std::move(wanted))}, options);
+}
+
+void RangesLoad::wait() {
+  static_cast<void>(response_.wait());
+}
+
+void RegionSource::read(std::uint64_t offset_bytes, std::span<std::byte> out) const {
+  const std::uint64_t whole = byte_count(region_.dtype, region_.box.extents()).value_or(0);
+  const std::uint64_t unit = region_.element_bytes() == 0 ? whole : region_.element_bytes();
+  const std::uint64_t begin = offset_bytes / unit * unit;
+  const std::uint64_t end = (offset_bytes + out.size() + unit - 1) / unit * unit;
+  std::vector<std::byte> around(end - begin);
+  const RegionRange range{&region_, begin, around};
+  RangesLoad(source_, item_, std::span(&range, 1)).wait();
+  std::memcpy(out.data(), around.data() + (offset_bytes - begin), out.size());
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
+#include "cairn/core/load.hpp"
+#include "cairn/core/response.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn::cli {
+
+/// A box of an array that a checkpoint has, whatever boxes it is stored in there: its elements, row-major.
+struct Region {
+  std::string path;  ///< Of the array.
+  DType dtype{};
+  Shape shape;  ///< Of the array.
+  Box box;
+
+  /// How many bytes one element takes that can be read alone; 0 for packed types, which are read whole.
+  [[nodiscard]] std::uint64_t element_bytes() const { return is_packed(dtype) ? 0 : bits(dtype) / 8; }
+};
+
+/// Some of the bytes of a region, and where they go.
+struct RegionRange {
+  const Region* region = nullptr;
+  std::uint64_t begin_bytes = 0;  ///< A multiple of its element_bytes(); 0 for packed types.
+  std::span<std::byte> out;
+};
+
+/// Reads ranges of the arrays of a checkpointable, and verifies them, beside whatever else the program does.
+///
+/// Ownership: what `out` of the ranges refers to must live as long as this does.
+class RangesLoad {
+ public:
+  RangesLoad(const std::filesystem::path& source, const std::string& item,
+             std::span<const RegionRange> ranges);
+
+  /// Errors: as load_checkpointables.
+  void wait();
+
+ private:
+  LoadResponse response_;
+};
+
+/// A region as a file of another checkpoint holds it.
+class RegionSource final : public ByteSource {
+ public:
+  RegionSource(std::filesystem::path source, std::string item, Region region)
+      : source_(std::move(source)), item_(std::move(item)), region_(std::move(region)) {}
+
+  [[nodiscard]] const Region& region() const { return region_; }
+
+  /// By a load of its own: RangesLoad reads many at once.
+  void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override;
+  [[nodiscard]] std::string describe() const override { return region_.path; }
+
+ private:
+  const std::filesystem::path source_;
+  const std::string item_;
+  const Region region_;
+};
+
+}  // namespace cairn::cli

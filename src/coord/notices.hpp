@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/coord/transport.hpp"
+
+#include "coord/tree.hpp"
+
+namespace cairn::coord {
+
+/// What ranks tell each other outside of conversations: to rank 0, and from there to all.
+///
+/// Threads: every method may be called from any thread; handlers are called on the transport's.
+class Notices {
+ public:
+  Notices(Transport& transport, const CoordinatorOptions& options)
+      : transport_(&transport), rank_(transport.rank()), tree_{transport.size(), options.fan_out} {}
+
+  /// Whether a packet is one, and not of a conversation.
+  [[nodiscard]] static bool is_notice(std::string_view packet) noexcept;
+
+  void send(std::string_view topic, std::string_view text);
+  void receive(std::size_t from, const Packet& packet) noexcept;
+  /// Nothing is sent any more.
+  void close() noexcept;
+
+  /// Hears those of a topic until what it returns goes. Then the handler does not run, and will not.
+  [[nodiscard]] static std::shared_ptr<void> listen(const std::shared_ptr<Notices>& notices,
+                                                    std::string topic, NoticeHandler handler);
+
+ private:
+  struct Listener {
+    std::string topic;
+    std::mutex mutex;  // Protects the handler, also while it runs.
+    NoticeHandler handler;
+  };
+
+  void send_below(const Packet& packet);
+  [[nodiscard]] std::vector<std::shared_ptr<Listener>> listeners_of(std::string_view topic) const;
+  void forget(const Listener* listener) noexcept;
+
+  mutable std::mutex mutex_;  // Protects what follows.
+  Transport* transport_;      // Null once closed.
+  const std::size_t rank_;
+  const Tree tree_;
+  std::vector<std::shared_ptr<Listener>> listeners_;
+};
+
+}  // namespace cairn::coord

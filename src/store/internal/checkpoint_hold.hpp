@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "io/internal/file.hpp"
+
+namespace cairn::store {
+
+/// The right to say whether a checkpoint stays or goes: one holder at a time has it, over all processes. So nobody keeps what somebody
+/// else is about to remove.
+///
+/// Where a file system has no locks, or the checkpoint's files may not be written, nobody is kept from anything.
+/// Ownership: holds the file COMMIT open, wherever its directory is moved to; ends with this.
+class CheckpointHold {
+ public:
+  /// Does not wait. `entry` is the checkpoint's directory in `parent`; it may be gone.
+  ///
+  /// Errors: OS errors, but for those above.
+  CheckpointHold(const io::Directory& parent, std::string_view entry);
+
+  /// False when somebody else has it.
+  [[nodiscard]] bool is_held() const noexcept { return is_held_; }
+
+ private:
+  io::FileHandle commit_;
+  bool is_held_ = true;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "store/internal/manifest.hpp"
+
+namespace cairn::store {
+
+/// "2026-01-31T12:00:00Z"; parts of a second are left out.
+[[nodiscard]] std::string utc(std::chrono::system_clock::time_point time);
+
+/// Says in a manifest when its checkpoint is committed.
+void set_committed(Manifest& manifest, std::chrono::system_clock::time_point time);
+
+}  // namespace cairn::store

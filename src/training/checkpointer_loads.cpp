@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <system_error>
+
+#include <exception>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "cairn/api/find.hpp"
+#include "cairn/api/load.hpp"
+#include "cairn/api/maintain.hpp"
+#include "cairn/base/error.hpp"
+
+#include "core/internal/load_latest.hpp"
+#include "training/checkpointer_state.hpp"
+#include "training/rank_resume.hpp"
+#include "training/step_links.hpp"
+
+namespace cairn {
+
+std::optional<std::uint64_t> Checkpointer::State::best(const std::string& metric, Prefer prefer) const {
+  return training::best_of(directory.infos(), metric, prefer);
+}
+
+std::uint64_t Checkpointer::State::resolve(const WhichStep& which) const {
+  if (const auto* step = std::get_if<std::uint64_t>(&which.get())) {
+    return *step;
+  }
+  const auto* wanted = std::get_if<WhichStep::Best>(&which.get());
+  const std::optional<std::uint64_t> step =
+      wanted != nullptr ? best(wanted->metric, wanted->prefer) : directory.latest();
+  if (!step) {
+    throw Error(Errc::not_found, fmt::format("{}: there is no step", directory.root().string()));
+  }
+  return *step;
+}
+
+std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
+  if (!directory.has(step)) {
+    const std::optional<std::uint64_t> latest = directory.latest();
+    throw Error(Errc::not_found,
+                fmt::format("step {} of {}{}", step, directory.root().string(),
+                            latest ? fmt::format(", the latest of which is {}", *latest) : ""));
+  }
+  return directory.path(step);
+}
+
+/// Rethrows what a load has thrown, and learns from it.
+void Checkpointer::State::throw_load_failure(std::uint64_t step, const std::filesystem::path& path) {
+  const std::exception_ptr failure = std::current_exception();
+  const std::optional<std::error_code> code = code_of(failure);
+  std::error_code ignored;
+  if (code == make_error_code(Errc::not_found) && !std::filesystem::exists(path, ignored) && !ignored) {
+    throw Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string()));
+  }
+  if (code && training::is_damage(*code)) {
+    remover.set_damaged(step, true);
+  }
+  std::rethrow_exception(failure);
+}
+
+std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, const ResumeOptions& how) {
+  if (!ranks) {
+    return resume_newest(requests, how, {});
+  }
+  training::RankResume rank;
+  rank.load_newest = [&](const std::set<std::uint64_t>& without) {
+    return resume_newest(requests, how, without);
+  };
+  rank.load = [&](std::uint64_t step) {
+    return load_checkpointables(directory.path(step), requests, how.load, context);
+  };
+  rank.may_fall_back = [&](const std::exception_ptr& failure) {
+    const std::optional<std::error_code> code = code_of(failure);
+    return how.fall_back && code && training::is_damage(*code);
+  };
+  std::optional<Resumed> resumed = training::resume_together(coordinator(), rank);
+  if (!is_primary()) {
+    list_again([this] { directory.reload(); });  // As rank 0 has left it.
+  }
+  return resumed;
+}
+
+std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
+                                                          const std::set<std::uint64_t>& without) {
+  if (how.recover && without.empty() && !core::is_yet_to_be_made(directory.root())) {
+    recover(directory.root(), how.recovery, context);
+  }
+  list_again([this] { directory.reload(); });
+  LoadLatestOptions latest;
+  latest.load = how.load;
+  latest.fall_back = how.fall_back;
+  latest.number = [this, &without](std::string_view name) {
+    const std::optional<std::uint64_t> step = directory.parse(name);
+    return step && without.count(*step) == 0 ? step : std::nullopt;
+  };
+  std::optional<LoadedLatest> loaded;
+  try {
+    loaded = load_latest(directory.root(), requests, latest, context);
+  } catch (const Error& error) {
+    const std::optional<std::uint64_t> newest = directory.latest();
+    if (newest && training::is_damage(error.code())) {
+      remover.set_damaged(*newest, true);
+    }
+    throw;
+  }
+  if (!loaded) {
+    return std::nullopt;
+  }
+  for (const PassedOver& each : loaded->passed_over) {
+    if (const std::optional<std::uint64_t> step = directory.parse(each.path.filename().string())) {
+      remover.set_damaged(*step, true);
+    }
+  }
+  Resumed resumed;
+  resumed.step = *directory.parse(loaded->checkpoint.name);
+  resumed.loaded = std::move(loaded->loaded);
+  resumed.passed_over = std::move(loaded->passed_over);
+  return resumed;
+}
+
+}  // namespace cairn

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/api/save.hpp"
+#include "cairn/base/error.hpp"
+#include "cairn/training/preemption_guard.hpp"
+
+#include "core/internal/joint_save.hpp"
+#include "training/checkpointer_state.hpp"
+#include "training/internal/annotations.hpp"
+#include "training/step_uses.hpp"
+
+namespace cairn {
+
+using training::StepSave;
+using training::StepUser;
+
+bool Checkpointer::State::decide(std::uint64_t step) {
+  StepDirectory::Steps steps;  // Holds what the moment shows.
+  const SaveMoment moment = look(step, steps);
+  return ranks ? ranks->decide(moment) : options.save(moment);
+}
+
+/// What is the same on all ranks is decided; the others wait for one that fails from here on.
+StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
+                                       const StepOptions& how) {
+  const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
+  bool is_due = true;
+  has_joined = false;
+  try {
+    is_due = how.force || decide(step);
+    has_answered_signal = has_answered_signal || was_preempted;
+    throw_save_failure();
+    return is_due ? start(step, items, how) : StepResponse();
+  } catch (...) {
+    if (ranks && is_due && !has_joined) {
+      tell_others(std::current_exception());
+    }
+    throw;
+  }
+}
+
+void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexcept {
+  try {
+    core::JointSave(coordinator()).fail(why);
+  } catch (...) {  // The coordinator was closed, which tells them, too.
+  }
+}
+
+/// Rank 0's word on the steps ahead goes with the save.
+void Checkpointer::State::begin_on_ranks(std::uint64_t step, SaveOptions& save) {
+  StepDirectory::Steps steps;  // Holds what the moment shows.
+  save.word = ranks->begin_save(look(step, steps));
+  save.on_word = [self = weak_from_this()](std::string_view word) {
+    if (const std::shared_ptr<State> state = self.lock()) {
+      state->ranks->hear(word);
+    }
+  };
+}
+
+SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& steps) {
+  if (options.save.asks_time()) {
+    find_last_save();
+  }
+  SaveMoment moment;
+  moment.step = step;
+  const std::lock_guard lock(mutex);
+  steps = announced;
+  moment.steps = *steps;
+  moment.is_saving = saving != nullptr;
+  moment.is_preempted =
+      options.preemption != nullptr && options.preemption->is_preempted() && !has_saved_preempted;
+  if (options.save.asks_time()) {
+    moment.now = clock.now();
+    moment.costs = costs.costs();
+    moment.costs.mtbf = estimated_mtbf(history.failures());
+    if (last_begin) {
+      moment.since_last_save = clock.steady_now() - *last_begin;
+    }
+  }
+  return moment;
+}
+
+/// Makes the list that policies see, so that none of the steps that they decline takes memory for it. Called with the lock held.
+void Checkpointer::State::announce() {
+  const StepDirectory::Steps listed = directory.steps();
+  announced = listed;
+  if (saving && !std::binary_search(listed->begin(), listed->end(), saving->step())) {
+    auto more = std::make_shared<std::vector<std::uint64_t>>(*listed);
+    more->insert(std::upper_bound(more->begin(), more->end(), saving->step()), saving->step());
+    announced = std::move(more);
+  }
+}
+
+/// Another look at the disk, by `look_again`, may change what policies see.
+void Checkpointer::State::list_again(const std::function<void()>& look_again) {
+  look_again();
+  const std::lock_guard lock(mutex);
+  announce();
+}
+
+/// The first save of a process may be due by that of an earlier one, which only the time of the day tells.
+void Checkpointer::State::find_last_save() {
+  {
+    const std::lock_guard lock(mutex);
+    if (std::exchange(is_last_looked_up, true) || last_begin) {
+      return;
+    }
+  }
+  const std::optional<std::uint64_t> latest = directory.latest();
+  const std::optional<CommitTime> committed =
+      latest ? directory.info(*latest).committed : std::optional<CommitTime>();
+  if (committed) {
+    const std::chrono::nanoseconds age = CommitTime(clock.now()) - *committed;
+    const std::lock_guard lock(mutex);
+    last_begin = clock.steady_now() - std::max(age, std::chrono::nanoseconds(0));
+  }
+}
+
+std::shared_ptr<StepSave> Checkpointer::State::in_flight() const {
+  const std::lock_guard lock(mutex);
+  return saving;
+}
+
+void Checkpointer::State::require_open() const {
+  const std::lock_guard lock(mutex);
+  if (is_closed) {
+    throw Error(Errc::closed, fmt::format("Checkpointer of {}", directory.root().string()));
+  }
+}
+
+SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOptions& how) const {
+  SaveOptions save = how.save;
+  try {
+    save.annotations = training::annotate(how.save.annotations, step, how.metrics);
+  } catch (...) {
+    std::rethrow_exception(with_context(std::current_exception(), fmt::format("step {}", step)));
+  }
+  return save;
+}
+
+StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
+                                        const StepOptions& how) {
+  require_open();
+  if (ranks && how.skip_if_busy) {
+    throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy: of several ranks not all may be busy");
+  }
+  SaveOptions save = save_options(step, how);
+  if (const std::shared_ptr<StepSave> before = in_flight()) {
+    if (how.skip_if_busy) {
+      return {};
+    }
+    before->settle();
+    throw_save_failure();
+  }
+  if (remover.uses()->is_being_removed(step)) {
+    worker.wait_idle();  // It is saved again: after it was removed.
+  }
+  const std::filesystem::path path = directory.path(step);
+  if (!ranks && directory.has(step) &&
+      !save.overwrite) {  // Ranks may know other steps; rank 0 looks at the disk.
+    throw Error(Errc::already_exists, fmt::format("step {} is there: {}", step, path.string()));
+  }
+  auto user = std::make_unique<StepUser>(remover.uses(), step);
+  if (ranks) {
+    begin_on_ranks(step, save);
+  }
+  const auto begin = clock.steady_now();
+  has_joined = true;
+  AsyncResponse response = save_checkpointables_async(path, items, save, context);
+  costs.add_blocking(clock.steady_now() - begin);
+  StepSave::OnEnd on_end = [self = weak_from_this()](StepSave& ended, const std::exception_ptr& failure) {
+    if (const std::shared_ptr<State> state = self.lock()) {
+      state->end(ended, failure);
+    }
+  };
+  auto started = std::make_shared<StepSave>(step, std::move(response), std::move(user), std::move(on_end));
+  enter(started, begin);
+  return StepResponse(std::move(started));
+}
+
+void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::steady_clock::time_point begin) {
+  {
+    const std::lock_guard lock(mutex);
+    saving = save;
+    announce();
+    last_begin = begin;
+    has_saved_preempted = options.preemption != nullptr && options.preemption->is_preempted();
+  }
+  worker.post([this, save = std::move(save)] { finish(*save); });
+}
+
+/// On the thread that was the first to hear of the end.
+void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
+  if (!failure) {
+    directory.add(save.step());
+    remover.set_damaged(save.step(), false);
+  }
+  const std::lock_guard lock(mutex);
+  const std::chrono::nanoseconds duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
+  if (ranks) {
+    ranks->end_save(duration);
+  }
+  if (!failure) {
+    costs.add_durable(duration);
+  } else {
+    failed = saving;
+    save_failure = with_context(failure, fmt::format("step {}", save.step()));
+  }
+  saving = nullptr;
+  announce();
+}
+
+/// On the worker.
+void Checkpointer::State::finish(StepSave& save) noexcept {
+  if (!save.settle() || !is_primary()) {
+    return;
+  }
+  history.enter(false);
+  try {
+    list_again([&] { remover.retain(save.step()); });
+  } catch (...) {
+    if (options.on_retention_failure) {
+      options.on_retention_failure(std::current_exception());
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    retention_failure = retention_failure ? retention_failure : std::current_exception();
+  }
+}
+
+void Checkpointer::State::throw_save_failure() {
+  std::shared_ptr<StepSave> save;
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex);
+    save = std::exchange(failed, nullptr);
+    failure = std::exchange(save_failure, nullptr);
+  }
+  if (save && !save->tell()) {
+    std::rethrow_exception(failure);
+  }
+}
+
+void Checkpointer::State::throw_failures() {
+  throw_save_failure();
+  std::exception_ptr failure;
+  {
+    const std::lock_guard lock(mutex);
+    failure = std::exchange(retention_failure, nullptr);
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace cairn

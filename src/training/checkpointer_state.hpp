@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/training/checkpointer.hpp"
+
+#include "base/internal/clock.hpp"
+#include "training/rank_decisions.hpp"
+#include "training/remover.hpp"
+#include "training/run_history.hpp"
+#include "training/save_costs.hpp"
+#include "training/step_save.hpp"
+#include "training/worker.hpp"
+
+namespace cairn {
+
+/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp.
+struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
+  State(std::filesystem::path root, CheckpointerOptions how, const Context& where)
+      : options(std::move(how)),
+        context(where),
+        clock(training::clock_of(where)),
+        directory(std::move(root), options.names, where),
+        remover(options.keep, options.links, options.close_timeout, directory, where),
+        costs(clock),
+        history(directory.root(), options.save.needs_history() && is_primary(), where),
+        worker(clock) {
+    announce();  // Nobody else is here yet.
+    if (coordinator().size() > 1) {
+      ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
+                                                        clock, options.preemption_margin, directory.root());
+    }
+  }
+
+  [[nodiscard]] Coordinator& coordinator() const {
+    const std::shared_ptr<Coordinator>& given = context.options().coordinator;
+    return given ? *given : *single_process();
+  }
+  [[nodiscard]] bool is_primary() const { return coordinator().rank() == 0; }
+
+  // Saves.
+  [[nodiscard]] bool decide(std::uint64_t step);
+  StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  void begin_on_ranks(std::uint64_t step, SaveOptions& save);
+  void tell_others(const std::exception_ptr& why) const noexcept;
+  [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
+  void find_last_save();
+  void announce();
+  void list_again(const std::function<void()>& look_again);
+  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
+  [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
+  void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
+  void end(training::StepSave& save, const std::exception_ptr& failure);
+  void finish(training::StepSave& save) noexcept;
+  void throw_save_failure();
+  void throw_failures();
+  void require_open() const;
+
+  // Loads.
+  [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
+  [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
+  [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
+  [[noreturn]] void throw_load_failure(std::uint64_t step, const std::filesystem::path& path);
+  std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
+  std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
+                                       const std::set<std::uint64_t>& without);
+
+  const CheckpointerOptions options;
+  const Context& context;
+  const Clock& clock;
+  StepDirectory directory;
+  training::Remover remover;
+  training::SaveCosts costs;
+  training::RunHistory history;
+  const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
+
+  mutable std::mutex mutex;  // Protects all up to the worker.
+  std::shared_ptr<training::StepSave> saving;
+  std::shared_ptr<training::StepSave> failed;  // A save of whose failure nobody was told yet.
+  std::exception_ptr save_failure;
+  std::exception_ptr retention_failure;
+  bool is_closed = false;
+  bool has_joined = false;           // The others, for the save that begins. Of the thread that saves.
+  bool has_saved_preempted = false;  // A save has begun since the preemption.
+  std::optional<std::chrono::steady_clock::time_point> last_begin;  // Of a save, also of an earlier process.
+  bool is_last_looked_up = false;
+  std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
+  StepDirectory::Steps announced;                // Those in the directory, and the one that is being saved.
+
+  std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
+
+  training::Worker worker;  // First to stop: it uses all above.
+};
+
+}  // namespace cairn

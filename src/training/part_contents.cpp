@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/part_contents.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/array_store/reader.hpp"
+#include "cairn/base/error.hpp"
+
+namespace cairn::training {
+namespace {
+
+constexpr std::string_view kTreeHandler = "cairn.tree/1";
+
+std::string whose(std::string_view leaf, std::uint32_t part) {
+  return fmt::format("{} of part {}", formats::shown(leaf), part);
+}
+
+/// Refuses leaves that others have, or that lie above or below one of theirs.
+void require_new(const formats::Index& index, const store::CheckpointableEntry& item, std::uint32_t number,
+                 const LeafNames& leaves) {
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const std::string_view name = index.entry(i).name;
+    if (const auto found = leaves.find_conflict(name, number)) {
+      const std::string_view relation = found->name == name ? "is also" : "lies above or below";
+      throw Error(Errc::already_exists, fmt::format("'{}': {} {} {}", item.name, whose(name, number),
+                                                    relation, whose(found->name, found->part)));
+    }
+  }
+}
+
+}  // namespace
+
+bool is_tree(const store::CheckpointableEntry& item) noexcept {
+  return item.handler_id == kTreeHandler;
+}
+
+formats::Index open_index(const store::CommittedDirectory& part, const store::CheckpointableEntry& item) {
+  const std::string file = fmt::format("{}/{}", item.directory, array_store::kIndexFile);
+  const store::FileEntry* entry = part.find(file);
+  if (entry == nullptr) {
+    throw Error(Errc::malformed_metadata, fmt::format("{}: '{}' is a tree without {}", part.path().string(),
+                                                      item.name, array_store::kIndexFile));
+  }
+  const auto bytes = std::make_shared<const std::string>(part.read_verified(file, entry->size_bytes));
+  formats::Index index =
+      formats::Index::open(bytes, std::as_bytes(std::span(*bytes)), (part.path() / file).string());
+  index.validate();
+  return index;
+}
+
+const PartContents::Item* PartContents::find(const store::CheckpointableEntry& item,
+                                             std::uint32_t number) const {
+  const auto found = items_.find(item.name);
+  if (found == items_.end()) {
+    return nullptr;
+  }
+  const Item& other = found->second;
+  if (!is_tree(item) || other.handler_id != item.handler_id) {
+    throw Error(
+        Errc::already_exists,
+        fmt::format("'{}' of part {} ({}) is also in part {} ({}); only trees may be in several parts",
+                    item.name, number, item.handler_id, other.first_part, other.handler_id));
+  }
+  return &other;
+}
+
+void PartContents::add(const store::CommittedDirectory& part, std::uint32_t number) {
+  using Tree = std::pair<const store::CheckpointableEntry*, formats::Index>;
+  std::vector<Tree> trees;
+  for (const store::CheckpointableEntry& item : part.manifest().checkpointables) {
+    const Item* other = find(item, number);
+    if (is_tree(item)) {
+      trees.emplace_back(&item, open_index(part, item));
+    }
+    if (other != nullptr) {
+      require_new(trees.back().second, item, number, other->leaves);
+    }
+  }
+  for (const store::CheckpointableEntry& item : part.manifest().checkpointables) {
+    items_.try_emplace(item.name, Item{item.handler_id, number, {}});
+  }
+  for (const auto& [item, index] : trees) {
+    LeafNames& leaves = items_.at(item->name).leaves;
+    for (std::size_t i = 0; i < index.size(); ++i) {
+      leaves.add(index.entry(i).name, number);
+    }
+  }
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/preempted_step.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::training {
+namespace {
+
+using std::chrono::steady_clock;
+
+// What ranks say: a word, a round, a step.
+constexpr std::string_view kSignal = "signal";
+constexpr std::string_view kPropose = "propose";
+constexpr std::string_view kBefore = "before";
+constexpr std::string_view kPassed = "passed";
+constexpr std::string_view kAgreed = "agreed";
+
+/// A rank that has no Checkpointer yet does not hear what is said: it is said again.
+constexpr std::chrono::milliseconds kAgain{100};
+/// Where the coordinator has no thread of its own.
+constexpr std::chrono::milliseconds kLend{1};
+
+}  // namespace
+
+std::string PreemptedStep::encode(const Notice& notice) {
+  return fmt::format("{} {} {}", notice.word, notice.round, notice.step);
+}
+
+PreemptedStep::Notice PreemptedStep::decode(std::string_view text) {
+  Notice notice;
+  notice.word = text.substr(0, text.find(' '));
+  const std::string numbers(text.substr(notice.word.size()));
+  char* next = nullptr;
+  notice.round = std::strtoull(numbers.c_str(), &next, 10);
+  notice.step = std::strtoull(next, nullptr, 10);
+  return notice;
+}
+
+PreemptedStep::PreemptedStep(const PreemptionGuard* preemption, Coordinator& coordinator,
+                             std::uint64_t margin, std::string topic)
+    : preemption_(preemption),
+      coordinator_(coordinator),
+      margin_(std::max<std::uint64_t>(margin, 1)),
+      topic_(std::move(topic)),
+      listening_(coordinator_.listen(
+          topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
+
+bool PreemptedStep::has_come() const {
+  const std::lock_guard lock(mutex_);
+  return come_at_.has_value();
+}
+
+bool PreemptedStep::is_at(std::uint64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_ = std::max(asked_.value_or(0), step);
+  }
+  heed_signal();
+  wait_for_agreement();
+  const std::lock_guard lock(mutex_);
+  if (proposal_ && proposal_->is_agreed && step >= proposal_->step && !come_at_) {
+    come_at_ = step;
+  }
+  return come_at_ == step;
+}
+
+void PreemptedStep::heed_signal() {
+  if (preemption_ == nullptr || !preemption_->is_preempted()) {
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (proposal_) {
+      return;
+    }
+  }
+  if (coordinator_.rank() == 0) {
+    propose();
+  } else {
+    coordinator_.notify(topic_,
+                        kSignal);  // At each step until one is proposed: rank 0 may not have listened.
+  }
+}
+
+bool PreemptedStep::is_held() const {
+  return proposal_ && !proposal_->is_agreed && !proposal_->is_passed && asked_ >= proposal_->step;
+}
+
+void PreemptedStep::wait_for_agreement() {
+  const auto begin = steady_clock::now();
+  std::unique_lock lock(mutex_);
+  while (is_held()) {
+    if (steady_clock::now() - begin > coordinator_.lost_after()) {
+      throw Error(Errc::peer_failed,
+                  fmt::format("step {}, at which all ranks are to save because of a signal: {}",
+                              proposal_->step, missing_answers()));
+    }
+    const std::string again = encode({kPropose, proposal_->round, proposal_->step});
+    lock.unlock();
+    if (coordinator_.rank() == 0) {
+      coordinator_.notify(topic_, again);
+    }
+    const bool lends_thread = coordinator_.progress();
+    lock.lock();
+    heard_.wait_for(lock, lends_thread ? kLend : kAgain, [this] { return !is_held(); });
+  }
+}
+
+std::string PreemptedStep::missing_answers() const {
+  if (coordinator_.rank() != 0) {
+    return "rank 0 does not say whether all will";
+  }
+  std::string ranks;
+  for (std::size_t rank = 0; rank < is_before_.size(); ++rank) {
+    if (!is_before_[rank]) {
+      ranks += fmt::format("{}{}", ranks.empty() ? "rank " : ", ", rank);
+    }
+  }
+  return ranks + ": no answer whether it was passed";
+}
+
+void PreemptedStep::hear(std::size_t from, std::string_view text) {
+  const Notice notice = decode(text);
+  if (coordinator_.rank() != 0) {
+    if (notice.word == kPropose) {
+      hear_proposal(notice.round, notice.step);
+    } else if (notice.word == kAgreed) {
+      hear_agreement(notice.round);
+    }
+  } else if (notice.word == kSignal) {
+    propose();
+  } else if (notice.word == kBefore) {
+    hear_answer(from, notice.round, std::nullopt);
+  } else if (notice.word == kPassed) {
+    hear_answer(from, notice.round, notice.step);
+  }
+}
+
+void PreemptedStep::propose() {
+  Notice notice;
+  {
+    const std::lock_guard lock(mutex_);
+    if (proposal_) {
+      return;
+    }
+    notice = enter(1, asked_ ? *asked_ + margin_ : 0);
+  }
+  coordinator_.notify(topic_, encode(notice));
+}
+
+/// Called with the lock held. Returns what to tell the others.
+PreemptedStep::Notice PreemptedStep::enter(std::uint64_t round, std::uint64_t step) {
+  proposal_ = Proposal{.round = round, .step = step};
+  is_before_.assign(coordinator_.size(), false);
+  is_before_[0] = true;
+  heard_.notify_all();
+  return {kPropose, round, step};
+}
+
+void PreemptedStep::hear_answer(std::size_t from, std::uint64_t round, std::optional<std::uint64_t> passed) {
+  Notice notice;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!proposal_ || proposal_->is_agreed || proposal_->round != round || from >= is_before_.size()) {
+      return;
+    }
+    if (passed) {
+      notice = enter(round + 1, std::max({*passed, proposal_->step, asked_.value_or(0)}) + margin_);
+    } else {
+      is_before_[from] = true;
+      if (std::find(is_before_.begin(), is_before_.end(), false) != is_before_.end()) {
+        return;
+      }
+      proposal_->is_agreed = true;
+      notice = {kAgreed, round, proposal_->step};
+      heard_.notify_all();
+    }
+  }
+  coordinator_.notify(topic_, encode(notice));
+}
+
+void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
+  Notice answer{kBefore, round};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!proposal_ || proposal_->round < round) {
+      proposal_ = Proposal{.round = round, .step = step, .is_passed = asked_ && *asked_ >= step};
+      heard_.notify_all();
+    }
+    if (proposal_->round != round) {
+      return;
+    }
+    if (proposal_->is_passed) {
+      answer = {kPassed, round, *asked_};
+    }
+  }
+  coordinator_.notify(topic_, encode(answer));
+}
+
+void PreemptedStep::hear_agreement(std::uint64_t round) {
+  const std::lock_guard lock(mutex_);
+  if (proposal_ && proposal_->round == round) {
+    proposal_->is_agreed = true;
+    heard_.notify_all();
+  }
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/training/preemption_guard.hpp"
+
+namespace cairn::training {
+
+/// The step at which all ranks save because one of them was sent a signal, though they hear of it at different steps.
+///
+/// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before that step; if so it waits
+/// there until rank 0 has heard it of all, which is soon: transports answer, not trainings. If one has passed the step, rank 0
+/// proposes a later one, and whoever waits goes on. While nobody is sent a signal nothing is said.
+/// Threads: `is_at` by one thread at a time, on each rank for the same steps; `has_come` from any.
+class PreemptedStep {
+ public:
+  /// `preemption` may be null; else it and the coordinator are the caller's and outlive this. `margin`: see CheckpointerOptions.
+  PreemptedStep(const PreemptionGuard* preemption, Coordinator& coordinator, std::uint64_t margin,
+                std::string topic);
+
+  /// Whether it is this step: the first one that is asked about and is not below the one that was agreed on. May wait for other ranks.
+  ///
+  /// Errors: Errc::peer_failed: ranks (by number) did not answer within CoordinatorOptions::lost_after.
+  [[nodiscard]] bool is_at(std::uint64_t step);
+  /// Whether it was asked about.
+  [[nodiscard]] bool has_come() const;
+
+ private:
+  struct Proposal {
+    std::uint64_t round = 0;
+    std::uint64_t step = 0;
+    bool is_passed = false;  ///< By this rank, when it heard of it.
+    bool is_agreed = false;
+  };
+
+  struct Notice {
+    std::string_view word;
+    std::uint64_t round = 0;
+    std::uint64_t step = 0;
+  };
+  [[nodiscard]] static std::string encode(const Notice& notice);
+  [[nodiscard]] static Notice decode(std::string_view text);
+
+  void heed_signal();
+  void wait_for_agreement();
+  /// Whether the training may not go on from the step that is asked about. Called with the lock held.
+  [[nodiscard]] bool is_held() const;
+  [[nodiscard]] std::string missing_answers() const;
+
+  void hear(std::size_t from, std::string_view text);
+  // On rank 0.
+  void propose();
+  Notice enter(std::uint64_t round, std::uint64_t step);
+  void hear_answer(std::size_t from, std::uint64_t round, std::optional<std::uint64_t> passed);
+  // Elsewhere.
+  void hear_proposal(std::uint64_t round, std::uint64_t step);
+  void hear_agreement(std::uint64_t round);
+
+  const PreemptionGuard* const preemption_;
+  Coordinator& coordinator_;
+  const std::uint64_t margin_;
+  const std::string topic_;
+
+  mutable std::mutex mutex_;  // Protects what follows.
+  std::condition_variable heard_;
+  std::optional<std::uint64_t> asked_;  // The highest step that was asked about.
+  std::optional<std::uint64_t> come_at_;
+  std::optional<Proposal> proposal_;
+  std::vector<bool> is_before_;  // On rank 0: who has answered so.
+
+  std::shared_ptr<void> listening_;  // Goes first.
+};
+
+}  // namespace cairn::training

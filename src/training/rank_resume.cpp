@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/rank_resume.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "training/await_here.hpp"
+
+namespace cairn::training {
+namespace {
+
+/// What the first rank says that has something to say.
+std::string first_said(const std::vector<std::string>& texts) {
+  const auto said =
+      std::find_if(texts.begin(), texts.end(), [](const std::string& text) { return !text.empty(); });
+  return said == texts.end() ? "" : *said;
+}
+
+class Talk {
+ public:
+  Talk(Coordinator& coordinator, const RankResume& rank)
+      : rank_(rank),
+        number_(coordinator.rank()),
+        conversation_(coordinator.join()),
+        subject_(conversation_.about("resume")) {}
+
+  std::optional<Resumed> run() {
+    try {
+      std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
+      conversation_.leave_later();
+      return resumed;
+    } catch (...) {
+      conversation_.fail(std::current_exception());
+      throw;
+    }
+  }
+
+ private:
+  std::optional<Resumed> lead() {
+    std::set<std::uint64_t> without;
+    std::vector<PassedOver> passed_over;
+    while (true) {
+      std::optional<Resumed> resumed = rank_.load_newest(without);
+      await_here(subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
+      if (!resumed) {
+        return std::nullopt;
+      }
+      const std::string complaint = agree("");
+      if (complaint.empty()) {
+        passed_over.insert(passed_over.end(), resumed->passed_over.begin(), resumed->passed_over.end());
+        resumed->passed_over = std::move(passed_over);
+        return resumed;
+      }
+      passed_over.push_back({std::to_string(resumed->step), make_error_code(Errc::peer_failed), complaint});
+      without.insert(resumed->step);
+    }
+  }
+
+  std::optional<Resumed> follow() {
+    while (true) {
+      const std::string named = await_here(subject_.broadcast(""));
+      if (named.empty()) {
+        return std::nullopt;
+      }
+      Resumed resumed;
+      resumed.step = std::strtoull(named.c_str(), nullptr, 10);
+      std::string complaint;
+      try {
+        resumed.loaded = rank_.load(resumed.step);
+      } catch (const std::exception& error) {
+        if (!rank_.may_fall_back(std::current_exception())) {
+          throw;
+        }
+        complaint = fmt::format("rank {}: {}", number_, error.what());
+      }
+      if (agree(complaint).empty()) {
+        return resumed;
+      }
+    }
+  }
+
+  /// What the first rank has to complain of, of all.
+  std::string agree(const std::string& mine) {
+    const std::string merged = await_here(subject_.reduce(mine, first_said));
+    return await_here(subject_.broadcast(merged));
+  }
+
+  const RankResume& rank_;
+  const std::size_t number_;
+  Conversation conversation_;
+  Subject subject_;
+};
+
+}  // namespace
+
+std::optional<Resumed> resume_together(Coordinator& coordinator, const RankResume& rank) {
+  return Talk(coordinator, rank).run();
+}
+
+}  // namespace cairn::training

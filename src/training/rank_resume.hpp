@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/training/step_options.hpp"
+
+namespace cairn::training {
+
+/// How one rank goes on from a step.
+struct RankResume {
+  /// Rank 0: loads the newest step but for those; nothing when there is none. Lists what it has passed over.
+  std::function<std::optional<Resumed>(const std::set<std::uint64_t>& without)> load_newest;
+  /// The others: load the step that rank 0 has named.
+  std::function<Loaded(std::uint64_t step)> load;
+  /// Whether a failure of `load` is one of the step itself, for which another is tried.
+  std::function<bool(const std::exception_ptr& failure)> may_fall_back;
+};
+
+/// Has all ranks go on from one step: that of rank 0, or an older one that all of them can load. Called by all of them.
+///
+/// Errors: those of a rank's functions; Errc::peer_failed on the others.
+[[nodiscard]] std::optional<Resumed> resume_together(Coordinator& coordinator, const RankResume& rank);
+
+}  // namespace cairn::training

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/run_history.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/base/json_reader.hpp"
+
+#include "base/internal/json_writer.hpp"
+#include "io/internal/file.hpp"
+#include "io/internal/remove_directory.hpp"
+#include "store/internal/uuid.hpp"
+#include "training/remover.hpp"
+
+namespace cairn::training {
+namespace {
+
+using Seconds = std::chrono::seconds;
+
+constexpr std::size_t kMostBytes = 4096;
+constexpr std::uint64_t kLatestSecond = 9'000'000'000;  // What nanoseconds of 64 bits can tell.
+
+std::uint64_t seconds_of(std::chrono::system_clock::time_point time) {
+  const auto seconds = std::chrono::floor<Seconds>(time.time_since_epoch()).count();
+  return static_cast<std::uint64_t>(std::clamp<std::int64_t>(seconds, 0, kLatestSecond));
+}
+
+/// How one program went.
+struct Record {
+  std::uint64_t begun = 0;  ///< Seconds since 1970.
+  std::uint64_t seen = 0;
+  bool is_closed = false;
+};
+
+std::string encode(const Record& record) {
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object().key("begun").value(record.begun).key("seen").value(record.seen);
+  writer.key("closed").value(record.is_closed).end();
+  return text;
+}
+
+/// Nothing for what is no record.
+std::optional<Record> decode(std::string_view text, std::string_view path) {
+  try {
+    Record record;
+    JsonReader json(text, path);
+    if (json.peek() != '{') {
+      return std::nullopt;
+    }
+    json.begin_object();
+    while (const auto key = json.next_key()) {
+      if (*key == "begun") {
+        record.begun = json.read_unsigned();
+      } else if (*key == "seen") {
+        record.seen = json.read_unsigned();
+      } else if (*key == "closed") {
+        const JsonScalar closed = json.read_scalar();
+        const bool* is_closed = std::get_if<bool>(&closed);
+        record.is_closed = is_closed != nullptr && *is_closed;
+      } else {
+        json.skip_value();
+      }
+    }
+    json.finish();
+    const bool is_possible = record.begun <= record.seen && record.seen <= kLatestSecond;
+    return is_possible ? std::optional(record) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// So that names are in the order in which programs began.
+std::string name_of(std::chrono::system_clock::time_point begun, const Context& context) {
+  const store::RandomSource random =
+      context.options().random ? context.options().random : store::system_random;
+  return fmt::format("{:010}-{}", seconds_of(begun), store::to_string(store::make_uuid(random)));
+}
+
+std::optional<io::Directory> open_if_there(const io::Directory& parent, std::string_view name) {
+  const std::optional<io::FileStatus> status = parent.status(name);
+  const bool is_directory = status && status->kind == io::FileKind::directory;
+  return is_directory ? std::optional(parent.open_directory(name)) : std::nullopt;
+}
+
+}  // namespace
+
+RunHistory::RunHistory(const std::filesystem::path& root, bool is_kept, const Context& context)
+    : root_(root),
+      is_kept_(is_kept),
+      syscalls_(syscalls_of(context)),
+      clock_(clock_of(context)),
+      begun_(clock_.now()),
+      name_(name_of(begun_, context)) {
+  if (is_kept_) {
+    read();
+  }
+}
+
+void RunHistory::read() {
+  std::optional<io::Directory> runs;
+  try {
+    runs = open_if_there(io::Directory::open(syscalls_, root_), kRunsName);
+  } catch (const Error& error) {
+    if (error.code() != std::errc::no_such_file_or_directory) {
+      throw;
+    }
+  }
+  if (!runs) {
+    return;
+  }
+  std::vector<io::DirectoryEntry> entries = runs->list();
+  const std::size_t excess = entries.size() - std::min(entries.size(), kMostRuns);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const io::DirectoryEntry& entry = entries[i];
+    if (entry.kind != io::FileKind::regular) {
+      continue;
+    }
+    if (i < excess) {
+      io::remove_if_there([&] { runs->remove_file(entry.name); });
+      continue;
+    }
+    std::optional<Record> record;
+    try {
+      record = decode(io::read_small_file(*runs, entry.name, kMostBytes), entry.name);
+    } catch (const Error&) {  // It was replaced or removed meanwhile, or is another's.
+    }
+    if (record) {
+      ++earlier_.programs;
+      earlier_.failures += record->is_closed ? 0 : 1;
+      earlier_.lived += Seconds(record->seen - record->begun);
+    }
+  }
+}
+
+void RunHistory::enter(bool is_closed) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (is_kept_ && (is_entered_ || !is_closed)) {
+      write(is_closed);
+      is_entered_ = true;
+    }
+  } catch (...) {  // The next step tries again.
+  }
+}
+
+void RunHistory::write(bool is_closed) const {
+  const io::Directory root = io::Directory::open(syscalls_, root_);
+  std::optional<io::Directory> runs = open_if_there(root, kRunsName);
+  if (!runs) {
+    runs = root.make_directory(kRunsName);
+  }
+  Record record;
+  record.begun = seconds_of(begun_);
+  record.seen = std::max(record.begun, seconds_of(clock_.now()));
+  record.is_closed = is_closed;
+  const std::string next = name_ + ".new";
+  io::remove_if_there([&] { runs->remove_file(next); });
+  io::write_small_file(*runs, next, encode(record));
+  runs->rename(next, *runs, name_, io::RenameMode::replace);
+}
+
+FailureHistory RunHistory::failures() const {
+  FailureHistory all = earlier_;
+  const auto lived = std::chrono::duration_cast<std::chrono::nanoseconds>(clock_.now() - begun_);
+  ++all.programs;
+  all.lived += std::max(lived, std::chrono::nanoseconds(0));
+  return all;
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/core/context.hpp"
+#include "cairn/training/period.hpp"
+
+#include "base/internal/clock.hpp"
+#include "io/internal/syscalls.hpp"
+
+namespace cairn::training {
+
+/// Holds a file for each program that has saved steps of a run.
+inline constexpr std::string_view kRunsName = ".cairn-runs";
+/// More are not kept: the oldest go.
+inline constexpr std::size_t kMostRuns = 1000;
+
+/// What programs of a run have left in its root of how they went: when each began, when it was last known to live, and whether it was closed.
+///
+/// Threads: every method may be called from any thread.
+/// Source: docs/format.md, "Steps of a training".
+class RunHistory {
+ public:
+  /// Reads what earlier programs have left; what is no record of theirs is passed over. `is_kept`: this one is entered, too.
+  ///
+  /// Errors: OS errors, but for those of a root that is yet to be made.
+  RunHistory(const std::filesystem::path& root, bool is_kept, const Context& context);
+
+  /// A step was saved, or the program is `closed`; one that has saved nothing is not entered. What cannot be written is left out: an estimate
+  /// is no reason to fail.
+  void enter(bool is_closed) noexcept;
+
+  /// What is known now, this program included.
+  [[nodiscard]] FailureHistory failures() const;
+
+ private:
+  using Time = std::chrono::system_clock::time_point;
+
+  void read();
+  void write(bool is_closed) const;
+
+  const std::filesystem::path root_;
+  const bool is_kept_;
+  io::Syscalls& syscalls_;
+  const Clock& clock_;
+  const Time begun_;
+  const std::string name_;
+  FailureHistory earlier_;
+  std::mutex mutex_;  // Protects what follows, and the file.
+  bool is_entered_ = false;
+};
+
+}  // namespace cairn::training

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Makes the Debian package of the build folder in FOLDER, and looks at what is in it.
+
+function(run_step)
+  execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+find_program(DPKG_DEB dpkg-deb)
+if(NOT DPKG_DEB)
+  message(STATUS "skipped: there is no dpkg-deb")
+  return()
+endif()
+file(REMOVE_RECURSE "${FOLDER}")
+file(MAKE_DIRECTORY "${FOLDER}")
+run_step("${CMAKE_CPACK_COMMAND}" --config "${CAIRN_BUILD}/CPackConfig.cmake" -G DEB -B "${FOLDER}"
+  -D CPACK_DEBIAN_COMPRESSION_TYPE=gzip WORKING_DIRECTORY "${FOLDER}")
+file(GLOB package "${FOLDER}/cairn_${CAIRN_VERSION}_*.deb")
+if(NOT package)
+  message(FATAL_ERROR "no package cairn_${CAIRN_VERSION}_<architecture>.deb in ${FOLDER}")
+endif()
+
+execute_process(COMMAND "${DPKG_DEB}" --field "${package}" Depends OUTPUT_VARIABLE depends COMMAND_ERROR_IS_FATAL ANY)
+foreach(name libboost1.81-dev libfmt-dev nlohmann-json3-dev libxxhash-dev libc6)
+  if(NOT depends MATCHES "${name}")
+    message(FATAL_ERROR "the package does not depend on ${name}: ${depends}")
+  endif()
+endforeach()
+if(depends MATCHES "libprotobuf-dev|libopenmpi-dev")
+  message(FATAL_ERROR "the package depends on what only a component needs: ${depends}")
+endif()
+run_step("${DPKG_DEB}" --extract "${package}" "${FOLDER}/root")
+foreach(file lib/libcairn.a lib/cmake/cairn/cairnConfig.cmake lib/pkgconfig/cairn.pc include/cairn/cairn.hpp share/doc/cairn/LICENSE)
+  if(NOT EXISTS "${FOLDER}/root/usr/${file}")
+    message(FATAL_ERROR "the package has no /usr/${file}")
+  endif()
+endforeach()

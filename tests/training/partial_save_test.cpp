@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints that are put together part by part.
+#include "cairn/training/partial_save.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/api/find.hpp"
+#include "cairn/api/load.hpp"
+#include "cairn/api/maintain.hpp"
+#include "cairn/api/save.hpp"
+#include "cairn/handlers/json.hpp"
+#include "cairn/handlers/tree_handler.hpp"
+#include "cairn/testing/local_ranks.hpp"
+
+#include "api/fixture.hpp"
+#include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using testing::Fails;
+using testing::FailsWithErrno;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// The files, as the operating system keeps them; one call may fail, and what is written is counted.
+class WatchedFiles final : public testing::ForwardingSyscalls {
+ public:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    if (call.kind == testing::CallKind::write) {
+      written_bytes += call.bytes;
+    }
+    if (call.kind == refused || ++calls == failing_call) {
+      if (call.kind == testing::CallKind::close) {
+        call.make();  // It is closed whatever it says.
+      }
+      return -error;
+    }
+    return call.make();
+  }
+
+  std::optional<testing::CallKind> refused;
+  int error = EIO;
+  std::atomic<int> calls{0};
+  int failing_call = 0;  // The first is 1.
+  std::atomic<std::uint64_t> written_bytes{0};
+};
+
+class PartialSaves : public testing::ApiTest {
+ protected:
+  static constexpr std::size_t kValues = 1000;
+
+  PartialSaves() : PartialSaves(std::make_shared<WatchedFiles>()) {}
+  explicit PartialSaves(std::shared_ptr<WatchedFiles> files)
+      : ApiTest(over(files)), files_(std::move(files)) {}
+
+  static ContextOptions over(std::shared_ptr<WatchedFiles> files) {
+    ContextOptions options = small();
+    options.syscalls = std::move(files);
+    return options;
+  }
+
+  /// Layer `number` of a model.
+  static Tree layer(int number) {
+    return {{"layers", {{"layer" + std::to_string(number), {{"w", values(number)}, {"number", number}}}}}};
+  }
+
+  static std::vector<float> values(int number) {
+    return std::vector<float>(kValues, static_cast<float>(number));
+  }
+
+  [[nodiscard]] PartialSave partial(PartialSaveOptions options = {}) const {
+    return PartialSave(target(), std::move(options), *context_);
+  }
+
+  void expect_layers(int count) const {
+    Loaded loaded = load_items();
+    const Tree state = loaded.take<Tree>("state");
+    EXPECT_EQ(state.at("layers").size(), static_cast<std::size_t>(count));
+    for (int number = 0; number < count; ++number) {
+      const Tree& one = state.at("layers/layer" + std::to_string(number));
+      EXPECT_EQ(one.at("number").as<int>(), number);
+      EXPECT_EQ(one.at("w").as<std::vector<float>>(), values(number));
+    }
+  }
+
+  [[nodiscard]] std::filesystem::path parts() const { return directory_ / ".partial-checkpoint"; }
+
+  std::shared_ptr<WatchedFiles> files_;
+};
+
+TEST_F(PartialSaves, ArePutTogether) {
+  const nlohmann::json config = {{"layers", 3}};
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+  save.add({{"state", layer(1)}, {"config", config}});
+  save.add({{"state", layer(2)}});
+  EXPECT_EQ(save.parts(), 3u);
+
+  save.finalize();
+
+  expect_layers(3);
+  EXPECT_EQ(load_items().take<nlohmann::json>("config"), config);
+  EXPECT_TRUE(verify(target(), {}, *context_).is_sound());
+  EXPECT_THAT(left(), Not(Contains(HasSubstr("partial"))));
+}
+
+TEST_F(PartialSaves, AreNobodysCheckpointBeforeTheEnd) {
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+
+  EXPECT_THAT(list_checkpoints(directory_.path(), {}, *context_), IsEmpty());
+  EXPECT_THAT([&] { static_cast<void>(load_items()); }, Fails(Errc::not_found));
+  EXPECT_FALSE(load_latest(directory_.path(), {}, {}, *context_).has_value());
+}
+
+TEST_F(PartialSaves, AreNamedByRecovery) {
+  partial().add({{"state", layer(0)}});
+
+  const store::RecoveryReport report = recover(directory_.path(), {}, *context_);
+
+  ASSERT_EQ(report.entries.size(), 1u);
+  EXPECT_EQ(report.entries[0].name, ".partial-checkpoint");
+  EXPECT_EQ(report.entries[0].action, store::RecoveryAction::keep);
+  EXPECT_THAT(report.entries[0].note, HasSubstr("parts of a checkpoint that was not finalized"));
+  partial().finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, GoOnInAnotherProgram) {
+  partial().add({{"state", layer(0)}});
+  PartialSave first = partial();
+  PartialSave second = partial();
+  EXPECT_EQ(second.parts(), 1u);
+  second.add({{"state", layer(1)}});
+
+  first.add({{"state", layer(2)}});
+
+  EXPECT_EQ(first.parts(), 3u);
+  first.finalize();
+  expect_layers(3);
+}
+
+TEST_F(PartialSaves, MayHaveLeavesOfOneListInOnePart) {
+  PartialSave save = partial();
+  save.add({{"state", Tree{{"losses", Tree::list({1.0, 2.0})}}}});
+  EXPECT_THAT(
+      [&] {
+        save.add({{"state", Tree{{"losses", Tree::list({3.0})}}}});
+      },
+      Fails(Errc::already_exists, HasSubstr("'losses' of part 1 is also 'losses' of part 0")));
+  save.add({{"state", layer(0)}});
+  save.finalize();
+
+  EXPECT_EQ(load_items().take<Tree>("state").at("losses").size(), 2u);
+}
+
+TEST_F(PartialSaves, RefuseWhatAnotherPartHas) {
+  PartialSave save = partial();
+  save.add({{"state", Tree{{"a", {{"b", 1}}}, {"c", values(1)}}}, {"config", nlohmann::json(1)}});
+  save.add({{"state", Tree{{"d", 1}}}});
+  const auto refused = [&](Tree tree, const char* why) {
+    EXPECT_THAT(
+        [&] {
+          save.add({{"state", tree}, {"other", tree}});
+        },
+        Fails(Errc::already_exists, HasSubstr(why)));
+  };
+
+  refused({{"a", {{"b", 2}}}}, "'state': 'a/b' of part 2 is also 'a/b' of part 0");
+  refused({{"a", 2}}, "'state': 'a' of part 2 lies above or below 'a/b' of part 0");
+  refused({{"d", {{"e", {{"f", 2}}}}}}, "'state': 'd/e/f' of part 2 lies above or below 'd' of part 1");
+  refused({{"e", 1}, {"c", values(2)}}, "'state': 'c' of part 2 is also 'c' of part 0");
+  refused(2, "'state': the root of part 2 lies above or below");
+  EXPECT_THAT(
+      [&] {
+        save.add({{"config", nlohmann::json(2)}});
+      },
+      Fails(Errc::already_exists,
+            AllOf(HasSubstr("'config' of part 2 (cairn.json/1)"), HasSubstr("in part 0 (cairn.json/1)"))));
+  EXPECT_THAT(
+      [&] {
+        save.add({{"config", layer(0)}});
+      },
+      Fails(Errc::already_exists, HasSubstr("'config' of part 2 (cairn.tree/1)")));
+
+  EXPECT_EQ(save.parts(), 2u);
+  save.add({{"state", layer(0)}, {"other", layer(1)}});
+  save.finalize();
+  const Tree state = load_items().take<Tree>("state");
+  EXPECT_EQ(state.at("a/b").as<int>(), 1);
+  EXPECT_EQ(state.at("d").as<int>(), 1);
+  EXPECT_EQ(state.at("c").as<std::vector<float>>(), values(1));
+}
+
+TEST_F(PartialSaves, KeepTheMetadataOfAll) {
+  PartialSave save = partial();
+  const auto with = [](const char* metadata, const char* annotations = "{}") {
+    SaveOptions options;
+    options.custom_metadata = metadata;
+    options.annotations = annotations;
+    return options;
+  };
+  save.add({{"state", layer(0)}}, with(R"({"seed": 1, "who": "a"})", R"({"mine": {"x": 1}})"));
+  save.add({{"state", layer(1)}}, with("null"));
+  save.add({{"state", layer(2)}}, with(R"({"who": "b", "list": [1, {"k": null}]})", R"({"yours": {}})"));
+  EXPECT_THAT(
+      [&] {
+        save.add({{"state", layer(3)}}, with("[1]"));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("custom_metadata")));
+  EXPECT_THAT([&] { save.add({{"state", layer(3)}}, with("{", "{}")); }, Fails(Errc::invalid_argument));
+  EXPECT_THAT(
+      [&] {
+        save.add({{"state", layer(3)}}, with("{}", R"({"cairn.partial": {}})"));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'cairn.partial'")));
+
+  save.finalize();
+
+  const CheckpointMetadata metadata = checkpointables_metadata(target(), {}, *context_);
+  EXPECT_EQ(nlohmann::json::parse(metadata.custom_metadata),
+            nlohmann::json::parse(R"({"seed": 1, "who": "b", "list": [1, {"k": null}]})"));
+  const nlohmann::json annotations = nlohmann::json::parse(metadata.annotations);
+  EXPECT_EQ(annotations.at("mine"), nlohmann::json::parse(R"({"x": 1})"));
+  EXPECT_TRUE(annotations.at("yours").is_object());
+  EXPECT_EQ(annotations.at("cairn.partial").at("run"), "");
+}
+
+TEST_F(PartialSaves, WriteNoArrayAgain) {
+  PartialSave save = partial();
+  constexpr int kParts = 20;
+  for (int number = 0; number < kParts; ++number) {
+    const Tree part = {{"layer" + std::to_string(number), std::vector<float>(100'000, 1.0F)}};
+    save.add({{"state", part}});
+  }
+  const std::uint64_t before = files_->written_bytes;
+
+  save.finalize();
+
+  EXPECT_GT(before, kParts * 400'000u);
+  EXPECT_LT(files_->written_bytes - before, 40'000u);
+  EXPECT_EQ(load_items().take<Tree>("state").size(), static_cast<std::size_t>(kParts));
+}
+
+TEST_F(PartialSaves, AreOver) {
+  PartialSave save = partial();
+  EXPECT_THAT([&] { save.finalize(); }, Fails(Errc::not_found, HasSubstr("checkpoint")));
+  save.add({{"state", layer(0)}});
+  save.finalize();
+
+  EXPECT_THAT([&] { save.add({{"state", layer(1)}}); }, Fails(Errc::closed, HasSubstr("checkpoint")));
+  EXPECT_THAT([&] { save.finalize(); }, Fails(Errc::closed));
+  EXPECT_THAT([&] { save.abandon(); }, Fails(Errc::closed));
+  EXPECT_THAT([&] { static_cast<void>(partial()); }, Fails(Errc::already_exists));
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, AreAbandoned) {
+  PartialSave save = partial();
+  save.abandon();  // There is nothing.
+  PartialSave other = partial();
+  other.add({{"state", layer(0)}});
+
+  other.abandon();
+
+  EXPECT_EQ(other.parts(), 0u);
+  EXPECT_THAT(left(), IsEmpty());
+  EXPECT_THAT([&] { other.add({{"state", layer(1)}}); }, Fails(Errc::closed));
+}
+
+TEST_F(PartialSaves, TellWhenTheirPartsWereTakenAway) {
+  PartialSave one = partial();
+  one.add({{"state", layer(0)}});
+  partial().abandon();
+  EXPECT_THAT([&] { one.finalize(); }, Fails(Errc::not_found));
+  PartialSave other = partial();
+  other.add({{"state", layer(0)}});
+
+  one.add({{"state", layer(1)}});
+
+  EXPECT_EQ(one.parts(), 2u);
+  one.finalize();
+  expect_layers(2);
+  EXPECT_THAT([&] { other.finalize(); }, Fails(Errc::not_found));
+}
+
+TEST_F(PartialSaves, ReplaceOnlyWhenTheyAreToldTo) {
+  cairn::save(target(), tree_, {}, *context_);
+  EXPECT_THAT([&] { static_cast<void>(partial()); }, Fails(Errc::already_exists));
+  PartialSaveOptions options;
+  options.overwrite = true;
+  PartialSave save = partial(options);
+  save.add({{"state", layer(0)}});
+  EXPECT_EQ(load_items().take<Tree>("state").at("step").as<int>(), 7);
+
+  save.finalize();
+
+  expect_layers(1);
+  EXPECT_THAT(left(), Not(Contains(HasSubstr("tmp"))));
+}
+
+TEST_F(PartialSaves, LeaveWhatCameBetween) {
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+  cairn::save(target(), tree_, {}, *context_);
+
+  EXPECT_THAT([&] { save.finalize(); }, Fails(Errc::already_exists));
+
+  EXPECT_EQ(load_items().take<Tree>("state").at("step").as<int>(), 7);
+  EXPECT_EQ(save.parts(), 1u);
+  remove_checkpoint(target(), {}, *context_);
+  save.finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, AreOfOneRun) {
+  PartialSaveOptions one;
+  one.run = "one";
+  partial(one).add({{"state", layer(0)}});
+
+  EXPECT_THAT([&] { static_cast<void>(partial()); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("'one'"), HasSubstr("not ''"))));
+  PartialSaveOptions text;
+  text.run = "\xff";
+  EXPECT_THAT([&] { static_cast<void>(partial(text)); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+  partial(one).finalize();
+}
+
+TEST_F(PartialSaves, AreRefusedWhereAPartIsNoneOfOurs) {
+  partial().add({{"state", layer(0)}});
+  cairn::save(parts() / "part-00001", tree_, {}, *context_);
+
+  EXPECT_THAT([&] { static_cast<void>(partial()); },
+              Fails(Errc::malformed_metadata, HasSubstr("part-00001 is not part 1 of a checkpoint")));
+}
+
+TEST_F(PartialSaves, AreOfOneRank) {
+  partial().add({{"state", layer(0)}});
+  const std::string part = checkpointables_metadata(parts() / "part-00000", {}, *context_).annotations;
+  std::filesystem::remove_all(parts() / "part-00000");
+  const std::string failures = testing::failures_on_ranks(2, [&](const auto& coordinator) {
+    ContextOptions options = small();
+    options.coordinator = coordinator;
+    const Context context(options);
+    EXPECT_THAT([&] { PartialSave(target(), {}, context); },
+                Fails(Errc::invalid_argument, HasSubstr("is of one rank")));
+    SaveOptions as_part;
+    as_part.annotations = part;
+    const Tree same = layer(0);
+    save_checkpointables(parts() / "part-00000", {{"state", same}}, as_part, context);
+  });
+  ASSERT_EQ(failures, "");
+
+  EXPECT_THAT([&] { static_cast<void>(partial()); },
+              Fails(Errc::invalid_argument, HasSubstr("part-00000 was saved by 2 ranks, not by one")));
+}
+
+TEST_F(PartialSaves, AreNotMadeOfADamagedPart) {
+  for (const int damage : {0, 1, 2, 3}) {
+    PartialSaveOptions options;
+    options.overwrite = true;
+    PartialSave save = partial(options);
+    save.add({{"state", layer(0)}});
+    save.add({{"state", layer(1)}});
+    const std::filesystem::path state = parts() / "part-00001" / "state";
+    const std::filesystem::path data = state / "data-r00001-000.safetensors";
+    const std::string saved = testing::read_text(data);
+    const std::string index = testing::read_text(state / "index.fb");
+    if (damage == 0) {
+      std::filesystem::remove(data);
+    } else if (damage == 1) {
+      testing::write_text(data, saved.substr(1));
+    } else if (damage == 2) {
+      std::filesystem::remove(data);
+      std::filesystem::create_symlink("/etc/passwd", data);
+    } else {
+      std::string altered = index;
+      altered[altered.size() / 2] ^= 1;
+      testing::write_text(state / "index.fb", altered);
+    }
+
+    EXPECT_THAT([&] { save.finalize(); }, AnyOf(Fails(Errc::not_found, HasSubstr("part-00001")),
+                                                Fails(Errc::checksum_mismatch, HasSubstr("part-00001")),
+                                                Fails(Errc::malformed_metadata, HasSubstr("part-00001"))));
+
+    EXPECT_THAT(left(), Not(Contains("checkpoint")));
+    std::filesystem::remove(data);
+    testing::write_text(data, saved);
+    testing::write_text(state / "index.fb", index);
+    save.finalize();
+    expect_layers(2);
+    remove_checkpoint(target(), {}, *context_);
+  }
+}
+
+TEST_F(PartialSaves, SayWhereThereAreNoHardLinks) {
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+  files_->refused = testing::CallKind::link;
+  files_->error = EPERM;
+
+  EXPECT_THAT([&] { save.finalize(); }, FailsWithErrno(EPERM, HasSubstr("link")));
+
+  files_->refused.reset();
+  save.finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, LeaveNothingOfAFirstPartThatIsNotSaved) {
+  PartialSave save = partial();
+  EXPECT_THAT([&] { save.add({}); }, Fails(Errc::invalid_argument));
+  EXPECT_THAT(left(), IsEmpty());
+  save.add({{"state", layer(0)}});
+  EXPECT_THAT([&] { save.add({}); }, Fails(Errc::invalid_argument));
+  save.finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, AreNotSavedIntoACheckpoint) {
+  cairn::save(target(), tree_, {}, *context_);
+  const std::vector<std::string> before = left();
+  PartialSave save(target() / "inner", {}, *context_);
+
+  EXPECT_THAT(
+      [&] {
+        save.add({{"state", layer(0)}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("lies in the checkpoint")));
+
+  EXPECT_EQ(left(), before);
+}
+
+TEST_F(PartialSaves, HaveADirectoryThatNoCheckpointIsCalledAs) {
+  EXPECT_THAT([&] { cairn::save(parts(), tree_, {}, *context_); },
+              Fails(Errc::invalid_argument, HasSubstr("keeps for itself")));
+}
+
+TEST_F(PartialSaves, AreLockedWhileSomebodyWorks) {
+  partial().add({{"state", layer(0)}});
+  files_->refused = testing::CallKind::lock;  // As if another had it.
+  files_->error = EAGAIN;
+
+  EXPECT_THAT([&] { static_cast<void>(partial()); }, FailsWithErrno(EBUSY, HasSubstr("partial-checkpoint")));
+  files_->error = ENOLCK;  // A file system without locks.
+  partial().finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, AreSavedIntoADirectoryThatIsMade) {
+  PartialSave save(directory_ / "run" / "7", {}, *context_);
+  save.add({{"state", layer(0)}});
+  save.finalize();
+  EXPECT_THAT([&] { PartialSave(directory_ / "no" / "such" / "7", {}, *context_); },
+              Fails(Errc::not_found, HasSubstr("/no is missing")));
+  EXPECT_THAT([&] { PartialSave("", {}, *context_); }, Fails(Errc::invalid_argument));
+  EXPECT_EQ(load(directory_ / "run" / "7", {}, *context_).at("layers").size(), 1u);
+}
+
+TEST_F(PartialSaves, TakeNoPartThatContradictsWhenItsProgramDied) {
+  partial().add({{"state", layer(0)}});
+  {
+    // The second program is killed between the commit of its part and the look at what is in it.
+    SaveOptions options;
+    options.annotations = R"({"cairn.partial": {"run": "", "part": 1}})";
+    cairn::save(parts() / "part-00001", layer(0), options, *context_);
+  }
+
+  PartialSave save = partial();
+
+  EXPECT_EQ(save.parts(), 1u);
+  save.finalize();
+  expect_layers(1);
+}
+
+/// Every call of a finalization fails once, and once all from one on: then it is called again, by another program.
+class InterruptedFinalization : public PartialSaves, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(InterruptedFinalization, IsCalledAgain) {
+  bool has_failed = true;
+  int failures = 0;
+  for (int failing = 1; has_failed; ++failing) {
+    PartialSaveOptions options;
+    options.overwrite = true;
+    PartialSave save = partial(options);
+    save.add({{"state", layer(0)}});
+    save.add({{"state", layer(1)}});
+    files_->calls = 0;
+    files_->failing_call = failing;
+    try {
+      save.finalize();
+    } catch (const Error&) {
+      ++failures;
+    }
+    has_failed = files_->calls >= failing;
+    files_->failing_call = 0;
+
+    const bool is_done = !std::filesystem::exists(parts());
+    if (GetParam()) {
+      recover(directory_.path(), {}, *context_);
+    }
+    if (!is_done) {
+      partial().finalize();
+    }
+    expect_layers(2);
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "call " << failing;
+    recover(directory_.path(), {}, *context_);
+    for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
+      EXPECT_EQ(entry.path().filename(), "checkpoint") << "call " << failing;
+    }
+    remove_checkpoint(target(), {}, *context_);
+  }
+  EXPECT_GT(failures, 30);
+}
+
+/// Every call of an addition fails: the part is there or not, and another program goes on.
+TEST_F(PartialSaves, GoOnAfterAnAdditionThatFailed) {
+  bool has_failed = true;
+  int failures = 0;
+  for (int failing = 1; has_failed; ++failing) {
+    partial().add({{"state", layer(0)}});
+    files_->calls = 0;
+    files_->failing_call = failing;
+    bool is_added = true;
+    try {
+      partial().add({{"state", layer(1)}});
+    } catch (const Error&) {
+      is_added = false;
+      ++failures;
+    }
+    has_failed = files_->calls >= failing;
+    files_->failing_call = 0;
+
+    PartialSave save = partial();
+    EXPECT_GE(save.parts(), is_added ? 2u : 1u) << "call " << failing;
+    if (save.parts() == 1) {
+      save.add({{"state", layer(1)}});
+    }
+    save.finalize();
+    expect_layers(2);
+    EXPECT_TRUE(verify(target(), {}, *context_).is_sound());
+    remove_checkpoint(target(), {}, *context_);
+    recover(directory_.path(), {}, *context_);
+    ASSERT_THAT(left(), IsEmpty()) << "call " << failing;
+  }
+  EXPECT_GT(failures, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutRecovery, InterruptedFinalization, ::testing::Bool());
+
+}  // namespace
+}  // namespace cairn

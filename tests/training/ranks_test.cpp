@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trainings of several ranks, which are threads here, each with a context and a clock of its own.
+#include <array>
+#include <barrier>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/testing/local_ranks.hpp"
+#include "cairn/training/preemption_guard.hpp"
+
+#include "support/fails.hpp"
+#include "training/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::ManualClock;
+
+constexpr std::size_t kThree = 3;
+
+/// What a rank has, whose training is under test.
+struct Trainer {
+  std::size_t rank;
+  Context& context;
+  ManualClock& clock;
+  std::barrier<>& all;  // Where ranks wait for each other, as they do at the sum of gradients.
+};
+
+class RanksOfATraining : public testing::TrainingTest {
+ protected:
+  /// Runs `train` on each rank. Their clocks differ by an hour. Returns what they threw, a line for each.
+  std::string on_ranks(const std::function<void(Trainer&)>& train) {
+    std::barrier all(kThree);
+    return testing::failures_on_ranks(kThree, [&](const std::shared_ptr<Coordinator>& coordinator) {
+      auto clock = std::make_shared<ManualClock>();
+      clock->advance(std::chrono::hours(coordinator->rank()));
+      ContextOptions options = with_clock(clock);
+      options.coordinator = coordinator;
+      Context context(options);
+      Trainer trainer{coordinator->rank(), context, *clock, all};
+      train(trainer);
+    });
+  }
+
+  /// Saves a step, and remembers that this rank did.
+  void save(Checkpointer& run, std::size_t rank, std::uint64_t step) {
+    const Tree state = {{"step", step}};
+    if (run.save(step, {{"state", state}})) {
+      const std::lock_guard lock(mutex_);
+      saved_[rank].push_back(step);
+    }
+  }
+
+  /// The steps that all ranks have saved alike.
+  std::vector<std::uint64_t> saved() {
+    EXPECT_EQ(saved_[0], saved_[1]);
+    EXPECT_EQ(saved_[0], saved_[2]);
+    return saved_[0];
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> on_disk() const {
+    return *StepDirectory(root(), {}, *context_).steps();
+  }
+
+  std::mutex mutex_;  // Protects what ranks write here.
+  std::map<std::size_t, std::vector<std::uint64_t>> saved_;
+};
+
+TEST_F(RanksOfATraining, SaveAndRemoveAndGoOnTogether) {
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    CheckpointerOptions options;
+    options.save = save_when::every_steps(2);
+    options.keep = keep::latest(2);
+    Checkpointer run(root(), options, trainer.context);
+    EXPECT_FALSE(run.resume());
+    for (std::uint64_t step = 0; step < 10; ++step) {
+      save(run, trainer.rank, step);
+    }
+    run.close();
+    trainer.all.arrive_and_wait();
+    auto resumed = Checkpointer(root(), options, trainer.context).resume({{"state"}});
+    ASSERT_TRUE(resumed);
+    EXPECT_EQ(resumed->step, 8u);
+    EXPECT_EQ(resumed->loaded.take<Tree>("state").get<std::uint64_t>("step"), 8u);
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_THAT(saved(), ElementsAre(0, 2, 4, 6, 8));
+  EXPECT_THAT(on_disk(), ElementsAre(6, 8));
+}
+
+TEST_F(RanksOfATraining, TakeTimesFromRank0) {
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    CheckpointerOptions options;
+    options.save = save_when::continuously(seconds(10));
+    Checkpointer run(root(), options, trainer.context);
+    for (std::uint64_t step = 0; step < 60; ++step) {
+      trainer.clock.advance(seconds(trainer.rank == 0 ? 1 : 7 * (step % 3)));
+      save(run, trainer.rank, step);
+      run.wait();
+    }
+    run.close();
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_THAT(saved(), ElementsAre(0, 10, 20, 30, 40, 50));
+}
+
+TEST_F(RanksOfATraining, SayNothingOfStepsThatAreDeclined) {
+  for (const bool asks_time : {false, true}) {
+    std::filesystem::create_directories(root());
+    testing::LocalRanks job(2);
+    std::barrier all(2);
+    std::vector<std::thread> ranks;
+    std::array<std::uint64_t, 2> said{};
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      ranks.emplace_back([&, rank] {
+        auto clock = std::make_shared<ManualClock>();
+        ContextOptions options = with_clock(clock);
+        options.coordinator = std::make_shared<Coordinator>(job.transport(rank));
+        Context context(options);
+        CheckpointerOptions how;
+        how.save =
+            asks_time ? save_when::continuously(std::chrono::hours(1)) : save_when::every_steps(10'000);
+        Checkpointer run(root() / std::to_string(asks_time), how, context);
+        for (std::uint64_t step = 0; step < 1000; ++step) {
+          clock->advance(seconds(1));
+          save(run, rank, step);
+          if (step == 10) {
+            run.wait();
+          }
+          if (step == 100) {  // By now rank 0 knows how long steps and saves take.
+            all.arrive_and_wait();
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));  // Last words of the save.
+            said[rank] = job.sent_bytes(rank);
+          }
+        }
+        EXPECT_EQ(job.sent_bytes(rank), said[rank]) << "rank " << rank;
+        all.arrive_and_wait();
+        run.close();
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+  }
+}
+
+TEST_F(RanksOfATraining, SaveTheSameStepWhenOneIsSentASignal) {
+  const PreemptionGuard guard;
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    CheckpointerOptions options;
+    options.save = save_when::any_of({save_when::every_steps(100), save_when::preempted()});
+    options.preemption = trainer.rank == 1 ? &guard : nullptr;
+    options.preemption_margin = 20;  // Threads are not in step.
+    Checkpointer run(root(), options, trainer.context);
+    std::uint64_t step = 1;
+    for (; step < 90 && !run.is_preempted(); ++step) {
+      trainer.all.arrive_and_wait();
+      if (step == 5 && trainer.rank == 1) {
+        std::raise(SIGTERM);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      save(run, trainer.rank, step);
+    }
+    EXPECT_TRUE(run.is_preempted());
+    run.close();
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_EQ(saved().size(), 1u);
+  EXPECT_THAT(on_disk(), saved());
+  EXPECT_GE(saved().front(), 20u);
+}
+
+TEST_F(RanksOfATraining, WhereOneHasPassedTheStepSaveALaterOne) {
+  const PreemptionGuard guard;
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    CheckpointerOptions options;
+    options.save = save_when::preempted();
+    options.preemption = trainer.rank == 0 ? &guard : nullptr;
+    Checkpointer run(root(), options, trainer.context);
+    save(run, trainer.rank, 5);
+    if (trainer.rank == 2) {
+      save(run, trainer.rank, 90);  // Far ahead.
+    }
+    trainer.all.arrive_and_wait();
+    if (trainer.rank == 0) {
+      std::raise(SIGTERM);
+      save(run, trainer.rank, 6);
+    }
+    if (trainer.rank != 2) {
+      save(run, trainer.rank, 8);  // Which rank 0 proposes first.
+      save(run, trainer.rank, 90);
+    }
+    for (std::uint64_t step = 91; step < 1000 && !run.is_preempted(); ++step) {
+      trainer.all.arrive_and_wait();
+      save(run, trainer.rank, step);
+    }
+    run.close();
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_EQ(saved().size(), 1u);
+  EXPECT_GE(saved().front(), 92u);
+}
+
+/// What is sent through it arrives late.
+class SlowWire final : public Transport {
+ public:
+  SlowWire(std::unique_ptr<Transport> wire, std::chrono::milliseconds delay)
+      : wire_(std::move(wire)), delay_(delay) {}
+  ~SlowWire() override { std::this_thread::sleep_for(delay_ + delay_); }  // What was to be sent leaves.
+
+  [[nodiscard]] std::size_t rank() const noexcept override { return wire_->rank(); }
+  [[nodiscard]] std::size_t size() const noexcept override { return wire_->size(); }
+  [[nodiscard]] std::span<const std::uint32_t> hosts() const noexcept override { return wire_->hosts(); }
+  [[nodiscard]] Hash128 job() const noexcept override { return wire_->job(); }
+  void send(std::size_t to, Packet packet) override {
+    wire_->call_after(delay_,
+                      [wire = wire_.get(), to, packet = std::move(packet)] { wire->send(to, packet); });
+  }
+  void listen(Receiver receiver, std::function<void()> ended) override {
+    wire_->listen(std::move(receiver), std::move(ended));
+  }
+  void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
+    wire_->call_after(delay, std::move(work));
+  }
+  [[nodiscard]] Time now() const override { return wire_->now(); }
+
+ private:
+  const std::unique_ptr<Transport> wire_;
+  const std::chrono::milliseconds delay_;
+};
+
+/// Ranks that wait for each other at each step, as at the sum of gradients: one that passed the step and did not save it would wait there
+/// for the others, and they in the save for it.
+TEST_F(RanksOfATraining, SaveTheSameStepHoweverLateTheyHearOfASignal) {
+  for (const std::size_t late : {0, 1, 2}) {
+    const PreemptionGuard guard;
+    std::filesystem::remove_all(root());
+    saved_.clear();
+    std::barrier all(kThree);
+    testing::LocalRanks job(kThree);
+    std::vector<std::thread> ranks;
+    for (std::size_t rank = 0; rank < kThree; ++rank) {
+      ranks.emplace_back([&, rank] {
+        ContextOptions options = with_clock(std::make_shared<ManualClock>());
+        options.coordinator = std::make_shared<Coordinator>(std::make_unique<SlowWire>(
+            job.transport(rank), std::chrono::milliseconds(rank == late ? 30 : 0)));
+        Context context(options);
+        CheckpointerOptions how;
+        how.save = save_when::any_of({save_when::every_steps(7), save_when::preempted()});
+        how.preemption = rank == kThree - 1 ? &guard : nullptr;
+        Checkpointer run(root(), how, context);
+        for (std::uint64_t step = 1; step < 100'000 && !run.is_preempted(); ++step) {
+          all.arrive_and_wait();
+          if (step == 20 && rank == kThree - 1) {
+            std::raise(SIGTERM);
+          }
+          save(run, rank, step);
+        }
+        EXPECT_TRUE(run.is_preempted());
+        run.close();
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+    EXPECT_THAT(on_disk(), saved());
+    EXPECT_GT(saved().back(), 20u);
+  }
+}
+
+TEST_F(RanksOfATraining, NameTheOneThatDoesNotAnswerASignal) {
+  const PreemptionGuard guard;
+  testing::LocalRanks job(2);
+  CoordinatorOptions soon;
+  soon.heartbeat = std::chrono::milliseconds(50);
+  soon.lost_after = std::chrono::milliseconds(500);
+  ContextOptions options = with_clock(std::make_shared<ManualClock>());
+  options.coordinator = std::make_shared<Coordinator>(job.transport(0), soon);
+  Context context(options);
+  CheckpointerOptions how;
+  how.save = save_when::preempted();
+  how.preemption = &guard;
+  Checkpointer run(root(), how, context);
+  std::raise(SIGTERM);
+  run.save(6, {});  // Step 8 is proposed; there is no rank 1.
+  run.save(7, {});
+
+  EXPECT_THAT(
+      [&] { run.save(8, {}); },
+      testing::Fails(Errc::peer_failed, HasSubstr("step 8, at which all ranks are to save because of a "
+                                                  "signal: rank 1: no answer")));
+}
+
+TEST_F(RanksOfATraining, WhoseNewestStepIsDamagedFallBackTogether) {
+  for (const bool falls_back : {true, false}) {
+    for (const char* step : {"1", "2"}) {
+      std::filesystem::remove_all(root() / step);
+      save_alone(step);
+    }
+    alter(2);
+    const std::string failures = on_ranks([&](Trainer& trainer) {
+      Checkpointer run(root(), {}, trainer.context);
+      ResumeOptions options;
+      options.fall_back = falls_back;
+      const auto resumed = run.resume({}, options);
+      EXPECT_TRUE(falls_back && resumed && resumed->step == 1);
+    });
+
+    if (falls_back) {
+      EXPECT_EQ(failures, "");
+    } else {
+      EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                                  HasSubstr("checksum")));
+    }
+  }
+}
+
+TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    CheckpointerOptions options;
+    options.save = save_when::every_steps(trainer.rank == 2 ? 5 : 3);
+    Checkpointer run(root(), options, trainer.context);
+    for (std::uint64_t step = 1; step <= 5; ++step) {
+      save(run, trainer.rank, step);
+    }
+  });
+
+  EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                              HasSubstr("run/3'"), HasSubstr("run/5'")));
+}
+
+TEST_F(RanksOfATraining, ASaveThatOneRankRefusesFailsOnAll) {
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    Checkpointer run(root(), {}, trainer.context);
+    const Tree state = {{"step", 1}};
+    StepOptions options(Metrics{{"loss", trainer.rank == 1 ? std::nan("") : 0.5}});
+    run.save(1, {{"state", state}}, options).wait();
+  });
+
+  EXPECT_THAT(failures,
+              AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "), HasSubstr("loss")));
+  EXPECT_FALSE(std::filesystem::exists(root() / "1"));
+}
+
+}  // namespace
+}  // namespace cairn
