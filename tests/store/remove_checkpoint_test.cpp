@@ -287,8 +287,7 @@ class LostRename final : public testing::ForwardingSyscalls {
 
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 io::RenameMode mode) noexcept override {
-    const int renamed =
-        ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
+    const int renamed = ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
     return std::exchange(is_lost_, true) ? renamed : -EIO;
   }
   int status_at(int directory, const char* name, io::FileStatus& status) noexcept override {
