@@ -32,8 +32,7 @@ Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject 
                               Awaitable<std::string> merged, JointSave::Word word) {
   const std::string answer = co_await std::move(merged);
   if (const auto difference = difference_in(answer)) {
-    const Error error(Errc::invalid_argument,
-                      fmt::format("the ranks do not save the same: {}", *difference));
+    const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", *difference));
     work->fail_together(error);
     throw error;
   }

@@ -87,9 +87,10 @@ Awaitable<> LoadJob::open_together() {
   }
   co_await open_source(metadata);
   if (!source().is_described_by(metadata)) {
-    throw Error(Errc::not_found, fmt::format("{} is another checkpoint here than at rank 0: it was replaced while all "
-                                             "ranks opened it, or they do not see one directory",
-                                             source().path().string()));
+    throw Error(Errc::not_found,
+                fmt::format("{} is another checkpoint here than at rank 0: it was replaced while all "
+                            "ranks opened it, or they do not see one directory",
+                            source().path().string()));
   }
 }
 

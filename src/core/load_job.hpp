@@ -54,8 +54,8 @@ class LoadJob final : public ReadJob {
 
   const std::unique_ptr<JointLoad> joint_;  // Null: this process loads alone.
 
-  mutable std::mutex mutex_;                // Protects all below.
-  std::map<std::string, int> readings_;     // How often handlers have read files of each directory together.
+  mutable std::mutex mutex_;             // Protects all below.
+  std::map<std::string, int> readings_;  // How often handlers have read files of each directory together.
   Loaded loaded_;
   LoadResult result_;
 };

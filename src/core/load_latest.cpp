@@ -48,10 +48,12 @@ class Search {
         services_(std::move(services)),
         end_(later(services_->clock.steady_now(), options.load.deadline)) {
     if (options.load.together) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{}: ranks may not agree on which is the latest: find it on one of them, and have all load "
-                              "that together",
-                              root_.string()));
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "{}: ranks may not agree on which is the latest: find it on one of them, and have all load "
+              "that together",
+              root_.string()));
     }
   }
 

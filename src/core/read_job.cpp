@@ -173,8 +173,9 @@ Awaitable<> ReadJob::run_undisturbed() {
       co_await run_call(std::move(look));
     }
     if (!is_overtaken || !may_start_over()) {
-      std::rethrow_exception(
-          is_overtaken ? with_context(failure, "it was replaced while all ranks loaded it together") : failure);
+      std::rethrow_exception(is_overtaken
+                                 ? with_context(failure, "it was replaced while all ranks loaded it together")
+                                 : failure);
     }
     start_over();
   }

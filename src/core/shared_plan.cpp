@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "base/internal/packed.hpp"
+#include "io/internal/chunk_hash.hpp"
+#include "staging/internal/buffer_pool.hpp"
 
 namespace cairn::core {
 namespace {
@@ -66,10 +68,7 @@ class Planner {
     std::uint64_t begin = 0;
     for (const Edge& edge : edges) {
       if (edge.offset_bytes > begin && !wanting.empty()) {
-        const Ranks ranks(wanting.begin(), wanting.end());
-        for (const staging::Run& run : staging::cut_at_windows(begin, edge.offset_bytes)) {
-          assign(file, run, ranks);
-        }
+        share_out(file, begin, edge.offset_bytes, {wanting.begin(), wanting.end()});
       }
       begin = edge.offset_bytes;
       depths[edge.rank] += edge.is_begin ? 1 : -1;
@@ -81,10 +80,22 @@ class Planner {
     }
   }
 
+  /// Gives a range to those who want it: in large runs, but so that each may have one.
+  void share_out(std::uint32_t file, std::uint64_t begin, std::uint64_t end, const Ranks& wanting) {
+    const std::uint64_t share = (end - begin) / wanting.size() / io::kChunkBytes * io::kChunkBytes;
+    const std::uint64_t most = std::clamp<std::uint64_t>(share, io::kChunkBytes, staging::kBufferBytes);
+    for (const staging::Run& run : staging::cut_at_windows(begin, end)) {
+      for (std::uint64_t done = 0; done < run.bytes; done += most) {
+        const std::uint64_t bytes = std::min(most, run.bytes - done);
+        assign(file, {run.offset_bytes + done, static_cast<std::size_t>(bytes)}, wanting);
+      }
+    }
+  }
+
   void assign(std::uint32_t file, staging::Run run, const Ranks& wanting) {
-    const std::size_t reader = *std::min_element(
-        wanting.begin(), wanting.end(),
-        [this](std::size_t one, std::size_t other) { return bytes_[one] < bytes_[other]; });
+    const std::size_t reader =
+        *std::min_element(wanting.begin(), wanting.end(),
+                          [this](std::size_t one, std::size_t other) { return bytes_[one] < bytes_[other]; });
     bytes_[reader] += run.bytes;
     Ranks others;
     for (const std::size_t rank : wanting) {

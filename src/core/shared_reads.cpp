@@ -103,7 +103,8 @@ Awaitable<> SharedReads::read_file(std::uint32_t file, std::vector<SharedPlan::R
   };
   staging::FileToRead to_read = files_(name);
   std::vector<DestinationPiece> pieces = pieces_.find(name)->second;
-  staging::RangeReader reader(plane_, std::move(to_read), std::move(pieces), std::move(runs), std::move(pass));
+  staging::RangeReader reader(plane_, std::move(to_read), std::move(pieces), std::move(runs),
+                              std::move(pass));
   co_await reader.read();
 }
 
@@ -152,13 +153,15 @@ Awaitable<> SharedReads::hear_one() {
   }
 }
 
+// outlives: `told` is the caller's, who awaits this
 Awaitable<> SharedReads::take_run(const Told& told) {
   std::string_view text = told.text;
   const auto number = take<std::uint64_t>(text);
   const auto file = take<std::uint32_t>(text);
   const auto offset = take<std::uint64_t>(text);
   if (file >= plan_.files.size() || !pieces_.contains(plan_.files[file])) {
-    throw Error(Errc::malformed_metadata, fmt::format("rank {} has passed on what was not asked for", told.from));
+    throw Error(Errc::malformed_metadata,
+                fmt::format("rank {} has passed on what was not asked for", told.from));
   }
   const std::string& name = plan_.files[file];
   const std::vector<DestinationPiece>& pieces = pieces_.find(name)->second;

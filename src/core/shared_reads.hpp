@@ -59,6 +59,7 @@ class SharedReads {
   Awaitable<> hear_all();
   Awaitable<> hear_one();
   /// Takes a run that another rank has read to where this one wants it.
+  // outlives: `told` is the caller's, who awaits this
   Awaitable<> take_run(const Told& told);
 
   staging::DataPlane& plane_;

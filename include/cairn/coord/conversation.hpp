@@ -23,8 +23,8 @@ class Exchanges;
 
 /// What one rank has told another.
 struct Told {
-  std::size_t from = 0;                       ///< Which rank.
-  std::string_view text;                      ///< Lies in `owner`.
+  std::size_t from = 0;   ///< Which rank.
+  std::string_view text;  ///< Lies in `owner`.
   std::shared_ptr<const std::string> owner{};
 };
 
