@@ -111,16 +111,29 @@ void check_destinations(const Requests& requests) {
   check_disjoint(destinations);
 }
 
+namespace {
+
+/// The handlers of a load whose requests do not contradict each other.
+RegistrySnapshot prepare(const Requests& requests, const LoadOptions& options, const Context& context) {
+  try {
+    check_destinations(requests);
+    return handlers_of(context, options.registry);
+  } catch (...) {
+    core::tell_refusal(options, context);
+    throw;
+  }
+}
+
+}  // namespace
+
 LoadResponse load_checkpointables_async(const std::filesystem::path& path, const Requests& requests,
                                         const LoadOptions& options, const Context& context) {
-  check_destinations(requests);
-  return core::start_load(path, requests, handlers_of(context, options.registry), options, context);
+  return core::start_load(path, requests, prepare(requests, options, context), options, context);
 }
 
 Loaded load_checkpointables(const std::filesystem::path& path, const Requests& requests,
                             const LoadOptions& options, const Context& context) {
-  check_destinations(requests);
-  return core::start_load(path, requests, handlers_of(context, options.registry), options, context,
+  return core::start_load(path, requests, prepare(requests, options, context), options, context,
                           core::Waiting::for_the_end)
       .wait();
 }

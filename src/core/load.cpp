@@ -35,6 +35,14 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
   return writes ? core::CallersMemory::until_done : core::CallersMemory::unused;
 }
 
+/// Each rank asks for metadata by itself.
+void refuse_together(const std::filesystem::path& path, const LoadOptions& options) {
+  if (options.together) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: metadata is not asked for together, only loads are", path.string()));
+  }
+}
+
 template <class Job>
 std::shared_ptr<Job> make_job(const std::shared_ptr<core::Services>& services,
                               const std::filesystem::path& path, Requests requests,
@@ -156,8 +164,14 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting) {
   const std::shared_ptr<Services>& services = services_of(context);
-  refuse_here(*services, "a load");
-  auto job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
+  std::shared_ptr<LoadJob> job;
+  try {
+    refuse_here(*services, "a load");
+    job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
+  } catch (...) {
+    tell_refusal(options, context);
+    throw;
+  }
   job->start();
   job->prepared().get();
   return LoadResponse(std::move(job));
@@ -172,9 +186,23 @@ Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem
   co_return job->take_loaded();
 }
 
+void tell_refusal(const LoadOptions& options, const Context& context) noexcept {
+  if (!options.together) {
+    return;
+  }
+  try {
+    const std::exception_ptr why = std::current_exception();
+    if (const auto joint = JointLoad::join(services_of(context)->coordinator)) {
+      joint->fail(why);
+    }
+  } catch (...) {  // The coordinator was closed: then nobody waits for this rank.
+  }
+}
+
 CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::vector<std::string>& names,
                                  const RegistrySnapshot& registry, const LoadOptions& options,
                                  const Context& context) {
+  refuse_together(path, options);
   const std::shared_ptr<Services>& services = services_of(context);
   refuse_here(*services, "a load");
   auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
@@ -188,6 +216,7 @@ Awaitable<CheckpointMetadata> metadata_async(const std::filesystem::path& path,
                                              const std::vector<std::string>& names,
                                              const RegistrySnapshot& registry, const LoadOptions& options,
                                              const Context& context) {
+  refuse_together(path, options);
   const std::shared_ptr<Services>& services = services_of(context);
   services->require_own_process();
   return await_metadata(services, absolute_path(path), Requests(names.begin(), names.end()), registry,

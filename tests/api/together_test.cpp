@@ -327,6 +327,31 @@ TEST_F(Together, SavesAndLoadsTakeTurns) {
   }
 }
 
+TEST_F(Together, AllHearOfARefusalBeforeThereIsALoad) {
+  save_rows();
+  JointJob job{JointJob::Options(2)};
+  const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+    Array memory(whole_.shape(), whole_.dtype());
+    AbstractArray form{whole_.shape(), whole_.dtype()};
+    form.destination = memory;
+    AbstractTree wanted;
+    wanted["w"] = form;
+    Requests requests = {{"state", wanted}};
+    if (rank == 1) {
+      requests.push_back({"more", wanted});
+    }
+    return load_checkpointables(target(), requests, options_, job.context(rank));
+  });
+  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("'more'"), ::testing::Not(HasSubstr("peer failed"))));
+  EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 1"), HasSubstr("'more'")));
+}
+
+TEST_F(Together, AreLoadsAndNotQuestions) {
+  save_rows();
+  EXPECT_THAT([&] { static_cast<void>(metadata(target(), options_, *context_)); },
+              Fails(Errc::invalid_argument, HasSubstr("metadata is not asked for together")));
+}
+
 TEST_F(Together, DoNotLookForTheLatest) {
   save_rows();
   LoadLatestOptions options;

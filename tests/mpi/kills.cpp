@@ -154,8 +154,7 @@ class Rank {
               fmt::format("step {} has other values", step));
     } catch (const Error& error) {
       ++not_loaded_;
-      require(error.code() == Errc::peer_failed || error.code() == Errc::not_found,
-              fmt::format("load of step {}: {}", step, error.what()));
+      require(error.code() != Errc::timed_out, fmt::format("load of step {}: {}", step, error.what()));
       return false;
     }
     ++loaded_;
@@ -184,7 +183,7 @@ class Rank {
       return;
     }
     ++refused_;
-    require(error.code() == Errc::peer_failed, fmt::format("step {}: {}", step, error.what()));
+    require(error.code() != Errc::timed_out, fmt::format("step {}: {}", step, error.what()));
     require_absent(step, error.what());
     std::this_thread::sleep_for(1s);
     require_absent(step, error.what());

@@ -43,7 +43,7 @@ struct LoadOptions {
   /// All ranks of the context's job call this load, in the same order among their saves and loads, for the same path and names, each
   /// for what it wants of them. Then what describes the checkpoint is read by rank 0 alone, each byte of its arrays by one of the
   /// ranks that want it, which passes it on, and all succeed or fail, but for a rank that is lost. It does not begin again when the
-  /// checkpoint is replaced meanwhile. Without it ranks load independently.
+  /// checkpoint is replaced meanwhile. Without it ranks load independently. Of loads only: whoever asks for metadata or the latest is refused.
   bool together = false;
   /// What handlers look for, by type.
   OptionSet handler_options;

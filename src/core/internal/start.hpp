@@ -36,6 +36,9 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting = Waiting::for_staged);
 
+/// Of a load that all ranks make together: tells the others that it is refused here, with the current exception, before there is one.
+void tell_refusal(const LoadOptions& options, const Context& context) noexcept;
+
 /// As start_load, for a coroutine on any executor: blocks nothing. `path` is absolute. Begins when it is awaited.
 ///
 /// Ownership: what requests load into must live until it has ended. A frame that is destroyed before stops the load, and waits
