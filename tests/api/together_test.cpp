@@ -342,8 +342,8 @@ TEST_F(Together, AllHearOfARefusalBeforeThereIsALoad) {
     }
     return load_checkpointables(target(), requests, options_, job.context(rank));
   });
-  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("'more'"), ::testing::Not(HasSubstr("peer failed"))));
-  EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 1"), HasSubstr("'more'")));
+  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("'more/w'"), ::testing::Not(HasSubstr("peer failed"))));
+  EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 1"), HasSubstr("'more/w'")));
 }
 
 TEST_F(Together, AreLoadsAndNotQuestions) {
