@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that load a checkpoint together: each byte is read by one of them.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +9,11 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -325,6 +329,106 @@ TEST_F(Together, SavesAndLoadsTakeTurns) {
       EXPECT_EQ(end.tree.at("w").as<Array>(), whole_);
     }
   }
+}
+
+/// What a random rank wants of arrays of two dimensions: of each a box, all of it, or nothing.
+AbstractTree random_wish(std::mt19937& dice, const std::map<std::string, Array>& arrays) {
+  AbstractTree wanted;
+  wanted["step"] = as_saved;
+  for (const auto& [name, array] : arrays) {
+    const auto kind = dice() % 4;
+    if (kind == 0) {
+      continue;
+    }
+    if (kind == 1) {
+      wanted[name] = as_saved;
+      continue;
+    }
+    const std::uint64_t top = dice() % array.shape()[0];
+    const std::uint64_t left = dice() % array.shape()[1];
+    const Shape extents{1 + dice() % (array.shape()[0] - top), 1 + dice() % (array.shape()[1] - left)};
+    AbstractShardedArray boxes(array.shape(), dice() % 2 == 0 ? DType::int32 : DType::float64);
+    boxes.shards.push_back({Box({top, left}, extents), std::nullopt});
+    wanted[name] = boxes;
+  }
+  return wanted;
+}
+
+template <class Element>
+bool holds(const Array& loaded, const Array& saved) {
+  const auto elements = saved.data<std::int32_t>();
+  return std::ranges::equal(loaded.data<Element>(), elements,
+                            [](Element one, std::int32_t other) { return one == Element(other); });
+}
+
+/// How many of the arrays that were loaded have other elements than were saved.
+int wrong_arrays(const Tree& loaded, const std::map<std::string, Array>& arrays) {
+  int wrong = 0;
+  for (const auto& [name, array] : arrays) {
+    const Tree* leaf = loaded.find(name);
+    if (leaf == nullptr) {
+      continue;
+    }
+    if (leaf->is_array()) {
+      wrong += leaf->as<Array>() == array ? 0 : 1;
+      continue;
+    }
+    const Shard part = leaf->as<ShardedArray>().shards().at(0);
+    const Array stored = array.part(part.box).clone();
+    const bool is_right = part.data.dtype() == DType::int32 ? holds<std::int32_t>(part.data, stored)
+                                                            : holds<double>(part.data, stored);
+    wrong += is_right ? 0 : 1;
+  }
+  return wrong;
+}
+
+TEST_F(Together, GiveEachRankWhatItWantsWhateverHappensToAnother) {
+  std::mt19937 dice(7);
+  int loaded = 0;
+  int failed = 0;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(round);
+    std::map<std::string, Array> arrays;
+    Tree tree = {{"step", round}};
+    for (int i = 0; i < 4; ++i) {
+      const Shape shape{1 + dice() % 700, 1 + dice() % 900};
+      Array array(shape, DType::int32);
+      std::iota(array.data<std::int32_t>().begin(), array.data<std::int32_t>().end(), i * 1000);
+      tree["a" + std::to_string(i)] = array;
+      arrays.emplace("a" + std::to_string(i), array);
+    }
+    const fs::path path = directory_ / std::to_string(round);
+    SaveOptions how;
+    how.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(200'000 + dice() % 3'000'000)));
+    save(path, tree, how, *context_);
+    JointJob::Options of_job(1 + dice() % 6);
+    of_job.fan_out = 2 + dice() % 15;
+    JointJob job(of_job);
+    std::vector<AbstractTree> wishes;
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      wishes.push_back(random_wish(dice, arrays));
+    }
+    const bool is_hurried = dice() % 3 == 0;
+    const std::size_t hasty = dice() % job.size();
+    const std::chrono::microseconds patience(1 + dice() % 20'000);
+    const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+      LoadOptions options = options_;
+      if (is_hurried && rank == hasty) {
+        options.deadline = patience;
+      }
+      return load_checkpointables(path, {{"state", wishes[rank]}}, options, job.context(rank));
+    });
+    for (const End& end : ends) {
+      EXPECT_TRUE(!end.failure || is_hurried) << end.text();
+      if (!end.failure) {
+        EXPECT_EQ(wrong_arrays(end.tree, arrays), 0);
+      }
+      ++(end.failure ? failed : loaded);
+    }
+    fs::remove_all(path);
+  }
+  EXPECT_GT(loaded, 60);
+  EXPECT_GT(failed, 0);
 }
 
 TEST_F(Together, AllHearOfARefusalBeforeThereIsALoad) {
