@@ -5,6 +5,9 @@ set(CAIRN_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Wover
 if(CMAKE_UNITY_BUILD)
   list(APPEND CAIRN_WARNINGS -Wno-subobject-linkage)  # Every source is an included file then.
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  list(APPEND CAIRN_WARNINGS $<$<CONFIG:Release>:-Wno-restrict>)  # Falsely given for strings that are appended to.
+endif()
 if(CAIRN_WERROR)
   list(APPEND CAIRN_WARNINGS -Werror)
 endif()

@@ -38,7 +38,7 @@ std::vector<FlatPiece> boxes_of_flat_range(const Box& box, std::uint64_t begin, 
     return pieces;
   }
   if (box.rank() == 0) {
-    pieces.push_back({box, 0});
+    pieces.push_back({Box(), 0});
     return pieces;
   }
   Shape strides(box.rank(), 1);
