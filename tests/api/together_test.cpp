@@ -285,7 +285,9 @@ TEST_F(Together, AreNotKeptWaitingByALostRank) {
     if (rank == 2) {
       options.deadline = std::chrono::seconds(1);  // To it the others are late.
     } else {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The signs of life of rank 2 go out.
+      while (job.network().sent_bytes(2) == 0) {  // It has joined.
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
       job.network().cut(2);
     }
     return load_checkpointables(target(), {}, options, job.context(rank));
