@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // Whose ranges dimensions are not.
 #include <gmock/gmock.h>
 
 #include "cairn/array/format.hpp"

@@ -5,11 +5,21 @@
 
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <fmt/core.h>
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+
+// Of fmt/ranges.h, for programs that include it: dimensions are printed as one thing, and not as a range.
+FMT_BEGIN_NAMESPACE
+template <typename T, typename Char>
+struct is_range;
+
+template <class T, class Char>
+struct is_range<cairn::Dimensions<T>, Char> : std::false_type {};
+FMT_END_NAMESPACE
 
 template <>
 struct fmt::formatter<cairn::DType> : fmt::formatter<std::string_view> {
