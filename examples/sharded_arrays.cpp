@@ -60,6 +60,20 @@ void load_parts(const std::filesystem::path& path) {
   // [/load]
 }
 
+/// What all ranks of a job call, each with what it wants; here there is one.
+void load_together(const std::filesystem::path& path) {
+  const auto columns = cairn::Sharding::of_spec(cairn::Mesh({3}, {"model"}), {{}, {"model"}});
+  cairn::AbstractTree wanted = cairn::metadata(path);
+  wanted["weights"].shard(columns, 2);
+  const cairn::Context context;  // Of a rank: one with ContextOptions::coordinator.
+  // [together]
+  cairn::LoadOptions options;
+  options.together = true;
+  const cairn::Tree mine = cairn::load(path, wanted, options, context);
+  // [/together]
+  std::cout << "loaded " << mine.at("weights").as<cairn::ShardedArray>().shards().size() << " shards\n";
+}
+
 void save_in_files(const std::filesystem::path& path) {
   // [policy]
   // No file has more than 64 bytes of elements.
@@ -78,6 +92,7 @@ int main() try {
   enter_own_folder("sharded_arrays");
   save_parts("run/sharded");
   load_parts("run/sharded");
+  load_together("run/sharded");
   save_in_files("run/files");
   return 0;
 } catch (const std::exception& error) {

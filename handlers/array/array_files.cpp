@@ -46,6 +46,10 @@ class ContextFiles final : public array_store::StoredFiles {
     return context_.read_pieces(file, std::move(pieces));
   }
 
+  [[nodiscard]] Awaitable<> read_files(PiecesByFile pieces) const override {
+    return context_.read_files(std::move(pieces));
+  }
+
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {
     return context_.map_file(file);
   }

@@ -30,14 +30,23 @@ constexpr std::size_t kHeadersAtOnce = 32;
 
 using Files = std::shared_ptr<const StoredFiles>;
 
-/// Reads the first `size` bytes of a file.
-Awaitable<std::shared_ptr<AlignedMemory>> read_start(Files files, std::string file, std::uint64_t size) {
-  auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
+/// Takes the first `size` bytes of a file to memory.
+std::vector<DestinationPiece> start_of_file(const std::shared_ptr<AlignedMemory>& memory,
+                                            std::uint64_t size) {
   std::vector<DestinationPiece> pieces(size > 0 ? 1 : 0);
   if (size > 0) {
     pieces[0].size_bytes = size;
     pieces[0].data = memory->data();
     pieces[0].owner = memory;
+  }
+  return pieces;
+}
+
+/// Reads the first `size` bytes of a file.
+Awaitable<std::shared_ptr<AlignedMemory>> read_start(Files files, std::string file, std::uint64_t size) {
+  auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
+  if (size > 0) {
+    std::vector<DestinationPiece> pieces = start_of_file(memory, size);
     co_await files->read_pieces(std::move(file), std::move(pieces));
   }
   co_return memory;
@@ -52,7 +61,10 @@ std::string full_path(const StoredFiles& files, std::string_view file) {
 }
 
 Awaitable<formats::Index> open_own(Files files, std::uint64_t size) {
-  const auto memory = co_await read_start(files, std::string(kIndexFile), size);
+  const auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
+  PiecesByFile pieces;
+  pieces.emplace(kIndexFile, start_of_file(memory, size));
+  co_await files->read_files(std::move(pieces));
   co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(*files, kIndexFile));
 }
 

@@ -88,12 +88,16 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
   return plan;
 }
 
-Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces) {
+Awaitable<> StoredFiles::read_files(PiecesByFile pieces) const {
   std::vector<Awaitable<>> reads;
   for (auto& [file, in_file] : pieces) {
-    reads.push_back(files->read_pieces(file, std::move(in_file)));
+    reads.push_back(read_pieces(file, std::move(in_file)));
   }
-  co_await async::when_all(std::move(reads));
+  return async::when_all(std::move(reads));
+}
+
+Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces) {
+  co_await files->read_files(std::move(pieces));  // Keeps the files.
 }
 
 }  // namespace cairn::array_store

@@ -68,6 +68,11 @@ std::string difference_from(const std::string& own, const std::string& merged) {
   return {};
 }
 
+Awaitable<Told> told_of(std::shared_ptr<coord::Hearing> hearing) {
+  co_await hearing->done.wait();
+  co_return std::move(hearing->told);
+}
+
 Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, std::uint32_t next,
                      std::string what, std::string mine, std::shared_ptr<Step> up) {
   co_await up->done.wait();
@@ -124,6 +129,15 @@ Awaitable<> Subject::agree(std::string what, std::string mine) {
   const std::vector<RankedText> own = {{exchange_->rank(), mine}};
   std::shared_ptr<Step> up = exchange_->begin_up(name_, next_step_++, coord::encode_texts(own), same_or_two);
   return agree_on(exchange_, name_, next_step_++, std::move(what), std::move(mine), std::move(up));
+}
+
+void Subject::tell(std::span<const std::size_t> ranks, std::string_view text,
+                   std::span<const std::byte> data) const {
+  exchange_->tell(name_, ranks, text, data);
+}
+
+Awaitable<Told> Subject::hear() const {
+  return told_of(exchange_->hear(name_));
 }
 
 Conversation::Conversation(std::shared_ptr<Exchange> exchange, std::weak_ptr<coord::Exchanges> exchanges)

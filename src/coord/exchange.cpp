@@ -268,10 +268,66 @@ void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Pac
   step->done.set();
 }
 
+// Past the tree.
+
+void Exchange::tell(const std::string& subject, std::span<const std::size_t> ranks, std::string_view text,
+                    std::span<const std::byte> data) {
+  std::string bytes = encode({number_, PacketKind::direct, 0, subject}, text);
+  bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
+  const Packet packet = std::make_shared<const std::string>(std::move(bytes));
+  const std::lock_guard lock(mutex_);
+  if (failure_ || has_left_) {
+    return;  // Nobody waits for it any more.
+  }
+  for (const std::size_t rank : ranks) {
+    send(rank, packet);
+  }
+}
+
+std::shared_ptr<Hearing> Exchange::hear(const std::string& subject) {
+  const std::lock_guard lock(mutex_);
+  const auto hearing = std::make_shared<Hearing>();
+  Mailbox& mailbox = mailboxes_[subject];
+  if (failure_) {
+    hearing->done.fail(failure_);  // Nobody waits for it yet.
+  } else if (!mailbox.told.empty()) {
+    hearing->told = std::move(mailbox.told.front());
+    mailbox.told.pop_front();
+    hearing->done.set();
+  } else {
+    mailbox.hearings.push_back(hearing);
+  }
+  return hearing;
+}
+
+void Exchange::take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  std::shared_ptr<Hearing> hearing;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_ || has_left_) {
+      return;
+    }
+    Mailbox& mailbox = mailboxes_[std::string(decoded.head.subject)];
+    Told told{from, decoded.body, packet};
+    if (mailbox.hearings.empty()) {
+      mailbox.told.push_back(std::move(told));
+      return;
+    }
+    hearing = std::move(mailbox.hearings.front());
+    mailbox.hearings.pop_front();
+    hearing->told = std::move(told);
+  }
+  hearing->done.set();
+}
+
 // What neighbours say.
 
 void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
   const PacketKind kind = decoded.head.kind;
+  if (kind == PacketKind::direct) {  // Of any rank.
+    take_direct(from, decoded, packet);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto neighbour = std::find_if(neighbours_.begin(), neighbours_.end(),
@@ -303,6 +359,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     case PacketKind::left:
       fail_if_somebody_left();
       break;
+    case PacketKind::direct:  // See above.
     case PacketKind::notice:  // Belongs to no conversation.
       break;
   }
@@ -313,7 +370,7 @@ void Exchange::fail_together(const Error& why) noexcept {
 }
 
 void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept {
-  std::vector<std::shared_ptr<Step>> waiting;
+  std::vector<async::Event> waiting;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || has_left_) {
@@ -328,13 +385,19 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
       }
     }
     for (const auto& [key, step] : steps_) {
-      waiting.push_back(step);
+      waiting.push_back(step->done);
+    }
+    for (const auto& [subject, mailbox] : mailboxes_) {
+      for (const auto& hearing : mailbox.hearings) {
+        waiting.push_back(hearing->done);
+      }
     }
     steps_.clear();
+    mailboxes_.clear();
   }
   failed_.fail(why);
-  for (const auto& step : waiting) {
-    step->done.fail(why);
+  for (const async::Event& each : waiting) {
+    each.fail(why);
   }
 }
 

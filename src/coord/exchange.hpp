@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +36,12 @@ struct Step {
   bool has_come = false;            ///< The text of rank 0.
   Subject::Merge merge;             ///< Empty: texts are put one after the other.
   std::vector<RankedText> arrived;  ///< From children, and this rank's own.
+};
+
+/// Somebody who waits for what this rank is told next.
+struct Hearing {
+  async::Event done;
+  Told told;
 };
 
 /// What one rank knows of a conversation. It exists from the first packet on, if that comes before the rank joins: texts
@@ -76,6 +84,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::shared_ptr<Step> begin_parts(const std::string& subject, std::uint32_t number,
                                     std::vector<std::string> by_rank);
 
+  /// Tells each of these ranks something, past the tree.
+  void tell(const std::string& subject, std::span<const std::size_t> ranks, std::string_view text,
+            std::span<const std::byte> data);
+  /// Begins to wait for what this rank is told next.
+  std::shared_ptr<Hearing> hear(const std::string& subject);
+
  private:
   using Key = std::pair<std::string, std::uint32_t>;
 
@@ -84,6 +98,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool has_joined = false;
     bool has_left = false;
     std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
+  };
+
+  /// What this rank was told in a subject, or who waits for that: one of the two is empty.
+  struct Mailbox {
+    std::deque<Told> told;
+    std::deque<std::shared_ptr<Hearing>> hearings;
   };
 
   // All of these hold the mutex.
@@ -104,6 +124,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Goes on with a step up whose texts are all there.
   void pass_up(const Key& key, const std::shared_ptr<Step>& step);
   void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
+  void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Nobody waits for what a rank that has left will not say.
   void fail_if_somebody_left();
   void tick();
@@ -124,6 +145,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::exception_ptr failure_;
   std::vector<Neighbour> neighbours_;
   std::map<Key, std::shared_ptr<Step>> steps_;
+  std::map<std::string, Mailbox, std::less<>> mailboxes_;
   Transport::Time last_tick_;
 };
 

@@ -21,6 +21,7 @@ enum class PacketKind : std::uint8_t {
   parts,   ///< Texts of rank 0 for the ranks of a subtree.
   fail,    ///< The conversation has failed.
   left,    ///< I say nothing more.
+  direct,  ///< What one rank tells another, past the tree.
   notice,  ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
 };
 

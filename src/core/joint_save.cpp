@@ -9,58 +9,10 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/hash.hpp"
 
+#include "base/internal/packed.hpp"
+
 namespace cairn::core {
 namespace {
-
-constexpr std::size_t kMostShownBytes = 200;  // Of a claim in which ranks differ.
-constexpr char kDiffer = '!';
-constexpr char kAgree = '=';
-
-// Texts between ranks: numbers are little-endian, strings have their size before them.
-
-template <class Number>
-void put(std::string& text, Number number) {
-  for (std::size_t i = 0; i < sizeof number; ++i) {
-    text += static_cast<char>(number >> (8 * i) & 0xff);
-  }
-}
-
-void put_text(std::string& text, std::string_view what) {
-  put(text, std::uint64_t{what.size()});
-  text += what;
-}
-
-/// Takes apart what was put together on another rank.
-class Parts {
- public:
-  explicit Parts(std::string_view text) : text_(text) {}
-
-  [[nodiscard]] bool empty() const noexcept { return text_.empty(); }
-
-  template <class Number>
-  Number number() {
-    const std::string_view bytes = take(sizeof(Number));
-    Number number = 0;
-    for (std::size_t i = 0; i < sizeof(Number); ++i) {
-      number |= static_cast<Number>(static_cast<Number>(static_cast<unsigned char>(bytes[i])) << (8 * i));
-    }
-    return number;
-  }
-
-  std::string text() { return std::string(take(number<std::uint64_t>())); }
-
- private:
-  std::string_view take(std::uint64_t bytes) {
-    if (bytes > text_.size()) {
-      throw Error(Errc::malformed_metadata, "a text of another rank ends too early");
-    }
-    const std::string_view taken = text_.substr(0, static_cast<std::size_t>(bytes));
-    text_.remove_prefix(taken.size());
-    return taken;
-  }
-
-  std::string_view text_;
-};
 
 store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
   std::string text = "cairn save";
@@ -74,55 +26,13 @@ store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
   return store::make_uuid(fill);
 }
 
-std::string encode_claims(std::uint32_t rank, const JointSave::Claims& claims) {
-  std::string text(1, kAgree);
-  put(text, rank);
-  for (const auto& [what, mine] : claims) {
-    put_text(text, what);
-    const bool is_long = mine.size() > kMostShownBytes;
-    put_text(text, is_long
-                       ? fmt::format("{}… ({})", mine.substr(0, kMostShownBytes / 2), to_hex(hash_text(mine)))
-                       : mine);
-  }
-  return text;
-}
-
-/// The claims of one rank when all say the same, else how two of them differ.
-std::string merge_claims(const std::vector<std::string>& texts) {
-  for (const std::string& text : texts) {
-    if (text.front() == kDiffer) {
-      return text;
-    }
-  }
-  for (const std::string& text : texts) {
-    Parts first(std::string_view(texts.front()).substr(1));
-    Parts other(std::string_view(text).substr(1));
-    const auto one = first.number<std::uint32_t>();
-    const auto two = other.number<std::uint32_t>();
-    while (!first.empty() && !other.empty()) {
-      const std::string what = first.text();
-      static_cast<void>(other.text());
-      const std::string here = first.text();
-      const std::string there = other.text();
-      if (here != there) {
-        return fmt::format("{}{}: rank {} has '{}', rank {} has '{}'", kDiffer, what, one, here, two, there);
-      }
-    }
-    if (first.empty() != other.empty()) {
-      return fmt::format("{}ranks {} and {} were called with another number of things", kDiffer, one, two);
-    }
-  }
-  return texts.front();
-}
-
 // What is awaited is begun by then, so nothing of the save is referred to while they wait.
 
 Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject subject,
                               Awaitable<std::string> merged, JointSave::Word word) {
   const std::string answer = co_await std::move(merged);
-  if (answer.starts_with(kDiffer)) {
-    const Error error(Errc::invalid_argument,
-                      fmt::format("the ranks do not save the same: {}", std::string_view(answer).substr(1)));
+  if (const auto difference = difference_in(answer)) {
+    const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", *difference));
     work->fail_together(error);
     throw error;
   }
@@ -147,28 +57,28 @@ Awaitable<std::vector<store::FileEntry>> decode_votes(Awaitable<std::vector<std:
   const std::vector<std::string> texts = co_await std::move(votes);
   std::vector<store::FileEntry> files;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    Parts parts(texts[rank]);
-    while (!parts.empty()) {
+    std::string_view text = texts[rank];
+    while (!text.empty()) {
       store::FileEntry& file = files.emplace_back();
       file.rank = static_cast<std::uint32_t>(rank);
-      file.path = parts.text();
-      file.size_bytes = parts.number<std::uint64_t>();
-      file.root.high = parts.number<std::uint64_t>();
-      file.root.low = parts.number<std::uint64_t>();
+      file.path = take_text(text);
+      file.size_bytes = take<std::uint64_t>(text);
+      file.root.high = take<std::uint64_t>(text);
+      file.root.low = take<std::uint64_t>(text);
     }
   }
   co_return files;
 }
 
-Awaitable<Verdict> decode_verdict(Awaitable<std::string> text) {
-  const std::string encoded = co_await std::move(text);
-  Parts parts(encoded);
+Awaitable<Verdict> decode_verdict(Awaitable<std::string> told) {
+  const std::string encoded = co_await std::move(told);
+  std::string_view text = encoded;
   Verdict verdict;
-  verdict.kind = static_cast<Verdict::Kind>(parts.number<std::uint8_t>());
-  verdict.is_superseded = parts.number<std::uint8_t>() != 0;
-  verdict.files = parts.number<std::uint64_t>();
-  verdict.bytes = parts.number<std::uint64_t>();
-  verdict.words = parts.text();
+  verdict.kind = static_cast<Verdict::Kind>(take<std::uint8_t>(text));
+  verdict.is_superseded = take<std::uint8_t>(text) != 0;
+  verdict.files = take<std::uint64_t>(text);
+  verdict.bytes = take<std::uint64_t>(text);
+  verdict.words = take_text(text);
   co_return verdict;
 }
 
@@ -215,7 +125,7 @@ JointSave::~JointSave() {
 }
 
 void JointSave::fail(const std::exception_ptr& why) noexcept {
-  listener_->has_failed = true;
+  listener_.note_own_failure();
   try {
     std::rethrow_exception(why);
   } catch (const Error& error) {
@@ -234,22 +144,8 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
   }
 }
 
-void JointSave::on_failure(std::function<void(const std::exception_ptr& why)> work) {
-  {
-    const std::lock_guard lock(listener_->mutex);
-    listener_->work = std::move(work);
-  }
-  work_->on_failure([listener = listener_](const std::exception_ptr& why) {
-    const std::lock_guard lock(listener->mutex);
-    if (listener->work && !listener->has_failed) {
-      listener->work(why);
-    }
-  });
-}
-
-void JointSave::stop_listening() noexcept {
-  const std::lock_guard lock(listener_->mutex);
-  listener_->work = nullptr;
+void JointSave::on_failure(FailureListener::Work work) {
+  listener_.listen(*work_, std::move(work));
 }
 
 Awaitable<> JointSave::agree(const Claims& claims, Word word) {

@@ -158,7 +158,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
   const std::shared_ptr<Services>& services = services_of(context);
   refuse_here(*services, "a load");
   auto job = make_job<LoadJob>(services, path, requests, registry, options, waiting);
-  job->launch(job->load(), options.deadline);
+  job->start();
   job->prepared().get();
   return LoadResponse(std::move(job));
 }
@@ -166,7 +166,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
 Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem::path path,
                              Requests requests, RegistrySnapshot registry, LoadOptions options) {
   auto job = make_job<LoadJob>(services, path, std::move(requests), registry, options, Waiting::for_the_end);
-  job->launch(job->load(), options.deadline);
+  job->start();
   const LoadResponse response(job);  // Takes the memory back where the frame is destroyed without an end.
   co_await wait_or_stop(job, job->answered());
   co_return job->take_loaded();

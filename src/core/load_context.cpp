@@ -10,6 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "core/read_job.hpp"
+#include "core/shared_reads.hpp"
 #include "core/text_limit.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "staging/internal/device_pieces.hpp"
@@ -19,6 +20,7 @@ namespace cairn {
 namespace {
 
 using core::ReadJob;
+using core::SharedReads;
 
 std::string relative_to(const std::string& directory, std::string_view file) {
   return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
@@ -33,20 +35,44 @@ std::uint64_t size_of(const store::FileSource& source, const std::string& relati
   return *bytes;
 }
 
-Background<> read_ranges(std::shared_ptr<ReadJob> job, std::string relative,
-                         std::vector<DestinationPiece> pieces) {
-  const store::FileSource* source = &job->source();  // Which the job keeps.
+/// A file of the job's checkpoint; the job outlives it.
+staging::FileToRead file_of(const ReadJob& job, const std::string& relative) {
+  const store::FileSource* source = &job.source();
   staging::FileToRead file;
   file.name = relative;
   file.path = source->root() / relative;
   file.size_bytes = size_of(*source, relative);
   file.open = [source, relative](int flags) { return source->open_file(relative, flags); };
-  if (job->options().verify) {
+  if (job.options().verify) {
     file.digest = [source, relative] { return source->digest(relative); };
   }
-  staging::RangeReader reader(job->plane(), std::move(file), std::move(pieces));
+  return file;
+}
+
+Background<> read_ranges(std::shared_ptr<ReadJob> job, std::string relative,
+                         std::vector<DestinationPiece> pieces) {
+  staging::RangeReader reader(job->plane(), file_of(*job, relative), std::move(pieces));
   co_await reader.read();
   job->count_file(relative);
+}
+
+Background<> read_independently(std::shared_ptr<ReadJob> job, PiecesByFile pieces) {
+  std::vector<Awaitable<>> reads;
+  for (auto& [relative, in_file] : pieces) {
+    reads.push_back(read_ranges(job, relative, std::move(in_file)));
+  }
+  co_await async::when_all(std::move(reads));
+}
+
+Background<> read_shared(std::shared_ptr<ReadJob> job, Subject subject, PiecesByFile pieces) {
+  SharedReads::Files files = [job = job.get()](const std::string& relative) {
+    return file_of(*job, relative);
+  };
+  for (const auto& [relative, in_file] : pieces) {
+    job->count_file(relative);
+  }
+  SharedReads reads(job->plane(), std::move(subject), std::move(files), std::move(pieces));
+  co_await reads.read();
 }
 
 Background<std::string> read_whole(std::shared_ptr<ReadJob> job, std::string relative) {
@@ -120,6 +146,18 @@ Background<std::string> LoadContext::read_file(std::string_view file) const {
 Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
   follow_programs(std::span<const DestinationPiece>(pieces));
   return read_ranges(job_, relative_to(directory_, file), std::move(pieces));
+}
+
+Background<> LoadContext::read_files(PiecesByFile pieces) const {
+  PiecesByFile relative;
+  for (auto& [file, in_file] : pieces) {
+    follow_programs(std::span<const DestinationPiece>(in_file));
+    relative.emplace(relative_to(directory_, file), std::move(in_file));
+  }
+  if (std::optional<Subject> subject = job_->next_reading(directory_)) {
+    return read_shared(job_, std::move(*subject), std::move(relative));
+  }
+  return read_independently(job_, std::move(relative));
 }
 
 std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {

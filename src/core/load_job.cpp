@@ -5,18 +5,47 @@
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
 
 namespace cairn::core {
+
+LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
+                 RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
+                 CallersMemory memory)
+    : ReadJob(std::move(services), std::move(path), std::move(requests), std::move(registry),
+              std::move(options), begin, memory),
+      joint_(this->options().together ? JointLoad::join(this->services().coordinator) : nullptr) {}
+
+LoadJob::~LoadJob() {
+  if (joint_) {
+    joint_->stop_listening();
+  }
+}
+
+void LoadJob::start() {
+  if (joint_) {
+    joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
+  }
+  launch(load(), options().deadline);
+}
 
 Awaitable<> LoadJob::load() {
   services().metrics.begin_load();
   std::exception_ptr failure;
   try {
     co_await run_undisturbed();
+    if (joint_) {
+      co_await joint_->end();
+    }
   } catch (...) {
     failure = std::current_exception();
   }
   co_await boost::asio::this_coro::throw_if_cancelled(false);
+  if (failure && joint_) {
+    joint_->fail(Operation::explain(failure));
+  }
   meter().end_step(Step::fetch);
   std::string problem;
   if (meter().trace() != nullptr) {
@@ -29,8 +58,72 @@ Awaitable<> LoadJob::load() {
   end_load(std::move(problem));
 }
 
+Claims LoadJob::claims() const {
+  Claims claims;
+  claims.emplace_back("the path", path().string());
+  claims.emplace_back("verify", options().verify ? "true" : "false");
+  std::string names;
+  for (const Request& request : requests()) {
+    names += fmt::format("'{}' ", request.name());
+  }
+  claims.emplace_back("the names", std::move(names));
+  return claims;
+}
+
+Awaitable<> LoadJob::open_together() {
+  Claims mine = claims();
+  Awaitable<> agreeing = joint_->agree(std::move(mine));
+  co_await std::move(agreeing);
+  std::string metadata;
+  if (joint_->is_primary()) {
+    co_await open_source();
+    std::function<void()> read = [&] { metadata = source().manifest_text(); };
+    co_await run_call(std::move(read));
+  }
+  Awaitable<std::string> sharing = joint_->share(std::move(metadata));
+  metadata = co_await std::move(sharing);
+  if (joint_->is_primary()) {
+    co_return;
+  }
+  co_await open_source(metadata);
+  if (!source().is_described_by(metadata)) {
+    throw Error(Errc::not_found,
+                fmt::format("{} is another checkpoint here than at rank 0: it was replaced while all "
+                            "ranks opened it, or they do not see one directory",
+                            source().path().string()));
+  }
+}
+
+std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
+  if (!joint_) {
+    return std::nullopt;
+  }
+  const std::lock_guard lock(mutex_);
+  return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
+}
+
+void LoadJob::hear_failure(const std::exception_ptr& why) noexcept {
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    const bool is_own = error.code().category() == cairn_category();
+    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
+  } catch (...) {  // Of this rank itself: its work says so.
+  }
+}
+
+void LoadJob::refuse_effect() noexcept {
+  if (joint_) {
+    joint_->fail(Operation::explain(nullptr));
+  }
+}
+
 Awaitable<> LoadJob::attempt() {
-  co_await open_source();
+  if (joint_) {
+    co_await open_together();
+  } else {
+    co_await open_source();
+  }
   for (Part& part : parts()) {
     part.registration = resolve(part);
     if (const std::string other = explain(part); !other.empty()) {

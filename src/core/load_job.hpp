@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/joint_load.hpp"
 #include "core/read_job.hpp"
 
 namespace cairn::core {
@@ -13,10 +18,15 @@ namespace cairn::core {
 /// A load in flight.
 class LoadJob final : public ReadJob {
  public:
-  using ReadJob::ReadJob;
+  LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
+          RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
+          CallersMemory memory);
+  ~LoadJob() override;
 
-  /// The whole load, to be launched.
-  Awaitable<> load();
+  /// Runs it.
+  void start();
+
+  [[nodiscard]] std::optional<Subject> next_reading(const std::string& directory) override;
 
   /// The results, to be asked for once the job is answered.
   [[nodiscard]] Loaded take_loaded();
@@ -26,7 +36,15 @@ class LoadJob final : public ReadJob {
  private:
   using Backgrounds = std::vector<std::optional<Background<AnyValue>>>;
 
+  /// The whole load.
+  Awaitable<> load();
   Awaitable<> attempt() override;
+  [[nodiscard]] bool may_start_over() const noexcept override { return joint_ == nullptr; }
+  /// Opens the checkpoint that rank 0 has opened.
+  Awaitable<> open_together();
+  [[nodiscard]] Claims claims() const;
+  void hear_failure(const std::exception_ptr& why) noexcept;
+  void refuse_effect() noexcept override;
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_part(std::size_t index, Background<AnyValue> background);
@@ -34,7 +52,10 @@ class LoadJob final : public ReadJob {
   void end_load(std::string problem);
   void count_end(const std::exception_ptr& failure) override;
 
-  mutable std::mutex mutex_;  // Protects all below.
+  const std::unique_ptr<JointLoad> joint_;  // Null: this process loads alone.
+
+  mutable std::mutex mutex_;             // Protects all below.
+  std::map<std::string, int> readings_;  // How often handlers have read files of each directory together.
   Loaded loaded_;
   LoadResult result_;
 };

@@ -46,7 +46,16 @@ class Search {
         absolute_(std::move(absolute)),
         options_(options),
         services_(std::move(services)),
-        end_(later(services_->clock.steady_now(), options.load.deadline)) {}
+        end_(later(services_->clock.steady_now(), options.load.deadline)) {
+    if (options.load.together) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "{}: ranks may not agree on which is the latest: find it on one of them, and have all load "
+              "that together",
+              root_.string()));
+    }
+  }
 
   [[nodiscard]] static ListOptions how_to_list(const LoadLatestOptions& options) {
     ListOptions how;

@@ -44,9 +44,9 @@ ReadJob::~ReadJob() {
   }
 }
 
-Awaitable<> ReadJob::open_source() {
-  std::function<void()> open = [this] {
-    source_ = store::FileSource::open(services().disk.engine().syscalls(), path_);
+Awaitable<> ReadJob::open_source(std::string metadata) {
+  std::function<void()> open = [&] {
+    source_ = store::FileSource::open(services().disk.engine().syscalls(), path_, metadata);
   };
   co_await run_call(std::move(open));
   choose_parts();
@@ -172,8 +172,10 @@ Awaitable<> ReadJob::run_undisturbed() {
       std::function<void()> look = [&] { is_overtaken = was_replaced(); };
       co_await run_call(std::move(look));
     }
-    if (!is_overtaken) {
-      std::rethrow_exception(failure);
+    if (!is_overtaken || !may_start_over()) {
+      std::rethrow_exception(is_overtaken
+                                 ? with_context(failure, "it was replaced while all ranks loaded it together")
+                                 : failure);
     }
     start_over();
   }

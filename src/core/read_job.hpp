@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/coord/conversation.hpp"
 #include "cairn/core/load.hpp"
 
 #include "core/operation.hpp"
@@ -31,6 +32,13 @@ class ReadJob : public Operation {
 
   [[nodiscard]] const store::FileSource& source() const noexcept { return *source_; }
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const Requests& requests() const noexcept { return requests_; }
+
+  /// What ranks say to each other about what handlers read of a checkpointable next; nothing where each rank reads for itself.
+  [[nodiscard]] virtual std::optional<Subject> next_reading(const std::string& /*directory*/) {
+    return std::nullopt;
+  }
 
   /// Enters a file that is read from.
   void count_file(const std::string& relative);
@@ -47,9 +55,13 @@ class ReadJob : public Operation {
   /// Drops what an attempt has collected.
   virtual void forget_attempt() = 0;
 
+  /// Whether it may begin again by itself.
+  [[nodiscard]] virtual bool may_start_over() const noexcept { return true; }
+
   /// Attempts until no save replaces the checkpoint under it.
   Awaitable<> run_undisturbed();
-  Awaitable<> open_source();
+  /// Opens the checkpoint, whose metadata somebody has read already, or nobody has: then `metadata` is empty.
+  Awaitable<> open_source(std::string metadata = {});
 
   [[nodiscard]] std::vector<Part>& parts() noexcept { return parts_; }
   [[nodiscard]] std::size_t count_of_files() const;

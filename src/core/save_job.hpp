@@ -127,7 +127,7 @@ class SaveJob final : public Operation {
   // Of a save of several ranks.
   [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
   [[nodiscard]] bool takes_part(const SaveItem& item) const;
-  [[nodiscard]] JointSave::Claims claims() const;
+  [[nodiscard]] Claims claims() const;
   static Awaitable<> agree(std::shared_ptr<SaveJob> self);
   void join_directory();
   /// Waits until every other rank is prepared.

@@ -63,8 +63,8 @@ bool SaveJob::takes_part(const SaveItem& item) const {
   return is_primary() || item.registration.handler->participation() == Participation::all;
 }
 
-JointSave::Claims SaveJob::claims() const {
-  JointSave::Claims claims;
+Claims SaveJob::claims() const {
+  Claims claims;
   claims.emplace_back("the path", path_.string());
   claims.emplace_back("overwrite", options_.overwrite ? "true" : "false");
   claims.emplace_back("the number of checkpointables", std::to_string(items_.size()));
@@ -86,7 +86,7 @@ JointSave::Claims SaveJob::claims() const {
 Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
-    const JointSave::Claims claims = self->claims();
+    const Claims claims = self->claims();
     JointSave::Word word{self->options_.word, self->options_.on_word};
     co_await self->joint_->agree(claims, std::move(word));
   } catch (...) {

@@ -35,11 +35,11 @@ struct Group {
 /// A message, taken apart: the structure, then the groups.
 struct Message {
   explicit Message(std::string_view text) {
-    structure = take_bytes(text, take<std::uint64_t>(text));
+    structure = take_text(text);
     while (!text.empty()) {
       Group& group = groups.emplace_back();
-      group.rules = take_bytes(text, take<std::uint64_t>(text));
-      std::string_view records = take_bytes(text, take<std::uint64_t>(text));
+      group.rules = take_text(text);
+      std::string_view records = take_text(text);
       while (!records.empty()) {
         Record& record = group.records.emplace_back();
         record.rank = take<std::uint32_t>(records);
@@ -63,11 +63,6 @@ struct Message {
   std::string_view structure;
   std::vector<Group> groups;
 };
-
-void put_text(std::string& text, std::string_view part) {
-  put(text, static_cast<std::uint64_t>(part.size()));
-  text += part;
-}
 
 void put_group(std::string& text, const Group& group) {
   put_text(text, group.rules);

@@ -26,6 +26,11 @@ std::uint64_t bytes_of(std::span<const DestinationPiece> pieces) {
       [](std::uint64_t sum, const DestinationPiece& piece) { return sum + piece.size_bytes; });
 }
 
+std::uint64_t bytes_of(std::span<const Run> runs) {
+  return std::accumulate(runs.begin(), runs.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Run& run) { return sum + run.bytes; });
+}
+
 bool is_on_device(const DestinationPiece& piece) {
   return piece.sink != nullptr && piece.sink->on_device().copier != nullptr;
 }
@@ -38,6 +43,16 @@ RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<Destinat
       pieces_(std::move(pieces)),
       has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
       file_(plane, std::move(file), bytes_of(pieces_)) {}
+
+// outlives: the plane, and what `pass_on` refers to, outlive the reader.
+RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces,
+                         std::vector<Run> runs, PassOn pass_on)
+    : plane_(plane),
+      pieces_(std::move(pieces)),
+      has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
+      file_(plane, std::move(file), bytes_of(runs)),
+      runs_(std::move(runs)),
+      pass_on_(std::move(pass_on)) {}
 
 Awaitable<> RangeReader::read() {
   Executor strand = plane_.strand;
@@ -63,30 +78,11 @@ Awaitable<> RangeReader::read_here() {
 }
 
 void RangeReader::plan() {
-  const std::uint64_t unit = file_.unit_bytes();
-  for (const DestinationPiece& piece : pieces_) {
-    // Without overflow: the piece lies within the file.
-    const std::uint64_t last = piece.offset_bytes + piece.size_bytes;
-    add_range(piece.offset_bytes / unit * unit,
-              std::min(file_.size_bytes(), last / unit * unit + (last % unit != 0 ? unit : 0)));
+  if (!pass_on_) {
+    runs_ = plan_runs(pieces_, file_.size_bytes(), file_.unit_bytes());
   }
   for (const Run& run : runs_) {
     plane_.wanted_bytes += run.bytes;
-  }
-}
-
-void RangeReader::add_range(std::uint64_t begin, std::uint64_t end) {
-  while (begin < end) {
-    const std::uint64_t window = begin / kBufferBytes;
-    const std::uint64_t run_end = std::min(end, (window + 1) * kBufferBytes);
-    if (!runs_.empty() && runs_.back().offset_bytes / kBufferBytes == window) {
-      Run& last = runs_.back();
-      last.bytes =
-          static_cast<std::size_t>(std::max(run_end, last.offset_bytes + last.bytes) - last.offset_bytes);
-    } else {
-      runs_.push_back({begin, static_cast<std::size_t>(run_end - begin)});
-    }
-    begin = run_end;
   }
 }
 
@@ -122,6 +118,7 @@ Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
     }
   };
   co_await plane_.run(std::move(copy));
+  co_await pass_on(run, data);
 }
 
 Awaitable<> RangeReader::read_into_place(Run run, std::byte* place) {
@@ -139,6 +136,7 @@ Awaitable<> RangeReader::read_into_place(Run run, std::byte* place) {
     std::function<void()> check = [&] { file_.verify(run.offset_bytes, data); };
     co_await plane_.run(std::move(check));
   }
+  co_await pass_on(run, data);
 }
 
 Awaitable<> RangeReader::read_through_buffer(Run run) {
@@ -150,6 +148,14 @@ Awaitable<> RangeReader::read_through_buffer(Run run) {
     deliver(run, data);
   };
   co_await plane_.run(std::move(finish));
+  co_await pass_on(run, data);
+}
+
+// outlives: `data` is the caller's, who awaits this
+Awaitable<> RangeReader::pass_on(Run run, std::span<const std::byte> data) {
+  if (pass_on_) {
+    co_await pass_on_(run, data);
+  }
 }
 
 Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(std::size_t bytes) {

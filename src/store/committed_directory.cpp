@@ -45,15 +45,27 @@ std::string read_part(const io::Directory& directory, std::string_view name, std
   }
 }
 
-/// The chain's first links: COMMIT, and the manifest that it vouches for.
-Opened read_commit(const io::Directory& directory) {
+/// Whether a text is the manifest that COMMIT vouches for.
+bool vouches_for(const CommitRecord& commit, std::string_view text) {
+  return text.size() == commit.manifest_bytes && hash_text(text) == commit.manifest_hash;
+}
+
+/// The manifest's text.
+std::string read_manifest_text(const io::Directory& directory, const CommitRecord& commit) {
+  std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
+  if (!vouches_for(commit, text)) {
+    throw Error(Errc::checksum_mismatch, directory.path() / kManifestName);
+  }
+  return text;
+}
+
+/// The chain's first links: COMMIT, and the manifest that it vouches for; `known` is that, perhaps.
+Opened read_commit(const io::Directory& directory, const std::string& known = {}) {
   Opened opened;
   const std::string manifest_path = directory.path() / kManifestName;
   opened.commit = read_commit_record(directory);
-  const std::string text = read_part(directory, kManifestName, kMaxManifestBytes, Errc::malformed_metadata);
-  if (text.size() != opened.commit.manifest_bytes || hash_text(text) != opened.commit.manifest_hash) {
-    throw Error(Errc::checksum_mismatch, manifest_path);
-  }
+  const std::string text =
+      vouches_for(opened.commit, known) ? known : read_manifest_text(directory, opened.commit);
   opened.manifest = decode_manifest(text, manifest_path);
   if (opened.manifest.uuid != opened.commit.uuid) {
     throw Error(Errc::malformed_metadata,
@@ -121,9 +133,9 @@ struct Found {
 };
 
 /// Reads the checkpoint that a directory is; nothing when it was replaced or removed meanwhile.
-std::optional<Found> read_undisturbed(io::Directory directory) {
+std::optional<Found> read_undisturbed(io::Directory directory, const std::string& known) {
   try {
-    Opened opened = read_commit(directory);
+    Opened opened = read_commit(directory, known);
     return Found{std::move(directory), std::move(opened)};
   } catch (const Error&) {
     if (!directory.is_replaced()) {
@@ -134,7 +146,8 @@ std::optional<Found> read_undisturbed(io::Directory directory) {
 }
 
 /// Opens the highest generation of the checkpoint at `path`; nothing when generations came or went meanwhile.
-std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesystem::path& path) {
+std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                      const std::string& known) {
   const std::vector<std::uint32_t> generations = later_generations(syscalls, path);
   try {
     for (const std::uint32_t generation : generations) {
@@ -146,13 +159,13 @@ std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesys
         }
         continue;  // Still being written.
       }
-      std::optional<Found> found = read_undisturbed(std::move(directory));
+      std::optional<Found> found = read_undisturbed(std::move(directory), known);
       // Of another generation: a checkpoint that is called so.
       if (!found || found->opened.manifest.generation == generation) {
         return found;
       }
     }
-    return read_undisturbed(open_checkpoint(syscalls, path));
+    return read_undisturbed(open_checkpoint(syscalls, path), known);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found || later_generations(syscalls, path) == generations) {
       throw;
@@ -197,18 +210,23 @@ CommittedDirectory::CommittedDirectory(io::Directory directory, CommitRecord com
       manifest_(std::move(manifest)),
       index_(std::make_shared<const FileIndex<>>(manifest_.files)) {}
 
-CommittedDirectory CommittedDirectory::open(io::Syscalls& syscalls, const std::filesystem::path& path) {
+CommittedDirectory CommittedDirectory::open(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                            const std::string& known_manifest) {
   const std::filesystem::path plain = io::named_path(path);
   if (reserved_kind(plain.filename().string())) {
     throw_not_committed(plain, "this is the temporary directory of a save");
   }
   for (int restarts = 0; restarts <= kMostRestarts; ++restarts) {
-    if (std::optional<Found> found = find_undisturbed(syscalls, plain)) {
+    if (std::optional<Found> found = find_undisturbed(syscalls, plain, known_manifest)) {
       return {std::move(found->directory), found->opened.commit, std::move(found->opened.manifest)};
     }
   }
   throw Error(Errc::not_found, fmt::format("{}: it was replaced each of the {} times that it was opened",
                                            plain.string(), kMostRestarts + 1));
+}
+
+std::string CommittedDirectory::manifest_text() const {
+  return read_manifest_text(directory_, commit_);
 }
 
 const FileEntry* CommittedDirectory::find(std::string_view relative) const noexcept {

@@ -29,12 +29,12 @@ bool has_commit(const io::Directory& parent, const std::string& name) {
 
 }  // namespace
 
-std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
-                                                   const std::filesystem::path& given) {
+std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls, const std::filesystem::path& given,
+                                                   const std::string& known_manifest) {
   const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
   std::shared_ptr<FileSource> source(new FileSource);
   try {
-    source->committed_.emplace(CommittedDirectory::open(syscalls, path));
+    source->committed_.emplace(CommittedDirectory::open(syscalls, path, known_manifest));
   } catch (const Error& error) {
     // What has a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
     std::error_code ignored;
@@ -53,17 +53,18 @@ std::shared_ptr<const FileSource> FileSource::open(io::Syscalls& syscalls,
       has_reserved_prefix(path.parent_path().filename().string())) {
     throw_not_committed(path);
   }
-  if (auto item = open_item(syscalls, path)) {
+  if (auto item = open_item(syscalls, path, known_manifest)) {
     return item;
   }
   return open_foreign(syscalls, path);
 }
 
 std::shared_ptr<const FileSource> FileSource::open_item(io::Syscalls& syscalls,
-                                                        const std::filesystem::path& path) {
+                                                        const std::filesystem::path& path,
+                                                        const std::string& known_manifest) {
   std::shared_ptr<FileSource> source(new FileSource);
   try {
-    source->committed_.emplace(CommittedDirectory::open(syscalls, path.parent_path()));
+    source->committed_.emplace(CommittedDirectory::open(syscalls, path.parent_path(), known_manifest));
   } catch (const Error& error) {
     // Who may not look into a directory may be given what is in it.
     if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||

@@ -18,6 +18,7 @@
 
 #include "io/internal/file.hpp"
 #include "store/internal/listing.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"
@@ -143,8 +144,8 @@ class Recovery {
       return;
     }
     // Marker mode: half-removed it must not have the name of a checkpoint.
-    const std::string trash =
-        set_aside(root_, name, base_of(name), directory, Retirement::removed, system_random);
+    const std::string trash = trash_name(base_of(name), make_uuid(system_random));
+    set_aside(root_, name, trash, directory);
     root_.sync();
     remove_unfinished(root_, trash, directory);
   }

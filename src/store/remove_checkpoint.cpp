@@ -16,6 +16,7 @@
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/survey.hpp"
@@ -123,7 +124,8 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
     try {
       io::Directory directory = parent.open_directory(entry.name);
       if (is_dead_leftover(survey, directory, entry.name)) {
-        std::string trash = set_aside(parent, entry.name, name, directory, Retirement::removed, random);
+        std::string trash = trash_name(name, make_uuid(random));
+        set_aside(parent, entry.name, trash, directory);
         found.push_back({std::move(trash), std::move(directory)});
       }
     } catch (const Error& error) {  // Its save has ended meanwhile, or a recovery was faster.
@@ -158,7 +160,8 @@ class Removal {
 
   /// Errors: as remove_checkpoint; anything where it is removed or replaced meanwhile.
   void run() {
-    const std::vector<Generation> generations = find();
+    finish_in_doubt();
+    std::vector<Generation> generations = find();
     for (const Generation& each : generations) {
       require_known_files(each.directory);
     }
@@ -167,13 +170,9 @@ class Removal {
       keep(remove_retired(parent_, each.name, each.directory));
     }
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
-      const std::string trash =
-          set_aside(parent_, oldest->name, target_.name, oldest->directory, Retirement::removed, random_);
-      has_removed_ = true;
-      is_at_ours_ = true;
-      parent_.sync();
-      keep(remove_retired(parent_, trash, oldest->directory));
-      is_at_ours_ = false;
+      aside_.emplace(Generation{trash_name(target_.name, make_uuid(random_)), std::move(oldest->directory)});
+      set_aside(parent_, oldest->name, aside_->name, aside_->directory);
+      remove_aside();
     }
   }
 
@@ -183,6 +182,23 @@ class Removal {
   [[nodiscard]] RemovalReport report() { return std::move(report_); }
 
  private:
+  /// Goes on with what an earlier run has set aside, where the answer to that was lost and so was the look at it.
+  void finish_in_doubt() {
+    if (aside_ && parent_.status(aside_->name)) {  // Nobody else uses its name.
+      remove_aside();
+    }
+    aside_.reset();
+  }
+
+  void remove_aside() {
+    has_removed_ = true;
+    is_at_ours_ = true;
+    parent_.sync();
+    keep(remove_retired(parent_, aside_->name, aside_->directory));
+    is_at_ours_ = false;
+    aside_.reset();
+  }
+
   /// What is left of it to be removed.
   [[nodiscard]] std::vector<Generation> find() const {
     try {
@@ -205,6 +221,7 @@ class Removal {
   const Target& target_;
   const RandomSource& random_;
   RemovalReport report_;
+  std::optional<Generation> aside_;  ///< What has been given this name of trash, or may have been.
   bool has_removed_ = false;
   bool is_at_ours_ = false;
 };

@@ -97,10 +97,8 @@ void rename_to_free_name(const io::Directory& parent, const std::string& name, c
   io::require(result, operation, path);
 }
 
-std::string set_aside(const io::Directory& parent, const std::string& name, std::string_view base,
-                      const io::Directory& directory, Retirement why, const RandomSource& random) {
-  const Uuid uuid = make_uuid(random);
-  const std::string aside = why == Retirement::removed ? trash_name(base, uuid) : temporary_name(base, uuid);
+void set_aside(const io::Directory& parent, const std::string& name, const std::string& aside,
+               const io::Directory& directory) {
   const int result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), aside.c_str(),
                                                  io::RenameMode::replace);  // The new name is nobody's.
   if (result == -EXDEV) {
@@ -113,12 +111,13 @@ std::string set_aside(const io::Directory& parent, const std::string& name, std:
   if (result < 0 && !is_called(parent, aside, directory)) {  // Else its answer was lost, and it was done.
     throw_errno(-result, fmt::format("rename {} to", (parent.path() / name).string()), parent.path() / aside);
   }
-  return aside;
 }
 
 std::string retire(const io::Directory& parent, const std::string& name, std::string_view base,
                    const io::Directory& directory, Retirement why, const RandomSource& random) {
-  const std::string aside = set_aside(parent, name, base, directory, why, random);
+  const Uuid uuid = make_uuid(random);
+  const std::string aside = why == Retirement::removed ? trash_name(base, uuid) : temporary_name(base, uuid);
+  set_aside(parent, name, aside, directory);
   parent.sync();
   return remove_retired(parent, aside, directory);
 }

@@ -28,10 +28,11 @@ enum class Retirement : std::uint8_t {
 std::string retire(const io::Directory& parent, const std::string& name, std::string_view base,
                    const io::Directory& directory, Retirement why, const RandomSource& random);
 
-/// Does the first step of `retire` and returns the new name. Nothing is synced.
-[[nodiscard]] std::string set_aside(const io::Directory& parent, const std::string& name,
-                                    std::string_view base, const io::Directory& directory, Retirement why,
-                                    const RandomSource& random);
+/// Does the first step of `retire`: gives it the name `aside`, which is nobody's. Nothing is synced.
+///
+/// Errors: OS errors pass through. It may be done all the same, where it cannot be seen: who goes on then looks again.
+void set_aside(const io::Directory& parent, const std::string& name, const std::string& aside,
+               const io::Directory& directory);
 
 /// Removes the checkpoint in `directory`, which `parent` calls by the reserved name `name`: what its manifest lists and
 /// our own few files, COMMIT last. What else is there is not ours: it stays, under the name that the checkpoint had,

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   app.add_option("--keep", workload.keep, "how many steps a training keeps; 0: all");
   app.add_option("--layout", workload.layout,
                  "of resharding: rows4, rows16, cols8 or whole; default all but the last; alone8: columns, "
-                 "one load each");
+                 "one load each; together8: by eight ranks together");
   app.add_option("--tiles", workload.tile_mebibytes,
                  "MiB of the tiles in which resharding saves; 0: whole shards");
   app.add_option("--engine", workload.engine, "auto, uring or threads")

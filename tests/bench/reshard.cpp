@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -14,6 +16,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/sharding/policies.hpp"
+#include "cairn/testing/local_ranks.hpp"
 
 #include "base/internal/aligned_memory.hpp"
 #include "bench/operations.hpp"
@@ -102,33 +105,91 @@ bool has_right_corners(const Box& box, const Array& loaded, const Workload& work
   return true;
 }
 
-/// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other.
+/// A box, and the memory that it is loaded into.
+using Place = std::pair<Box, Array>;
+
+/// Loads boxes of the matrix. Returns how many bytes were read for that.
+std::uint64_t load_boxes(std::span<Place> places, const Workload& workload, const Context& context,
+                         const LoadOptions& options = {}) {
+  AbstractShardedArray boxes({workload.rows, workload.columns}, DType::float32);
+  for (auto& [box, memory] : places) {
+    boxes.place_into(box, memory);
+  }
+  AbstractTree wanted;
+  wanted[kPath] = boxes;
+  const LoadResponse response =
+      load_checkpointables_async(workload.directory / "ck", {{"state", wanted}}, options, context);
+  static_cast<void>(response.wait());
+  return response.result().bytes;
+}
+
+ContextOptions context_for_loads(std::size_t ranks) {
+  ContextOptions options;
+  options.staging_bytes = (std::size_t{256} << 20) / ranks;
+  return options;
+}
+
+/// Ranks that are threads: what they tell each other goes through memory.
+class Ranks {
+ public:
+  explicit Ranks(std::size_t count) : network_(count) {
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      ContextOptions options = context_for_loads(count);
+      options.worker_threads = 1;
+      options.coordinator = std::make_shared<Coordinator>(network_.transport(rank));
+      contexts_.push_back(std::make_unique<Context>(std::move(options)));
+    }
+  }
+
+  /// Each rank loads one box, all together.
+  std::uint64_t load(std::span<Place> places, const Workload& workload) {
+    LoadOptions together;
+    together.together = true;
+    std::vector<std::future<std::uint64_t>> loads;
+    for (std::size_t rank = 0; rank < contexts_.size(); ++rank) {
+      loads.push_back(std::async(std::launch::async, [&, rank] {
+        return load_boxes(places.subspan(rank, 1), workload, *contexts_[rank], together);
+      }));
+    }
+    std::uint64_t read_bytes = 0;
+    for (std::future<std::uint64_t>& each : loads) {
+      read_bytes += each.get();
+    }
+    return read_bytes;
+  }
+
+ private:
+  testing::LocalRanks network_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+};
+
+/// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other. "together8": by eight ranks together.
 void load_as(const std::string& layout, const Workload& workload, const Context& context,
              const std::vector<Array>& saved) {
   const bool is_alone = layout.starts_with("alone");
-  std::vector<std::pair<Box, Array>> places;
-  for (const Box& box : boxes_of(is_alone ? "cols" + layout.substr(5) : layout, workload)) {
+  const bool is_together = layout.starts_with("together");
+  std::vector<Place> places;
+  const std::string boxes =
+      is_alone || is_together ? "cols" + layout.substr(layout.find_first_of("0123456789")) : layout;
+  for (const Box& box : boxes_of(boxes, workload)) {
     places.emplace_back(box, used_memory(box));
   }
-  const auto load_some = [&](std::span<std::pair<Box, Array>> some) {
-    AbstractShardedArray boxes({workload.rows, workload.columns}, DType::float32);
-    for (auto& [box, memory] : some) {
-      boxes.place_into(box, memory);
-    }
-    AbstractTree wanted;
-    wanted[kPath] = boxes;
-    const LoadResponse response =
-        load_checkpointables_async(workload.directory / "ck", {{"state", wanted}}, {}, context);
-    static_cast<void>(response.wait());
-    return response.result().bytes;
-  };
+  std::optional<Ranks> ranks;
+  if (is_together) {
+    ranks.emplace(places.size());
+  }
   const bool is_cold = drop_page_cache();
   const Usage usage;
   const Stopwatch watch;
-  const std::size_t at_once = is_alone ? 1 : places.size();
   std::uint64_t read_bytes = 0;
-  for (std::size_t first = 0; first < places.size(); first += at_once) {
-    read_bytes += load_some(std::span(places).subspan(first, at_once));
+  if (ranks) {
+    read_bytes = ranks->load(places, workload);
+  } else if (is_alone) {
+    for (Place& place : places) {
+      read_bytes += load_boxes(std::span(&place, 1), workload, context);
+    }
+  } else {
+    read_bytes = load_boxes(places, workload, context);
   }
   nlohmann::ordered_json line = line_of("reshard_load", workload);
   line["layout"] = layout;
@@ -136,7 +197,7 @@ void load_as(const std::string& layout, const Workload& workload, const Context&
   line["load_s"] = watch.seconds();
   add_usage(line, usage);
   line["read_bytes"] = read_bytes;
-  const bool is_right = std::all_of(places.begin(), places.end(), [&](const auto& place) {
+  const bool is_right = std::all_of(places.begin(), places.end(), [&](const Place& place) {
     return has_right_corners(place.first, place.second, workload, saved);
   });
   line["check"] = is_right ? "ok" : "wrong";
@@ -180,15 +241,13 @@ void run_reshard_load(const Workload& workload) {
   for (const Box& box : boxes_of(fmt::format("rows{}", kSavedShards), workload)) {
     saved.push_back(values_of(box, pool, saved.size()));
   }
-  ContextOptions options;
-  options.staging_bytes = std::size_t{256} << 20;
-  const Context context(std::move(options));
+  const Context context(context_for_loads(1));
   for (const std::string& layout : {std::string("rows4"), std::string("rows16"), std::string("cols8")}) {
     if (workload.layout.empty() || workload.layout == layout) {
       load_as(layout, workload, context, saved);
     }
   }
-  if (workload.layout == "whole" || workload.layout == "alone8") {
+  if (workload.layout == "whole" || workload.layout == "alone8" || workload.layout == "together8") {
     load_as(workload.layout, workload, context, saved);
   }
 }

@@ -4,8 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -112,6 +114,67 @@ TEST_P(Sizes, ScatterGivesEachRankItsOwnText) {
 
   for (std::size_t rank = 0; rank < job_.size(); ++rank) {
     EXPECT_EQ(texts[rank], text_of(rank));
+  }
+}
+
+/// Each rank tells all others two texts, and hears what they tell it.
+Awaitable<std::string> tell_all(Shared conversation, std::size_t rank) {
+  Subject sizes = conversation->about("size");
+  std::string size = co_await sizes.reduce(".", joined);
+  size = co_await sizes.broadcast(std::move(size));
+  const Subject subject = conversation->about("it");
+  std::vector<std::size_t> others;
+  for (std::size_t other = 0; other < size.size(); ++other) {
+    if (other != rank) {
+      others.push_back(other);
+    }
+  }
+  const std::string data = text_of(rank);
+  subject.tell(others, "a", std::as_bytes(std::span(data)));
+  subject.tell(others, "b");
+  std::map<std::size_t, std::string> heard;
+  for (std::size_t i = 0; i < 2 * others.size(); ++i) {
+    const Told told = co_await subject.hear();
+    heard[told.from] += told.text;
+  }
+  std::string all;
+  for (const auto& [from, text] : heard) {
+    all += text;
+  }
+  co_return all;
+}
+
+TEST_P(Sizes, TellBringsTextsPastTheTreeInTheirOrder) {
+  const std::vector<std::string> texts = Job::texts(job_.run(tell_all));
+
+  for (std::size_t rank = 0; rank < job_.size(); ++rank) {
+    std::string expected;
+    for (std::size_t other = 0; other < job_.size(); ++other) {
+      expected += other == rank ? std::string() : "a" + text_of(other) + "b";
+    }
+    EXPECT_EQ(texts[rank], expected);
+  }
+}
+
+Awaitable<std::string> hear_one(Shared conversation, std::size_t /*rank*/) {
+  const Subject subject = conversation->about("it");
+  const Told told = co_await subject.hear();
+  co_return std::string(told.text);
+}
+
+TEST(Hearing, EndsWhenAnotherRankFails) {
+  Job job(3);
+  const auto ends = std::make_shared<std::vector<End>>(job.size());
+  for (std::size_t rank = 1; rank < job.size(); ++rank) {
+    job.start(rank, 0s, hear_one, ends);
+  }
+  job.network().run(1s);
+  const Conversation failing = job.coordinator(0).join();
+  job.network().at(0ms, [&] { failing.fail(std::make_exception_ptr(Error(Errc::io_failure, "no disk"))); });
+  job.network().run(1s);
+
+  for (std::size_t rank = 1; rank < job.size(); ++rank) {
+    EXPECT_THAT([&] { ends->at(rank).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0: no disk")));
   }
 }
 

@@ -23,6 +23,7 @@
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::store {
@@ -277,6 +278,42 @@ TEST_F(RemoveCheckpointTest, LeavesToRecoveryWhatItCouldNotRemove) {
 
   EXPECT_EQ(recover(io::posix_syscalls(), temp_.path()).entries.at(0).kind, EntryClass::retired);
   EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+}
+
+/// A network file system: the first rename is done, its answer is lost, and so many looks after it fail.
+class LostRename final : public testing::ForwardingSyscalls {
+ public:
+  explicit LostRename(int failing_looks) : failing_looks_(failing_looks) {}
+
+  int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                io::RenameMode mode) noexcept override {
+    const int renamed = ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
+    return std::exchange(is_lost_, true) ? renamed : -EIO;
+  }
+  int status_at(int directory, const char* name, io::FileStatus& status) noexcept override {
+    return is_lost_ && failing_looks_-- > 0 ? -EIO : ForwardingSyscalls::status_at(directory, name, status);
+  }
+
+ private:
+  int failing_looks_;
+  bool is_lost_ = false;
+};
+
+TEST_F(RemoveCheckpointTest, NeverSaysThatWhatItHasRemovedWasNotThere) {
+  for (const int failing_looks : {0, 1, 2, 3, 4}) {
+    SCOPED_TRACE(failing_looks);
+    save_sample(*engine_, target_, "x");
+    LostRename lost(failing_looks);
+    try {
+      remove_checkpoint(lost, target_);
+      EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), std::errc::io_error) << error.what();
+      EXPECT_GT(failing_looks, 1) << "one look that fails is made up for";
+    }
+    recover(io::posix_syscalls(), temp_.path());
+    EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+  }
 }
 
 std::optional<std::string> load_unless_gone(const std::filesystem::path& target) {

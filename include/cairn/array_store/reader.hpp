@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +45,9 @@ class StoredFiles {
   /// Reads ranges of a file to where the pieces want them.
   [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
                                                 std::vector<DestinationPiece> pieces) const = 0;
+  /// Reads ranges of several files, all at once. Where the ranks of a job load together all of them call it, in the same order, each
+  /// with what it wants itself, which may be nothing.
+  [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces) const;
   /// Maps a file into memory.
   [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
       std::string_view file) const = 0;
@@ -84,8 +86,6 @@ struct ReadOptions {
   std::function<DeviceCopier*(Device)> copier_of;
 };
 
-using PiecesByFile = std::map<std::string, std::vector<DestinationPiece>, std::less<>>;
-
 /// Where the bytes of files go, to make arrays of them.
 struct ReadPlan {
   PiecesByFile pieces;
@@ -110,7 +110,7 @@ struct ReadPlan {
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);
 
-/// Reads all pieces of a plan, all files at once.
+/// Reads all pieces of a plan, all files at once, as StoredFiles::read_files.
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces);
 
 }  // namespace cairn::array_store

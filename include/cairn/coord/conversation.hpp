@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ namespace coord {
 class Exchange;
 class Exchanges;
 }  // namespace coord
+
+/// What one rank has told another.
+struct Told {
+  std::size_t from = 0;   ///< Which rank.
+  std::string_view text;  ///< Lies in `owner`.
+  std::shared_ptr<const std::string> owner{};
+};
 
 /// One subject of a conversation: a sequence of steps that every rank takes in the same order. Subjects do not wait for
 /// each other.
@@ -49,6 +57,17 @@ class Subject {
   ///
   /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, two ranks that differ, and their texts.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
+
+  /// Tells other ranks something, past the tree and beside the steps: one packet for each, `text` and behind it `data`. Returns at
+  /// once. Each hears what this rank tells in the order in which it was told.
+  ///
+  /// Threads: this and `hear` may be called from any thread, at any time.
+  void tell(std::span<const std::size_t> ranks, std::string_view text,
+            std::span<const std::byte> data = {}) const;
+  /// The next text that any rank tells this one.
+  ///
+  /// Cancel: a text that has come for it is lost with it.
+  [[nodiscard]] Awaitable<Told> hear() const;
 
  private:
   friend class Conversation;

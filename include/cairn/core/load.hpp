@@ -40,6 +40,11 @@ struct LoadOptions {
   Timeout deadline;
   /// Takes a trace of this load; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
+  /// All ranks of the context's job call this load, in the same order among their saves and loads, for the same path and names, each
+  /// for what it wants of them. Then what describes the checkpoint is read by rank 0 alone, each byte of its arrays by one of the
+  /// ranks that want it, which passes it on, and all succeed or fail, but for a rank that is lost. It does not begin again when the
+  /// checkpoint is replaced meanwhile. Without it ranks load independently.
+  bool together = false;
   /// What handlers look for, by type.
   OptionSet handler_options;
   /// Handlers on top of those of the context, for this call only.

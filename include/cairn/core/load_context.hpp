@@ -71,6 +71,12 @@ class LoadContext {
   /// Errors:    as read_file; Errc::invalid_argument when pieces overlap or reach beyond the file.
   [[nodiscard]] Background<> read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const;
 
+  /// Reads ranges of several files, all at once. With LoadOptions::together all ranks call it for this checkpointable, in the same order,
+  /// each with what it wants itself, which may be nothing: then each byte is read by one of the ranks that want it, and passed on.
+  ///
+  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed.
+  [[nodiscard]] Background<> read_files(PiecesByFile pieces) const;
+
   /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long
   /// as opening a file takes. Who makes the file shorter while the result lives ends the program (SIGBUS).
   ///

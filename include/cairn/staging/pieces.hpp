@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -82,6 +84,9 @@ struct DestinationPiece {
   /// Keeps `data` alive; may be null when the caller does.
   std::shared_ptr<void> owner;
 };
+
+/// What is wanted of several files, by their names.
+using PiecesByFile = std::map<std::string, std::vector<DestinationPiece>, std::less<>>;
 
 /// Sorts pieces by offset and checks them against a file of `file_bytes`.
 ///

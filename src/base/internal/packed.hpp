@@ -44,4 +44,18 @@ T take(std::string_view& text) {
       reinterpret_cast<const unsigned char*>(bytes.data()));
 }
 
+/// Appends a text with its size before it.
+inline void put_text(std::string& text, std::string_view what) {
+  put(text, std::uint64_t{what.size()});
+  text += what;
+}
+
+/// Takes what `put_text` has appended.
+///
+/// Errors: as take_bytes.
+inline std::string_view take_text(std::string_view& text) {
+  const auto bytes = take<std::uint64_t>(text);
+  return take_bytes(text, bytes);
+}
+
 }  // namespace cairn

@@ -7,17 +7,17 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 
+#include "core/internal/claims.hpp"
+#include "core/internal/failure_listener.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -47,8 +47,6 @@ struct Verdict {
 /// Threads: `fail`, `tell` and `leave` may be called from any thread; the rest by the coroutines of one save.
 class JointSave {
  public:
-  /// Something that must be the same on all ranks: what it is, for messages, and what it is here.
-  using Claims = std::vector<std::pair<std::string, std::string>>;
   /// Something that rank 0 tells all along with their agreement, and who hears it; see SaveOptions::word.
   struct Word {
     std::string of_primary;
@@ -75,10 +73,9 @@ class JointSave {
   /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
   void fail(const std::exception_ptr& why) noexcept;
   /// Calls `work` when another rank has failed first; see Conversation::on_failure. Called once.
-  void on_failure(std::function<void(const std::exception_ptr& why)> work);
-  /// Returns when `work` does not run, and will not. So it needs no share of whoever it works on, which would end on the
-  /// transport's thread.
-  void stop_listening() noexcept;
+  void on_failure(FailureListener::Work work);
+  /// Returns when that work does not run, and will not.
+  void stop_listening() noexcept { listener_.stop(); }
 
   /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
   [[nodiscard]] Awaitable<> agree(const Claims& claims, Word word = {});
@@ -109,12 +106,7 @@ class JointSave {
   const store::Uuid uuid_;
   std::optional<Awaitable<std::string>> created_;  // Begun at once: what is said early is heard.
   std::optional<Awaitable<std::string>> verdict_;
-  struct Listener {
-    std::mutex mutex;  // Protects `work`.
-    std::function<void(const std::exception_ptr& why)> work;
-    std::atomic<bool> has_failed{false};  // This rank, by itself.
-  };
-  const std::shared_ptr<Listener> listener_ = std::make_shared<Listener>();
+  FailureListener listener_;
   std::atomic<bool> is_told_{false};
   std::atomic<bool> has_left_{false};
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/data_plane.hpp"
+#include "staging/internal/read_runs.hpp"
 
 namespace cairn::staging {
 
@@ -27,8 +29,15 @@ namespace cairn::staging {
 /// Threads:   coroutines on one strand; copies and hashes run elsewhere.
 class RangeReader {
  public:
+  /// Is given each run when it has been read and verified, and returns when its bytes may go.
+  using PassOn = std::function<Awaitable<>(Run run, std::span<const std::byte> data)>;
+
   /// The plane outlives the reader.
   RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces);
+  /// Reads these runs, which begin at chunks and end there or with the file, and passes each on. Of the pieces it serves what lies
+  /// in them. What `pass_on` refers to outlives the reader.
+  RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces, std::vector<Run> runs,
+              PassOn pass_on);
 
   /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends before;
   ///         Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass through.
@@ -37,11 +46,6 @@ class RangeReader {
   Awaitable<> read();
 
  private:
-  struct Run {
-    std::uint64_t offset_bytes;
-    std::size_t bytes;
-  };
-
   struct Scratch {
     Scratch() = default;
 
@@ -57,19 +61,20 @@ class RangeReader {
   Awaitable<> read_through_cache(Run run, std::byte* place);
   Awaitable<> read_into_place(Run run, std::byte* place);
   Awaitable<> read_through_buffer(Run run);
+  // outlives: `data` is the caller's, who awaits this
+  Awaitable<> pass_on(Run run, std::span<const std::byte> data);
   /// Memory for a run that is read before it goes where it belongs.
   Awaitable<Scratch> acquire_scratch(std::size_t bytes);
 
   void plan();
-  /// Adds a run, or widens the last one: runs do not cross the windows of one buffer each.
-  void add_range(std::uint64_t begin, std::uint64_t end);
   void deliver(Run run, std::span<const std::byte> data) const;
 
   DataPlane& plane_;
   std::vector<DestinationPiece> pieces_;
   const bool has_devices_;
   CheckedFile file_;
-  std::vector<Run> runs_;
+  std::vector<Run> runs_;  // Empty until they are planned, unless they were given.
+  const PassOn pass_on_;   // Empty: they are nobody else's.
   std::size_t next_run_ = 0;
 };
 

@@ -40,11 +40,18 @@ class CommittedDirectory {
   /// Opens the checkpoint at `path`: its highest committed generation.
   ///
   /// Reads COMMIT and checkpoint.json; tables of chunk hashes and the data wait until they are asked for. A checkpoint that is
-  /// replaced meanwhile gives the new one.
+  /// replaced meanwhile gives the new one. `known_manifest` is the text of checkpoint.json, for whoever has been told it: it is not read
+  /// when COMMIT vouches for that.
   /// Errors: Errc::not_found; Errc::not_committed (a temporary or any other directory, or a file);
   ///         Errc::unsupported_version; Errc::malformed_metadata; Errc::checksum_mismatch; each
   ///         names the file.
-  static CommittedDirectory open(io::Syscalls& syscalls, const std::filesystem::path& path);
+  static CommittedDirectory open(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                 const std::string& known_manifest = {});
+
+  /// Reads the text of checkpoint.json.
+  ///
+  /// Errors: Errc::checksum_mismatch, OS errors.
+  [[nodiscard]] std::string manifest_text() const;
 
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
 

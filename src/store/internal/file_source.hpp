@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/base/hash.hpp"
+
 #include "io/internal/file.hpp"
 #include "store/internal/committed_directory.hpp"
 
@@ -35,8 +37,10 @@ class FileSource {
   /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders
   /// symbolic links are followed to regular files, in checkpoints they are not.
   ///
+  /// `known_manifest`: as CommittedDirectory::open.
   /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
-  static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path);
+  static std::shared_ptr<const FileSource> open(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                                const std::string& known_manifest = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   /// What the names of files are relative to: the checkpoint also when `path` is one of its checkpointables, the folder
@@ -47,6 +51,16 @@ class FileSource {
   /// Null for foreign files.
   [[nodiscard]] const Manifest* manifest() const noexcept {
     return committed_ ? &committed_->manifest() : nullptr;
+  }
+  /// Reads the text of checkpoint.json; empty for foreign files.
+  ///
+  /// Errors: as CommittedDirectory::manifest_text.
+  [[nodiscard]] std::string manifest_text() const {
+    return committed_ ? committed_->manifest_text() : std::string();
+  }
+  /// Whether that is this text.
+  [[nodiscard]] bool is_described_by(std::string_view text) const noexcept {
+    return committed_ ? committed_->commit().manifest_hash == hash_text(text) : text.empty();
   }
   [[nodiscard]] const std::vector<SourceItem>& items() const noexcept { return items_; }
 
@@ -63,7 +77,8 @@ class FileSource {
   FileSource() = default;
 
   static std::shared_ptr<const FileSource> open_item(io::Syscalls& syscalls,
-                                                     const std::filesystem::path& path);
+                                                     const std::filesystem::path& path,
+                                                     const std::string& known_manifest);
   static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls,
                                                         const std::filesystem::path& path);
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "staging/internal/read_runs.hpp"
+
+#include <algorithm>
+
+#include "staging/internal/buffer_pool.hpp"
+
+namespace cairn::staging {
+namespace {
+
+/// Adds a run, or widens the last one.
+void add_range(std::vector<Run>& runs, std::uint64_t begin, std::uint64_t end) {
+  for (const Run& run : cut_at_windows(begin, end)) {
+    if (!runs.empty() && runs.back().offset_bytes / kBufferBytes == run.offset_bytes / kBufferBytes) {
+      Run& last = runs.back();
+      const std::uint64_t last_end = std::max(run.offset_bytes + run.bytes, last.offset_bytes + last.bytes);
+      last.bytes = static_cast<std::size_t>(last_end - last.offset_bytes);
+    } else {
+      runs.push_back(run);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Run> cut_at_windows(std::uint64_t begin, std::uint64_t end) {
+  std::vector<Run> runs;
+  while (begin < end) {
+    const std::uint64_t run_end = std::min(end, (begin / kBufferBytes + 1) * kBufferBytes);
+    runs.push_back({begin, static_cast<std::size_t>(run_end - begin)});
+    begin = run_end;
+  }
+  return runs;
+}
+
+std::vector<Run> plan_runs(std::span<const DestinationPiece> pieces, std::uint64_t file_bytes,
+                           std::uint64_t unit_bytes) {
+  std::vector<Run> runs;
+  for (const DestinationPiece& piece : pieces) {
+    // Without overflow: the piece lies within the file.
+    const std::uint64_t last = piece.offset_bytes + piece.size_bytes;
+    const std::uint64_t widened = last / unit_bytes * unit_bytes + (last % unit_bytes != 0 ? unit_bytes : 0);
+    add_range(runs, piece.offset_bytes / unit_bytes * unit_bytes, std::min(file_bytes, widened));
+  }
+  return runs;
+}
+
+}  // namespace cairn::staging

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that load a checkpoint together: each byte is read by one of them.
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cairn/handlers/sharding_options.hpp"
+#include "cairn/sharding/policies.hpp"
+#include "cairn/sharding/shards.hpp"
+
+#include "api/fixture.hpp"
+#include "core/joint_job.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::JointJob;
+using testing::RankEnd;
+
+/// 8 MiB: chunks, windows and a rest.
+Array large_array() {
+  Array array({2048, 1025}, DType::int32);
+  const auto elements = array.data<std::int32_t>();
+  std::iota(elements.begin(), elements.end(), 0);
+  return array;
+}
+
+Sharding by_columns(std::uint32_t ranks) {
+  return Sharding::of_spec(Mesh({ranks}, {"model"}), {{}, {"model"}});
+}
+
+Sharding by_rows(std::uint32_t ranks) {
+  return Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
+}
+
+ShardedArray cut_for(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
+  std::vector<Array> locals;
+  for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
+    locals.push_back(whole.part(placed.box).clone());
+  }
+  return shard(sharding, rank, whole.shape(), whole.dtype(), std::move(locals));
+}
+
+class Together : public testing::ApiTest {
+ protected:
+  Together() {
+    options_.together = true;
+    TreeLoadOptions of_tree;
+    of_tree.partial = true;
+    options_.handler_options.set(of_tree);
+  }
+
+  void save_rows() const {
+    Tree tree;
+    tree["w"] = cut_for(whole_, by_rows(1), 0);
+    tree["bias"] = bias_;
+    tree["step"] = 7;
+    SaveOptions options;
+    options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(3 << 20)));
+    save(target(), tree, options, *context_);
+  }
+
+  /// What a rank wants.
+  using Wanted = std::function<AbstractTree(std::uint32_t rank)>;
+
+  [[nodiscard]] AbstractTree wanted_of(const Sharding& sharding, std::uint32_t rank) const {
+    AbstractTree wanted;
+    wanted["w"] = cairn::wanted(AbstractArray{whole_.shape(), whole_.dtype()}, sharding, rank);
+    wanted["bias"] = AbstractArray{bias_.shape(), bias_.dtype()};
+    wanted["step"] = as_saved;
+    return wanted;
+  }
+
+  /// How a load ended on one rank.
+  struct End {
+    Tree tree;
+    std::uint64_t bytes = 0;
+    std::exception_ptr failure;
+    [[nodiscard]] std::string text() const { return failure ? describe(failure) : "loaded"; }
+  };
+
+  using Act = std::function<Loaded(std::size_t rank)>;
+
+  /// Each rank acts; what they have loaded as 'state'.
+  static std::vector<End> on_all(JointJob& job, const Act& act) {
+    std::vector<End> ends(job.size());
+    std::vector<std::future<void>> running;
+    for (std::size_t rank = 0; rank < job.size(); ++rank) {
+      running.push_back(std::async(std::launch::async, [&, rank] {
+        try {
+          Loaded loaded = act(rank);
+          ends[rank].bytes = loaded.result().bytes;
+          ends[rank].tree = loaded.take<Tree>("state");
+        } catch (...) {
+          ends[rank].failure = std::current_exception();
+        }
+      }));
+    }
+    for (const std::future<void>& each : running) {
+      each.wait();
+    }
+    return ends;
+  }
+
+  std::vector<End> load_on(JointJob& job, const Wanted& wanted) const {
+    return on_all(job, [&](std::size_t rank) {
+      return load_checkpointables(target(), {{"state", wanted(static_cast<std::uint32_t>(rank))}}, options_,
+                                  job.context(rank));
+    });
+  }
+
+  [[nodiscard]] std::uint64_t stored_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(target() / "state")) {
+      bytes += entry.file_size();
+    }
+    return bytes;
+  }
+
+  LoadOptions options_;
+  const Array whole_ = large_array();
+  const Array bias_ = whole_.part(Box({0, 0}, {1, 7})).clone();
+};
+
+TEST_F(Together, ReadEachByteOnceForColumnsOfRows) {
+  save_rows();
+  for (const std::uint32_t ranks : {1U, 2U, 5U, 8U}) {
+    SCOPED_TRACE(ranks);
+    JointJob job{JointJob::Options(ranks)};
+    std::uint64_t read = 0;
+    const std::vector<End> ends =
+        load_on(job, [&](std::uint32_t rank) { return wanted_of(by_columns(ranks), rank); });
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      ASSERT_EQ(ends[rank].text(), "loaded");
+      EXPECT_EQ(ends[rank].tree.at("w").as<ShardedArray>(), cut_for(whole_, by_columns(ranks), rank));
+      EXPECT_EQ(ends[rank].tree.at("bias").as<Array>(), bias_);
+      read += ends[rank].bytes;
+      EXPECT_GT(ends[rank].bytes, 0U) << "all take their part";
+    }
+    EXPECT_EQ(read, stored_bytes());
+  }
+}
+
+TEST_F(Together, MayWantOtherThingsOrNothing) {
+  save_rows();
+  JointJob job{JointJob::Options(3)};
+  std::vector<End> ends = load_on(job, [&](std::uint32_t rank) {
+    if (rank == 1) {
+      AbstractTree nothing;
+      nothing["step"] = as_saved;
+      return nothing;
+    }
+    return wanted_of(rank == 0 ? by_rows(2) : by_columns(3), rank == 0 ? 1 : 2);
+  });
+
+  ASSERT_EQ(ends[0].text(), "loaded");
+  ASSERT_EQ(ends[1].text(), "loaded");
+  ASSERT_EQ(ends[2].text(), "loaded");
+  EXPECT_EQ(ends[0].tree.at("w").as<ShardedArray>(), cut_for(whole_, by_rows(2), 1));
+  EXPECT_EQ(ends[1].tree.at("step").as<int>(), 7);
+  EXPECT_EQ(ends[2].tree.at("w").as<ShardedArray>(), cut_for(whole_, by_columns(3), 2));
+}
+
+TEST_F(Together, MayLoadAllThereIsAlongATreeOfRanks) {
+  save_rows();
+  JointJob::Options of_job(7);
+  of_job.fan_out = 2;
+  JointJob job(of_job);
+  std::uint64_t read = 0;
+  for (const End& end : on_all(job, [&](std::size_t rank) {
+         return load_checkpointables(target(), {}, options_, job.context(rank));
+       })) {
+    ASSERT_EQ(end.text(), "loaded");
+    EXPECT_EQ(end.tree.at("w").as<Array>(), whole_);
+    read += end.bytes;
+  }
+  EXPECT_EQ(read, stored_bytes());
+}
+
+TEST_F(Together, LoadIntoMemoryThatIsThereAndCast) {
+  save_rows();
+  JointJob job{JointJob::Options(2)};
+  std::vector<Array> memory;
+  for (int rank = 0; rank < 2; ++rank) {
+    memory.emplace_back(whole_.shape(), DType::float64);
+  }
+  const std::vector<End> ends = load_on(job, [&](std::uint32_t rank) {
+    AbstractTree wanted;
+    AbstractArray form{whole_.shape(), DType::float64};
+    form.destination = memory[rank];
+    wanted["w"] = form;
+    return wanted;
+  });
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(ends[rank].text(), "loaded");
+    EXPECT_EQ(memory[rank].data<double>()[12345], 12345.0);
+    EXPECT_EQ(memory[rank].data<double>().back(), double(whole_.element_count() - 1));
+  }
+}
+
+TEST_F(Together, AllHearOfAByteThatIsWrong) {
+  save_rows();
+  const std::string file = target() / "state/data-r00000-001.safetensors";
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary).seekp(1'000'000).put('!');
+  JointJob job{JointJob::Options(4)};
+  int culprits = 0;
+  for (const End& end : load_on(job, [&](std::uint32_t rank) { return wanted_of(by_columns(4), rank); })) {
+    EXPECT_THAT(end.text(), HasSubstr("data-r00000-001.safetensors"));
+    EXPECT_THAT(end.text(), HasSubstr("checksum mismatch"));
+    culprits += end.text().find("rank ") == std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(culprits, 1) << "the others are told by whom it was found";
+}
+
+TEST_F(Together, AllHearOfARankThatIsRefused) {
+  save_rows();
+  JointJob job{JointJob::Options(3)};
+  const std::vector<End> ends = load_on(job, [&](std::uint32_t rank) {
+    AbstractTree wanted;
+    wanted[rank == 2 ? "other" : "w"] = AbstractArray{whole_.shape(), whole_.dtype()};
+    return wanted;
+  });
+  EXPECT_THAT(ends[2].text(), AllOf(HasSubstr("other"), ::testing::Not(HasSubstr("peer failed"))));
+  EXPECT_THAT(ends[0].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 2"), HasSubstr("other")));
+  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 2"), HasSubstr("other")));
+}
+
+TEST_F(Together, MustLoadTheSame) {
+  save_rows();
+  save(directory_ / "another", Tree{{"step", 8}}, {}, *context_);
+  JointJob job{JointJob::Options(3)};
+  for (const End& end : on_all(job, [&](std::size_t rank) {
+         return load_checkpointables(rank == 1 ? directory_ / "another" : target(), {}, options_,
+                                     job.context(rank));
+       })) {
+    EXPECT_THAT(end.text(), AllOf(HasSubstr("the ranks do not load the same: the path: rank 0 has '"),
+                                  HasSubstr("rank 1 has '"), HasSubstr("another'")));
+  }
+}
+
+TEST_F(Together, AllHearOfALoadThatIsOutOfTime) {
+  save_rows();
+  JointJob job{JointJob::Options(2)};
+  std::promise<void> has_ended;
+  const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+    if (rank == 1) {
+      has_ended.get_future().wait();
+      return load_checkpointables(target(), {}, options_, job.context(1));
+    }
+    const std::shared_ptr<void> tell(nullptr, [&](std::nullptr_t) { has_ended.set_value(); });
+    LoadOptions hasty = options_;
+    hasty.deadline = std::chrono::milliseconds(20);
+    return load_checkpointables(target(), {}, hasty, job.context(0));
+  });
+  EXPECT_THAT(ends[0].text(), HasSubstr("timed out"));
+  EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 0"), HasSubstr("timed out")));
+}
+
+TEST_F(Together, AreNotKeptWaitingByALostRank) {
+  save_rows();
+  JointJob::Options of_job(3);
+  of_job.lost_after = std::chrono::milliseconds(300);
+  JointJob job(of_job);
+  const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+    LoadOptions options = options_;
+    if (rank == 2) {
+      options.deadline = std::chrono::seconds(1);  // To it the others are late.
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The signs of life of rank 2 go out.
+      job.network().cut(2);
+    }
+    return load_checkpointables(target(), {}, options, job.context(rank));
+  });
+  EXPECT_THAT(ends[0].text(), HasSubstr("rank 2 is lost"));
+  EXPECT_THAT(ends[1].text(), HasSubstr("rank 2 is lost"));
+  EXPECT_THAT(ends[2].text(), HasSubstr("timed out"));
+}
+
+TEST_F(Together, LoadForeignFilesToo) {
+  save(target(), Tree{{"w", whole_}}, {}, *context_);
+  const fs::path foreign = directory_ / "foreign";
+  fs::create_directory(foreign);
+  fs::copy(target() / "state/data-r00000-000.safetensors", foreign);
+  JointJob job{JointJob::Options(2)};
+  for (const End& end : on_all(job, [&](std::size_t rank) {
+         return load_checkpointables(foreign, {}, options_, job.context(rank));
+       })) {
+    ASSERT_EQ(end.text(), "loaded");
+    EXPECT_EQ(end.tree.at("w").as<Array>(), whole_);
+  }
+}
+
+TEST_F(Together, SavesAndLoadsTakeTurns) {
+  JointJob job{JointJob::Options(4)};
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<RankEnd> saved = job.on_all([&](std::size_t rank) {
+      Tree tree;
+      tree["w"] = cut_for(whole_, by_rows(4), static_cast<std::uint32_t>(rank));
+      tree["step"] = step;
+      return save(target(), tree, testing::overwriting_save(), job.context(rank));
+    });
+    for (const RankEnd& end : saved) {
+      ASSERT_EQ(end.text(), "committed");
+    }
+    for (const End& end : on_all(job, [&](std::size_t rank) {
+           return load_checkpointables(target(), {}, options_, job.context(rank));
+         })) {
+      ASSERT_EQ(end.text(), "loaded");
+      EXPECT_EQ(end.tree.at("step").as<int>(), step);
+      EXPECT_EQ(end.tree.at("w").as<Array>(), whole_);
+    }
+  }
+}
+
+TEST_F(Together, DoNotLookForTheLatest) {
+  save_rows();
+  LoadLatestOptions options;
+  options.load.together = true;
+  EXPECT_THAT([&] { static_cast<void>(load_latest(directory_.path(), {}, options, *context_)); },
+              Fails(Errc::invalid_argument, HasSubstr("which is the latest")));
+}
+
+}  // namespace
+}  // namespace cairn
