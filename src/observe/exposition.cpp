@@ -38,7 +38,9 @@ void Exposition::operations(const OperationMetrics& metrics, const std::string& 
   for (const auto& [code, count] : metrics.failed) {
     sample("", "code=" + label_value(code), count);
   }
-  counter(fmt::format("cairn_{}_bytes_total", kind), "Bytes in the files of those that succeeded.",
+  counter(fmt::format("cairn_{}_bytes_total", kind),
+          kind == "save" ? "Bytes in the files of saves that succeeded."
+                         : "Bytes that loads which succeeded have read.",
           metrics.bytes);
   counter(fmt::format("cairn_{}_transfers_retried_total", kind), "Requests that were interrupted.",
           metrics.retried);

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "support/document.hpp"
 #include "support/fails.hpp"
 #include "training/fixture.hpp"
 #include "training/save_costs.hpp"
@@ -137,6 +138,18 @@ TEST_F(Checkpointers, ReportTheirPeriod) {
   EXPECT_EQ(json.at("restart_seconds"), 60);
   EXPECT_THAT(report.prometheus_text(),
               HasSubstr("# TYPE cairn_training_mtbf_seconds gauge\ncairn_training_mtbf_seconds 3600\n"));
+}
+
+TEST(PeriodReport, HasTheFiguresOfTheMetricsPage) {
+  const std::string text = PeriodReport().prometheus_text();
+
+  const nlohmann::json json = nlohmann::json::parse(PeriodReport().json());
+  const auto rows = testing::documented("metrics.md", "Training");
+  EXPECT_THAT(json, SizeIs(rows.size()));
+  for (const std::vector<std::string>& row : rows) {
+    EXPECT_THAT(text, HasSubstr("# TYPE " + row.at(0) + ' ' + row.at(1) + '\n'));
+    EXPECT_TRUE(json.contains(row.at(0).substr(std::string_view("cairn_training_").size()))) << row.at(0);
+  }
 }
 
 }  // namespace

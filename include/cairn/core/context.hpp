@@ -63,7 +63,7 @@ struct ContextOptions {
   std::vector<std::shared_ptr<DeviceCopier>> copiers;
   /// Handlers on top of the global registry, for this context only.
   HandlerRegistry registry;
-  /// How long `close` and the destructor wait for saves in flight before they stop them. nanoseconds::max(): for ever.
+  /// How long `close` and the destructor wait for saves in flight before they stop them. std::chrono::seconds::max(): for ever.
   Timeout close_timeout = std::chrono::seconds(600);
   /// How long an operation that was stopped (by its deadline, `cancel`, `close` or a newer save) may take to end in order
   /// before it is answered without its end. Longer gives slow disks and handlers time to leave nothing behind; a verdict is

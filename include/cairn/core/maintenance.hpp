@@ -19,9 +19,12 @@ struct RecoverOptions {
   Timeout deadline;
 };
 
-/// Cleans a directory of checkpoints after a crash; see store::recover.
+/// Cleans a directory of checkpoints after a crash; docs/reliability.md says what it does with each entry.
 ///
-/// Errors: Errc::not_found (no such directory), Errc::timed_out; OS errors on the directory itself.
+/// The last sound checkpoint of a name stays: what was replaced goes when the checkpoint that has replaced it is sound and durable, and is
+/// put back or kept otherwise. It may be interrupted anywhere and called again. Symbolic links are not followed.
+/// Errors: Errc::not_found (no such directory), Errc::invalid_argument (`root` is a checkpoint itself), Errc::timed_out; OS errors on
+///         the directory itself. What cannot be removed is reported, not thrown.
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options,
                               const Context& context);
 /// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is awaited, and the
@@ -41,9 +44,13 @@ struct VerifyOptions {
   Timeout deadline;
 };
 
-/// Compares every byte of a checkpoint with what was written; see store::verify.
+/// Compares every byte of a checkpoint with what was written, by the hashes in it.
 ///
-/// Errors: as store::verify; Errc::timed_out.
+/// Does not stop at damage: the report lists all that was found. Takes one chunk of memory for each thread, and eight bytes for each MiB
+/// of the files that are being read. Begins again when the checkpoint is replaced meanwhile.
+/// Errors: what makes a load fail before it reads data: Errc::not_found, Errc::not_committed, Errc::malformed_metadata,
+///         Errc::checksum_mismatch, Errc::unsupported_version. Without a sound COMMIT and checkpoint.json there is nothing to
+///         compare with. Errc::not_found when `directory` is none of the checkpoint. Errc::timed_out.
 [[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options,
                                          const Context& context);
 
@@ -58,7 +65,7 @@ struct RemoveOptions {
 /// Removes the checkpoint at `path` for good. Returns when no power cut can bring it back and its files are gone.
 ///
 /// Saves to `path` that were called before end first; those that are called later are published afterwards.
-/// After a crash at any moment the checkpoint is there, whole, or it is not and `store::recover` removes the rest; never
+/// After a crash at any moment the checkpoint is there, whole, or it is not and `recover` removes the rest; never
 /// remove one with other means. Save the next one first: this asks nobody whether it is the last.
 /// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.

@@ -41,8 +41,8 @@ struct TreeReader {
 /// trees, their containers and `Tree::as` take:
 ///   static Tree make(const T& value);                               arrays may be borrowed from an lvalue
 ///   static void read(const Tree& tree, T& value, TreeReader& at);   throws what names `at.path`
-/// One that borrows arrays has `make(T&& value)`, too, which takes them over. One that reads nothing but by Tree::as with `at`, or
-/// by detail::read_value, may say `kReadsInPlace`: its arrays are then loaded where they belong; see `into`.
+/// One that borrows arrays has `make(T&& value)`, too, which takes them over. One that reads nothing but by Tree::as with `at` may say
+/// `kReadsInPlace`: its arrays are then loaded where they belong; see `into`.
 template <class T>
 struct TreeForm {};
 

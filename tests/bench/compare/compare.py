@@ -119,6 +119,10 @@ def measure_with(
         names = {workload.name for workload in workloads}
         earlier = json.loads((options.out / "results.json").read_text(encoding="utf-8"))
         results = merged(earlier, results, names)
+    chosen_names = {row["label"] for row in results["contenders"]}
+    names = {*results["workloads"], *(workload.name for workload in workloads)}
+    results["left_out"] = [each.label for each in CONTENDERS if each.label not in chosen_names]
+    results["left_out"] += [name for name in make_workloads(options.scale) if name not in names]
     for workload in workloads:
         results["workloads"][workload.name] = {"title": workload.title, "total_bytes": workload.total_bytes}
         rounds = Rounds(programs, workload, directory, options.patience)

@@ -30,7 +30,7 @@ from report.measures import (
     number,
 )
 from report.measures import summarise
-from report.plot import draw
+from report.plot import draw, tick_of
 from report.table import cell, text_report
 
 HERE = pathlib.Path(__file__).parent
@@ -83,8 +83,20 @@ class Tables(unittest.TestCase):
         self.assertRegex(text_report(RESULTS), r"(?m)^Safe +\d")
         self.assertNotRegex(text_report({**RESULTS, "records": records}), r"(?m)^Safe +\d")
 
+    def test_text_names_who_did_not_run_a_workload(self) -> None:
+        self.assertRegex(text_report(RESULTS), r"(?m)^not run: Orbax$")
+
+    def test_text_names_what_was_measured_nowhere(self) -> None:
+        self.assertIn("Not measured: Nobody; w9.", text_report({**RESULTS, "left_out": ["Nobody", "w9"]}))
+        self.assertNotIn("Not measured", text_report(RESULTS))
+
+    def test_captions_differ_and_have_the_date(self) -> None:
+        captions = [line for line in markdown(RESULTS).splitlines() if line.startswith("### ")][:-1]
+        self.assertEqual(len(captions), len(set(captions)))
+        self.assertTrue(all(caption.endswith("(2026-01-02)") for caption in captions), captions)
+
     def test_text_has_the_ceilings(self) -> None:
-        self.assertRegex(text_report(RESULTS), r"(?m)^write_s +2\.20 \(2\.10-2\.40\)$")
+        self.assertRegex(text_report(RESULTS), r"(?m)^O_DIRECT write through io_uring, synced, s +2\.20 \(2\.10-2\.40\)$")
 
     def test_markdown_escapes_bars(self) -> None:
         self.assertIn("| processor | a \\| b, 2 cores |", markdown(RESULTS))
@@ -114,6 +126,15 @@ class Plot(unittest.TestCase):
         root = xml.etree.ElementTree.fromstring(draw(RESULTS))
         bars = root.findall("{http://www.w3.org/2000/svg}rect")[1:]  # The first is the background.
         self.assertEqual(len(bars), 2 + 2 + 1 + 2)  # Blocking, durable, cold, metadata.
+
+
+    def test_says_what_it_shows_and_of_which_day(self) -> None:
+        texts = [element.text for element in xml.etree.ElementTree.fromstring(draw(RESULTS)).iter() if element.text]
+        self.assertTrue(any("2026-01-02" in text and "less is better" in text for text in texts))
+        self.assertEqual({"seconds", "milliseconds"} & set(texts), {"seconds", "milliseconds"})
+
+    def test_has_two_to_five_ticks(self) -> None:
+        self.assertEqual([tick_of(longest) for longest in (1, 2, 3, 7, 21.5, 0.3)], [0.5, 1, 1, 2, 10, 0.1])
 
 
 class Workloads(unittest.TestCase):

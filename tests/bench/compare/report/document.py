@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from report.measures import Results, behind
-from report.table import Table, all_tables
+from report.table import Table, all_tables, left_out
 
 BEGIN = "<!-- compare:begin -->"
 END = "<!-- compare:end -->"
@@ -32,7 +32,8 @@ def _settings(results: Results) -> str:
     return (
         f"Measured on {results['date']}: {settings['runs']} rounds at scale {settings['scale']:g}; before "
         f"cold loads {caches}; one round only for who took more than {settings['patience_s']:g} s for it; "
-        f"{settings['timeout_s']:g} s at most for one operation."
+        f"{settings['timeout_s']:g} s at most for one operation. Cells are medians, in brackets the least and the most, "
+        "then how many times the median of Cairn with copies that is."
     )
 
 
@@ -44,6 +45,7 @@ def markdown(results: Results) -> str:
     parts = [
         _settings(results),
         "\n".join(facts),
+        *filter(None, [left_out(results)]),
         *(_table(table) for table in all_tables(results)),
         "### Where a peer is ahead of Cairn",
         "\n".join(ahead),

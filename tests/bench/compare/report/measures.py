@@ -83,6 +83,9 @@ COSTS = (FIRST, CPU, LOAD_CPU, RSS, LOAD_RSS, DISK)
 METADATA = (META_WARM, META_COLD, DURABLE, DISK)
 
 
+TITLES = {TIMES: "times", COSTS: "costs", METADATA: "metadata"}
+
+
 def columns(results: Results, workload: str) -> list[tuple[Measure, ...]]:
     """Returns the tables of a workload, each as its measures."""
     is_metadata = any(record["op"] == "meta" for record in records_of(results, workload))

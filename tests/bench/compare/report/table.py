@@ -5,9 +5,34 @@ from __future__ import annotations
 
 import dataclasses
 
-from report.measures import CAIRN, Measure, Results, Summary, behind, columns, failures, number, summarise
+from report.measures import (
+    CAIRN,
+    TITLES,
+    Measure,
+    Results,
+    Summary,
+    behind,
+    columns,
+    failures,
+    number,
+    summarise,
+)
 
 ABSENT = "-"
+
+# What the keys of `cairn_bench ceilings` say.
+CEILINGS = {
+    "memcpy1_s": "copy by one thread, into touched memory, s",
+    "memcpy2_s": "copy by two threads, s",
+    "memcpy2_fresh_s": "copy by two threads into fresh memory of small pages, s",
+    "write_s": "O_DIRECT write through io_uring, synced, s",
+    "read_s": "O_DIRECT read through io_uring, cold, s",
+    "touch2_s": "two threads touch fresh huge pages, s",
+    "read_fresh_s": "O_DIRECT read into fresh huge pages, s",
+    "read_buffered_s": "read through the page cache, cold, s",
+    "xxh3_gbs": "XXH3 by one thread, GB/s",
+    "fsync_s": "fsync with nothing to write, s",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +80,19 @@ def _entrants(results: Results, workload: str) -> list[dict[str, str]]:
     return [row for row in results["contenders"] if row["id"] in ran or "unavailable" in row]
 
 
+def _not_run(results: Results, workload: str) -> list[str]:
+    """Returns a sentence that names the contenders that could have run the workload and did not."""
+    entrants = _entrants(results, workload)
+    names = [row["label"] for row in results["contenders"] if row not in entrants]
+    return [f"not run: {'; '.join(names)}"] if names else []
+
+
+def left_out(results: Results) -> str:
+    """Returns a sentence that names the contenders and workloads that were measured nowhere; empty for none."""
+    names = "; ".join(results.get("left_out", []))
+    return f"Not measured: {names}." if names else ""
+
+
 def tables(results: Results) -> list[Table]:
     """Returns the tables of all workloads, in the order in which they were measured."""
     made = []
@@ -64,10 +102,12 @@ def tables(results: Results) -> list[Table]:
             for row in results["contenders"]
             for sentence in failures(results, workload, row["id"])
         ]
+        remarks += _not_run(results, workload)
         for measures in columns(results, workload):
             rows = [_row(results, workload, row, measures) for row in _entrants(results, workload)]
             head = ["library", *(_head(measure) for measure in measures)]
-            made.append(Table(f"{workload}: {facts['title']}", head, rows, remarks))
+            caption = f"{workload}, {TITLES[measures]}: {facts['title']} ({results['date']})"
+            made.append(Table(caption, head, rows, remarks))
             remarks = []  # Once a workload.
     return made
 
@@ -79,7 +119,7 @@ def durability(results: Results) -> Table:
         versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
         rows.append([row["label"], row["syncs"], row.get("damage", ABSENT), versions or ABSENT])
     head = ["library", "syncs itself", "load after one bit has changed", "versions"]
-    return Table("Durability and damage", head, rows, [])
+    return Table(f"Durability and damage ({results['date']})", head, rows, [])
 
 
 def ceilings(results: Results) -> Table | None:
@@ -92,8 +132,9 @@ def ceilings(results: Results) -> Table | None:
     for key in keys:
         values = sorted(line[key] for line in lines)
         summary = Summary(values[len(values) // 2], values[0], values[-1], len(values))
-        rows.append([key, cell(summary, None, len(values))])
-    return Table(f"Ceilings of the machine, {lines[0]['bytes'] / 1e9:.2f} GB", ["measure", "value"], rows, [])
+        rows.append([CEILINGS.get(key, key), cell(summary, None, len(values))])
+    caption = f"Ceilings of the machine, {lines[0]['bytes'] / 1e9:.2f} GB ({results['date']})"
+    return Table(caption, ["what the machine does without a library", "median (least-most)"], rows, [])
 
 
 def render(table: Table) -> str:
@@ -117,6 +158,8 @@ def text_report(results: Results) -> str:
     """Returns everything for a terminal."""
     facts = ", ".join(f"{key}: {value}" for key, value in results["machine"].items())
     parts = [f"{results['date']}, {facts}", *(render(table) for table in all_tables(results))]
+    if sentence := left_out(results):
+        parts.append(sentence)
     lines = behind(results)
     parts.append("\n".join(["Where a peer is ahead of Cairn:", *(lines or ["nowhere"])]))
     return "\n\n".join(parts)
