@@ -46,7 +46,7 @@ inline constexpr TorchType kTorchTypes[] = {
     {DType::int32, at::kInt},
     {DType::int64, at::kLong},
     {DType::float16, at::kHalf},
-    {DType::bfloat16, at::kBFloat16},
+    {DType::bfloat16, at::ScalarType::BFloat16},
     {DType::float32, at::kFloat},
     {DType::float64, at::kDouble},
     {DType::complex64, at::kComplexFloat},
