@@ -46,11 +46,8 @@ torch::nn::Sequential train(const std::filesystem::path& folder, std::uint64_t u
   std::uint64_t first = 0;
   // [resume]
   cairn::Tree weights = cairn::interop::arrays_of(*model);
-  cairn::AbstractTree into_model;
-  for (const auto& [name, array] : weights.as_map()) {
-    into_model[name].place_into(array.as<cairn::Array>());  // Read into the module's own memory.
-  }
-  if (auto latest = run.resume({{"model", into_model}, {"optimizer"}})) {
+  if (auto latest =
+          run.resume({{"model", cairn::into(weights)}, {"optimizer"}})) {  // Into the module's own memory.
     const auto learnt = latest->loaded.take<cairn::Tree>("optimizer");
     cairn::interop::go_on_from(optimizer, learnt.as<cairn::interop::NamedArrays>());
     first = latest->step;
