@@ -22,7 +22,7 @@ bool has_link(const io::Directory& root, const std::string& name) {
   const std::optional<io::FileStatus> status = root.status(name);
   if (status && status->kind != io::FileKind::symlink) {
     throw Error(Errc::already_exists,
-                fmt::format("{} is no link, and is not replaced by one", (root.path() / name).string()));
+                fmt::format("{} is not a link, and is not replaced by one", (root.path() / name).string()));
   }
   return status.has_value();
 }

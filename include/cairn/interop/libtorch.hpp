@@ -56,10 +56,10 @@ inline constexpr TorchType kTorchTypes[] = {
     {DType::float8_e5m2fnuz, at::kFloat8_e5m2fnuz},
 };
 
-/// "a tensor of shape [2, 3]: <why>".
+/// "a tensor of shape [2, 3] is not an array: <why>".
 [[noreturn]] inline void throw_no_array(const at::Tensor& tensor, Errc code, const std::string& why) {
   std::ostringstream text;
-  text << "a tensor of shape " << tensor.sizes() << " is no array: " << why;
+  text << "a tensor of shape " << tensor.sizes() << " is not an array: " << why;
   throw Error(code, text.str());
 }
 
@@ -109,7 +109,7 @@ inline constexpr TorchType kTorchTypes[] = {
 /// Example:   wanted["w"].place_into(cairn::interop::mutable_view_of(model->weight));
 [[nodiscard]] inline MutableArrayView mutable_view_of(const at::Tensor& tensor) {
   if (!tensor.defined()) {
-    throw Error(Errc::invalid_argument, "an undefined tensor is no array");
+    throw Error(Errc::invalid_argument, "an undefined tensor is not an array");
   }
   if (tensor.layout() != at::kStrided) {
     std::ostringstream text;
