@@ -52,7 +52,7 @@ class WatchedFiles final : public testing::ForwardingSyscalls {
     if (call.kind == testing::CallKind::write) {
       written_bytes += call.bytes;
     }
-    if (call.kind == refused || ++calls == failing_call) {
+    if (call.kind == refused.load() || ++calls == failing_call) {
       if (call.kind == testing::CallKind::close) {
         call.make();  // It is closed whatever it says.
       }
@@ -61,10 +61,11 @@ class WatchedFiles final : public testing::ForwardingSyscalls {
     return call.make();
   }
 
-  std::optional<testing::CallKind> refused;
-  int error = EIO;
+  // A file may be closed on a thread of the context's after the call that has opened it.
+  std::atomic<std::optional<testing::CallKind>> refused{};
+  std::atomic<int> error{EIO};
   std::atomic<int> calls{0};
-  int failing_call = 0;  // The first is 1.
+  std::atomic<int> failing_call{0};  // The first is 1.
   std::atomic<std::uint64_t> written_bytes{0};
 };
 
@@ -424,7 +425,7 @@ TEST_F(PartialSaves, SayWhereThereAreNoHardLinks) {
 
   EXPECT_THAT([&] { save.finalize(); }, FailsWithErrno(EPERM, HasSubstr("link")));
 
-  files_->refused.reset();
+  files_->refused = std::nullopt;
   save.finalize();
   expect_layers(1);
 }

@@ -98,7 +98,7 @@ TEST_F(StepLinksTest, LeaveAloneWhatIsNoLink) {
   std::filesystem::create_directories(root() / "latest");
   Checkpointer run(root(), linked(keep::latest(1)), *context_);
   run.save(1, {{"state", tree_}});
-  EXPECT_THAT([&] { run.wait(); }, Fails(Errc::already_exists, HasSubstr("latest is no link")));
+  EXPECT_THAT([&] { run.wait(); }, Fails(Errc::already_exists, HasSubstr("latest is not a link")));
   run.save(2, {{"state", tree_}});
   EXPECT_THAT([&] { run.wait(); }, Fails(Errc::already_exists));
 
