@@ -410,18 +410,23 @@ TEST_F(Together, GiveEachRankWhatItWantsWhateverHappensToAnother) {
     for (std::size_t rank = 0; rank < job.size(); ++rank) {
       wishes.push_back(random_wish(dice, arrays));
     }
-    const bool is_hurried = dice() % 3 == 0;
-    const std::size_t hasty = dice() % job.size();
+    const bool is_hurried = round % 3 == 0;
+    const bool is_refused = round % 10 == 5;
+    const std::size_t unlucky = dice() % job.size();
     const std::chrono::microseconds patience(1 + dice() % 20'000);
+    if (is_refused) {
+      wishes[unlucky]["nowhere"] = as_saved;
+    }
     const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
       LoadOptions options = options_;
-      if (is_hurried && rank == hasty) {
+      if (is_hurried && rank == unlucky) {
         options.deadline = patience;
       }
       return load_checkpointables(path, {{"state", wishes[rank]}}, options, job.context(rank));
     });
     for (const End& end : ends) {
-      EXPECT_TRUE(!end.failure || is_hurried) << end.text();
+      EXPECT_TRUE(!end.failure || is_hurried || is_refused) << end.text();
+      EXPECT_TRUE(end.failure || !is_refused) << "what one cannot have ends it on all";
       if (!end.failure) {
         EXPECT_EQ(wrong_arrays(end.tree, arrays), 0);
       }
@@ -429,7 +434,7 @@ TEST_F(Together, GiveEachRankWhatItWantsWhateverHappensToAnother) {
     }
     fs::remove_all(path);
   }
-  EXPECT_GT(loaded, 60);
+  EXPECT_GT(loaded, 40);
   EXPECT_GT(failed, 0);
 }
 
