@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include <cairn/core/load_context.hpp>
-#include <cairn/core/save_context.hpp>
+#include <cairn/contract/load_context.hpp>
+#include <cairn/contract/save_context.hpp>
 
 namespace digits {
 

@@ -24,7 +24,7 @@ cairn::ContextOptions context_options(const Job& job) {
 /// Removes all but the `keep` newest.
 void keep_newest(const std::filesystem::path& root, std::size_t keep, const cairn::Context& context) {
   for (auto old = cairn::list_checkpoints(root, {}, context); old.size() > keep; old.erase(old.begin())) {
-    cairn::remove_checkpoint(old.front().path, context);
+    cairn::remove_checkpoint(old.front().path, {}, context);
   }
 }
 

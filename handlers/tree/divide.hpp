@@ -10,7 +10,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/array_store/writer.hpp"
-#include "cairn/core/save_context.hpp"
+#include "cairn/contract/save_context.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"

@@ -13,7 +13,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 
 #include "containers.hpp"

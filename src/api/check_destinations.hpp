@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 
 namespace cairn {
 

@@ -1,51 +1,118 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/find.hpp"
 
-#include "api/check_destinations.hpp"
-#include "core/internal/load_latest.hpp"
+#include <system_error>
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "api/internal/look.hpp"
+#include "core/internal/disk_calls.hpp"
+#include "core/internal/paths.hpp"
+#include "store/internal/listing.hpp"
 
 namespace cairn {
+namespace {
 
-std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root, const ListOptions& options) {
-  return list_checkpoints(root, options, default_context());
+using api::Missing;
+using core::DiskCalls;
+
+std::string title_of_listing(const std::filesystem::path& root) {
+  return fmt::format("listing of {}", root.string());
 }
 
-std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
-                                                 const LatestOptions& options) {
-  return latest_checkpoint(root, options, default_context());
+std::function<std::optional<FoundCheckpoint>()> search(DiskCalls calls, const std::filesystem::path& root,
+                                                       const LatestOptions& options) {
+  ListOptions how;
+  how.order = options.order;
+  return [list = api::listing(std::move(calls), root, how,
+                              Missing::is_empty)]() -> std::optional<FoundCheckpoint> {
+    std::vector<FoundCheckpoint> found = list();
+    return found.empty() ? std::nullopt : std::optional(std::move(found.back()));
+  };
 }
 
-bool is_checkpoint(const std::filesystem::path& path, const IsCheckpointOptions& options) {
-  return is_checkpoint(path, options, default_context());
+std::function<bool()> look(DiskCalls calls, const std::filesystem::path& path) {
+  return [calls = std::move(calls), absolute = core::absolute_path(path)] {
+    return store::is_committed(calls.syscalls(), absolute);
+  };
+}
+
+std::string title_of_look(const std::filesystem::path& path) {
+  return fmt::format("look at {}", path.string());
+}
+
+}  // namespace
+
+std::vector<FoundCheckpoint> list_checkpoints(const std::filesystem::path& root, const ListOptions& options,
+                                              const Context& context) {
+  const DiskCalls calls(context);
+  return calls.ask(title_of_listing(root), options.deadline,
+                   api::listing(calls, root, options, Missing::is_refused));
 }
 
 Awaitable<std::vector<FoundCheckpoint>> list_checkpoints_async(const std::filesystem::path& root,
-                                                               const ListOptions& options) {
-  return list_checkpoints_async(root, options, default_context());
+                                                               const ListOptions& options,
+                                                               const Context& context) {
+  const DiskCalls calls(context);
+  return calls.await_answer(title_of_listing(root), options.deadline,
+                            api::listing(calls, root, options, Missing::is_refused));
+}
+
+std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
+                                                 const LatestOptions& options, const Context& context) {
+  const DiskCalls calls(context);
+  return calls.ask(title_of_listing(root), options.deadline, search(calls, root, options));
 }
 
 Awaitable<std::optional<FoundCheckpoint>> latest_checkpoint_async(const std::filesystem::path& root,
-                                                                  const LatestOptions& options) {
-  return latest_checkpoint_async(root, options, default_context());
+                                                                  const LatestOptions& options,
+                                                                  const Context& context) {
+  const DiskCalls calls(context);
+  return calls.await_answer(title_of_listing(root), options.deadline, search(calls, root, options));
 }
 
-Awaitable<bool> is_checkpoint_async(const std::filesystem::path& path, const IsCheckpointOptions& options) {
-  return is_checkpoint_async(path, options, default_context());
+bool is_checkpoint(const std::filesystem::path& path, const IsCheckpointOptions& options,
+                   const Context& context) {
+  const DiskCalls calls(context);
+  return calls.ask(title_of_look(path), options.deadline, look(calls, path));
 }
 
-std::optional<LoadedLatest> load_latest(const std::filesystem::path& root, const Requests& requests,
-                                        const LoadLatestOptions& options, const Context& context) {
-  check_destinations(requests);
-  return core::load_latest(root, requests, handlers_of(context, options.load.registry), options, context);
+Awaitable<bool> is_checkpoint_async(const std::filesystem::path& path, const IsCheckpointOptions& options,
+                                    const Context& context) {
+  const DiskCalls calls(context);
+  return calls.await_answer(title_of_look(path), options.deadline, look(calls, path));
 }
 
-Awaitable<std::optional<LoadedLatest>> load_latest_async(const std::filesystem::path& root,
-                                                         const Requests& requests,
-                                                         const LoadLatestOptions& options,
-                                                         const Context& context) {
-  check_destinations(requests);
-  return core::load_latest_async(root, requests, handlers_of(context, options.load.registry), options,
-                                 context);
+namespace api {
+
+bool is_yet_to_be_made(const std::filesystem::path& root) {
+  const std::filesystem::path absolute = core::absolute_path(root);
+  const std::filesystem::path plain = absolute.has_filename() ? absolute : absolute.parent_path();
+  const std::filesystem::path parent = plain.parent_path();
+  std::error_code ignored;
+  return std::filesystem::symlink_status(plain, ignored).type() == std::filesystem::file_type::not_found &&
+         std::filesystem::is_directory(parent, ignored);
 }
 
+std::function<std::vector<FoundCheckpoint>()> listing(DiskCalls calls, const std::filesystem::path& root,
+                                                      const ListOptions& options, Missing missing) {
+  return [calls = std::move(calls), root, absolute = core::absolute_path(root), how = options,
+          missing]() -> std::vector<FoundCheckpoint> {
+    const auto list = [&] { return store::list_checkpoints(calls.syscalls(), absolute, how); };
+    std::vector<FoundCheckpoint> found =
+        missing == Missing::is_refused
+            ? list()
+            : look_if_made(absolute, list).value_or(std::vector<FoundCheckpoint>());
+    for (FoundCheckpoint& each : found) {
+      each.path = root / each.path.filename();
+    }
+    return found;
+  };
+}
+
+}  // namespace api
 }  // namespace cairn

@@ -11,7 +11,7 @@
 
 #include "cairn/api/load_into.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/into.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cairn/core/registry.hpp"
+#include "cairn/contract/registry.hpp"
 
 namespace cairn::cli {
 

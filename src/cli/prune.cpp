@@ -15,9 +15,9 @@
 
 #include <fmt/format.h>
 
+#include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/maintenance.hpp"
 #include "cairn/training/keep_policy.hpp"
 #include "cairn/training/retention.hpp"
 #include "cairn/training/step_directory.hpp"

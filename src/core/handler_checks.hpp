@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
+#include "cairn/contract/registry.hpp"
+#include "cairn/contract/save_context.hpp"
+#include "cairn/contract/value_traits.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/registry.hpp"
-#include "cairn/core/save_context.hpp"
-#include "cairn/core/value_traits.hpp"
 
 namespace cairn::core {
 

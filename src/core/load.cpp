@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "core/busy_here.hpp"
+#include "core/internal/busy_here.hpp"
+#include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
 #include "core/load_job.hpp"
 #include "core/metadata_job.hpp"
-#include "core/paths.hpp"
 #include "core/response.hpp"
 
 namespace cairn {
@@ -192,7 +192,7 @@ void tell_refusal(const LoadOptions& options, const Context& context) noexcept {
   }
   try {
     const std::exception_ptr why = std::current_exception();
-    if (const auto joint = JointLoad::join(services_of(context)->coordinator)) {
+    if (const auto joint = joint::JointLoad::join(services_of(context)->coordinator)) {
       joint->fail(why);
     }
   } catch (...) {  // The coordinator was closed: then nobody waits for this rank.

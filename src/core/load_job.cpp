@@ -16,7 +16,7 @@ LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path,
                  CallersMemory memory)
     : ReadJob(std::move(services), std::move(path), std::move(requests), std::move(registry),
               std::move(options), begin, memory),
-      joint_(this->options().together ? JointLoad::join(this->services().coordinator) : nullptr) {}
+      joint_(this->options().together ? joint::JointLoad::join(this->services().coordinator) : nullptr) {}
 
 LoadJob::~LoadJob() {
   if (joint_) {
@@ -58,8 +58,8 @@ Awaitable<> LoadJob::load() {
   end_load(std::move(problem));
 }
 
-Claims LoadJob::claims() const {
-  Claims claims;
+joint::Claims LoadJob::claims() const {
+  joint::Claims claims;
   claims.emplace_back("the path", path().string());
   claims.emplace_back("verify", options().verify ? "true" : "false");
   std::string names;
@@ -71,7 +71,7 @@ Claims LoadJob::claims() const {
 }
 
 Awaitable<> LoadJob::open_together() {
-  Claims mine = claims();
+  joint::Claims mine = claims();
   Awaitable<> agreeing = joint_->agree(std::move(mine));
   co_await std::move(agreeing);
   std::string metadata;

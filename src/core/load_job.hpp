@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "core/joint_load.hpp"
 #include "core/read_job.hpp"
+#include "joint/internal/joint_load.hpp"
 
 namespace cairn::core {
 
@@ -42,7 +42,7 @@ class LoadJob final : public ReadJob {
   [[nodiscard]] bool may_start_over() const noexcept override { return joint_ == nullptr; }
   /// Opens the checkpoint that rank 0 has opened.
   Awaitable<> open_together();
-  [[nodiscard]] Claims claims() const;
+  [[nodiscard]] joint::Claims claims() const;
   void hear_failure(const std::exception_ptr& why) noexcept;
   void refuse_effect() noexcept override;
   void forget_attempt() override;
@@ -52,7 +52,7 @@ class LoadJob final : public ReadJob {
   void end_load(std::string problem);
   void count_end(const std::exception_ptr& failure) override;
 
-  const std::unique_ptr<JointLoad> joint_;  // Null: this process loads alone.
+  const std::unique_ptr<joint::JointLoad> joint_;  // Null: this process loads alone.
 
   mutable std::mutex mutex_;             // Protects all below.
   std::map<std::string, int> readings_;  // How often handlers have read files of each directory together.

@@ -11,8 +11,8 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/thread_pool.hpp"
-#include "core/busy_here.hpp"
 #include "core/drop_later.hpp"
+#include "core/internal/busy_here.hpp"
 
 namespace cairn::core {
 namespace {
@@ -180,11 +180,6 @@ void Operation::end(std::exception_ptr failure) noexcept {
 
 Awaitable<> Operation::run_call(std::function<void()> work) const {
   return plane_.run_call(std::move(work));
-}
-
-Awaitable<> Operation::run_users(std::function<void()> work) const {
-  const bool gives_way = plane_.gives_way && prepared().has_happened();
-  return async::offload(gives_way ? plane_.behind : plane_.calls, std::move(work));
 }
 
 Awaitable<> Operation::stop_helpers() const {

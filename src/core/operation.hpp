@@ -102,8 +102,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
-  /// Runs code of a handler, which may do either.
-  [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
 
  protected:
   [[nodiscard]] bool is_stopped() const { return stopping_.is_asked(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/paths.hpp"
+#include "core/internal/paths.hpp"
 
 #include <system_error>
 

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "contract/internal/resolve.hpp"
 #include "core/drop_later.hpp"
-#include "core/resolve.hpp"
 
 namespace cairn::core {
 namespace {
@@ -42,6 +42,10 @@ ReadJob::~ReadJob() {
   if (source_) {
     drop_later(services_owner(), std::move(source_));
   }
+}
+
+contract::Means ReadJob::means() noexcept {
+  return {plane(), services().coordinator, services().devices, options_.handler_options};
 }
 
 Awaitable<> ReadJob::open_source(std::string metadata) {
@@ -84,9 +88,9 @@ void ReadJob::choose_parts() {
 
 const Registration& ReadJob::resolve(const Part& part) const {
   if (source_->manifest() == nullptr) {
-    return resolve_foreign(registry_, source_->files(""), part.wanted, source_->path().string());
+    return contract::resolve_foreign(registry_, source_->files(""), part.wanted, source_->path().string());
   }
-  return resolve_for_load(registry_, part.item.name, part.item.handler_id, part.wanted);
+  return contract::resolve_for_load(registry_, part.item.name, part.item.handler_id, part.wanted);
 }
 
 LoadContext ReadJob::context(const Part& part) {
@@ -98,7 +102,7 @@ std::string ReadJob::explain(const Part& part) const {
   if (source_->manifest() == nullptr || !part.registration) {
     return {};
   }
-  return explain_choice(registry_, part.item.handler_id, part.wanted, *part.registration);
+  return contract::explain_choice(registry_, part.item.handler_id, part.wanted, *part.registration);
 }
 
 void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part) const {

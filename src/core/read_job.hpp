@@ -13,6 +13,7 @@
 #include "cairn/coord/conversation.hpp"
 #include "cairn/core/load.hpp"
 
+#include "contract/internal/host.hpp"
 #include "core/operation.hpp"
 #include "store/internal/file_source.hpp"
 
@@ -22,7 +23,7 @@ namespace cairn::core {
 ///
 /// Finds what was requested, everything when nothing was, and begins again when a save replaces the checkpoint meanwhile.
 /// Coroutines that are members are awaited by the operation's own work, which keeps it.
-class ReadJob : public Operation {
+class ReadJob : public Operation, public contract::LoadHost {
  public:
   ReadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
           RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
@@ -30,18 +31,17 @@ class ReadJob : public Operation {
 
   ~ReadJob() override;
 
-  [[nodiscard]] const store::FileSource& source() const noexcept { return *source_; }
+  [[nodiscard]] contract::Means means() noexcept override;
+  [[nodiscard]] const store::FileSource& source() const noexcept override { return *source_; }
+  [[nodiscard]] bool verifies() const noexcept override { return options_.verify; }
+  [[nodiscard]] std::optional<Subject> next_reading(const std::string& /*directory*/) override {
+    return std::nullopt;
+  }
+  void count_file(const std::string& relative) override;
+
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const Requests& requests() const noexcept { return requests_; }
-
-  /// What ranks say to each other about what handlers read of a checkpointable next; nothing where each rank reads for itself.
-  [[nodiscard]] virtual std::optional<Subject> next_reading(const std::string& /*directory*/) {
-    return std::nullopt;
-  }
-
-  /// Enters a file that is read from.
-  void count_file(const std::string& relative);
 
  protected:
   struct Part {

@@ -10,7 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
-#include "core/busy_here.hpp"
+#include "core/internal/busy_here.hpp"
 
 namespace cairn::core {
 namespace {

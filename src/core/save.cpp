@@ -13,12 +13,12 @@
 
 #include "cairn/base/error.hpp"
 
-#include "core/busy_here.hpp"
+#include "contract/internal/resolve.hpp"
 #include "core/check_options.hpp"
+#include "core/internal/busy_here.hpp"
 #include "core/internal/names.hpp"
+#include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
-#include "core/paths.hpp"
-#include "core/resolve.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
 #include "store/internal/manifest.hpp"
@@ -44,13 +44,14 @@ bool must_last(const SaveOptions& options, const Call& call) {
 /// The handler of an item; where none takes the type of its value, that of the other form that the value has.
 const Registration& handler_for(const RegistrySnapshot& registry, Checkpointable& item) {
   // A type that nearly saves itself was meant to.
-  const bool may_change = item.near_miss().empty() &&
-                          core::find_for_save(registry, item.name(), item.type(), item.value()) == nullptr;
+  const bool may_change =
+      item.near_miss().empty() &&
+      contract::find_for_save(registry, item.name(), item.type(), item.value()) == nullptr;
   if (may_change) {
     item.take_other_form();
   }
-  return core::resolve_for_save(registry, item.name(), item.type(), item.value(),
-                                type_name(item.shown_type()), item.near_miss());
+  return contract::resolve_for_save(registry, item.name(), item.type(), item.value(),
+                                    type_name(item.shown_type()), item.near_miss());
 }
 
 /// Step 1 of a save: everything that can be refused before anything is written.
@@ -109,7 +110,7 @@ core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const Sa
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
                                   const RegistrySnapshot& registry, const SaveOptions& options,
                                   const Context& context, const Call& call,
-                                  std::unique_ptr<core::JointSave>& joint) {
+                                  std::unique_ptr<joint::JointSave>& joint) {
   const std::shared_ptr<core::Services>& services = core::services_of(context);
   const auto begin = services->clock.steady_now();
   services->metrics.begin_save();
@@ -141,7 +142,7 @@ Awaitable<SaveResult> await_result(std::shared_ptr<SaveJob> job) {
 
 /// Does what comes before there is a save, and tells the other ranks when it is refused: they wait for this one.
 template <class Make>
-auto telling_others(std::unique_ptr<core::JointSave>& joint, Make make) {
+auto telling_others(std::unique_ptr<joint::JointSave>& joint, Make make) {
   try {
     return make();
   } catch (...) {
@@ -209,7 +210,7 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   call.is_accepted = options.return_when_accepted;
   call.waiting = waiting;
   call.is_on_own_thread = is_busy_here(*services);
-  std::unique_ptr<JointSave> joint = JointSave::join(services->coordinator);
+  std::unique_ptr<joint::JointSave> joint = joint::JointSave::join(services->coordinator);
   auto job = telling_others(joint, [&] {
     if (!call.is_accepted) {
       refuse_here(*services, "a save");

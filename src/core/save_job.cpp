@@ -13,8 +13,8 @@
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/names.hpp"
-#include "core/other_files.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/other_files.hpp"
 #include "store/internal/timestamp.hpp"
 
 namespace cairn::core {
@@ -100,7 +100,8 @@ Awaitable<async::Event> SaveJob::take_place() {
     throw Error(Errc::cancelled, title());
   }
   if (is_primary()) {
-    place_ = PublicationOrder::enter(PublicationOrder::of_process(), target_->directory, target_->name);
+    place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
+                                            target_->name);
   }
   const async::Event turn = services().saves.enter(std::static_pointer_cast<SaveJob>(shared_from_this()));
   accepted_.set();
@@ -158,6 +159,14 @@ Awaitable<> SaveJob::work() {
     co_await run_call(std::move(clean));
     std::rethrow_exception(failure);
   }
+}
+
+contract::Means SaveJob::means() noexcept {
+  return {plane(), services().coordinator, services().devices, options_.handler_options};
+}
+
+std::shared_ptr<std::pmr::memory_resource> SaveJob::plan_memory() const {
+  return services().memory.plans;
 }
 
 OptionUse* SaveJob::option_use(std::type_index type) const noexcept {
@@ -350,11 +359,12 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
   }
 }
 
-void SaveJob::claim(const std::string& relative) {
+void SaveJob::claim(const std::string& relative, std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!claimed_.insert(relative).second) {
     throw Error(Errc::already_exists, fmt::format("the file '{}' is written twice", relative));
   }
+  total_bytes_ += bytes;
 }
 
 void SaveJob::add(io::FileDigest digest) {
@@ -395,7 +405,7 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
   }
   std::vector<io::FileDigest> digests;
   if (is_primary()) {
-    digests = digest_other_files(staged_->directory(), written, announced);
+    digests = store::digest_other_files(staged_->directory(), written, announced);
   }
   digests.reserve(digests.size() + written.size());
   for (auto& [path, digest] : written) {
@@ -530,7 +540,7 @@ void SaveJob::let_go() noexcept {
 
 SaveProgress SaveJob::progress() const {
   SaveProgress progress;
-  progress.total_bytes = total_bytes;
+  progress.total_bytes = total_bytes_;
   progress.staged_bytes = plane().staged_bytes;
   progress.written_bytes = plane().written_bytes;
   return progress;

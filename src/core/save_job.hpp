@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -13,15 +14,16 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/save.hpp"
 
+#include "contract/internal/host.hpp"
 #include "core/handler_checks.hpp"
 #include "core/internal/fate.hpp"
-#include "core/internal/joint_save.hpp"
 #include "core/operation.hpp"
-#include "core/publication_order.hpp"
 #include "io/internal/chunk_hash.hpp"
+#include "joint/internal/joint_save.hpp"
+#include "store/internal/publication_order.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/staged_directory.hpp"
 
@@ -37,7 +39,7 @@ struct SaveItem {
 };
 
 /// A save in flight.
-class SaveJob final : public Operation {
+class SaveJob final : public Operation, public contract::SaveHost {
  public:
   /// What is known of a save before it begins.
   struct Plan {
@@ -50,7 +52,7 @@ class SaveJob final : public Operation {
     Kind kind;
     bool is_waited_for =
         false;  ///< By the call itself, to the end: then nothing of it gives way to the program.
-    std::unique_ptr<JointSave> joint;  ///< Null: this process saves alone.
+    std::unique_ptr<joint::JointSave> joint;  ///< Null: this process saves alone.
   };
 
   /// `begin` is when the caller called.
@@ -68,36 +70,26 @@ class SaveJob final : public Operation {
   [[nodiscard]] const async::Event& accepted() const noexcept { return accepted_; }
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
-  /// What this save remembers of an option; null without it.
-  [[nodiscard]] OptionUse* option_use(std::type_index type) const noexcept;
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// The directory being written; its path is known from the start, it exists once `created` has happened.
-  [[nodiscard]] const async::Event& created() const noexcept { return created_; }
-  [[nodiscard]] std::filesystem::path temporary_path() const { return store::temporary_path(path_, uuid_); }
 
-  /// Creates a file in the directory being written. Blocks.
-  ///
-  /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
+  [[nodiscard]] contract::Means means() noexcept override;
+  [[nodiscard]] Snapshot snapshot() const noexcept override { return options_.snapshot; }
+  [[nodiscard]] bool gives_copies() const noexcept override { return services().options.check_handlers; }
+  [[nodiscard]] OptionUse* option_use(std::type_index type) const noexcept override;
+  [[nodiscard]] contract::KeptValues& kept() const noexcept override { return services().kept; }
+  [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const override;
+  [[nodiscard]] std::optional<Subject> about(const std::string& directory,
+                                             std::string_view what) const override;
+  [[nodiscard]] std::filesystem::path temporary_path() const override {
+    return store::temporary_path(path_, uuid_);
+  }
+  [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
+  void claim(const std::string& relative, std::uint64_t bytes) override;
   [[nodiscard]] io::DurableFile create_file(const std::string& relative,
-                                            const io::DurableFileOptions& options);
-
-  /// What the handlers of a checkpointable say to each other; nothing where only one of them is called.
-  [[nodiscard]] std::optional<Subject> about(const std::string& directory, std::string_view what) const;
-
-  /// Hashes and syncs a file that was written past this, and enters it. Blocks.
-  ///
-  /// Errors: as `create_file`; Errc::not_found; Errc::handler_failed when it is still being written.
-  void adopt_file(const std::string& relative);
-
-  /// Reserves a file's name.
-  ///
-  /// Errors: Errc::already_exists.
-  void claim(const std::string& relative);
-  /// Enters a file that is written, hashed and synced.
-  void add(io::FileDigest digest);
-
-  /// Keeps a problem that does not harm the checkpoint, for the result.
-  void add_problem(const std::string& problem) noexcept;
+                                            const io::DurableFileOptions& options) override;
+  void add(io::FileDigest digest) override;
+  void adopt_file(const std::string& relative) override;
+  void add_problem(const std::string& problem) noexcept override;
 
   /// Of a save that has committed: what throws here would say that it has not. Without memory for it the process ends.
   [[nodiscard]] SaveResult result() const noexcept;
@@ -108,8 +100,6 @@ class SaveJob final : public Operation {
 
   /// Hands a failure that nobody has waited for, or will, to the context.
   void let_go() noexcept override;
-
-  std::atomic<std::uint64_t> total_bytes{0};
 
  private:
   using Backgrounds = std::vector<std::optional<Background<>>>;
@@ -127,7 +117,7 @@ class SaveJob final : public Operation {
   // Of a save of several ranks.
   [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
   [[nodiscard]] bool takes_part(const SaveItem& item) const;
-  [[nodiscard]] Claims claims() const;
+  [[nodiscard]] joint::Claims claims() const;
   static Awaitable<> agree(std::shared_ptr<SaveJob> self);
   void join_directory();
   /// Waits until every other rank is prepared.
@@ -136,15 +126,15 @@ class SaveJob final : public Operation {
   Awaitable<> take_part();
   std::vector<store::FileEntry> prepare_part();
   /// Errors: when the checkpoint is not committed.
-  void heed(const Verdict& verdict);
-  [[nodiscard]] Verdict decide_alone(const std::exception_ptr& silence);
+  void heed(const joint::Verdict& verdict);
+  [[nodiscard]] joint::Verdict decide_alone(const std::exception_ptr& silence);
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
   void hear_failure(const std::exception_ptr& why) noexcept;
   /// Of a failure that may come of that of another rank: that one.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
   void tell_committed() noexcept;
-  [[nodiscard]] Verdict committed() const;
+  [[nodiscard]] joint::Verdict committed() const;
 
   void make_directory();
   /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
@@ -174,14 +164,14 @@ class SaveJob final : public Operation {
   std::filesystem::path path_;
   std::vector<SaveItem> items_;
   SaveOptions options_;
-  const OptionSet::Uses uses_;             // Used by handlers, one at a time.
-  std::unique_ptr<JointSave> joint_;       // Null: this process saves alone.
-  std::unique_ptr<HandlerChecks> checks_;  // Null: handlers are trusted.
+  const OptionSet::Uses uses_;               // Used by handlers, one at a time.
+  std::unique_ptr<joint::JointSave> joint_;  // Null: this process saves alone.
+  std::unique_ptr<HandlerChecks> checks_;    // Null: handlers are trusted.
   std::string started_at_;
   store::Uuid uuid_;
   std::optional<store::SaveTarget> target_;    // From the look at it until the directory is made.
   std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
-  std::shared_ptr<PublicationOrder::Place> place_;
+  std::shared_ptr<store::PublicationOrder::Place> place_;
   Fate fate_;
   async::Event accepted_;
   async::Event created_;
@@ -191,6 +181,7 @@ class SaveJob final : public Operation {
       directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;
   std::mutex abandon_mutex_;  // One removes at a time.
+  std::atomic<std::uint64_t> total_bytes_{0};
 
   mutable std::mutex mutex_;  // Protects all below.
   std::set<std::string> claimed_;

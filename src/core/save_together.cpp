@@ -13,8 +13,8 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "core/other_files.hpp"
 #include "core/save_job.hpp"
+#include "store/internal/other_files.hpp"
 
 namespace cairn::core {
 namespace {
@@ -63,8 +63,8 @@ bool SaveJob::takes_part(const SaveItem& item) const {
   return is_primary() || item.registration.handler->participation() == Participation::all;
 }
 
-Claims SaveJob::claims() const {
-  Claims claims;
+joint::Claims SaveJob::claims() const {
+  joint::Claims claims;
   claims.emplace_back("the path", path_.string());
   claims.emplace_back("overwrite", options_.overwrite ? "true" : "false");
   claims.emplace_back("the number of checkpointables", std::to_string(items_.size()));
@@ -86,8 +86,8 @@ Claims SaveJob::claims() const {
 Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
-    const Claims claims = self->claims();
-    JointSave::Word word{self->options_.word, self->options_.on_word};
+    const joint::Claims claims = self->claims();
+    joint::JointSave::Word word{self->options_.word, self->options_.on_word};
     co_await self->joint_->agree(claims, std::move(word));
   } catch (...) {
     failure = std::current_exception();
@@ -133,7 +133,7 @@ void SaveJob::adopt_file(const std::string& relative) {
     throw Error(Errc::cancelled, title());
   }
   staged_->adopt(relative);
-  add(digest_other_file(staged_->directory(), relative));
+  add(store::digest_other_file(staged_->directory(), relative));
 }
 
 void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
@@ -151,7 +151,7 @@ void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
     if (item.registration.handler->participation() != Participation::all) {
       continue;
     }
-    for (const std::string& path : unknown_files(staged_->directory(), item.directory, known)) {
+    for (const std::string& path : store::unknown_files(staged_->directory(), item.directory, known)) {
       throw Error(
           Errc::handler_failed,
           fmt::format("'{}' was written by a handler that saves on all ranks, and announced on none", path));
@@ -187,7 +187,7 @@ Awaitable<> SaveJob::take_part() {
     throw Error(Errc::cancelled, title());
   }
   staged_->hand_over();
-  Verdict verdict;
+  joint::Verdict verdict;
   std::exception_ptr silence;
   try {
     joint_->vote(files);
@@ -202,15 +202,15 @@ Awaitable<> SaveJob::take_part() {
   heed(verdict);
 }
 
-Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
+joint::Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
   if (staged_->decide_alone() == store::LoneVerdict::aborted) {
-    return {Verdict::Kind::aborted, words_of(silence)};
+    return {joint::Verdict::Kind::aborted, words_of(silence)};
   }
   return committed();
 }
 
-Verdict SaveJob::committed() const {
-  Verdict verdict(Verdict::Kind::committed, "");
+joint::Verdict SaveJob::committed() const {
+  joint::Verdict verdict(joint::Verdict::Kind::committed, "");
   const std::lock_guard lock(mutex_);
   verdict.files = result_.files;
   verdict.bytes = result_.bytes;
@@ -223,9 +223,9 @@ void SaveJob::tell_committed() noexcept {
   }
 }
 
-void SaveJob::heed(const Verdict& verdict) {
+void SaveJob::heed(const joint::Verdict& verdict) {
   switch (verdict.kind) {
-    case Verdict::Kind::committed: {
+    case joint::Verdict::Kind::committed: {
       static_cast<void>(fate_.end_commit());
       meter().end_step(Step::sync_parent);
       {
@@ -236,9 +236,9 @@ void SaveJob::heed(const Verdict& verdict) {
       measure_result();
       return;
     }
-    case Verdict::Kind::unknown:
+    case joint::Verdict::Kind::unknown:
       throw Error(Errc::commit_unknown, named(verdict.words, title()));
-    case Verdict::Kind::aborted:
+    case joint::Verdict::Kind::aborted:
       break;
   }
   staged_->take_back();
@@ -260,7 +260,7 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
     co_return explain(nullptr);
   }
   try {
-    const Verdict verdict = co_await joint_->hear_verdict();
+    const joint::Verdict verdict = co_await joint_->hear_verdict();
     const std::string own = fmt::format("rank {}: ", joint_->rank());
     const std::string words = named(verdict.words, title());
     if (!std::string_view(words).substr(title().size()).starts_with(": " + own)) {

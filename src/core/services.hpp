@@ -12,9 +12,9 @@
 #include "async/internal/event.hpp"
 #include "async/internal/semaphore.hpp"
 #include "base/internal/kept_memory.hpp"
-#include "core/devices.hpp"
+#include "contract/internal/devices.hpp"
+#include "contract/internal/kept_values.hpp"
 #include "core/in_flight.hpp"
-#include "core/kept_values.hpp"
 #include "core/save_queue.hpp"
 #include "core/threads.hpp"
 #include "io/internal/engine.hpp"
@@ -64,13 +64,13 @@ class Services {
   Coordinator& coordinator;
   const Clock& clock;
   observe::Metrics metrics;
-  const Devices devices;
+  const contract::Devices devices;
   Memory memory;
   Disk disk;
   SaveQueue saves;
   InFlight in_flight;
-  KeptValues kept;  ///< By handlers, for their next save.
-  Threads threads;  ///< First to stop: they are last here.
+  contract::KeptValues kept;  ///< By handlers, for their next save.
+  Threads threads;            ///< First to stop: they are last here.
 
  private:
   const pid_t process_;

@@ -31,6 +31,11 @@ Awaitable<> DataPlane::run_call(std::function<void()> work) const {
   return async::offload(calls, std::move(work));
 }
 
+Awaitable<> DataPlane::run_users(std::function<void()> work) const {
+  const bool is_behind = gives_way && prepared.has_happened();
+  return async::offload(is_behind ? behind : calls, std::move(work));
+}
+
 async::Gate::Visit DataPlane::touch_memory() const {
   async::Gate::Visit visit = (prepared.has_happened() ? background_gate : blocking_gate).try_enter();
   if (!visit) {

@@ -12,7 +12,7 @@
 #include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 
-#include "core/internal/load_latest.hpp"
+#include "api/internal/look.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/rank_resume.hpp"
 #include "training/step_links.hpp"
@@ -84,7 +84,7 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
 
 std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
                                                           const std::set<std::uint64_t>& without) {
-  if (how.recover && without.empty() && !core::is_yet_to_be_made(directory.root())) {
+  if (how.recover && without.empty() && !api::is_yet_to_be_made(directory.root())) {
     recover(directory.root(), how.recovery, context);
   }
   list_again([this] { directory.reload(); });

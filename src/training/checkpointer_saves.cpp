@@ -10,7 +10,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
-#include "core/internal/joint_save.hpp"
+#include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/step_uses.hpp"
@@ -47,7 +47,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
 
 void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexcept {
   try {
-    core::JointSave(coordinator()).fail(why);
+    joint::JointSave(coordinator()).fail(why);
   } catch (...) {  // The coordinator was closed, which tells them, too.
   }
 }

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/core/maintenance.hpp"
 
 namespace cairn::training {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "core/internal/load_latest.hpp"
+#include "api/internal/look.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -95,7 +95,7 @@ struct StepDirectory::State {
 
   /// Nothing when it is yet to be made.
   [[nodiscard]] std::optional<io::Directory> open_root() const {
-    return core::look_if_made(root, [this] { return store::open_root(syscalls(), root); });
+    return api::look_if_made(root, [this] { return store::open_root(syscalls(), root); });
   }
 
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const {

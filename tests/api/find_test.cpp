@@ -112,8 +112,8 @@ TEST_F(Find, AListHasADeadline) {
 TEST_F(Find, IsCheckpointSaysWhetherThereIsOne) {
   save_step(1);
 
-  EXPECT_TRUE(is_checkpoint(path_of(1), *context_));
-  EXPECT_FALSE(is_checkpoint(root(), *context_));
+  EXPECT_TRUE(is_checkpoint(path_of(1), {}, *context_));
+  EXPECT_FALSE(is_checkpoint(root(), {}, *context_));
 }
 
 TEST_F(Find, LoadLatestLoadsTheNewest) {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 namespace cairn::testing {
 

@@ -166,7 +166,7 @@ TEST_F(OddArguments, AsThePathOfWhatIsRemovedRecoveredOrVerified) {
               }),
               IsEmpty());
   EXPECT_EQ(load("a", {}, *context_), tree_);
-  EXPECT_THAT(try_all([&](const std::string& path) { remove_checkpoint(path, *context_); }), IsEmpty());
+  EXPECT_THAT(try_all([&](const std::string& path) { remove_checkpoint(path, {}, *context_); }), IsEmpty());
 }
 
 TEST_F(OddArguments, ThatAreEmptyOrHoldANulAreInvalidPaths) {
@@ -175,7 +175,7 @@ TEST_F(OddArguments, ThatAreEmptyOrHoldANulAreInvalidPaths) {
       [&](const fs::path& path) { save(path, tree_, {}, *context_); },
       [&](const fs::path& path) { static_cast<void>(load(path, {}, *context_)); },
       [&](const fs::path& path) { static_cast<void>(metadata(path, *context_)); },
-      [&](const fs::path& path) { remove_checkpoint(path, *context_); },
+      [&](const fs::path& path) { remove_checkpoint(path, {}, *context_); },
       [&](const fs::path& path) { static_cast<void>(store::verify(io::posix_syscalls(), path)); },
       [&](const fs::path& path) { static_cast<void>(store::recover(io::posix_syscalls(), path)); },
       [&](const fs::path& path) {

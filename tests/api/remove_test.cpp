@@ -18,7 +18,7 @@ class RemoveCheckpoint : public testing::ApiTest {};
 TEST_F(RemoveCheckpoint, RemovesACheckpoint) {
   save_items({{"state", tree_}});
 
-  remove_checkpoint(target(), *context_);
+  remove_checkpoint(target(), {}, *context_);
 
   EXPECT_THAT(left(), IsEmpty());
 }
@@ -27,7 +27,7 @@ TEST_F(RemoveCheckpoint, TellsWhatItKept) {
   save_items({{"state", tree_}});
   testing::write_text(target() / "notes.txt", "mine");
 
-  const store::RemovalReport report = remove_checkpoint(target(), *context_);
+  const store::RemovalReport report = remove_checkpoint(target(), {}, *context_);
 
   EXPECT_THAT(report.kept, ::testing::ElementsAre(HasSubstr("'notes.txt'")));
   EXPECT_EQ(testing::read_text(target() / "notes.txt"), "mine");
@@ -35,7 +35,7 @@ TEST_F(RemoveCheckpoint, TellsWhatItKept) {
 
 TEST_F(RemoveCheckpoint, LeavesTheNamesFreeForTheNextSave) {
   save_items({{"state", tree_}});
-  remove_checkpoint(target(), *context_);
+  remove_checkpoint(target(), {}, *context_);
 
   save_items({{"state", tree_}});
 
@@ -43,7 +43,7 @@ TEST_F(RemoveCheckpoint, LeavesTheNamesFreeForTheNextSave) {
 }
 
 TEST_F(RemoveCheckpoint, NamesAPathThatIsNotThere) {
-  EXPECT_THAT([&] { remove_checkpoint(target(), *context_); },
+  EXPECT_THAT([&] { remove_checkpoint(target(), {}, *context_); },
               Fails(Errc::not_found, HasSubstr("checkpoint")));
 }
 
@@ -67,7 +67,7 @@ TEST_F(RemoveCheckpoint, AsAnyOtherCallIsRefusedInAForkedProcess) {
   save_items({{"state", tree_}});
   const int closed = static_cast<int>(Errc::closed);
 
-  EXPECT_EQ(answer_in_fork([&] { remove_checkpoint(target(), *context_); }), closed);
+  EXPECT_EQ(answer_in_fork([&] { remove_checkpoint(target(), {}, *context_); }), closed);
   EXPECT_EQ(answer_in_fork([&] { static_cast<void>(verify(target(), {}, *context_)); }), closed);
   EXPECT_EQ(answer_in_fork([&] { static_cast<void>(recover(directory_.path(), {}, *context_)); }), closed);
   EXPECT_EQ(load_items().take<Tree>("state"), tree_);

@@ -13,7 +13,7 @@
 #include <boost/asio/this_coro.hpp>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 #include "async/internal/event.hpp"
 #include "async/internal/sleep.hpp"

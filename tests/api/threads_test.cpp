@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 #include "api/fixture.hpp"
 #include "async/internal/event.hpp"

@@ -318,7 +318,7 @@ TEST_F(Verdict, ARemovalWaitsForTheSaveBeforeIt) {
   calls_->hold(Held::sync, 1);
   const AsyncResponse response = start(1);
   ASSERT_TRUE(calls_->holds());
-  std::jthread remover([&] { remove_checkpoint(target(), *context_); });
+  std::jthread remover([&] { remove_checkpoint(target(), {}, *context_); });
 
   calls_->let_go();
   response.wait();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/busy_here.hpp"
+#include "core/internal/busy_here.hpp"
 
 #include <gmock/gmock.h>
 

@@ -14,7 +14,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
 

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 #include "support/forwarding_syscalls.hpp"
 

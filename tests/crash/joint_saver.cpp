@@ -116,7 +116,7 @@ void JointSaver::make_directory() {
     }
     static_cast<void>(fate_.end_commit());
     world_.process.tell(kCommittedWord, [this] {
-      joint_->tell(core::Verdict(core::Verdict::Kind::committed, ""));
+      joint_->tell(joint::Verdict(joint::Verdict::Kind::committed, ""));
       return 0;
     });
     tell_user(RankVerdict::committed);
@@ -173,7 +173,7 @@ void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
   }
   staged_->hand_over();
   bool is_heard = false;
-  core::Verdict::Kind verdict = core::Verdict::Kind::unknown;
+  joint::Verdict::Kind verdict = joint::Verdict::Kind::unknown;
   try {
     world_.process.tell(kVoteWord, [this, files] {
       joint_->vote(files);
@@ -184,20 +184,20 @@ void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
   } catch (const Error&) {  // Nobody says it any more.
   }
   if (!is_heard) {
-    verdict = staged_->decide_alone() == store::LoneVerdict::aborted ? core::Verdict::Kind::aborted
-                                                                     : core::Verdict::Kind::committed;
+    verdict = staged_->decide_alone() == store::LoneVerdict::aborted ? joint::Verdict::Kind::aborted
+                                                                     : joint::Verdict::Kind::committed;
   }
   heed(verdict);
 }
 
-void JointSaver::heed(core::Verdict::Kind verdict) {
+void JointSaver::heed(joint::Verdict::Kind verdict) {
   switch (verdict) {
-    case core::Verdict::Kind::committed:
+    case joint::Verdict::Kind::committed:
       static_cast<void>(fate_.end_commit());
       return;
-    case core::Verdict::Kind::unknown:
+    case joint::Verdict::Kind::unknown:
       throw Error(Errc::commit_unknown, target_);
-    case core::Verdict::Kind::aborted:
+    case joint::Verdict::Kind::aborted:
       break;
   }
   staged_->take_back();

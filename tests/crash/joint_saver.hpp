@@ -13,10 +13,10 @@
 
 #include "async/internal/event.hpp"
 #include "core/internal/fate.hpp"
-#include "core/internal/joint_save.hpp"
 #include "crash/rank_schedule.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
+#include "joint/internal/joint_save.hpp"
 #include "store/internal/staged_directory.hpp"
 
 namespace cairn::crash {
@@ -65,7 +65,7 @@ class JointSaver {
   [[nodiscard]] std::vector<io::FileDigest> write_files();
   void publish(const std::vector<io::FileDigest>& digests);
   void take_part(const std::vector<io::FileDigest>& digests);
-  void heed(core::Verdict::Kind verdict);
+  void heed(joint::Verdict::Kind verdict);
   void require_running() const;
   void tell_user(RankVerdict verdict);
 
@@ -82,7 +82,7 @@ class JointSaver {
   const bool overwrite_;
   const std::function<void(RankVerdict)> told_;
   SimulatedEngine engine_;
-  std::optional<core::JointSave> joint_;
+  std::optional<joint::JointSave> joint_;
   core::Fate fate_;
   std::optional<store::StagedDirectory> staged_;
   bool is_told_ = false;

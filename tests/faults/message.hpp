@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
+#include "cairn/contract/registry.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/core/registry.hpp"
 
 namespace cairn::faults {
 

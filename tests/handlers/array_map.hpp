@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 #include "cairn/handlers/array_files.hpp"
 
 namespace cairn::testing {

@@ -2,7 +2,7 @@
 // The interface of array_store carries a second handler of arrays.
 #include "handlers/array_map.hpp"
 
-#include "cairn/core/registry.hpp"
+#include "cairn/contract/registry.hpp"
 
 #include "handlers/store.hpp"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cairn/base/error.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 
 namespace cairn::testing {
 

@@ -65,7 +65,7 @@ TEST_F(LedgerTest, FindsASaveThatALaterOneHasReplaced) {
 TEST_F(LedgerTest, FindsWhatComesBack) {
   put("step_0", 1);
   ledger_.read({"save step_0 1", "done 1", "remove step_0 2"});
-  remove_checkpoint(root_ / "step_0", context_);
+  remove_checkpoint(root_ / "step_0", {}, context_);
   EXPECT_EQ(complaint(), "");
 
   put("step_0", 1);

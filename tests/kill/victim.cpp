@@ -163,7 +163,7 @@ class Victim {
     }
     const std::int64_t number = begin("remove", name);
     tell(
-        number, [&] { remove_checkpoint(root_ / name, context_); }, true);
+        number, [&] { remove_checkpoint(root_ / name, {}, context_); }, true);
   }
 
   const fs::path root_;

@@ -6,7 +6,8 @@ import sys
 
 from source_text import CPP_SUFFIXES, Finding, run, source_files
 
-INTERFACES = ["base", "async", "array", "io", "observe", "store", "coord", "staging", "sharding", "formats", "array_store", "core"]
+INTERFACES = ["base", "async", "array", "io", "observe", "store", "coord", "staging", "sharding", "formats", "array_store",
+              "contract", "core"]
 LAYERS = {
     "base": [],
     "async": ["base"],
@@ -20,12 +21,14 @@ LAYERS = {
     "sharding": ["base", "array"],
     "formats": ["base", "async", "array", "io"],
     "array_store": ["base", "async", "array", "io", "staging", "sharding", "formats"],
-    "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord"],
+    "joint": ["base", "async", "io", "staging", "store", "coord"],
+    "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
+    "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
     "handlers": INTERFACES,
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
-    "api": [*INTERFACES, "handlers", "cuda", "mpi"],
-    "training": [*INTERFACES, "handlers", "api"],
+    "api": [*INTERFACES, "joint", "handlers", "cuda", "mpi"],
+    "training": [*INTERFACES, "joint", "handlers", "api"],
     "flash": [*INTERFACES, "handlers", "api", "training"],
     "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }

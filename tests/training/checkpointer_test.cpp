@@ -146,7 +146,7 @@ TEST_F(Checkpointers, ThatAreClosedSaveNothing) {
 TEST_F(Checkpointers, WaitForTheirSaveAtTheirEnd) {
   { save(*make(), 1); }
 
-  EXPECT_TRUE(is_checkpoint(root() / "1", *context_));
+  EXPECT_TRUE(is_checkpoint(root() / "1", {}, *context_));
 }
 
 TEST_F(Checkpointers, AFirstStepIsNotSavedTwice) {
@@ -336,7 +336,7 @@ TEST_F(Checkpointers, AStepThatWasRemovedUnderUsIsSaidToBe) {
   const auto run = make();
   save(*run, 1);
   run->wait();  // Also until the directory was listed.
-  remove_checkpoint(root() / "1", *context_);
+  remove_checkpoint(root() / "1", {}, *context_);
 
   EXPECT_THAT([&] { static_cast<void>(run->load(1)); },
               Fails(Errc::not_found, AllOf(HasSubstr("step 1"), HasSubstr("removed meanwhile"))));

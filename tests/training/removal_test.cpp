@@ -75,7 +75,7 @@ TEST_F(Checkpointers, NeverRemoveWhatIsNotAStep) {
   save(*run, 3);
   run->close();
 
-  EXPECT_TRUE(is_checkpoint(root() / "final", *context_));
+  EXPECT_TRUE(is_checkpoint(root() / "final", {}, *context_));
   EXPECT_TRUE(fs::exists(root() / "1"));
 }
 

@@ -148,7 +148,7 @@ TEST_F(StepDirectories, SeeWhatOthersDoWhenTheyAreReloaded) {
 
   EXPECT_EQ(directory.latest(), 1u);
   EXPECT_THAT(*before, IsEmpty());
-  remove_checkpoint(root() / "1", *context_);
+  remove_checkpoint(root() / "1", {}, *context_);
   directory.reload();
   EXPECT_EQ(directory.latest(), std::nullopt);
 }
@@ -177,7 +177,7 @@ TEST_F(StepDirectories, BelieveNoListThatIsOlderThanWhatWasSavedOrRemoved) {
   StepDirectory directory(root(), {}, context);
 
   disk->after_list = [&] {
-    remove_checkpoint(root() / "1", *context_);
+    remove_checkpoint(root() / "1", {}, *context_);
     directory.forget(1);
     save_alone("3");
     directory.add(3);
@@ -245,7 +245,7 @@ TEST_F(StepDirectories, KeepPinsThatOthersSee) {
 TEST_F(StepDirectories, APinOfAStepThatIsNotThereIsRefusedAndLeavesNothing) {
   save_alone("1");
   const StepDirectory directory = open();
-  remove_checkpoint(root() / "1", *context_);
+  remove_checkpoint(root() / "1", {}, *context_);
 
   EXPECT_THAT([&] { directory.pin(1); }, Fails(Errc::not_found, HasSubstr("step 1")));
   EXPECT_THAT([&] { directory.pin(2); }, Fails(Errc::not_found, HasSubstr("step 2")));

@@ -201,7 +201,7 @@ void Player::remove_target() {
   const std::uint64_t number = oracle_.begin_removal(target);
   const Moment begin = now();
   const auto failure = attempt(fmt::format("removal {} of t{}", number, target),
-                               [&] { remove_checkpoint(oracle_.path(target), *context_); });
+                               [&] { remove_checkpoint(oracle_.path(target), {}, *context_); });
   oracle_.end_removal(number, failure, begin);
 }
 

@@ -9,7 +9,7 @@
 #include <boost/asio/cancellation_state.hpp>
 #include <boost/asio/this_coro.hpp>
 
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 #include "async/internal/event.hpp"
 #include "verdicts/harness_clock.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "cairn/contract/registry.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/registry.hpp"
 
 namespace cairn {
 

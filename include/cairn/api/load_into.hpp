@@ -8,7 +8,7 @@
 #include "cairn/api/context.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/handlers/into.hpp"
 #include "cairn/observe/report.hpp"

@@ -4,25 +4,78 @@
 #include <filesystem>
 
 #include "cairn/api/context.hpp"
-#include "cairn/core/maintenance.hpp"
+#include "cairn/async/awaitable.hpp"
+#include "cairn/base/timeout.hpp"
+#include "cairn/core/context.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
 
-/// Cleans a directory of checkpoints after a crash, with the default context; see cairn/core/maintenance.hpp.
-store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {});
-[[nodiscard]] Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
-                                                             const RecoverOptions& options = {});
+struct RecoverOptions {
+  RecoverOptions() = default;
 
-/// Compares every byte of a checkpoint with what was written, with the default context; see cairn/core/maintenance.hpp.
-[[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path,
-                                         const VerifyOptions& options = {});
+  /// What to do; see store::RecoveryOptions.
+  store::RecoveryOptions recovery;
+  /// From the call to its end; afterwards it comes back with Errc::timed_out, and may go on. Zero: no limit.
+  Timeout deadline;
+};
 
-/// Removes the checkpoint at `path` for good, with the default context or another; see cairn/core/maintenance.hpp.
+/// Cleans a directory of checkpoints after a crash; docs/reliability.md says what it does with each entry.
 ///
+/// The last sound checkpoint of a name stays: what was replaced goes when the checkpoint that has replaced it is sound and durable, and is
+/// put back or kept otherwise. It may be interrupted anywhere and called again. Symbolic links are not followed.
+/// Errors: Errc::not_found (no such directory), Errc::invalid_argument (`root` is a checkpoint itself), Errc::timed_out; OS errors on
+///         the directory itself. What cannot be removed is reported, not thrown.
+store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {},
+                              const Context& context = default_context());
+/// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is awaited, and the
+/// deadline counts from there.
+///
+/// Cancel: stops waiting; the recovery goes on.
+[[nodiscard]] Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
+                                                             const RecoverOptions& options = {},
+                                                             const Context& context = default_context());
+
+struct VerifyOptions {
+  VerifyOptions() = default;
+
+  /// What to check, and how; see store::VerifyOptions. With a deadline, `progress` is called on a thread of the context's.
+  store::VerifyOptions verification;
+  /// From the call to its end; afterwards it comes back with Errc::timed_out, and the check stops soon. Zero: no limit.
+  Timeout deadline;
+};
+
+/// Compares every byte of a checkpoint with what was written, by the hashes in it.
+///
+/// Does not stop at damage: the report lists all that was found. Takes one chunk of memory for each thread, and eight bytes for each MiB
+/// of the files that are being read. Begins again when the checkpoint is replaced meanwhile.
+/// Errors: what makes a load fail before it reads data: Errc::not_found, Errc::not_committed, Errc::malformed_metadata,
+///         Errc::checksum_mismatch, Errc::unsupported_version. Without a sound COMMIT and checkpoint.json there is nothing to
+///         compare with. Errc::not_found when `directory` is none of the checkpoint. Errc::timed_out.
+[[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options = {},
+                                         const Context& context = default_context());
+
+struct RemoveOptions {
+  RemoveOptions() = default;
+
+  /// From the call to its end; afterwards it comes back with Errc::timed_out. The removal may go on, and keeps its place before
+  /// later saves to the same path: the checkpoint is there, whole, or gone. Zero: no limit.
+  Timeout deadline;
+};
+
+/// Removes the checkpoint at `path` for good. Returns when no power cut can bring it back and its files are gone.
+///
+/// Saves to `path` that were called before end first; those that are called later are published afterwards.
+/// After a crash at any moment the checkpoint is there, whole, or it is not and `recover` removes the rest; never
+/// remove one with other means. Save the next one first: this asks nobody whether it is the last.
+/// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
+/// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
+/// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
+///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
+///          Errc::timed_out. OS errors pass through; what is left then goes with the next recovery.
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
-store::RemovalReport remove_checkpoint(const std::filesystem::path& path,
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options = {},
                                        const Context& context = default_context());
-store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options);
 
 }  // namespace cairn

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
+#include "cairn/contract/registry.hpp"
 #include "cairn/coord/coordinator.hpp"
-#include "cairn/core/registry.hpp"
 #include "cairn/io/engine_kind.hpp"
 #include "cairn/staging/device_copier.hpp"
 

@@ -10,10 +10,10 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
-#include "cairn/core/any_value.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/any_value.hpp"
+#include "cairn/contract/checkpointable.hpp"
+#include "cairn/contract/registry.hpp"
 #include "cairn/core/context.hpp"
-#include "cairn/core/registry.hpp"
 #include "cairn/core/response.hpp"
 #include "cairn/observe/report.hpp"
 

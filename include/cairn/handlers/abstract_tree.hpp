@@ -15,8 +15,8 @@
 #include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/array.hpp"
 #include "cairn/array/dtype.hpp"
-#include "cairn/core/handler.hpp"
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/contract/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 #include "cairn/sharding/sharding.hpp"
 

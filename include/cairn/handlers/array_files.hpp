@@ -5,8 +5,8 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
-#include "cairn/core/load_context.hpp"
-#include "cairn/core/save_context.hpp"
+#include "cairn/contract/load_context.hpp"
+#include "cairn/contract/save_context.hpp"
 
 namespace cairn {
 

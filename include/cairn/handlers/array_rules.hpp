@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
-#include "cairn/core/any_value.hpp"
+#include "cairn/contract/any_value.hpp"
 #include "cairn/staging/pieces.hpp"
 
 namespace cairn {

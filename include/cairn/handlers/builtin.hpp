@@ -4,9 +4,9 @@
 #include <optional>
 #include <string_view>
 
-#include "cairn/core/checkpointable.hpp"
-#include "cairn/core/handler.hpp"
-#include "cairn/core/registry.hpp"
+#include "cairn/contract/checkpointable.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/contract/registry.hpp"
 
 namespace cairn {
 

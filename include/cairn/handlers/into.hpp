@@ -13,7 +13,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/sharded_array.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
 #include "cairn/handlers/tree_form.hpp"

@@ -9,8 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "cairn/core/handler.hpp"
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/contract/value_traits.hpp"
 
 namespace cairn {
 

@@ -10,9 +10,9 @@
 
 #include <google/protobuf/message.h>
 
-#include "cairn/core/handler.hpp"
-#include "cairn/core/registry.hpp"
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/contract/registry.hpp"
+#include "cairn/contract/value_traits.hpp"
 
 namespace cairn {
 

@@ -7,8 +7,8 @@
 
 #include "cairn/array/abstract_sharded_array.hpp"
 #include "cairn/array/sharded_array.hpp"
-#include "cairn/core/handler.hpp"
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/handler.hpp"
+#include "cairn/contract/value_traits.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree.hpp"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/value_traits.hpp"
 #include "cairn/handlers/tree_nested.hpp"
 #include "cairn/handlers/tree_node.hpp"
 #include "cairn/handlers/tree_values.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/core/handler.hpp"
+#include "cairn/contract/handler.hpp"
 
 namespace cairn::testing {
 

@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <new>
 
-#include "cairn/core/value_traits.hpp"
+#include "cairn/contract/value_traits.hpp"
 
 namespace cairn::testing {
 
 /// As `operator new` must: asks the handler for new memory until there is some.
 inline void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
-  if (void* memory = core::allocate_watched(bytes, alignment)) {
+  if (void* memory = contract::allocate_watched(bytes, alignment)) {
     return memory;
   }
   for (;;) {
@@ -37,7 +37,7 @@ inline void* allocate_or_throw(std::size_t bytes, std::size_t alignment) {
 }
 
 inline void free_somewhere(void* memory) noexcept {
-  if (memory != nullptr && !core::free_watched(memory)) {
+  if (memory != nullptr && !contract::free_watched(memory)) {
     std::free(memory);
   }
 }

@@ -11,7 +11,7 @@
 
 #include "cairn/api/context.hpp"
 #include "cairn/base/timeout.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/training/step_info.hpp"
 #include "cairn/training/step_options.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cairn/api/context.hpp"
-#include "cairn/core/checkpointable.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/save.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cairn/api/context.hpp"
-#include "cairn/core/maintenance.hpp"
+#include "cairn/api/maintain.hpp"
 #include "cairn/training/step_format.hpp"
 #include "cairn/training/step_info.hpp"
 

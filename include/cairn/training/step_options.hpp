@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "cairn/api/find.hpp"
+#include "cairn/api/maintain.hpp"
 #include "cairn/base/timeout.hpp"
-#include "cairn/core/find.hpp"
 #include "cairn/core/load.hpp"
-#include "cairn/core/maintenance.hpp"
 #include "cairn/core/save.hpp"
 #include "cairn/training/keep_policy.hpp"
 #include "cairn/training/save_policy.hpp"

@@ -63,6 +63,8 @@ struct DataPlane {
   [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
+  /// Runs code of a handler, which may compute or block.
+  [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
 
   /// Whoever touches memory that may be the caller's holds one, for as long as he does; of the phase that runs.
   ///

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/contract/any_value.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/staging/device_copier.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn {
+
+namespace contract {
+class LoadHost;
+}
+
+/// What a handler is given to load or describe one checkpointable: the files that it wrote.
+///
+/// Everything read is verified against the checkpoint's hashes; files of foreign folders have none.
+/// A context is a value that may be kept until the background phase ends. What its members return owns all
+/// it needs.
+/// Threads: all coroutines of one load run one at a time; so may calls on a context.
+class LoadContext {
+ public:
+  LoadContext(std::shared_ptr<contract::LoadHost> load, std::string name, std::string directory,
+              std::string handler_id);
+  LoadContext(const LoadContext&);
+  LoadContext(LoadContext&&) noexcept;
+  LoadContext& operator=(const LoadContext&);
+  LoadContext& operator=(LoadContext&&) noexcept;
+  ~LoadContext();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// The id of the handler that wrote the files, as the checkpoint records it: one that is registered with aliases
+  /// learns which version it reads. Of a foreign folder empty.
+  [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
+  /// Where its files are. Files read past this class are not verified.
+  [[nodiscard]] std::filesystem::path directory() const;
+  [[nodiscard]] Coordinator& coordinator() const noexcept;
+  /// Who reaches the memory of a device; null when the context has nobody for it.
+  [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
+
+  template <class T>
+  [[nodiscard]] const T* option() const {
+    return options().find<T>();
+  }
+
+  /// The files of this checkpointable, relative to directory(), sorted.
+  [[nodiscard]] std::vector<std::string> files() const;
+  /// The size of one, or nothing when there is none of that name.
+  [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view file) const;
+
+  /// Reads a whole file.
+  ///
+  /// Errors: Errc::not_found, Errc::checksum_mismatch (naming file and chunk), OS errors.
+  [[nodiscard]] Background<std::string> read_file(std::string_view file) const;
+
+  /// Reads ranges of a file to where the pieces want them, in large parallel reads. When it fails, the
+  /// destinations hold anything.
+  ///
+  /// Ownership: destinations are kept alive by their `owner`, or by the caller until the task has finished.
+  /// Errors:    as read_file; Errc::invalid_argument when pieces overlap or reach beyond the file.
+  [[nodiscard]] Background<> read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const;
+
+  /// Reads ranges of several files, all at once. With LoadOptions::together all ranks call it for this checkpointable, in the same order,
+  /// each with what it wants itself, which may be nothing: then each byte is read by one of the ranks that want it, and passed on.
+  ///
+  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed.
+  [[nodiscard]] Background<> read_files(PiecesByFile pieces) const;
+
+  /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long
+  /// as opening a file takes. Who makes the file shorter while the result lives ends the program (SIGBUS).
+  ///
+  /// Errors: Errc::not_found; Errc::io_failure when the file is shorter than recorded; OS errors.
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(std::string_view file) const;
+
+  /// Runs `work` on a worker thread, beside the other coroutines of this load: for what computes long.
+  [[nodiscard]] Background<> run(std::function<void()> work) const;
+
+ private:
+  [[nodiscard]] const OptionSet& options() const noexcept;
+
+  std::shared_ptr<contract::LoadHost> load_;
+  std::string name_;
+  std::string directory_;  // Relative to the checkpoint; empty for a foreign folder.
+  std::string handler_id_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <typeindex>
+#include <utility>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/contract/any_value.hpp"
+#include "cairn/coord/coordinator.hpp"
+#include "cairn/observe/report.hpp"
+#include "cairn/staging/device_copier.hpp"
+#include "cairn/staging/pieces.hpp"
+
+namespace cairn {
+
+namespace contract {
+class SaveHost;
+}
+
+/// What a handler is given to save one checkpointable: a directory of its own and the means to fill it.
+///
+/// A context is a value that may be kept until the background phase ends. What its members return can be
+/// returned from a handler as it is: it owns all it needs.
+/// Threads: all coroutines of one save run one at a time; so may calls on a context.
+class SaveContext {
+ public:
+  SaveContext(std::shared_ptr<contract::SaveHost> save, std::string name, std::string directory);
+  SaveContext(const SaveContext&);
+  SaveContext(SaveContext&&) noexcept;
+  SaveContext& operator=(const SaveContext&);
+  SaveContext& operator=(SaveContext&&) noexcept;
+  ~SaveContext();
+
+  /// The checkpointable's name.
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// Where its files go. It may not exist before `directory_created` has finished. A handler may write regular files
+  /// there itself, also in sub-directories; when its background phase ends, they must be complete. They are read once
+  /// more, hashed and synced before the commit; one whose size changes then fails the save.
+  [[nodiscard]] std::filesystem::path directory() const;
+  [[nodiscard]] Background<> directory_created() const;
+
+  [[nodiscard]] Snapshot snapshot() const noexcept;
+  [[nodiscard]] Coordinator& coordinator() const noexcept;
+  /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins the same
+  /// subjects. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its steps.
+  ///
+  /// Errors: Errc::invalid_argument for a subject that was begun before.
+  [[nodiscard]] std::optional<Subject> about(std::string_view subject) const;
+  /// Who reaches the memory of a device; null when the context has nobody for it.
+  [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
+
+  /// The caller's options of this type, or null.
+  template <class T>
+  [[nodiscard]] const T* option() const {
+    return options().find<T>();
+  }
+
+  /// What this save remembers of the caller's options of this type; null without such options. All handlers of the save have the
+  /// same, one after the other.
+  template <class T>
+  [[nodiscard]] typename T::Use* use() const {
+    return static_cast<typename T::Use*>(use(typeid(T)));
+  }
+
+  /// Writes a whole file, checksummed on the way. `file` is a name in directory().
+  ///
+  /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
+  ///         handler forgets one fails with Errc::handler_failed.
+  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument above 4 GiB, which
+  ///         LoadContext::read_file does not read (write_pieces has no such limit); OS errors.
+  [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
+  [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
+  /// The same for bytes that `owner` keeps alive.
+  [[nodiscard]] Background<> write_file(std::string_view file, std::span<const std::byte> bytes,
+                                        std::shared_ptr<const void> owner) const;
+
+  /// Writes a file whose bytes lie in many places: large arrays without an extra copy, small ones in large
+  /// writes. Bytes that no piece covers are zero.
+  ///
+  /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
+  ///            when it is done, but for those that say otherwise (SourcePiece::snapshot). It returns the background part, to be awaited as that of write_file.
+  /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
+  ///            `committed` (borrow, share).
+  /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
+  [[nodiscard]] Awaitable<Background<>> write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
+                                                     std::uint64_t file_bytes) const;
+
+  /// Announces a file that the handler has written itself, past this; it is hashed and synced. A handler that saves on all
+  /// ranks must announce such files, each once, on the rank that wrote it; others may.
+  ///
+  /// Phase:  background; the file is complete.
+  /// Errors: Errc::already_exists when it was announced, or written by this; Errc::not_found; Errc::handler_failed when it
+  ///         grows or shrinks meanwhile; OS errors.
+  [[nodiscard]] Background<> adopt_file(std::string_view file) const;
+
+  /// Memory for what a handler must plan while the caller waits: large blocks are kept by the context and used again
+  /// by the next save, which spares it the making of pages.
+  ///
+  /// Threads: may be used by several at once; what is allocated may outlive this context.
+  [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const;
+
+  /// Runs `work` on a worker thread, beside the other coroutines of this save: for what computes long.
+  [[nodiscard]] Background<> run(std::function<void()> work) const;
+
+  /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what
+  /// ranks have agreed on, say. It may be forgotten at any time.
+  template <class T>
+  [[nodiscard]] std::shared_ptr<const T> kept() const {
+    return std::static_pointer_cast<const T>(kept(typeid(T)));
+  }
+  /// Leaves something for later saves; replaces what was kept of this type.
+  template <class T>
+  void keep(std::shared_ptr<const T> value) const {
+    keep(typeid(T), std::move(value));
+  }
+
+  /// Tells the user, in SaveResult::problems of this rank, what does not harm the checkpoint but should be known.
+  void add_problem(const std::string& problem) const;
+  /// Adds what the handler has measured itself to the figures of this save (Report::works).
+  void add_work(Work work, const WorkFigures& figures) const;
+
+ private:
+  [[nodiscard]] const OptionSet& options() const noexcept;
+  [[nodiscard]] OptionUse* use(std::type_index type) const;
+  [[nodiscard]] std::shared_ptr<const void> kept(std::type_index type) const;
+  void keep(std::type_index type, std::shared_ptr<const void> value) const;
+  /// Reserves the name of a file of that size; returns where it lies in the checkpoint.
+  [[nodiscard]] std::string claim(std::string_view file, std::size_t bytes) const;
+
+  std::shared_ptr<contract::SaveHost> save_;
+  std::string name_;
+  std::string directory_;  // Relative to the checkpoint.
+};
+
+}  // namespace cairn

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <system_error>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/api/find.hpp"
+#include "cairn/base/error.hpp"
+
+#include "api/check_destinations.hpp"
+#include "api/internal/look.hpp"
+#include "base/internal/clock.hpp"
+#include "core/internal/disk_calls.hpp"
+#include "core/internal/paths.hpp"
+#include "core/internal/start.hpp"
+#include "store/internal/listing.hpp"
+
+namespace cairn {
+namespace {
+
+using core::DiskCalls;
+
+/// How often it is looked again for the newest because that was removed: whoever removes checkpoints faster than they can be
+/// opened must be told.
+constexpr int kMostRestarts = 10;
+
+/// What a search for the newest checkpoint of a directory that can be loaded has come to. Who searches blocks or awaits, and asks
+/// this what to do next:
+///
+///   do { choose_from(what `listing` finds); while (next()) { load it with `loading`: `found`, or `judge` the failure } }
+///   while (begins_again());
+class Search {
+ public:
+  /// The deadline counts from here.
+  Search(std::filesystem::path root, std::filesystem::path absolute, const LoadLatestOptions& options,
+         DiskCalls calls)
+      : root_(std::move(root)),
+        absolute_(std::move(absolute)),
+        options_(options),
+        calls_(std::move(calls)),
+        end_(later(calls_.clock().steady_now(), options.load.deadline)) {
+    if (options.load.together) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format(
+              "{}: ranks may not agree on which is the latest: find it on one of them, and have all load "
+              "that together",
+              root_.string()));
+    }
+  }
+
+  [[nodiscard]] static ListOptions how_to_list(const LoadLatestOptions& options) {
+    ListOptions how;
+    how.order = options.order;
+    how.everything = true;
+    return how;
+  }
+
+  [[nodiscard]] LoadOptions loading() const {
+    LoadOptions how = options_.load;
+    how.deadline = time_left();
+    return how;
+  }
+
+  /// Errors: Errc::timed_out.
+  [[nodiscard]] Timeout time_left() const {
+    if (options_.load.deadline <= Timeout()) {
+      return {};
+    }
+    const auto left = end_ - calls_.clock().steady_now();
+    if (left <= left.zero()) {
+      throw Error(Errc::timed_out, title());
+    }
+    return left;
+  }
+
+  [[nodiscard]] std::string title() const {
+    return fmt::format("load of the newest checkpoint of {}", root_.string());
+  }
+
+  void choose_from(std::vector<FoundCheckpoint> found) {
+    std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
+    found_ = options_.number ? in_order_of_numbers(std::move(found)) : std::move(found);
+    passed_over_.clear();
+    is_removed_ = false;
+  }
+
+  /// The path of the next one to be loaded; nothing when there is none, or the list is out of date.
+  ///
+  /// Errors: Errc::not_committed when it is displaced.
+  std::optional<std::filesystem::path> next() {
+    while (!is_removed_ && !found_.empty()) {
+      const FoundCheckpoint& newest = found_.back();
+      if (newest.is_sound() || !options_.fall_back) {
+        if (newest.kind == store::EntryClass::displaced) {
+          throw Error(Errc::not_committed, fmt::format("{}; recover puts it back", newest.problem));
+        }
+        return absolute_ / newest.path.filename();
+      }
+      passed_over_.push_back({newest.path, make_error_code(Errc::not_committed), newest.problem});
+      found_.pop_back();
+    }
+    return std::nullopt;
+  }
+
+  LoadedLatest found(Loaded loaded) {
+    return {std::move(found_.back()), std::move(loaded), std::move(passed_over_)};
+  }
+
+  /// Asks the disk, and blocks, whether the search goes on after a load of the next one has failed; rethrows where not.
+  void judge(const std::exception_ptr& failure) {
+    const std::filesystem::path path = absolute_ / found_.back().path.filename();
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      std::error_code ignored;
+      is_removed_ = error.code() == std::errc::no_such_file_or_directory &&
+                    !std::filesystem::exists(path, ignored) && !ignored;
+      if (!is_removed_ && (!options_.fall_back || !is_damage(error.code(), path))) {
+        throw;
+      }
+      passed_over_.push_back({found_.back().path, error.code(), error.what()});
+    }
+    found_.pop_back();
+  }
+
+  /// Whether to list again, as one was removed meanwhile.
+  ///
+  /// Errors: those of the newest, where there was any.
+  bool begins_again() {
+    if (is_removed_ && restarts_++ < kMostRestarts) {
+      return true;
+    }
+    if (!passed_over_.empty()) {
+      throw_none();
+    }
+    return false;
+  }
+
+ private:
+  std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> found) const {
+    std::vector<std::pair<std::uint64_t, std::size_t>> order;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (const auto number = options_.number(store::name_in_root(found[i]))) {
+        order.emplace_back(*number, i);
+      }
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<FoundCheckpoint> ordered;
+    for (const auto& [number, index] : order) {
+      ordered.push_back(std::move(found[index]));
+    }
+    return ordered;
+  }
+
+  /// Whether a failure is that of the checkpoint itself: another one may be loaded. Of what was asked for in vain it is not, nor of
+  /// what would stop any load.
+  bool is_damage(std::error_code code, const std::filesystem::path& path) const {
+    if (code == std::errc::no_such_file_or_directory) {
+      return !store::is_committed(calls_.syscalls(),
+                                  path);  // Else it is what was asked for that is not in it.
+    }
+    return code == Errc::checksum_mismatch || code == Errc::malformed_metadata ||
+           code == Errc::not_committed || code == Errc::io_failure ||
+           code == std::error_code(EIO, std::system_category()) ||
+           code == std::error_code(EUCLEAN, std::system_category());
+  }
+
+  [[noreturn]] void throw_none() const {
+    const PassedOver& newest = passed_over_.front();
+    throw Error(newest.code, fmt::format("{}: of {} checkpoints none can be loaded; the newest: {}",
+                                         root_.string(), passed_over_.size(), newest.why));
+  }
+
+  const std::filesystem::path root_;
+  const std::filesystem::path absolute_;  ///< The same, whatever the current directory is later.
+  const LoadLatestOptions options_;
+  const DiskCalls calls_;
+  const std::chrono::steady_clock::time_point end_;
+  std::vector<FoundCheckpoint>
+      found_;  ///< Those that were not tried yet, and the one that is: the newest last.
+  std::vector<PassedOver> passed_over_;
+  bool is_removed_ = false;
+  int restarts_ = 0;
+};
+
+/// All that a search by a coroutine needs; the caller may be gone.
+struct SearchRequest {
+  std::filesystem::path root;
+  std::filesystem::path absolute;
+  Requests requests;
+  RegistrySnapshot registry;
+  LoadLatestOptions options;
+  DiskCalls calls;
+  std::function<std::vector<FoundCheckpoint>()> list;
+};
+
+Awaitable<std::optional<LoadedLatest>> await_latest(std::shared_ptr<const SearchRequest> request) {
+  const auto search = std::make_shared<Search>(request->root, request->absolute, request->options,
+                                               request->calls);  // Calls may outlive the coroutine.
+  do {
+    search->choose_from(
+        co_await request->calls.await_answer(search->title(), search->time_left(), request->list));
+    while (const std::optional<std::filesystem::path> path = search->next()) {
+      std::optional<Loaded> loaded;
+      std::exception_ptr failure;
+      try {
+        const LoadOptions options = search->loading();
+        loaded = co_await core::await_load(request->calls.services(), *path, request->requests,
+                                           request->registry, options);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      if (loaded) {
+        co_return search->found(std::move(*loaded));
+      }
+      std::function<void()> judge = [search, failure] { search->judge(failure); };
+      co_await request->calls.await(search->title(), search->time_left(), std::move(judge));
+    }
+  } while (search->begins_again());
+  co_return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<LoadedLatest> load_latest(const std::filesystem::path& root, const Requests& requests,
+                                        const LoadLatestOptions& options, const Context& context) {
+  check_destinations(requests);
+  const RegistrySnapshot registry = handlers_of(context, options.load.registry);
+  const DiskCalls calls(context);
+  Search search(root, core::absolute_path(root), options, calls);
+  const auto list = api::listing(calls, root, Search::how_to_list(options), api::Missing::is_empty);
+  do {
+    search.choose_from(calls.ask(search.title(), search.time_left(), list));
+    while (const std::optional<std::filesystem::path> path = search.next()) {
+      std::exception_ptr failure;
+      try {
+        return search.found(
+            core::start_load(*path, requests, registry, search.loading(), context, core::Waiting::for_the_end)
+                .wait());
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      search.judge(failure);
+    }
+  } while (search.begins_again());
+  return std::nullopt;
+}
+
+Awaitable<std::optional<LoadedLatest>> load_latest_async(const std::filesystem::path& root,
+                                                         const Requests& requests,
+                                                         const LoadLatestOptions& options,
+                                                         const Context& context) {
+  check_destinations(requests);
+  const DiskCalls calls(context);
+  return await_latest(std::make_shared<const SearchRequest>(SearchRequest{
+      root, core::absolute_path(root), requests, handlers_of(context, options.load.registry), options, calls,
+      api::listing(calls, root, Search::how_to_list(options), api::Missing::is_empty)}));
+}
+
+}  // namespace cairn

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/api/maintain.hpp"
+
+#include "core/internal/busy_here.hpp"
+#include "core/internal/disk_calls.hpp"
+#include "core/internal/paths.hpp"
+#include "store/internal/publication_order.hpp"
+#include "store/internal/remove_checkpoint.hpp"
+#include "store/internal/save_target.hpp"
+
+namespace cairn {
+
+store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
+                                       const Context& context) {
+  const core::DiskCalls calls(context);
+  const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
+  std::function<store::RemovalReport()> remove = [calls, target_path, random = context.options().random,
+                                                  may_wait = !core::is_busy_here(*calls.services())] {
+    const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
+    // Kept until the removal has ended, also when nobody waits for it any more.
+    const std::shared_ptr<store::PublicationOrder::Place> place =
+        store::PublicationOrder::enter(store::PublicationOrder::of_process(), target.directory, target.name);
+    if (!place->turn().has_happened() && !may_wait) {
+      core::throw_waits_for_itself("a removal");
+    }
+    place->turn().get();
+    return store::remove_checkpoint(calls.syscalls(), target.path, random);
+  };
+  return calls.ask(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));
+}
+
+}  // namespace cairn

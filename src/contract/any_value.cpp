@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/contract/any_value.hpp"
+
+#include <cstdlib>
+
+#include <cxxabi.h>
+
+namespace cairn {
+
+std::string type_name(std::type_index type) {
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : type.name();
+}
+
+OptionSet::OptionSet() = default;
+OptionSet::OptionSet(const OptionSet&) = default;
+OptionSet::OptionSet(OptionSet&&) noexcept = default;
+OptionSet& OptionSet::operator=(const OptionSet&) = default;
+OptionSet& OptionSet::operator=(OptionSet&&) noexcept = default;
+OptionSet::~OptionSet() = default;
+
+OptionSet::Uses OptionSet::begin_uses() const {
+  Uses uses;
+  for (const auto& [type, begin] : uses_) {
+    uses.emplace(type, begin(options_.at(type).get()));
+  }
+  return uses;
+}
+
+}  // namespace cairn

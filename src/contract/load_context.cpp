@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cairn/contract/load_context.hpp"
+
+#include <functional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "contract/internal/host.hpp"
+#include "contract/text_limit.hpp"
+#include "io/internal/mapped_file.hpp"
+#include "joint/internal/shared_reads.hpp"
+#include "staging/internal/device_pieces.hpp"
+#include "staging/internal/range_reader.hpp"
+
+namespace cairn {
+namespace {
+
+using contract::LoadHost;
+using joint::SharedReads;
+
+std::string relative_to(const std::string& directory, std::string_view file) {
+  return directory.empty() ? std::string(file) : directory + "/" + std::string(file);
+}
+
+/// Errors: Errc::not_found.
+std::uint64_t size_of(const store::FileSource& source, const std::string& relative) {
+  const auto bytes = source.file_bytes(relative);
+  if (!bytes) {
+    throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
+  }
+  return *bytes;
+}
+
+/// A file of the load's checkpoint; the load outlives it.
+staging::FileToRead file_of(const LoadHost& load, const std::string& relative) {
+  const store::FileSource* source = &load.source();
+  staging::FileToRead file;
+  file.name = relative;
+  file.path = source->root() / relative;
+  file.size_bytes = size_of(*source, relative);
+  file.open = [source, relative](int flags) { return source->open_file(relative, flags); };
+  if (load.verifies()) {
+    file.digest = [source, relative] { return source->digest(relative); };
+  }
+  return file;
+}
+
+Background<> read_ranges(std::shared_ptr<LoadHost> load, std::string relative,
+                         std::vector<DestinationPiece> pieces) {
+  staging::RangeReader reader(load->means().plane, file_of(*load, relative), std::move(pieces));
+  co_await reader.read();
+  load->count_file(relative);
+}
+
+Background<> read_independently(std::shared_ptr<LoadHost> load, PiecesByFile pieces) {
+  std::vector<Awaitable<>> reads;
+  for (auto& [relative, in_file] : pieces) {
+    reads.push_back(read_ranges(load, relative, std::move(in_file)));
+  }
+  co_await async::when_all(std::move(reads));
+}
+
+Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, PiecesByFile pieces) {
+  SharedReads::Files files = [load = load.get()](const std::string& relative) {
+    return file_of(*load, relative);
+  };
+  for (const auto& [relative, in_file] : pieces) {
+    load->count_file(relative);
+  }
+  SharedReads reads(load->means().plane, std::move(subject), std::move(files), std::move(pieces));
+  co_await reads.read();
+}
+
+Background<std::string> read_whole(std::shared_ptr<LoadHost> load, std::string relative) {
+  const std::uint64_t bytes = size_of(load->source(), relative);
+  if (bytes > contract::kMaxTextBytes) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("'{}' has {} bytes: too many to be read as one text", relative, bytes));
+  }
+  std::string text(bytes, '\0');
+  DestinationPiece piece;
+  piece.size_bytes = text.size();
+  piece.data = reinterpret_cast<std::byte*>(text.data());
+  std::vector<DestinationPiece> pieces;
+  pieces.push_back(std::move(piece));
+  co_await read_ranges(std::move(load), std::move(relative), std::move(pieces));
+  co_return text;
+}
+
+Background<> run_beside(std::shared_ptr<LoadHost> load, std::string directory, std::function<void()> work) {
+  const staging::DataPlane& plane = load->means().plane;
+  std::function<void()> measured = [&] {
+    const observe::WorkSpan span(plane.meter, Work::handler, directory, 0, 0);
+    work();
+  };
+  co_await plane.run_users(std::move(measured));
+}
+
+}  // namespace
+
+LoadContext::LoadContext(std::shared_ptr<contract::LoadHost> load, std::string name, std::string directory,
+                         std::string handler_id)
+    : load_(std::move(load)),
+      name_(std::move(name)),
+      directory_(std::move(directory)),
+      handler_id_(std::move(handler_id)) {}
+
+// Not in the header: each handler of a program would compile them again, in every coroutine.
+LoadContext::LoadContext(const LoadContext&) = default;
+LoadContext::LoadContext(LoadContext&&) noexcept = default;
+LoadContext& LoadContext::operator=(const LoadContext&) = default;
+LoadContext& LoadContext::operator=(LoadContext&&) noexcept = default;
+LoadContext::~LoadContext() = default;
+
+std::filesystem::path LoadContext::directory() const {
+  return directory_.empty() ? load_->source().root() : load_->source().root() / directory_;
+}
+
+Coordinator& LoadContext::coordinator() const noexcept {
+  return load_->means().coordinator;
+}
+
+DeviceCopier* LoadContext::copier(Device device) const noexcept {
+  return load_->means().devices.copier(device);
+}
+
+const OptionSet& LoadContext::options() const noexcept {
+  return load_->means().options;
+}
+
+std::vector<std::string> LoadContext::files() const {
+  return load_->source().files(directory_);
+}
+
+std::optional<std::uint64_t> LoadContext::file_bytes(std::string_view file) const {
+  return load_->source().file_bytes(relative_to(directory_, file));
+}
+
+Background<std::string> LoadContext::read_file(std::string_view file) const {
+  return read_whole(load_, relative_to(directory_, file));
+}
+
+Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
+  follow_programs(std::span<const DestinationPiece>(pieces));
+  return read_ranges(load_, relative_to(directory_, file), std::move(pieces));
+}
+
+Background<> LoadContext::read_files(PiecesByFile pieces) const {
+  PiecesByFile relative;
+  for (auto& [file, in_file] : pieces) {
+    follow_programs(std::span<const DestinationPiece>(in_file));
+    relative.emplace(relative_to(directory_, file), std::move(in_file));
+  }
+  if (std::optional<Subject> subject = load_->next_reading(directory_)) {
+    return read_shared(load_, std::move(*subject), std::move(relative));
+  }
+  return read_independently(load_, std::move(relative));
+}
+
+std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {
+  const store::FileSource& source = load_->source();
+  const std::string relative = relative_to(directory_, file);
+  const std::uint64_t bytes = size_of(source, relative);
+  return io::map_file(source.open_file(relative, 0), bytes, source.root() / relative);
+}
+
+Background<> LoadContext::run(std::function<void()> work) const {
+  return run_beside(load_, directory_, std::move(work));
+}
+
+}  // namespace cairn

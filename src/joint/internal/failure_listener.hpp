@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "cairn/coord/conversation.hpp"
+
+namespace cairn::joint {
+
+/// Tells an operation that another rank has failed first. It needs no share of the operation, which would end on the transport's
+/// thread: the operation says when it does not listen any more.
+///
+/// Threads: every method may be called from any thread.
+class FailureListener {
+ public:
+  using Work = std::function<void(const std::exception_ptr& why)>;
+
+  /// Calls `work` when the conversation fails elsewhere; see Conversation::on_failure. Called once.
+  void listen(const Conversation& conversation, Work work) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->work = std::move(work);
+    }
+    conversation.on_failure([state = state_](const std::exception_ptr& why) {
+      const std::lock_guard lock(state->mutex);
+      if (state->work && !state->has_failed_itself) {
+        state->work(why);
+      }
+    });
+  }
+
+  /// This rank has failed by itself: it need not be told.
+  void note_own_failure() noexcept { state_->has_failed_itself = true; }
+
+  /// Returns when the work does not run, and will not.
+  void stop() noexcept {
+    const std::lock_guard lock(state_->mutex);
+    state_->work = nullptr;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;  // Protects `work`.
+    Work work;
+    std::atomic<bool> has_failed_itself{false};
+  };
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace cairn::joint

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/coord/coordinator.hpp"
+
+#include "joint/internal/claims.hpp"
+#include "joint/internal/failure_listener.hpp"
+
+namespace cairn::joint {
+
+/// What the ranks of a job say to each other about one load that they do together.
+///
+///   claims      every rank says what it was called with; all must say the same          up
+///   checkpoint  which one it is, and its metadata, which rank 0 has read                down
+///   handlers    what they read; see SharedReads
+///   end         every rank has what it wants                                            up and down
+/// Any rank may fail it at any time; then it fails on all.
+/// Threads: `fail` may be called from any thread; the rest by the coroutines of one load.
+class JointLoad {
+ public:
+  /// Joins the others for the next load of this rank. Null where there are none.
+  static std::unique_ptr<JointLoad> join(Coordinator& coordinator);
+
+  explicit JointLoad(Coordinator& coordinator);
+  /// Leaves; a load that has not ended was dropped.
+  ~JointLoad();
+  JointLoad(const JointLoad&) = delete;
+  JointLoad& operator=(const JointLoad&) = delete;
+
+  [[nodiscard]] bool is_primary() const noexcept { return rank_ == 0; }
+
+  /// What handlers have to say to each other. Every rank begins it, once.
+  [[nodiscard]] Subject about(std::string_view name) const { return work_.about(name); }
+
+  /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
+  [[nodiscard]] Awaitable<> agree(Claims claims);
+  /// What rank 0 has to say of the checkpoint; `text` counts there.
+  [[nodiscard]] Awaitable<std::string> share(std::string text) const;
+  /// Returns when all ranks have called it.
+  [[nodiscard]] Awaitable<> end();
+
+  /// Tells all that this rank has failed.
+  void fail(const std::exception_ptr& why) noexcept;
+  /// Calls `work` when another rank has failed first; see FailureListener. Called once.
+  void on_failure(FailureListener::Work work) { listener_.listen(work_, std::move(work)); }
+  void stop_listening() noexcept { listener_.stop(); }
+
+ private:
+  const std::uint32_t rank_;
+  Conversation work_;
+  FailureListener listener_;
+  std::atomic<bool> has_ended_{false};
+};
+
+}  // namespace cairn::joint

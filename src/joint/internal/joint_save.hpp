@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/async/awaitable.hpp"
+#include "cairn/coord/coordinator.hpp"
+
+#include "joint/internal/claims.hpp"
+#include "joint/internal/failure_listener.hpp"
+#include "store/internal/manifest.hpp"
+#include "store/internal/uuid.hpp"
+
+namespace cairn::joint {
+
+/// What becomes of a save of several ranks; rank 0 tells the others.
+struct Verdict {
+  enum class Kind : std::uint8_t { committed, aborted, unknown };
+
+  Verdict() = default;
+  Verdict(Kind what, std::string why) : kind(what), words(std::move(why)) {}
+
+  Kind kind = Kind::aborted;
+  bool is_superseded = false;  ///< Aborted, because rank 0 gave way to a later save.
+  std::uint64_t files = 0;     ///< Of a committed one: of all ranks.
+  std::uint64_t bytes = 0;
+  std::string words;  ///< Why it is not committed, with the rank.
+};
+
+/// What the ranks of a job say to each other about one save. Two conversations: one that any rank may fail, and one in which
+/// rank 0 tells the verdict, also to ranks that have failed, or have heard of a failure.
+///
+///   claims    every rank says what it was called with; all must say the same               up and down
+///   directory rank 0 has made it                                                           down
+///   votes     each rank has made its files durable: their paths, sizes and roots           up
+///   verdict   what has become of it                                                        down
+/// Threads: `fail`, `tell` and `leave` may be called from any thread; the rest by the coroutines of one save.
+class JointSave {
+ public:
+  /// Something that rank 0 tells all along with their agreement, and who hears it; see SaveOptions::word.
+  struct Word {
+    std::string of_primary;
+    std::function<void(std::string_view word)> heard;
+  };
+
+  /// Joins the others for the next save of this rank. Null where there are none: then a save says nothing to anybody.
+  static std::unique_ptr<JointSave> join(Coordinator& coordinator);
+
+  explicit JointSave(Coordinator& coordinator);
+  /// Leaves; a save that nobody has said anything about was dropped.
+  ~JointSave();
+  JointSave(const JointSave&) = delete;
+  JointSave& operator=(const JointSave&) = delete;
+
+  [[nodiscard]] bool is_primary() const noexcept { return rank_ == 0; }
+  [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+  /// The same on all ranks, which need not ask for it.
+  [[nodiscard]] const store::Uuid& uuid() const noexcept { return uuid_; }
+
+  /// What handlers have to say to each other. Every rank begins it, once.
+  [[nodiscard]] Subject about(std::string_view name) const { return work_->about(name); }
+
+  /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
+  void fail(const std::exception_ptr& why) noexcept;
+  /// Calls `work` when another rank has failed first; see Conversation::on_failure. Called once.
+  void on_failure(FailureListener::Work work);
+  /// Returns when that work does not run, and will not.
+  void stop_listening() noexcept { listener_.stop(); }
+
+  /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
+  [[nodiscard]] Awaitable<> agree(const Claims& claims, Word word = {});
+
+  void tell_created();                       ///< Rank 0.
+  [[nodiscard]] Awaitable<> hear_created();  ///< The others.
+
+  void vote(std::span<const store::FileEntry> files);  ///< All but rank 0.
+  /// Rank 0: the files of all others, when each has voted.
+  [[nodiscard]] Awaitable<std::vector<store::FileEntry>> hear_votes();
+
+  /// Rank 0; the first one counts.
+  void tell(const Verdict& verdict) noexcept;
+  /// The others.
+  ///
+  /// Errors: Errc::peer_failed when rank 0 cannot be heard any more.
+  [[nodiscard]] Awaitable<Verdict> hear_verdict();
+
+  /// Nothing more is said here; what others say is still passed on to those who wait for it.
+  void leave() noexcept;
+
+ private:
+  JointSave(const Coordinator& coordinator, std::vector<Conversation> conversations);
+
+  const std::uint32_t rank_;
+  const std::shared_ptr<Conversation> work_;
+  Conversation last_word_;
+  const store::Uuid uuid_;
+  std::optional<Awaitable<std::string>> created_;  // Begun at once: what is said early is heard.
+  std::optional<Awaitable<std::string>> verdict_;
+  FailureListener listener_;
+  std::atomic<bool> is_told_{false};
+  std::atomic<bool> has_left_{false};
+};
+
+}  // namespace cairn::joint

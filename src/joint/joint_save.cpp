@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "joint/internal/joint_save.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/base/hash.hpp"
+
+#include "base/internal/packed.hpp"
+
+namespace cairn::joint {
+namespace {
+
+store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
+  std::string text = "cairn save";
+  put(text, job.high);
+  put(text, job.low);
+  put(text, number);
+  const Hash128 hash = hash_text(text);
+  const auto fill = [&hash](std::span<std::byte> bytes) {
+    std::memcpy(bytes.data(), &hash, std::min(bytes.size(), sizeof hash));
+  };
+  return store::make_uuid(fill);
+}
+
+// What is awaited is begun by then, so nothing of the save is referred to while they wait.
+
+Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject subject,
+                              Awaitable<std::string> merged, JointSave::Word word) {
+  const std::string answer = co_await std::move(merged);
+  if (const auto difference = difference_in(answer)) {
+    const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", *difference));
+    work->fail_together(error);
+    throw error;
+  }
+  static_cast<void>(subject.broadcast(word.of_primary));
+  if (word.heard) {
+    word.heard(word.of_primary);
+  }
+}
+
+Awaitable<> hear_agreement(Awaitable<std::string> answer, JointSave::Word word) {
+  word.of_primary = co_await std::move(answer);
+  if (word.heard) {
+    word.heard(word.of_primary);
+  }
+}
+
+Awaitable<> hear_nothing(Awaitable<std::string> text) {
+  co_await std::move(text);
+}
+
+Awaitable<std::vector<store::FileEntry>> decode_votes(Awaitable<std::vector<std::string>> votes) {
+  const std::vector<std::string> texts = co_await std::move(votes);
+  std::vector<store::FileEntry> files;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    std::string_view text = texts[rank];
+    while (!text.empty()) {
+      store::FileEntry& file = files.emplace_back();
+      file.rank = static_cast<std::uint32_t>(rank);
+      file.path = take_text(text);
+      file.size_bytes = take<std::uint64_t>(text);
+      file.root.high = take<std::uint64_t>(text);
+      file.root.low = take<std::uint64_t>(text);
+    }
+  }
+  co_return files;
+}
+
+Awaitable<Verdict> decode_verdict(Awaitable<std::string> told) {
+  const std::string encoded = co_await std::move(told);
+  std::string_view text = encoded;
+  Verdict verdict;
+  verdict.kind = static_cast<Verdict::Kind>(take<std::uint8_t>(text));
+  verdict.is_superseded = take<std::uint8_t>(text) != 0;
+  verdict.files = take<std::uint64_t>(text);
+  verdict.bytes = take<std::uint64_t>(text);
+  verdict.words = take_text(text);
+  co_return verdict;
+}
+
+/// What the others are told of a failure at rank 0.
+Verdict verdict_of(const std::exception_ptr& why) {
+  const std::optional<std::error_code> code = code_of(why);
+  Verdict verdict(code == Errc::commit_unknown ? Verdict::Kind::unknown : Verdict::Kind::aborted, "");
+  verdict.is_superseded = code == Errc::superseded;
+  verdict.words = fmt::format("rank 0: {}", describe(why));
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    if (error.code() == Errc::peer_failed) {
+      verdict.words = error.detail();  // It names its rank.
+    }
+  } catch (...) {  // What it says is there already.
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::unique_ptr<JointSave> JointSave::join(Coordinator& coordinator) {
+  return coordinator.size() == 1 ? nullptr : std::make_unique<JointSave>(coordinator);
+}
+
+JointSave::JointSave(Coordinator& coordinator)
+    : JointSave(coordinator, coordinator.join({Bond::all, Bond::above})) {}
+
+JointSave::JointSave(const Coordinator& coordinator, std::vector<Conversation> conversations)
+    : rank_(static_cast<std::uint32_t>(coordinator.rank())),
+      work_(std::make_shared<Conversation>(std::move(conversations[0]))),
+      last_word_(std::move(conversations[1])),
+      uuid_(uuid_of(coordinator.job(), work_->number())) {
+  if (!is_primary()) {
+    created_ = work_->about("directory").broadcast("");
+    verdict_ = last_word_.about("verdict").broadcast("");
+  }
+}
+
+JointSave::~JointSave() {
+  fail(std::make_exception_ptr(Error(Errc::closed, "the save was dropped")));
+  leave();
+}
+
+void JointSave::fail(const std::exception_ptr& why) noexcept {
+  listener_.note_own_failure();
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    if (error.code() == Errc::superseded) {
+      work_->fail_together(error);  // It is no failure, on no rank.
+    }
+  } catch (...) {  // That of this rank.
+  }
+  work_->fail(why);
+  if (is_primary()) {
+    try {
+      tell(verdict_of(why));
+    } catch (...) {  // No memory for a sentence.
+      tell(Verdict());
+    }
+  }
+}
+
+void JointSave::on_failure(FailureListener::Work work) {
+  listener_.listen(*work_, std::move(work));
+}
+
+Awaitable<> JointSave::agree(const Claims& claims, Word word) {
+  Subject subject = work_->about("claims");
+  Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, claims), merge_claims);
+  return is_primary() ? require_agreement(work_, subject, std::move(merged), std::move(word))
+                      : hear_agreement(subject.broadcast(""), std::move(word));
+}
+
+void JointSave::tell_created() {
+  static_cast<void>(work_->about("directory").broadcast(""));
+}
+
+Awaitable<> JointSave::hear_created() {
+  return hear_nothing(std::move(*created_));
+}
+
+void JointSave::vote(std::span<const store::FileEntry> files) {
+  std::string text;
+  for (const store::FileEntry& file : files) {
+    put_text(text, file.path);
+    put(text, file.size_bytes);
+    put(text, file.root.high);
+    put(text, file.root.low);
+  }
+  static_cast<void>(work_->about("votes").gather(std::move(text)));
+}
+
+Awaitable<std::vector<store::FileEntry>> JointSave::hear_votes() {
+  return decode_votes(work_->about("votes").gather(""));
+}
+
+void JointSave::tell(const Verdict& verdict) noexcept {
+  if (is_told_.exchange(true)) {
+    return;
+  }
+  try {
+    std::string text;
+    put(text, static_cast<std::uint8_t>(verdict.kind));
+    put(text, static_cast<std::uint8_t>(verdict.is_superseded));
+    put(text, verdict.files);
+    put(text, verdict.bytes);
+    put_text(text, verdict.words);
+    static_cast<void>(last_word_.about("verdict").broadcast(std::move(text)));
+  } catch (...) {  // No memory: the others let the disk decide.
+    last_word_.fail(std::current_exception());
+  }
+}
+
+Awaitable<Verdict> JointSave::hear_verdict() {
+  return decode_verdict(std::move(*verdict_));
+}
+
+void JointSave::leave() noexcept {
+  if (!has_left_.exchange(true)) {
+    work_->leave_later();
+    last_word_.leave_later();
+  }
+}
+
+}  // namespace cairn::joint

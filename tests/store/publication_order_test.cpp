@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/publication_order.hpp"
+
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace cairn::store {
+namespace {
+
+class Order : public ::testing::Test {
+ protected:
+  std::shared_ptr<PublicationOrder::Place> enter(std::uint64_t inode, const char* name) const {
+    return PublicationOrder::enter(order_, {1, inode}, name);
+  }
+
+  const std::shared_ptr<PublicationOrder> order_ = std::make_shared<PublicationOrder>();
+};
+
+TEST_F(Order, IsThatOfTheCalls) {
+  auto first = enter(7, "step");
+  auto second = enter(7, "step");
+  auto third = enter(7, "step");
+  EXPECT_TRUE(first->turn().has_happened());
+  EXPECT_FALSE(second->turn().has_happened());
+
+  first.reset();
+  EXPECT_TRUE(second->turn().has_happened());
+  EXPECT_FALSE(third->turn().has_happened());
+  second.reset();
+
+  EXPECT_TRUE(third->turn().has_happened());
+}
+
+TEST_F(Order, LetsNobodyPastAPlaceWhenOneBehindItGoes) {
+  auto first = enter(7, "step");
+  auto second = enter(7, "step");
+  auto third = enter(7, "step");
+
+  second.reset();
+  EXPECT_FALSE(third->turn().has_happened());
+  first.reset();
+
+  EXPECT_TRUE(third->turn().has_happened());
+}
+
+TEST_F(Order, OfOtherTargetsIsTheirOwn) {
+  const auto first = enter(7, "step");
+
+  EXPECT_TRUE(enter(7, "other")->turn().has_happened());
+  EXPECT_TRUE(enter(8, "step")->turn().has_happened());
+}
+
+TEST_F(Order, BeginsAnewWhenAllHaveGone) {
+  { const auto first = enter(7, "step"); }
+
+  EXPECT_TRUE(enter(7, "step")->turn().has_happened());
+}
+
+}  // namespace
+}  // namespace cairn::store
