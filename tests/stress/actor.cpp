@@ -249,7 +249,7 @@ void Actor::save_own() {
   if (step_ > 2) {
     const std::string old = fmt::format("own{}-{}", number_, step_ - 2);
     const Number number = world_.chronicle.begin_removal(old);
-    const auto failure = count("removed", {}, [&] { remove_checkpoint(path_of(old), *context_); });
+    const auto failure = count("removed", {}, [&] { remove_checkpoint(path_of(old), {}, *context_); });
     world_.chronicle.answer_removal(number, failure);
     look_at(old);
   }
