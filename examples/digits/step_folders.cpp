@@ -18,10 +18,8 @@ std::int64_t microseconds(std::chrono::nanoseconds time) {
 
 std::size_t clean(const std::filesystem::path& root, const cairn::Context& context) {
   std::size_t removed = 0;
-  if (std::filesystem::exists(root)) {
-    for (const auto& entry : cairn::recover(root, {}, context).entries) {
-      removed += entry.is_removed ? 1u : 0u;
-    }
+  for (const auto& entry : cairn::recover(root, {}, context).entries) {
+    removed += entry.is_removed ? 1u : 0u;
   }
   return removed;
 }

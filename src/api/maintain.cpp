@@ -11,6 +11,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "api/internal/look.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "store/internal/recovery.hpp"
@@ -29,7 +30,8 @@ std::string title_of_recovery(const std::filesystem::path& root) {
 std::function<store::RecoveryReport()> recovery(DiskCalls calls, const std::filesystem::path& root,
                                                 const RecoverOptions& options) {
   return [calls = std::move(calls), root, how = options.recovery] {
-    return store::recover(calls.syscalls(), root, how);
+    const auto clean = [&] { return store::recover(calls.syscalls(), root, how); };
+    return api::look_if_made(root, clean).value_or(store::RecoveryReport());
   };
 }
 

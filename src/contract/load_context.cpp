@@ -168,8 +168,8 @@ std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::str
   return io::map_file(source.open_file(relative, 0), bytes, source.root() / relative);
 }
 
-Background<> LoadContext::run(std::function<void()> work) const {
-  return run_beside(load_, directory_, std::move(work));
+Background<> LoadContext::run(HandlerWork work) const {
+  return run_beside(load_, directory_, work.function());
 }
 
 }  // namespace cairn

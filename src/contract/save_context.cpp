@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/contract/save_context.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "contract/file_stream.hpp"
 #include "contract/internal/host.hpp"
 #include "contract/text_limit.hpp"
 #include "io/internal/file.hpp"
@@ -123,12 +125,8 @@ Background<> adopt(std::shared_ptr<SaveHost> save, std::string relative) {
   co_await save->means().plane.run_call(std::move(work));
 }
 
-void require_component(std::string_view file) {
-  io::require_relative(file);
-  if (file.find('/') != std::string_view::npos) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' is not the name of one file", file));
-  }
-}
+/// Removal goes no deeper: a checkpoint that nobody can remove must not be made.
+constexpr std::ptrdiff_t kMostDirectories = 100;
 
 }  // namespace
 
@@ -190,14 +188,22 @@ Background<> SaveContext::write_file(std::string_view file, std::span<const std:
   return write_whole(save_, std::move(relative), Shared{bytes, std::move(owner)});
 }
 
+std::string SaveContext::place_of(std::string_view file) const {
+  io::require_relative(file);
+  if (std::count(file.begin(), file.end(), '/') > kMostDirectories) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' lies more than {} directories deep", file, kMostDirectories));
+  }
+  return directory_ + "/" + std::string(file);
+}
+
 std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
-  require_component(file);
   if (bytes > contract::kMaxTextBytes) {
     throw Error(
         Errc::invalid_argument,
         fmt::format("'{}' has {} bytes: too many to be read as one text; write it in pieces", file, bytes));
   }
-  std::string relative = directory_ + "/" + std::string(file);
+  std::string relative = place_of(file);
   save_->claim(relative, bytes);
   save_->means().plane.staged_bytes += bytes;
   return relative;
@@ -205,8 +211,7 @@ std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
 
 Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
                                                   std::uint64_t file_bytes) const {
-  require_component(file);
-  std::string relative = directory_ + "/" + std::string(file);
+  std::string relative = place_of(file);
   staging::FileToWrite plan;
   plan.name = relative;
   plan.size_bytes = file_bytes;
@@ -227,9 +232,14 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
   return stage_pieces(save_, std::move(staged));
 }
 
+FileStream SaveContext::stream_file(std::string_view file) const {
+  std::string relative = place_of(file);
+  save_->claim(relative, 0);
+  return FileStream(std::make_shared<FileStream::State>(save_, std::move(relative)));
+}
+
 Background<> SaveContext::adopt_file(std::string_view file) const {
-  io::require_relative(file);
-  std::string relative = directory_ + "/" + std::string(file);
+  std::string relative = place_of(file);
   save_->claim(relative, 0);
   return adopt(save_, std::move(relative));
 }
@@ -238,8 +248,8 @@ std::shared_ptr<std::pmr::memory_resource> SaveContext::plan_memory() const {
   return save_->plan_memory();
 }
 
-Background<> SaveContext::run(std::function<void()> work) const {
-  return run_beside(save_, directory_, std::move(work));
+Background<> SaveContext::run(HandlerWork work) const {
+  return run_beside(save_, directory_, work.function());
 }
 
 std::shared_ptr<const void> SaveContext::kept(std::type_index type) const {

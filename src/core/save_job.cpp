@@ -378,9 +378,9 @@ void SaveJob::require_written(const std::string& prefix, std::string_view remark
   for (auto file = claimed_.lower_bound(prefix); file != claimed_.end() && file->starts_with(prefix);
        ++file) {
     if (!digests_.contains(*file)) {
-      throw Error(
-          Errc::handler_failed,
-          fmt::format("the file '{}' was begun, but its background part was never awaited{}", *file, remark));
+      throw Error(Errc::handler_failed, fmt::format("the file '{}' was begun, but its background part was "
+                                                    "never awaited, or its stream not finished{}",
+                                                    *file, remark));
     }
   }
 }

@@ -85,6 +85,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
   void claim(const std::string& relative, std::uint64_t bytes) override;
+  void grow(std::uint64_t bytes) noexcept override { total_bytes_ += bytes; }
   [[nodiscard]] io::DurableFile create_file(const std::string& relative,
                                             const io::DurableFileOptions& options) override;
   void add(io::FileDigest digest) override;

@@ -80,6 +80,25 @@ std::optional<io::FileStatus> look_up(const io::Directory& directory, const std:
   return status;
 }
 
+/// Makes the directories below that of a checkpointable which a file lies in, where another file has not made them.
+void make_directories(const io::Directory& staged, std::string_view relative) {
+  std::size_t begin = relative.find('/');
+  if (begin == relative.rfind('/')) {
+    return;  // The checkpointable's own is there, or the file lies above.
+  }
+  io::Directory at = staged.open_directory(relative.substr(0, begin));
+  for (std::size_t end = relative.find('/', ++begin); end != std::string_view::npos;
+       end = relative.find('/', begin)) {
+    const std::string name(relative.substr(begin, end - begin));
+    const int made = at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode);
+    if (made != -EEXIST) {
+      io::require(made, "mkdir", at.path() / name);
+    }
+    at = at.open_directory(name);
+    begin = end + 1;
+  }
+}
+
 /// A path for people: without "..", where the system can tell.
 std::string readable(const std::filesystem::path& path) {
   std::error_code failed;
@@ -291,6 +310,7 @@ void StagedDirectory::make_directory(std::string_view name) {
 }
 
 io::DurableFile StagedDirectory::create_file(std::string_view relative, io::DurableFileOptions options) {
+  make_directories(state_->staged, relative);
   if (state_->is_joined) {
     adopt(relative);
   }

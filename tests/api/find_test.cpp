@@ -243,6 +243,11 @@ TEST_F(Find, LoadLatestTellsOfADisplacedOne) {
   EXPECT_EQ(step_of(*latest), 10);
 }
 
+TEST_F(Find, RecoverFindsNothingWhereNothingWasSavedYet) {
+  EXPECT_TRUE(recover(root() / "later", {}, *context_).entries.empty());
+  EXPECT_THAT([&] { recover(root() / "missing" / "later", {}, *context_); }, Fails(Errc::not_found));
+}
+
 TEST_F(Find, LoadLatestLoadsIntoObjects) {
   save_step(9);
   save_step(10);

@@ -201,5 +201,60 @@ TEST_F(HandlerFiles, WrittenPastTheContextBelongToTheCheckpoint) {
   EXPECT_EQ(committed.read_verified("item/sub/deeper/own.txt", 100), "deeper");
 }
 
+Awaitable<Background<>> write_below(SaveContext context) {
+  std::vector<Background<>> files;
+  files.push_back(context.write_file("logs/2026/first.txt", "first"));
+  files.push_back(context.write_file("logs/2026/second.txt", "second"));
+  files.push_back(context.write_file("logs.txt", "beside"));
+  co_return async::when_all(std::move(files));
+}
+
+TEST_F(HandlerFiles, MayLieInSubDirectories) {
+  const auto calls = std::make_shared<SyncWatcher>();
+  options_.engine = io::EngineKind::threads;
+  options_.syscalls = calls;
+
+  EXPECT_EQ(save(write_below).files, 3u);
+
+  const store::CommittedDirectory committed = store::CommittedDirectory::open(io::posix_syscalls(), target());
+  EXPECT_EQ(committed.read_verified("item/logs/2026/second.txt", 100), "second");
+  for (const char* name : {"item", "item/logs", "item/logs/2026"}) {
+    EXPECT_TRUE(calls->has_synced(target() / name)) << name;
+  }
+}
+
+Background<> log_much(FileStream log) {
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 3000; ++i) {
+    co_await log.write(line);
+  }
+  co_await log.finish();
+}
+
+Awaitable<Background<>> write_a_stream(SaveContext context) {
+  co_return log_much(context.stream_file("logs/all.txt"));
+}
+
+TEST_F(HandlerFiles, MayBeStreams) {
+  const SaveResult result = save(write_a_stream);
+
+  EXPECT_EQ(result.bytes, 3'000'000u);
+  const store::CommittedDirectory committed = store::CommittedDirectory::open(io::posix_syscalls(), target());
+  EXPECT_EQ(committed.read_verified("item/logs/all.txt", 4'000'000), std::string(3'000'000, 'x'));
+}
+
+Background<> log_half(FileStream log) {
+  co_await log.write("half");
+}
+
+Awaitable<Background<>> leave_a_stream(SaveContext context) {
+  co_return log_half(context.stream_file("half.txt"));
+}
+
+TEST_F(HandlerFiles, OfStreamsThatAreNotFinishedFailTheSave) {
+  EXPECT_THAT([&] { save(leave_a_stream); }, Fails(Errc::handler_failed, HasSubstr("'item/half.txt'")));
+  EXPECT_THAT(testing::list_tree(directory_.path()), ::testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace cairn

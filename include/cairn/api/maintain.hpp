@@ -24,8 +24,9 @@ struct RecoverOptions {
 ///
 /// The last sound checkpoint of a name stays: what was replaced goes when the checkpoint that has replaced it is sound and durable, and is
 /// put back or kept otherwise. It may be interrupted anywhere and called again. Symbolic links are not followed.
-/// Errors: Errc::not_found (no such directory), Errc::invalid_argument (`root` is a checkpoint itself), Errc::timed_out; OS errors on
-///         the directory itself. What cannot be removed is reported, not thrown.
+/// Where `root` is missing, but the directory above it is there, nothing was saved yet, and the report is empty.
+/// Errors: Errc::not_found (no such directory, nor one above it), Errc::invalid_argument (`root` is a checkpoint itself),
+///         Errc::timed_out; OS errors on the directory itself. What cannot be removed is reported, not thrown.
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {},
                               const Context& context = default_context());
 /// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is awaited, and the

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +12,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/contract/any_value.hpp"
+#include "cairn/contract/handler_work.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/staging/device_copier.hpp"
 #include "cairn/staging/pieces.hpp"
@@ -83,8 +83,8 @@ class LoadContext {
   /// Errors: Errc::not_found; Errc::io_failure when the file is shorter than recorded; OS errors.
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(std::string_view file) const;
 
-  /// Runs `work` on a worker thread, beside the other coroutines of this load: for what computes long.
-  [[nodiscard]] Background<> run(std::function<void()> work) const;
+  /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for what computes long.
+  [[nodiscard]] Background<> run(HandlerWork work) const;
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -15,6 +14,8 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/contract/any_value.hpp"
+#include "cairn/contract/file_stream.hpp"
+#include "cairn/contract/handler_work.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/observe/report.hpp"
 #include "cairn/staging/device_copier.hpp"
@@ -71,11 +72,12 @@ class SaveContext {
     return static_cast<typename T::Use*>(use(typeid(T)));
   }
 
-  /// Writes a whole file, checksummed on the way. `file` is a name in directory().
+  /// Writes a whole file, checksummed on the way. `file` is relative to directory(): sub-directories in it are made.
   ///
   /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
   ///         handler forgets one fails with Errc::handler_failed.
-  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument above 4 GiB, which
+  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument for a name that is not a plain
+  ///         relative path, or lies more than 100 directories deep, and above 4 GiB, which
   ///         LoadContext::read_file does not read (write_pieces has no such limit); OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
@@ -94,6 +96,12 @@ class SaveContext {
   [[nodiscard]] Awaitable<Background<>> write_pieces(std::string_view file, std::vector<SourcePiece> pieces,
                                                      std::uint64_t file_bytes) const;
 
+  /// Begins a file whose size is not known yet; see FileStream.
+  ///
+  /// Phase:  either; what it is written with belongs to the background.
+  /// Errors: Errc::already_exists and Errc::invalid_argument as write_file.
+  [[nodiscard]] FileStream stream_file(std::string_view file) const;
+
   /// Announces a file that the handler has written itself, past this; it is hashed and synced. A handler that saves on all
   /// ranks must announce such files, each once, on the rank that wrote it; others may.
   ///
@@ -108,8 +116,8 @@ class SaveContext {
   /// Threads: may be used by several at once; what is allocated may outlive this context.
   [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const;
 
-  /// Runs `work` on a worker thread, beside the other coroutines of this save: for what computes long.
-  [[nodiscard]] Background<> run(std::function<void()> work) const;
+  /// Runs `work` on a worker thread, concurrently with the other coroutines of this save: for what computes long.
+  [[nodiscard]] Background<> run(HandlerWork work) const;
 
   /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what
   /// ranks have agreed on, say. It may be forgotten at any time.
@@ -133,7 +141,11 @@ class SaveContext {
   [[nodiscard]] OptionUse* use(std::type_index type) const;
   [[nodiscard]] std::shared_ptr<const void> kept(std::type_index type) const;
   void keep(std::type_index type, std::shared_ptr<const void> value) const;
-  /// Reserves the name of a file of that size; returns where it lies in the checkpoint.
+  /// Where a file lies in the checkpoint.
+  ///
+  /// Errors: Errc::invalid_argument.
+  [[nodiscard]] std::string place_of(std::string_view file) const;
+  /// Reserves the name of a text of that size; returns where it lies.
   [[nodiscard]] std::string claim(std::string_view file, std::size_t bytes) const;
 
   std::shared_ptr<contract::SaveHost> save_;

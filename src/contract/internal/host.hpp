@@ -63,6 +63,8 @@ class SaveHost {
   ///
   /// Errors: Errc::already_exists.
   virtual void claim(const std::string& relative, std::uint64_t bytes) = 0;
+  /// Counts bytes of a file that were not known when its name was claimed.
+  virtual void grow(std::uint64_t bytes) noexcept = 0;
   /// Creates a file in the directory being written. Blocks.
   ///
   /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
