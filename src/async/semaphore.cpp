@@ -6,14 +6,12 @@
 #include <mutex>
 #include <utility>
 
-#include "cairn/base/error.hpp"
-
 #include "async/internal/suspend.hpp"
 
 namespace cairn::async {
 
 struct Semaphore::State : std::enable_shared_from_this<State> {
-  enum class Grant { waiting, granted, refused };
+  enum class Grant { waiting, granted, given_up };
 
   struct Waiter {
     Waiter(std::size_t wanted, Resume handle) : count(wanted), resume(std::move(handle)) {}
@@ -48,7 +46,7 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
         return false;
       }
       std::erase(waiters, waiter);
-      waiter->grant = Grant::refused;
+      waiter->grant = Grant::given_up;
       granted = grant_waiters();  // The one in front may have been the one that did not fit.
     }
     for (const auto& each : granted) {
@@ -82,7 +80,6 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
 
   const std::size_t capacity;
   std::mutex mutex;
-  bool is_closed = false;
   std::size_t taken = 0;
   Waiters waiters;
 };
@@ -117,9 +114,7 @@ Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t c
     place.waiter = std::make_shared<State::Waiter>(count, resume);
     {
       const std::lock_guard lock(semaphore.mutex);
-      if (semaphore.is_closed) {
-        place.waiter->grant = State::Grant::refused;
-      } else if (semaphore.waiters.empty() && semaphore.fits(count)) {
+      if (semaphore.waiters.empty() && semaphore.fits(count)) {
         semaphore.grant(*place.waiter);
       } else {
         semaphore.waiters.push_back(place.waiter);
@@ -134,34 +129,16 @@ Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t c
     }
   };
   co_await suspend(std::move(start), std::move(leave));
-  if (place.waiter->grant == State::Grant::refused) {
-    throw Error(Errc::closed, "the semaphore was closed");
-  }
   co_return std::move(place.waiter->permit);
 }
 
 Permit Semaphore::try_acquire(std::size_t count) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->is_closed || !state_->waiters.empty() || !state_->fits(count)) {
+  if (!state_->waiters.empty() || !state_->fits(count)) {
     return {};
   }
   state_->taken += count;
   return {state_, count};
-}
-
-void Semaphore::close() {
-  State::Waiters refused;
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->is_closed = true;
-    refused.swap(state_->waiters);
-    for (const auto& waiter : refused) {
-      waiter->grant = State::Grant::refused;
-    }
-  }
-  for (const auto& waiter : refused) {
-    waiter->resume();
-  }
 }
 
 std::size_t Semaphore::capacity() const noexcept {

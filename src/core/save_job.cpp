@@ -220,11 +220,16 @@ Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
   self->created_.complete(failure);
 }
 
-void SaveJob::make_directory() {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
+async::Gate::Visit SaveJob::enter_directory() const {
+  async::Gate::Visit inside = directory_gate_.try_enter();
   if (!inside) {
     throw Error(Errc::cancelled, title());
   }
+  return inside;
+}
+
+void SaveJob::make_directory() {
+  const async::Gate::Visit inside = enter_directory();
   store::StagedOptions options;
   options.overwrite = options_.overwrite;
   options.uuid = uuid_;
@@ -243,10 +248,7 @@ void SaveJob::make_directory() {
 }
 
 io::DurableFile SaveJob::create_file(const std::string& relative, const io::DurableFileOptions& options) {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
-  if (!inside) {
-    throw Error(Errc::cancelled, title());
-  }
+  const async::Gate::Visit inside = enter_directory();
   return staged_->create_file(relative, options);
 }
 
@@ -346,8 +348,8 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
     if (has_background) {
       co_await std::move(background);
     }
-    require_written(items_[index].directory + "/",
-                    has_background ? "" : "; the handler returned an empty background");
+    files_.require_complete(items_[index].directory + "/",
+                            has_background ? "" : "; the handler returned an empty background");
   } catch (...) {
     failure = std::current_exception();
   }
@@ -359,41 +361,10 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
   }
 }
 
-void SaveJob::claim(const std::string& relative, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
-  if (!claimed_.insert(relative).second) {
-    throw Error(Errc::already_exists, fmt::format("the file '{}' is written twice", relative));
-  }
-  total_bytes_ += bytes;
-}
-
-void SaveJob::add(io::FileDigest digest) {
-  const std::lock_guard lock(mutex_);
-  std::string path = digest.path;
-  digests_.emplace(std::move(path), std::move(digest));
-}
-
-void SaveJob::require_written(const std::string& prefix, std::string_view remark) const {
-  const std::lock_guard lock(mutex_);
-  for (auto file = claimed_.lower_bound(prefix); file != claimed_.end() && file->starts_with(prefix);
-       ++file) {
-    if (!digests_.contains(*file)) {
-      throw Error(Errc::handler_failed, fmt::format("the file '{}' was begun, but its background part was "
-                                                    "never awaited, or its stream not finished{}",
-                                                    *file, remark));
-    }
-  }
-}
-
 std::vector<io::FileDigest> SaveJob::digest_files() {
-  require_written(
+  files_.require_complete(
       "", " before the save was published");  // Begun after the end of the handler's background phase.
-  std::map<std::string, io::FileDigest> written;
-  {
-    const std::lock_guard lock(mutex_);
-    written.swap(digests_);
-  }
-  // Not under the lock: it may read for long.
+  WrittenFiles::Digests written = files_.take_digests();
   std::set<std::string, std::less<>> announced;  // What ranks write together, nobody finds by looking.
   if (joint_) {
     announced.emplace(store::kTablesName);
@@ -417,10 +388,7 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
 }
 
 void SaveJob::publish() {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
-  if (!inside) {
-    throw Error(Errc::cancelled, title());
-  }
+  const async::Gate::Visit inside = enter_directory();
   store::Manifest manifest;
   const std::vector<io::FileDigest> digests = digest_files();
   meter().end_step(Step::read_back);
@@ -540,7 +508,7 @@ void SaveJob::let_go() noexcept {
 
 SaveProgress SaveJob::progress() const {
   SaveProgress progress;
-  progress.total_bytes = total_bytes_;
+  progress.total_bytes = files_.bytes();
   progress.staged_bytes = plane().staged_bytes;
   progress.written_bytes = plane().written_bytes;
   return progress;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <memory_resource>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeindex>
+#include <utility>
 #include <vector>
 
 #include "cairn/contract/checkpointable.hpp"
@@ -21,6 +20,7 @@
 #include "core/handler_checks.hpp"
 #include "core/internal/fate.hpp"
 #include "core/operation.hpp"
+#include "core/written_files.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "store/internal/publication_order.hpp"
@@ -84,11 +84,11 @@ class SaveJob final : public Operation, public contract::SaveHost {
     return store::temporary_path(path_, uuid_);
   }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
-  void claim(const std::string& relative, std::uint64_t bytes) override;
-  void grow(std::uint64_t bytes) noexcept override { total_bytes_ += bytes; }
+  void claim(const std::string& relative, std::uint64_t bytes) override { files_.claim(relative, bytes); }
+  void grow(std::uint64_t bytes) noexcept override { files_.grow(bytes); }
   [[nodiscard]] io::DurableFile create_file(const std::string& relative,
                                             const io::DurableFileOptions& options) override;
-  void add(io::FileDigest digest) override;
+  void add(io::FileDigest digest) override { files_.add(std::move(digest)); }
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
 
@@ -137,9 +137,11 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void tell_committed() noexcept;
   [[nodiscard]] joint::Verdict committed() const;
 
+  /// For whoever works in the directory, while it does.
+  ///
+  /// Errors: Errc::cancelled when the save was given up, and the directory is being removed.
+  [[nodiscard]] async::Gate::Visit enter_directory() const;
   void make_directory();
-  /// Errors: Errc::handler_failed when a file below `prefix` was begun, and nobody awaited its end.
-  void require_written(const std::string& prefix, std::string_view remark) const;
   /// The digests of all files, also of those that handlers wrote without their context.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();
   void publish();
@@ -182,11 +184,9 @@ class SaveJob final : public Operation, public contract::SaveHost {
       directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;
   std::mutex abandon_mutex_;  // One removes at a time.
-  std::atomic<std::uint64_t> total_bytes_{0};
+  WrittenFiles files_;
 
   mutable std::mutex mutex_;  // Protects all below.
-  std::set<std::string> claimed_;
-  std::map<std::string, io::FileDigest> digests_;
   SaveResult result_;
 };
 

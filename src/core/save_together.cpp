@@ -97,10 +97,7 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
 }
 
 void SaveJob::join_directory() {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
-  if (!inside) {
-    throw Error(Errc::cancelled, title());
-  }
+  const async::Gate::Visit inside = enter_directory();
   store::JoinOptions options;
   options.uuid = uuid_;
   options.rank = joint_->rank();
@@ -128,12 +125,9 @@ std::optional<Subject> SaveJob::about(const std::string& directory, std::string_
 }
 
 void SaveJob::adopt_file(const std::string& relative) {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
-  if (!inside) {
-    throw Error(Errc::cancelled, title());
-  }
+  const async::Gate::Visit inside = enter_directory();
   staged_->adopt(relative);
-  add(store::digest_other_file(staged_->directory(), relative));
+  files_.add(store::digest_other_file(staged_->directory(), relative));
 }
 
 void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
@@ -164,10 +158,7 @@ Awaitable<> SaveJob::hear_votes() {
 }
 
 std::vector<store::FileEntry> SaveJob::prepare_part() {
-  const async::Gate::Visit inside = directory_gate_.try_enter();
-  if (!inside) {
-    throw Error(Errc::cancelled, title());
-  }
+  const async::Gate::Visit inside = enter_directory();
   const std::vector<io::FileDigest> digests = digest_files();
   judge_handlers();
   prepare_result(digests);

@@ -8,7 +8,6 @@
 
 #include "cairn/core/context.hpp"
 
-#include "async/internal/byte_budget.hpp"
 #include "async/internal/event.hpp"
 #include "async/internal/semaphore.hpp"
 #include "base/internal/kept_memory.hpp"
@@ -30,7 +29,7 @@ struct Memory {
   Memory(const ContextOptions& options, staging::MemoryHook pin, std::size_t ranks);
 
   staging::BufferPool buffers;
-  async::ByteBudget scratch;          ///< Of loads: for small runs, which would waste most of a buffer.
+  async::Semaphore scratch;           ///< Of loads: for small runs, which would waste most of a buffer.
   std::shared_ptr<KeptMemory> plans;  ///< For what handlers plan.
 };
 

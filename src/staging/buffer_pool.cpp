@@ -87,8 +87,8 @@ BufferPool::BufferPool(std::size_t capacity_bytes, MemoryHook on_memory)
     : memory_(std::make_shared<Memory>(std::move(on_memory))), budget_(whole_buffers(capacity_bytes)) {}
 
 void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
-  if (budget_.capacity_bytes() != 0) {
-    bytes = std::min(bytes, budget_.capacity_bytes());
+  if (budget_.capacity() != 0) {
+    bytes = std::min(bytes, budget_.capacity());
   }
   const std::size_t wanted = round_up(bytes, kBufferBytes);
   const std::lock_guard lock(memory_->mutex);
@@ -104,29 +104,29 @@ Awaitable<Buffer> BufferPool::acquire() {
   return acquire(memory_, budget_);
 }
 
-Awaitable<Buffer> BufferPool::acquire(std::shared_ptr<Memory> memory, async::ByteBudget budget) {
-  async::ByteLease lease = co_await budget.acquire(kBufferBytes);
+Awaitable<Buffer> BufferPool::acquire(std::shared_ptr<Memory> memory, async::Semaphore budget) {
+  async::Permit lease = co_await budget.acquire(kBufferBytes);
   Buffer buffer(memory, std::move(lease));
-  buffer.data_ = memory->take(budget.capacity_bytes());
+  buffer.data_ = memory->take(budget.capacity());
   co_return buffer;
 }
 
 Buffer BufferPool::try_acquire() {
-  async::ByteLease lease = budget_.try_acquire(kBufferBytes);
+  async::Permit lease = budget_.try_acquire(kBufferBytes);
   if (!lease) {
     return {};
   }
   Buffer buffer(memory_, std::move(lease));
-  buffer.data_ = memory_->take(budget_.capacity_bytes());
+  buffer.data_ = memory_->take(budget_.capacity());
   return buffer;
 }
 
 std::size_t BufferPool::capacity_bytes() const noexcept {
-  return budget_.capacity_bytes();
+  return budget_.capacity();
 }
 
 std::size_t BufferPool::leased_bytes() const {
-  return budget_.leased_bytes();
+  return budget_.taken();
 }
 
 std::size_t BufferPool::allocated_bytes() const {
@@ -134,7 +134,7 @@ std::size_t BufferPool::allocated_bytes() const {
   return memory_->allocated_bytes;
 }
 
-Buffer::Buffer(std::shared_ptr<BufferPool::Memory> memory, async::ByteLease lease)
+Buffer::Buffer(std::shared_ptr<BufferPool::Memory> memory, async::Permit lease)
     : memory_(std::move(memory)), lease_(std::move(lease)) {}
 
 Buffer::Buffer(Buffer&& other) noexcept

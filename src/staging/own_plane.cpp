@@ -68,7 +68,7 @@ OwnPlane::OwnPlane(io::Syscalls& syscalls, std::size_t threads)
              .calls = async::LimitedPool(pool_, threads),
              .behind = async::LimitedPool(pool_, threads),
              .buffers = BufferPool((transfers_for(threads) + threads) * kBufferBytes),
-             .scratch = async::ByteBudget(0),
+             .scratch = async::Semaphore(0),
              .transfers = async::Semaphore(transfers_for(threads)),
              .gathers = async::Semaphore(0),
              .files = FileBudget(0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a byte budget does not use of the semaphore that it is built on; the rest is in byte_budget_test.cpp.
+// Who is granted what, in which order, is in semaphore_order_test.cpp.
 #include "async/internal/semaphore.hpp"
 
 #include <utility>
@@ -7,12 +7,9 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/base/error.hpp"
-
 #include "async/internal/event.hpp"
 #include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
-#include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/task_scope.hpp"
 
@@ -21,7 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::eventually;
-using testing::Fails;
 using testing::run;
 using testing::TaskScope;
 
@@ -60,15 +56,6 @@ TEST(Semaphore, NeverGivesAPartOfWhatIsAskedFor) {
 
   EXPECT_THAT(order, ElementsAre(0));
   EXPECT_EQ(semaphore.taken(), 0u);
-}
-
-TEST(Semaphore, RefusesWhoeverComesAfterItsEnd) {
-  Semaphore semaphore(1);
-
-  semaphore.close();
-
-  EXPECT_THAT([&] { run(semaphore.acquire()); }, Fails(Errc::closed));
-  EXPECT_FALSE(semaphore.try_acquire());
 }
 
 TEST(Permit, MovesAndIsGivenBackOnce) {

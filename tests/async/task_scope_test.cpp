@@ -11,8 +11,8 @@
 
 #include "cairn/base/error.hpp"
 
-#include "async/internal/byte_budget.hpp"
 #include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
 #include "async/internal/sleep.hpp"
 #include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
@@ -41,8 +41,8 @@ Awaitable<> count_up(std::atomic<int>* count) {
   co_return;
 }
 
-Awaitable<> wait_for_bytes(ByteBudget budget) {
-  const ByteLease lease = co_await budget.acquire(1);
+Awaitable<> wait_for_bytes(Semaphore budget) {
+  const Permit lease = co_await budget.acquire(1);
 }
 
 class TaskScopeTest : public ::testing::Test {
@@ -187,8 +187,8 @@ TEST_F(TaskScopeCancel, ReachesTimers) {
 }
 
 TEST_F(TaskScopeCancel, ReachesThoseWhoWaitForABudget) {
-  ByteBudget budget(1);
-  const ByteLease lease = budget.try_acquire(1);
+  Semaphore budget(1);
+  const Permit lease = budget.try_acquire(1);
   scope_.spawn(wait_for_bytes(budget));
   ASSERT_TRUE(eventually([&] { return budget.waiting() == 1; }));
 

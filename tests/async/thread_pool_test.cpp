@@ -15,8 +15,8 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
 
-#include "async/internal/byte_budget.hpp"
 #include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
 #include "async/internal/sleep.hpp"
 #include "async/parked.hpp"
 #include "support/fails.hpp"
@@ -39,8 +39,8 @@ Awaitable<> hold(Awaitable<> wait, Token /*token*/) {
   co_await std::move(wait);
 }
 
-Awaitable<> hold_bytes(ByteBudget budget, Token /*token*/) {
-  const ByteLease lease = co_await budget.acquire(1);
+Awaitable<> hold_bytes(Semaphore budget, Token /*token*/) {
+  const Permit lease = co_await budget.acquire(1);
 }
 
 Awaitable<> hold_children(Event event, Token token) {
@@ -165,8 +165,8 @@ TEST(ThreadPoolDestructor, DestroysParentsWithTheirChildren) {
 TEST(ThreadPoolDestructor, LeavesABudgetThatItsCoroutinesWaitedForUsable) {
   ThreadPool other(1, "other");
   std::optional<ThreadPool> pool(std::in_place, 2, "test");
-  ByteBudget budget(1);
-  ByteLease lease = budget.try_acquire(1);
+  Semaphore budget(1);
+  Permit lease = budget.try_acquire(1);
   const Event first = start(make_strand(pool->executor()), hold_bytes(budget, make_token()));
   ASSERT_TRUE(eventually([&] { return budget.waiting() == 1; }));
   const Event second = start(make_strand(other.executor()), hold_bytes(budget, make_token()));
@@ -177,13 +177,13 @@ TEST(ThreadPoolDestructor, LeavesABudgetThatItsCoroutinesWaitedForUsable) {
   lease.release();
 
   EXPECT_TRUE(second.wait_for(10s));
-  EXPECT_TRUE(eventually([&] { return budget.leased_bytes() == 0; }));
+  EXPECT_TRUE(eventually([&] { return budget.taken() == 0; }));
 }
 
 TEST(ThreadPoolDestructor, DestroysEachFrameOnceWhileEverythingMoves) {
   for (int round = 0; round < 50; ++round) {
     std::optional<ThreadPool> pool(std::in_place, 3, "test");
-    ByteBudget budget(2);
+    Semaphore budget(2);
     Token token = make_token();
     const std::weak_ptr<int> frames = token;
     std::vector<Event> ended;
@@ -200,7 +200,7 @@ TEST(ThreadPoolDestructor, DestroysEachFrameOnceWhileEverythingMoves) {
 
     ASSERT_TRUE(frames.expired());
     ASSERT_TRUE(std::all_of(ended.begin(), ended.end(), [](const Event& e) { return e.has_happened(); }));
-    ASSERT_EQ(budget.leased_bytes(), 0U);
+    ASSERT_EQ(budget.taken(), 0U);
   }
 }
 

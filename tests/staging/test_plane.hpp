@@ -122,7 +122,7 @@ struct TestPlane {
                             .calls = async::LimitedPool(pool, 2),
                             .behind = async::LimitedPool(pool, 2),
                             .buffers = BufferPool(buffers * kBufferBytes),
-                            .scratch = async::ByteBudget(0),
+                            .scratch = async::Semaphore(0),
                             .transfers = async::Semaphore(4),
                             .gathers = async::Semaphore(4),
                             .files = FileBudget(descriptors),
@@ -138,7 +138,7 @@ struct TestPlane {
   /// Whether nothing is taken of what has an end.
   [[nodiscard]] bool is_unused() const {
     return plane->files.taken() == 0 && plane->buffers.leased_bytes() == 0 && plane->transfers.taken() == 0 &&
-           plane->gathers.taken() == 0 && plane->scratch.leased_bytes() == 0;
+           plane->gathers.taken() == 0 && plane->scratch.taken() == 0;
   }
 
   TestDisk disk;

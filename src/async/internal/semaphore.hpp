@@ -23,14 +23,10 @@ class Semaphore {
   /// Waits until `count` permits are free, in arrival order, and takes them all at once.
   ///
   /// Cancel: leaves the semaphore unchanged.
-  /// Errors: Errc::closed when close() was called before they were granted.
   [[nodiscard]] Awaitable<Permit> acquire(std::size_t count = 1);
 
   /// Takes `count` permits when they are free now and nobody waits; else returns an empty one.
   [[nodiscard]] Permit try_acquire(std::size_t count = 1);
-
-  /// Refuses all further acquisitions, also to those who wait. What was granted stays good.
-  void close();
 
   [[nodiscard]] std::size_t capacity() const noexcept;
   [[nodiscard]] std::size_t taken() const;

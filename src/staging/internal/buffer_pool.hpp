@@ -8,7 +8,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "async/internal/byte_budget.hpp"
+#include "async/internal/semaphore.hpp"
 
 namespace cairn::staging {
 
@@ -52,10 +52,10 @@ class BufferPool {
   friend class Buffer;
   struct Memory;
 
-  static Awaitable<Buffer> acquire(std::shared_ptr<Memory> memory, async::ByteBudget budget);
+  static Awaitable<Buffer> acquire(std::shared_ptr<Memory> memory, async::Semaphore budget);
 
   std::shared_ptr<Memory> memory_;
-  async::ByteBudget budget_;
+  async::Semaphore budget_;
 };
 
 /// `kBufferBytes` of memory, given back to its pool when it goes away.
@@ -72,10 +72,10 @@ class Buffer {
 
  private:
   friend class BufferPool;
-  Buffer(std::shared_ptr<BufferPool::Memory> memory, async::ByteLease lease);
+  Buffer(std::shared_ptr<BufferPool::Memory> memory, async::Permit lease);
 
   std::shared_ptr<BufferPool::Memory> memory_;
-  async::ByteLease lease_;
+  async::Permit lease_;
   std::byte* data_ = nullptr;
 };
 

@@ -10,7 +10,6 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "async/internal/byte_budget.hpp"
 #include "async/internal/event.hpp"
 #include "async/internal/gate.hpp"
 #include "async/internal/limited_pool.hpp"
@@ -35,7 +34,7 @@ struct DataPlane {
   async::LimitedPool calls;    ///< For system calls that block.
   async::LimitedPool behind;   ///< Hash, where that gives way to the program.
   BufferPool buffers;
-  async::ByteBudget scratch;   ///< Memory for small runs of reads, which would waste most of a buffer.
+  async::Semaphore scratch;    ///< Memory for small runs of reads, which would waste most of a buffer.
   async::Semaphore transfers;  ///< One permit for each request in flight.
   async::Semaphore gathers;    ///< One permit for each borrowed run that is in a buffer.
   FileBudget files;

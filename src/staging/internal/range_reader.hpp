@@ -10,7 +10,7 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/staging/pieces.hpp"
 
-#include "async/internal/byte_budget.hpp"
+#include "async/internal/semaphore.hpp"
 #include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/data_plane.hpp"
@@ -50,8 +50,8 @@ class RangeReader {
     Scratch() = default;
 
     std::span<std::byte> bytes;
-    Buffer buffer;           // Either this,
-    async::ByteLease lease;  // or these.
+    Buffer buffer;        // Either this,
+    async::Permit lease;  // or these.
     std::unique_ptr<std::byte[]> memory;
   };
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "async/internal/byte_budget.hpp"
-
 #include <atomic>
 #include <optional>
 #include <random>
@@ -11,12 +9,11 @@
 #include <gmock/gmock.h>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/base/error.hpp"
 
 #include "async/internal/event.hpp"
+#include "async/internal/semaphore.hpp"
 #include "async/internal/thread_pool.hpp"
 #include "async/parked.hpp"
-#include "support/fails.hpp"
 #include "support/run.hpp"
 #include "support/sync_wait.hpp"
 #include "support/task_scope.hpp"
@@ -26,101 +23,98 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::eventually;
-using testing::Fails;
-using ::testing::HasSubstr;
 using testing::run;
 using testing::start;
 using testing::sync_wait;
 using testing::TaskScope;
 
 /// Takes bytes, notes its number, and holds the bytes until the event.
-Awaitable<> take(ByteBudget budget, std::size_t bytes, int number, std::vector<int>* order, Event until) {
-  const ByteLease lease = co_await budget.acquire(bytes);
+Awaitable<> take(Semaphore budget, std::size_t bytes, int number, std::vector<int>* order, Event until) {
+  const Permit lease = co_await budget.acquire(bytes);
   order->push_back(number);
   co_await until.wait();
 }
 
-class ByteBudgetTest : public ::testing::Test {
+class SemaphoreTest : public ::testing::Test {
  protected:
   /// Spawns a taker and waits until it has been served or queues.
   void spawn_taker(TaskScope& scope, std::size_t bytes, int number, const Event& until) {
-    const std::size_t leased_before = budget_.leased_bytes();
+    const std::size_t leased_before = budget_.taken();
     const std::size_t waiting_before = budget_.waiting();
     scope.spawn(take(budget_, bytes, number, &order_, until));
-    ASSERT_TRUE(eventually(
-        [&] { return budget_.leased_bytes() != leased_before || budget_.waiting() != waiting_before; }));
+    ASSERT_TRUE(
+        eventually([&] { return budget_.taken() != leased_before || budget_.waiting() != waiting_before; }));
   }
 
   ThreadPool pool_{4, "test"};
   Executor strand_ = make_strand(pool_.executor());
-  ByteBudget budget_{10};
+  Semaphore budget_{10};
   TaskScope scope_{strand_};
   std::vector<int> order_;  // Written on the strand only.
 };
 
-using ByteBudgetAcquire = ByteBudgetTest;
-using ByteBudgetCancel = ByteBudgetTest;
-using ByteBudgetClose = ByteBudgetTest;
+using SemaphoreAcquire = SemaphoreTest;
+using SemaphoreCancel = SemaphoreTest;
 
-TEST(ByteLease, GivesItsBytesBack) {
-  ByteBudget budget(10);
+TEST(Permit, GivesItsBytesBack) {
+  Semaphore budget(10);
   {
-    const ByteLease lease = run(budget.acquire(4));
+    const Permit lease = run(budget.acquire(4));
     EXPECT_EQ(lease.bytes(), 4U);
-    EXPECT_EQ(budget.leased_bytes(), 4U);
+    EXPECT_EQ(budget.taken(), 4U);
   }
-  EXPECT_EQ(budget.leased_bytes(), 0U);
+  EXPECT_EQ(budget.taken(), 0U);
 }
 
-TEST(ByteLease, MovesItsBytes) {
-  ByteBudget budget(10);
-  ByteLease first = budget.try_acquire(4);
-  ByteLease second = budget.try_acquire(5);
+TEST(Permit, MovesItsBytes) {
+  Semaphore budget(10);
+  Permit first = budget.try_acquire(4);
+  Permit second = budget.try_acquire(5);
 
   second = std::move(first);
 
   EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): moved-from is empty.
   EXPECT_EQ(second.bytes(), 4U);
-  EXPECT_EQ(budget.leased_bytes(), 4U);
+  EXPECT_EQ(budget.taken(), 4U);
 }
 
-TEST(ByteLease, IsReleasedOnce) {
-  ByteBudget budget(10);
-  ByteLease lease = budget.try_acquire(4);
+TEST(Permit, IsReleasedOnce) {
+  Semaphore budget(10);
+  Permit lease = budget.try_acquire(4);
 
   lease.release();
   lease.release();
 
   EXPECT_FALSE(lease);
-  EXPECT_EQ(budget.leased_bytes(), 0U);
+  EXPECT_EQ(budget.taken(), 0U);
 }
 
-TEST(ByteLease, OutlivesTheBudget) {
-  std::optional<ByteBudget> budget(10);
-  ByteLease lease = budget->try_acquire(4);
+TEST(Permit, OutlivesTheBudget) {
+  std::optional<Semaphore> budget(10);
+  Permit lease = budget->try_acquire(4);
 
   budget.reset();
 
   EXPECT_NO_THROW(lease.release());
 }
 
-TEST(ByteBudgetTryAcquire, IsEmptyWhenTheBytesDoNotFit) {
-  ByteBudget budget(10);
-  const ByteLease lease = budget.try_acquire(8);
+TEST(SemaphoreTryAcquire, IsEmptyWhenTheBytesDoNotFit) {
+  Semaphore budget(10);
+  const Permit lease = budget.try_acquire(8);
 
   EXPECT_FALSE(budget.try_acquire(3));
   EXPECT_TRUE(budget.try_acquire(2));
 }
 
-TEST(ByteBudgetTryAcquire, KnowsNoLimitWithACapacityOfZero) {
-  ByteBudget budget(0);
-  const ByteLease first = budget.try_acquire(std::size_t{1} << 60);
+TEST(SemaphoreTryAcquire, KnowsNoLimitWithACapacityOfZero) {
+  Semaphore budget(0);
+  const Permit first = budget.try_acquire(std::size_t{1} << 60);
 
   EXPECT_TRUE(budget.try_acquire(std::size_t{1} << 60));
 }
 
-TEST_F(ByteBudgetAcquire, ServesInArrivalOrder) {
-  ByteLease lease = budget_.try_acquire(10);
+TEST_F(SemaphoreAcquire, ServesInArrivalOrder) {
+  Permit lease = budget_.try_acquire(10);
   for (int number = 0; number < 5; ++number) {
     spawn_taker(scope_, 2, number, Event::happened());
   }
@@ -131,7 +125,7 @@ TEST_F(ByteBudgetAcquire, ServesInArrivalOrder) {
   EXPECT_THAT(order_, ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST_F(ByteBudgetAcquire, LetsNobodyOvertakeALargeRequest) {
+TEST_F(SemaphoreAcquire, LetsNobodyOvertakeALargeRequest) {
   const Event done;
   spawn_taker(scope_, 6, 0, done);
   spawn_taker(scope_, 8, 1, done);
@@ -145,7 +139,7 @@ TEST_F(ByteBudgetAcquire, LetsNobodyOvertakeALargeRequest) {
   EXPECT_THAT(order_, ElementsAre(0, 1, 2));
 }
 
-TEST_F(ByteBudgetAcquire, GrantsMoreThanTheCapacityAlone) {
+TEST_F(SemaphoreAcquire, GrantsMoreThanTheCapacityAlone) {
   const Event done;
   spawn_taker(scope_, 1, 0, done);
   spawn_taker(scope_, 100, 1, done);
@@ -153,18 +147,18 @@ TEST_F(ByteBudgetAcquire, GrantsMoreThanTheCapacityAlone) {
 
   done.set();
   scope_.wait();
-  const ByteLease huge = run(budget_.acquire(100));
+  const Permit huge = run(budget_.acquire(100));
 
   EXPECT_FALSE(budget_.try_acquire(1));
   EXPECT_FALSE(budget_.try_acquire(0));
 }
 
-TEST_F(ByteBudgetAcquire, GivesALeaseOfNoBytes) {
+TEST_F(SemaphoreAcquire, GivesALeaseOfNoBytes) {
   EXPECT_TRUE(run(budget_.acquire(0)));
-  EXPECT_EQ(budget_.leased_bytes(), 0U);
+  EXPECT_EQ(budget_.taken(), 0U);
 }
 
-TEST_F(ByteBudgetCancel, LetsTheNextOneInWhenTheOneInFrontLeaves) {
+TEST_F(SemaphoreCancel, LetsTheNextOneInWhenTheOneInFrontLeaves) {
   const Event done;
   TaskScope leaver(strand_);
   spawn_taker(scope_, 6, 0, done);
@@ -174,13 +168,13 @@ TEST_F(ByteBudgetCancel, LetsTheNextOneInWhenTheOneInFrontLeaves) {
   leaver.cancel();
   leaver.wait();
 
-  EXPECT_TRUE(eventually([&] { return budget_.leased_bytes() == 10; }));
+  EXPECT_TRUE(eventually([&] { return budget_.taken() == 10; }));
   done.set();
   scope_.wait();
   EXPECT_THAT(order_, ElementsAre(0, 2));
 }
 
-TEST_F(ByteBudgetCancel, TakesAWaiterOutOfTheMiddle) {
+TEST_F(SemaphoreCancel, TakesAWaiterOutOfTheMiddle) {
   const Event done;
   TaskScope leaver(strand_);
   spawn_taker(scope_, 10, 0, done);
@@ -195,12 +189,12 @@ TEST_F(ByteBudgetCancel, TakesAWaiterOutOfTheMiddle) {
   done.set();
   scope_.wait();
   EXPECT_THAT(order_, ElementsAre(0, 1, 3));
-  EXPECT_EQ(budget_.leased_bytes(), 0U);
+  EXPECT_EQ(budget_.taken(), 0U);
 }
 
-TEST_F(ByteBudgetCancel, LosesNoBytesWhenItRacesWithGrants) {
+TEST_F(SemaphoreCancel, LosesNoBytesWhenItRacesWithGrants) {
   for (int round = 0; round < 200; ++round) {
-    ByteLease lease = budget_.try_acquire(10);
+    Permit lease = budget_.try_acquire(10);
     TaskScope racer(strand_);
     spawn_taker(racer, 5, 0, Event::happened());
     std::jthread canceller([&] { racer.cancel(); });
@@ -208,42 +202,17 @@ TEST_F(ByteBudgetCancel, LosesNoBytesWhenItRacesWithGrants) {
     canceller.join();
     racer.wait();
 
-    ASSERT_TRUE(eventually([&] { return budget_.leased_bytes() == 0; }));
+    ASSERT_TRUE(eventually([&] { return budget_.taken() == 0; }));
     ASSERT_EQ(budget_.waiting(), 0U);
   }
 }
 
-TEST_F(ByteBudgetClose, RefusesThoseWhoWait) {
-  const ByteLease lease = budget_.try_acquire(10);
-  spawn_taker(scope_, 1, 0, Event::happened());
-
-  budget_.close();
-
-  EXPECT_THAT([&] { sync_wait(strand_, scope_.join()); }, Fails(Errc::closed, HasSubstr("semaphore")));
-  EXPECT_EQ(budget_.waiting(), 0U);
-}
-
-TEST_F(ByteBudgetClose, RefusesThoseWhoComeLater) {
-  budget_.close();
-
-  EXPECT_THAT([&] { run(budget_.acquire(1)); }, Fails(Errc::closed));
-  EXPECT_FALSE(budget_.try_acquire(1));
-}
-
-TEST_F(ByteBudgetClose, LeavesGrantedLeasesGood) {
-  const ByteLease lease = budget_.try_acquire(4);
-
-  budget_.close();
-
-  EXPECT_EQ(budget_.leased_bytes(), 4U);
-}
-
-Awaitable<> take_many(ByteBudget budget, unsigned seed, std::atomic<std::size_t>* held,
+Awaitable<> take_many(Semaphore budget, unsigned seed, std::atomic<std::size_t>* held,
                       std::atomic<std::size_t>* most) {
   std::mt19937 random(seed);
   for (int i = 0; i < 200; ++i) {
     const std::size_t bytes = random() % 8;
-    const ByteLease lease = co_await budget.acquire(bytes);
+    const Permit lease = co_await budget.acquire(bytes);
     const std::size_t now = held->fetch_add(bytes) + bytes;
     for (std::size_t before = *most; before < now && !most->compare_exchange_weak(before, now);) {
     }
@@ -251,9 +220,9 @@ Awaitable<> take_many(ByteBudget budget, unsigned seed, std::atomic<std::size_t>
   }
 }
 
-TEST(ByteBudgetStress, NeverExceedsItsCapacityOnEightThreads) {
+TEST(SemaphoreStress, NeverExceedsItsCapacityOnEightThreads) {
   ThreadPool pool(8, "test");
-  ByteBudget budget(10);
+  Semaphore budget(10);
   std::atomic<std::size_t> held = 0;
   std::atomic<std::size_t> most = 0;
   std::vector<Event> ended;
@@ -266,7 +235,7 @@ TEST(ByteBudgetStress, NeverExceedsItsCapacityOnEightThreads) {
   }
 
   EXPECT_LE(most, 10U);
-  EXPECT_EQ(budget.leased_bytes(), 0U);
+  EXPECT_EQ(budget.taken(), 0U);
 }
 
 }  // namespace

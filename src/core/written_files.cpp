@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/written_files.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+namespace cairn::core {
+
+void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!claimed_.insert(path).second) {
+    throw Error(Errc::already_exists, fmt::format("the file '{}' is written twice", path));
+  }
+  bytes_ += bytes;
+}
+
+void WrittenFiles::add(io::FileDigest digest) {
+  const std::lock_guard lock(mutex_);
+  std::string path = digest.path;
+  digests_.emplace(std::move(path), std::move(digest));
+}
+
+void WrittenFiles::require_complete(const std::string& prefix, std::string_view remark) const {
+  const std::lock_guard lock(mutex_);
+  for (auto path = claimed_.lower_bound(prefix); path != claimed_.end() && path->starts_with(prefix);
+       ++path) {
+    if (!digests_.contains(*path)) {
+      throw Error(Errc::handler_failed, fmt::format("the file '{}' was begun, but its background part was "
+                                                    "never awaited, or its stream not finished{}",
+                                                    *path, remark));
+    }
+  }
+}
+
+WrittenFiles::Digests WrittenFiles::take_digests() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(digests_, {});
+}
+
+}  // namespace cairn::core
