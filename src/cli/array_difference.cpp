@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "array/internal/cast.hpp"
+#include "cli/elements.hpp"
 
 namespace cairn::cli {
 namespace {
-
-constexpr std::size_t kBlockElements = 4096;  // A multiple of 8: whole bytes, also of packed types.
 
 using ByteSpan = std::span<const std::byte>;
 

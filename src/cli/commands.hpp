@@ -61,7 +61,8 @@ struct Arguments {
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
 /// error what is wrong.
 ///
-/// Errors: whatever keeps it from answering; main() turns it into one line and the status 1.
+/// Errors: UsageError, of which main() makes the status 2; whatever keeps it from answering, of which it makes one line and the
+///         status 1.
 int ls(const Arguments& arguments, Output& out);
 int inspect(const Arguments& arguments, Output& out);
 int show(const Arguments& arguments, Output& out);

@@ -12,20 +12,17 @@
 
 #include <fmt/format.h>
 
-#include "cairn/api/load.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/tree_handler.hpp"
 
 #include "cli/describe.hpp"
+#include "cli/partial_load.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
 namespace {
 
-constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;  // Of each side.
-constexpr std::uint64_t kMostLineBytes = std::uint64_t{4}
-                                         << 20;  // Of lines; longer ones are for nobody to read.
+constexpr std::uint64_t kBatchBytes = std::uint64_t{64} << 20;    // Of each side.
+constexpr std::uint64_t kMostLineBytes = std::uint64_t{4} << 20;  // Of lines; nobody reads longer ones.
 
 using Files = std::map<std::string, store::FileEntry>;
 
@@ -58,18 +55,11 @@ std::string title_of(const std::string& item, const std::string& path) {
   return path.empty() ? item : item + "/" + path;
 }
 
-/// The name of a tensor of another program, which is one key, as Cairn calls an array that was saved under
-/// it.
-std::string foreign_path(const std::string& path) {
-  const std::vector<std::string> keys = formats::split_path(path);
-  return keys.size() == 1 ? keys.front() : path;
-}
-
 /// What a description tells apart. Ownership: refers to its values.
 Leaves leaves_of(const Description& description, bool is_foreign) {
   Leaves leaves;
   const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
-    std::string key = is_foreign ? foreign_path(path) : path;
+    std::string key = shown_path(path, is_foreign);
     leaves.emplace(std::move(key), Leaf{std::move(path), std::move(kind), value, std::move(array)});
   };
   for (const ArrayEntry& array : description.arrays) {
@@ -166,22 +156,14 @@ std::string text_of(const std::vector<std::string>& lines) {
   return lines.size() == 1 ? lines.front() : count_text(lines.size(), "line");
 }
 
-/// Starts to read these arrays and no others; whoever wrote them, they are read as a tree.
+/// Starts to read these arrays.
 LoadResponse load_arrays(const Side& side, const std::string& name, std::span<const ArrayPair> pairs,
                          std::string ArrayPair::*path) {
-  AbstractTree wanted;
+  PartialLoad load;
   for (const ArrayPair& pair : pairs) {
-    AbstractTree* node = &wanted;
-    for (const std::string& key : formats::split_path(pair.*path)) {
-      node = &(*node)[key];
-    }
-    *node = pair.array;
+    load.want(pair.*path, pair.array);
   }
-  TreeLoadOptions some;
-  some.partial = true;
-  LoadOptions options;
-  options.handler_options.set(some);
-  return load_checkpointables_async(side.path(), {Request(name, std::move(wanted))}, options);
+  return load.start(side.path(), name);
 }
 
 class Comparer {

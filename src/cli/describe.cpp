@@ -14,8 +14,11 @@
 #include "cairn/api/context.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/core/context.hpp"
+#include "cairn/formats/index.hpp"
 
 #include "base/internal/json_string.hpp"
+#include "base/internal/printable.hpp"
+#include "cli/paths.hpp"
 #include "cli/proto.hpp"
 #include "cli/text.hpp"
 #include "core/internal/start.hpp"
@@ -37,11 +40,11 @@ ContextOptions small_context() {
 
 /// The checkpoint of which `path` is a data file; nothing when there is none.
 std::optional<std::filesystem::path> owner_of(const std::filesystem::path& path) {
-  const std::filesystem::path plain = io::named_path(std::filesystem::absolute(path));
-  const std::filesystem::path root = plain.parent_path().parent_path();
+  const std::filesystem::path folder = parent_of(path);
+  const std::filesystem::path root = parent_of(folder);
   try {
     const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), root);
-    const std::string relative = plain.lexically_relative(root).string();
+    const std::string relative = name_of(folder) + "/" + name_of(path);
     const auto& files = checkpoint.manifest().files;
     if (std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.path == relative; })) {
       return root;
@@ -110,6 +113,15 @@ int judge(const CheckpointMetadata& metadata, Output& out) {
   return 1;
 }
 
+bool is_foreign(const CheckpointMetadata& metadata) {
+  return metadata.uuid.empty();
+}
+
+std::string shown_path(std::string_view path, bool is_foreign) {
+  const std::vector<std::string> keys = is_foreign ? formats::split_path(path) : std::vector<std::string>();
+  return keys.size() == 1 ? keys.front() : std::string(path);
+}
+
 std::string part_title(std::string_view checkpointable, std::string_view path) {
   return printable(path.empty() ? checkpointable : path);
 }
@@ -134,11 +146,13 @@ std::string problem_text(const ItemMetadata& item) {
   return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
 }
 
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays, std::span<const Statistics> statistics) {
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays, bool is_foreign,
+                  std::span<const Statistics> statistics) {
   json.key("arrays").begin_list();
   auto next = statistics.begin();
   for (const ArrayEntry& array : arrays) {
-    json.begin_object(JsonLayout::line).key("name").value(array.name).key("dtype").value(name(array.dtype));
+    json.begin_object(JsonLayout::line).key("name").value(shown_path(array.name, is_foreign));
+    json.key("dtype").value(name(array.dtype));
     json.key("shape").begin_list();
     for (const std::uint64_t extent : array.shape) {
       json.value(extent);
@@ -158,10 +172,10 @@ void write_arrays(JsonWriter& json, const ArrayEntries& arrays, std::span<const 
   json.end();
 }
 
-void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
-  json.key("path").value(metadata.path.string());
-  if (metadata.uuid.empty()) {
-    if (const auto owner = owner_of(metadata.path)) {
+void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata) {
+  json.key("path").value(path.string());
+  if (is_foreign(metadata)) {
+    if (const auto owner = owner_of(path)) {
       json.key("checkpoint").value(owner->string());
     }
     return;
@@ -174,15 +188,15 @@ void write_origin(JsonWriter& json, const CheckpointMetadata& metadata) {
       .raw(metadata.custom_metadata);
 }
 
-void print_origin(Output& out, const CheckpointMetadata& metadata) {
-  out.print("{}\n", printable(metadata.path.string()));
-  if (metadata.uuid.empty()) {
-    if (const auto owner = owner_of(metadata.path)) {
-      out.print("  a data file of the checkpoint {}, which has its checksums: see cairn verify\n",
-                printable(owner->string()));
+void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata) {
+  out.print("{}\n", path_text(path));
+  if (is_foreign(metadata)) {
+    if (const auto owner = owner_of(path)) {
+      out.print("  a data file of the checkpoint {}: its checksums are there, see cairn verify\n",
+                path_text(*owner));
       return;
     }
-    out.write("  not written by Cairn: nothing vouches for the bytes\n");
+    out.write("  not part of a checkpoint of Cairn: there are no checksums\n");
     return;
   }
   out.print("  committed  {}  (begun {})\n", printable(metadata.committed), printable(metadata.started));

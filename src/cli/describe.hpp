@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,6 +26,13 @@ namespace cairn::cli {
 /// damaged. A checkpointable whose handler the tool lacks is not.
 [[nodiscard]] int judge(const CheckpointMetadata& metadata, Output& out);
 
+/// Whether Cairn did not write it as a checkpoint: files of other programs, and single data files of its own.
+[[nodiscard]] bool is_foreign(const CheckpointMetadata& metadata);
+
+/// The path of an array as people know it. Of foreign files it is the tensor's name, which a load takes as one key with escapes;
+/// of a data file of Cairn that is the path in its checkpoint.
+[[nodiscard]] std::string shown_path(std::string_view path, bool is_foreign);
+
 /// What people call an array or a value: its path, or the name of the checkpointable where it is all there is.
 [[nodiscard]] std::string part_title(std::string_view checkpointable, std::string_view path);
 
@@ -37,13 +44,13 @@ namespace cairn::cli {
 [[nodiscard]] std::string problem_text(const ItemMetadata& item);
 
 /// Writes the key "arrays" with the list of them; with what they hold, when `statistics` are as many.
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays, std::span<const Statistics> statistics = {});
+void write_arrays(JsonWriter& json, const ArrayEntries& arrays, bool is_foreign,
+                  std::span<const Statistics> statistics = {});
 
-/// Writes what the checkpoint says of itself: its path, uuid and times.
-void write_origin(JsonWriter& json, const CheckpointMetadata& metadata);
+/// Writes the path, as it was typed, and what the checkpoint there says of itself: its uuid and times.
+void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata);
 
-/// The path, and below it what the checkpoint says of itself; foreign files say nothing. Of a data file it tells
-/// whose it is.
-void print_origin(Output& out, const CheckpointMetadata& metadata);
+/// The same for people, as lines; of a data file it tells whose it is.
+void print_origin(Output& out, const std::filesystem::path& path, const CheckpointMetadata& metadata);
 
 }  // namespace cairn::cli

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/comparison.hpp"
+#include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
 
@@ -54,7 +56,7 @@ std::string compared_text(const Comparison& comparison) {
 }
 
 void print_comparison(Output& out, const Side& a, const Side& b, const Comparison& comparison) {
-  out.print("A  {}\nB  {}\n\n", printable(a.path().string()), printable(b.path().string()));
+  out.print("A  {}\nB  {}\n\n", path_text(a.path()), path_text(b.path()));
   if (!comparison.differences.empty()) {
     const std::array<Column, 3> columns{{{"ASPECT"}, {"NAME"}, {"A | B"}}};
     print_table(out, "", columns, [&](const RowVisitor& row) {

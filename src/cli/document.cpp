@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {

@@ -12,6 +12,9 @@
 
 namespace cairn::cli {
 
+/// How many elements are converted at once. A multiple of 8: whole bytes, also of packed types.
+inline constexpr std::size_t kBlockElements = 4096;
+
 /// The elements of a contiguous array, one by one, of any dtype.
 ///
 /// Ownership: views the bytes, which are whole elements.
@@ -33,10 +36,5 @@ class Elements {
   DType dtype_;
   std::vector<double> small_;  ///< Of the floating-point types that C++ lacks.
 };
-
-/// Whether every element of the type is exactly a double.
-[[nodiscard]] constexpr bool fits_in_double(DType dtype) noexcept {
-  return dtype != DType::int64 && dtype != DType::uint64 && dtype != DType::complex64;
-}
 
 }  // namespace cairn::cli

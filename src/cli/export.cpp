@@ -13,10 +13,13 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/array_stream.hpp"
 #include "cli/commands.hpp"
 #include "cli/export_plan.hpp"
+#include "cli/paths.hpp"
 #include "cli/text.hpp"
+#include "formats/internal/hugging_face.hpp"
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/remove_directory.hpp"
@@ -27,9 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-
-/// A folder beside the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
+/// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
 class Workshop {
  public:
   explicit Workshop(const fs::path& target)
@@ -118,19 +119,20 @@ void write_index(const ExportPlan& plan, const io::Directory& folder) {
     }
   }
   json.end().end();
-  io::write_small_file(folder, kIndexName, text + "\n");
+  io::write_small_file(folder, formats::kHuggingFaceIndexName, text + "\n");
 }
 
 void print_answer(Output& out, const Arguments& arguments, const ExportPlan& plan) {
-  out.print("{}: {} of '{}'\n", arguments.other.string(), count_text(plan.arrays.size(), "array"), plan.item);
+  out.print("{}: {} of '{}'\n", path_text(arguments.other), count_text(plan.arrays.size(), "array"),
+            printable(plan.item));
   const std::array<Column, 3> columns{{{"FILE"}, {"ARRAYS", true}, {"SIZE", true}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ExportedFile& file : plan.files) {
-      row({file.name, count_text(file.layout.offsets.size()), size_text(file.layout.file_size)});
+      row({printable(file.name), count_text(file.layout.offsets.size()), size_text(file.layout.file_size)});
     }
   });
   if (!plan.left_out.empty()) {
-    out.print("left out, for they are no arrays: {}\n", fmt::join(plan.left_out, ", "));
+    out.print("left out, not arrays: {}\n", printable(fmt::format("{}", fmt::join(plan.left_out, ", "))));
   }
 }
 

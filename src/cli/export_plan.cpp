@@ -42,7 +42,7 @@ std::string choose_item(const CheckpointMetadata& metadata, const ExportOptions&
   }
   refuse(with_arrays.empty()
              ? "no checkpointable has arrays"
-             : fmt::format("'{}' have arrays: choose one with --name", fmt::join(with_arrays, "', '")));
+             : fmt::format("'{}' have arrays; choose one with --name", fmt::join(with_arrays, "', '")));
 }
 
 std::string exported_name(const std::string& item, std::string_view path, const std::string& separator) {
@@ -54,7 +54,7 @@ void require_different_names(const std::vector<ExportedArray>& arrays) {
   for (const ExportedArray& array : arrays) {
     const auto [other, is_new] = paths.emplace(array.name, array.path);
     if (!is_new) {
-      refuse(fmt::format("'{}' and '{}' would both be called '{}': choose another --separator", other->second,
+      refuse(fmt::format("'{}' and '{}' would both be called '{}'; choose another --separator", other->second,
                          array.path, array.name));
     }
   }

@@ -16,7 +16,7 @@ namespace cairn::cli {
 /// An array on its way to other programs.
 struct ExportedArray {
   std::string path;  ///< As the checkpoint calls it.
-  std::string name;  ///< As others shall.
+  std::string name;  ///< In the exported files.
   DType dtype{};
   Shape shape;
   std::uint64_t bytes = 0;
@@ -34,7 +34,7 @@ struct ExportPlan {
   std::string item;  ///< The checkpointable.
   std::vector<ExportedArray> arrays;
   std::vector<ExportedFile> files;
-  std::vector<std::string> left_out;  ///< Values of it that are no arrays.
+  std::vector<std::string> left_out;  ///< Values of it, which are not arrays.
 };
 
 struct ExportOptions {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/printable.hpp"
 #include "cli/array_stream.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
@@ -70,7 +71,7 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
   if (!description.policy.empty()) {
     json.key("policy").value(description.policy);
   }
-  write_arrays(json, description.arrays,
+  write_arrays(json, description.arrays, side.is_foreign(),
                has_statistics ? gather(side, title, description.arrays) : std::vector<Statistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
@@ -85,7 +86,7 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
   json.end().end();
 }
 
-void print_arrays(Output& out, std::string_view title, const ArrayEntries& entries) {
+void print_arrays(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries) {
   std::uint64_t bytes = 0;
   for (const ArrayEntry& array : entries) {
     bytes += array.bytes;
@@ -93,14 +94,14 @@ void print_arrays(Output& out, std::string_view title, const ArrayEntries& entri
   const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ArrayEntry& array : entries) {
-      row({part_title(title, array.name), std::string(name(array.dtype)), to_string(array.shape),
-           size_text(array.bytes)});
+      row({part_title(title, shown_path(array.name, side.is_foreign())), std::string(name(array.dtype)),
+           to_string(array.shape), size_text(array.bytes)});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
   });
 }
 
-void print_statistics(Output& out, std::string_view title, const ArrayEntries& entries,
+void print_statistics(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries,
                       const std::vector<Statistics>& statistics) {
   const std::array<Column, 6> columns{
       {{"HOLDS"}, {"MIN", true}, {"MAX", true}, {"MEAN", true}, {"NANS", true}, {"ZEROS", true}}};
@@ -109,14 +110,14 @@ void print_statistics(Output& out, std::string_view title, const ArrayEntries& e
     auto next = statistics.begin();
     for (const ArrayEntry& array : entries) {
       const Statistics& of = *next++;
-      row({part_title(title, array.name), or_dash(of.min), or_dash(of.max),
+      row({part_title(title, shown_path(array.name, side.is_foreign())), or_dash(of.min), or_dash(of.max),
            of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans), count_text(of.zeros)});
     }
   });
 }
 
 /// The arrays that were divided, and how.
-void print_divisions(Output& out, std::string_view title, const ArrayEntries& entries) {
+void print_divisions(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries) {
   const auto is_divided = [](const ArrayEntry& array) { return array.parts != 1 || !array.layout.empty(); };
   std::size_t count = 0;
   for (const ArrayEntry& array : entries) {
@@ -129,7 +130,8 @@ void print_divisions(Output& out, std::string_view title, const ArrayEntries& en
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ArrayEntry& array : entries) {
       if (is_divided(array)) {
-        row({part_title(title, array.name), fmt::to_string(array.parts), printable(array.layout)});
+        row({part_title(title, shown_path(array.name, side.is_foreign())), fmt::to_string(array.parts),
+             printable(array.layout)});
       }
     }
   });
@@ -167,10 +169,10 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
     out.print("  files      {}\n", printable(description.policy));
   }
   if (!description.arrays.empty()) {
-    print_arrays(out, title, description.arrays);
-    print_divisions(out, title, description.arrays);
+    print_arrays(out, side, title, description.arrays);
+    print_divisions(out, side, title, description.arrays);
     if (has_statistics) {
-      print_statistics(out, title, description.arrays, gather(side, title, description.arrays));
+      print_statistics(out, side, title, description.arrays, gather(side, title, description.arrays));
     }
   }
   if (!description.values.empty()) {
@@ -188,7 +190,7 @@ int inspect(const Arguments& arguments, Output& out) {
   const Side side(arguments.path, arguments.name);
   const CheckpointMetadata& metadata = side.metadata();
   if (!arguments.is_json) {
-    print_origin(out, metadata);
+    print_origin(out, side.path(), metadata);
     for (const auto& [title, item] : metadata) {
       print_item(out, side, title, item, arguments.has_statistics);
     }
@@ -200,7 +202,7 @@ int inspect(const Arguments& arguments, Output& out) {
   }
   JsonWriter json = json_to(out);
   json.begin_object();
-  write_origin(json, metadata);
+  write_origin(json, side.path(), metadata);
   json.key("checkpointables").begin_object();
   for (const auto& [title, item] : metadata) {
     json.key(title);

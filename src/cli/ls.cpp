@@ -11,9 +11,11 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
+#include "cli/paths.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
 
@@ -74,7 +76,7 @@ void print_checkpoints(Output& out, const std::filesystem::path& path, const Lis
     bytes += each.bytes;
     count += each.counts() ? 1 : 0;
   }
-  out.print("{}\n\n", printable(path.string()));
+  out.print("{}\n\n", path_text(path));
   std::vector<Column> columns{{"CHECKPOINT"}, {"COMMITTED"}, {"CHECKPOINTABLES", true}, {"SIZE", true}};
   if (listed.has_steps()) {
     columns.insert(columns.end(), {{"PINNED"}, {"METRICS"}});
@@ -113,9 +115,10 @@ int judge(const std::vector<store::FoundCheckpoint>& checkpoints, Output& out) {
   return 1;
 }
 
-void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists_arrays) {
+void write_items(JsonWriter json, const std::filesystem::path& path, const CheckpointMetadata& metadata,
+                 bool lists_arrays) {
   json.begin_object();
-  write_origin(json, metadata);
+  write_origin(json, path, metadata);
   json.key("checkpointables").begin_object();
   for (const auto& [name, item] : metadata) {
     json.key(name).begin_object(lists_arrays ? JsonLayout::block : JsonLayout::line);
@@ -126,7 +129,7 @@ void write_items(JsonWriter json, const CheckpointMetadata& metadata, bool lists
       json.key("problem").value(problem);
     }
     if (lists_arrays) {
-      write_arrays(json, entries);
+      write_arrays(json, entries, is_foreign(metadata));
     }
     json.end();
   }
@@ -156,7 +159,8 @@ void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
     for (const auto& [name, item] : metadata) {
       const ArrayEntries entries = arrays(item);
       for (const ArrayEntry& array : entries) {
-        row({printable(array.name.empty() ? name : fmt::format("{}/{}", name, array.name)),
+        const std::string path = shown_path(array.name, is_foreign(metadata));
+        row({printable(path.empty() ? name : fmt::format("{}/{}", name, path)),
              std::string(cairn::name(array.dtype)), to_string(array.shape), size_text(array.bytes)});
       }
     }
@@ -188,10 +192,10 @@ int ls(const Arguments& arguments, Output& out) {
     return judge(listed.checkpoints, out);
   }
   if (arguments.is_json) {
-    write_items(json_to(out), metadata, arguments.lists_arrays);
+    write_items(json_to(out), arguments.path, metadata, arguments.lists_arrays);
     return judge(metadata, out);
   }
-  print_origin(out, metadata);
+  print_origin(out, arguments.path, metadata);
   out.write("\n");
   print_items(out, metadata);
   if (arguments.lists_arrays) {

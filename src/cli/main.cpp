@@ -10,10 +10,14 @@
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
 
+#include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/version.hpp"
 
+#include "cli/argument_checks.hpp"
 #include "cli/commands.hpp"
+#include "cli/usage.hpp"
+#include "cli/usage_error.hpp"
 
 namespace {
 
@@ -25,9 +29,12 @@ constexpr int kWrongUsage = 2;
 constexpr int kDiffFailed = 2;  // 1 says that there are differences, as with diff(1).
 
 constexpr std::uint64_t kMostShown = 10'000'000;  // They are held in memory, as texts.
+constexpr std::uint64_t kMostThreads = 1024;
+constexpr std::uint64_t kMostDigits = 20;  // Of 64 bits.
+constexpr double kLeastIntervalSeconds = 0.001;
 
 constexpr const char* kPathHelp =
-    "A checkpoint, the directory of one of its checkpointables, a safetensors file or a folder of them";
+    "A checkpoint, the directory of one of its checkpointables, a safetensors file or a folder of such files";
 
 struct Command {
   CLI::App* parser;
@@ -46,8 +53,8 @@ void add_path(CLI::App& command, Arguments& arguments) {
 }
 
 CLI::App* add_ls(CLI::App& app, Arguments& arguments) {
-  CLI::App* ls =
-      add_command(app, "ls", "List the checkpointables, or the checkpoints of a directory", arguments);
+  CLI::App* ls = add_command(
+      app, "ls", "List the checkpointables of a checkpoint, or the checkpoints of a directory", arguments);
   add_path(*ls, arguments);
   ls->add_flag("--all", arguments.lists_arrays, "List every array too");
   return ls;
@@ -60,7 +67,7 @@ CLI::App* add_inspect(CLI::App& app, Arguments& arguments) {
   inspect->add_option("NAME", arguments.name, "One checkpointable; without it, all");
   inspect->add_flag(
       "--stats", arguments.has_statistics,
-      "Read the arrays, and tell of each its smallest and largest number, mean, NaNs and zeros");
+      "Read the arrays; show the smallest and largest number, the mean, NaNs and zeros of each");
   return inspect;
 }
 
@@ -69,11 +76,12 @@ CLI::App* add_show(CLI::App& app, Arguments& arguments) {
       add_command(app, "show", "Show the values of an array, a value or a JSON document", arguments);
   add_path(*show, arguments);
   show->add_option("NAME", arguments.name,
-                   "What, and which part of an array as numpy would say it: 'params/w[0:5, -1]'")
+                   "An array, value or document; of an array also a part, as in numpy: 'params/w[0:5, -1]'")
       ->required();
-  show->add_option("--limit", arguments.limit,
-                   "Elements that are shown; of larger arrays, the corners. Of documents, lines")
-      ->check(CLI::Range(std::uint64_t{1}, kMostShown))
+  show->add_option(
+          "--limit", arguments.limit,
+          "Most elements, or lines of a document, to show; of larger arrays only the corners are shown")
+      ->transform(cairn::cli::whole_number(1, kMostShown))
       ->capture_default_str();
   return show;
 }
@@ -82,22 +90,25 @@ CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
   CLI::App* verify = add_command(app, "verify", "Compare every byte with the checksums", arguments);
   verify->add_option("PATH", arguments.paths, fmt::format("{}; or a directory of checkpoints", kPathHelp))
       ->required();
-  verify->add_option("--jobs", arguments.jobs,
-                     "Checkpoints that are verified at once; 0: one for each thread");
-  verify->add_option("--threads", arguments.threads,
-                     "Threads that read and hash, for all of them together; 0: one for each core");
+  verify
+      ->add_option("--jobs", arguments.jobs,
+                   "Checkpoints to verify at the same time (default 0: one for each thread)")
+      ->transform(cairn::cli::whole_number(0, kMostThreads));
+  verify
+      ->add_option("--threads", arguments.threads,
+                   "Threads that read and hash, for all checkpoints together (default 0: one for each core)")
+      ->transform(cairn::cli::whole_number(0, kMostThreads));
   return verify;
 }
 
 CLI::App* add_recover(CLI::App& app, Arguments& arguments) {
   CLI::App* recover =
-      add_command(app, "recover",
-                  "Tell what crashed saves have left in a directory, and remove it when asked", arguments);
+      add_command(app, "recover", "List what crashed saves left behind; --remove removes it", arguments);
   recover->add_option("ROOT", arguments.path, "A directory of checkpoints")->required();
   recover->add_flag("--remove", arguments.removes, "Remove it; without this nothing is changed");
   recover->add_flag("--other-hosts", arguments.other_hosts,
-                    "Also what other machines have left on a shared file system: only when none of them "
-                    "writes there now");
+                    "Include what other machines left on a shared file system. Use this only when none of "
+                    "them writes there now");
   return recover;
 }
 
@@ -105,94 +116,118 @@ CLI::App* add_diff(CLI::App& app, Arguments& arguments) {
   CLI::App* diff =
       add_command(app, "diff", "Compare two checkpoints: structure, types and values", arguments);
   diff->add_option("A", arguments.path, kPathHelp)->required();
-  diff->add_option("B", arguments.other, "Likewise")->required();
+  diff->add_option("B", arguments.other, "What to compare A with")->required();
   CLI::Option* metadata = diff->add_flag("--metadata", arguments.metadata_only,
-                                         "Compare no values: names, types and shapes only");
+                                         "Compare names, types and shapes only, not values");
   diff->add_option(
           "--tolerance", arguments.tolerance,
-          "Numbers that differ by no more than this are equal, and so are NaNs; without it every bit counts")
-      ->check(CLI::NonNegativeNumber)
+          "Treat numbers that differ by at most this as equal, and NaNs too (default: compare every bit)")
+      ->transform(cairn::cli::number(0))
       ->excludes(metadata);
   return diff;
 }
 
 CLI::App* add_export(CLI::App& app, Arguments& arguments) {
   CLI::App* command =
-      add_command(app, "export", "Write arrays, whole, into safetensors files for other programs", arguments);
+      add_command(app, "export", "Write whole arrays into safetensors files for other programs", arguments);
   command->add_option("SOURCE", arguments.path, kPathHelp)->required();
-  command->add_option("TARGET", arguments.other, "A file or folder that is not there yet")->required();
-  command->add_option("--name", arguments.name,
-                      "The checkpointable; without it, the only one that has arrays");
+  command->add_option("TARGET", arguments.other, "A file or folder that does not exist yet")->required();
+  command->add_option("--name", arguments.name, "The checkpointable (default: the only one that has arrays)");
   command
       ->add_option("--format", arguments.exporting.format,
-                   "safetensors, a single file; or hf, a folder as Hugging Face has it. Without it, by the "
-                   "target's name")
+                   "safetensors: a single file; hf: a folder in the layout of Hugging Face (default: "
+                   "safetensors if TARGET ends in .safetensors, else hf)")
       ->check(CLI::IsMember({"safetensors", "hf"}));
-  command->add_option("--separator", arguments.exporting.separator, "Between the keys of a path, in names")
+  command
+      ->add_option("--separator", arguments.exporting.separator,
+                   "Text between the keys of a path, in the names of arrays")
       ->capture_default_str();
   command
-      ->add_option("--max-file", arguments.exporting.max_file_bytes, "Of hf: how large a file may be; 5GiB")
-      ->transform(CLI::AsSizeValue(false));
+      ->add_option("--max-file", arguments.exporting.max_file_bytes,
+                   "Largest size of a file of --format hf (default 5GiB)")
+      ->type_name("SIZE")
+      ->transform(cairn::cli::size_in_bytes());
   return command;
 }
 
 constexpr std::uint64_t kMostParts = 100'000;
 
 CLI::App* add_reshard(CLI::App& app, Arguments& arguments) {
-  CLI::App* command = add_command(
-      app, "reshard", "Write a checkpoint of the same values, whose arrays are cut otherwise", arguments);
+  CLI::App* command =
+      add_command(app, "reshard", "Rewrite a checkpoint with its arrays divided differently", arguments);
   cairn::cli::RecutArguments& how = arguments.recutting;
   command->add_option("SOURCE", arguments.path, "A checkpoint")->required();
-  command->add_option("TARGET", arguments.other, "A checkpoint that is not there yet")->required();
-  command->add_option("--name", arguments.name, "The checkpointable; without it, all that have arrays");
-  command->add_option("--parts", how.parts, "Equal parts of each array, and as many files")
-      ->check(CLI::Range(std::uint64_t{1}, kMostParts));
-  command->add_option("--axis", how.axis, "Along which arrays are cut into parts; 0");
-  command->add_option("--max-file", how.max_file_bytes, "How large a file may be: 500MiB")
-      ->transform(CLI::AsSizeValue(false));
-  command->add_flag("--one-file", how.is_one_file, "All arrays, whole, in one file");
+  command->add_option("TARGET", arguments.other, "The checkpoint to write; it must not exist yet")
+      ->required();
+  command->add_option("--name", arguments.name, "The checkpointable (default: all that have arrays)");
+  command->add_option("--parts", how.parts, "Divide each array into that many equal parts, in as many files")
+      ->transform(cairn::cli::whole_number(1, kMostParts));
+  command->add_option("--axis", how.axis, "The axis along which --parts divides arrays (default 0)")
+      ->transform(cairn::cli::whole_number(0, cairn::kMaxRank - 1));
+  command->add_option("--max-file", how.max_file_bytes, "Largest size of a file, for example 500MiB")
+      ->type_name("SIZE")
+      ->transform(cairn::cli::size_in_bytes());
+  command->add_flag("--one-file", how.is_one_file, "Write all arrays, whole, into one file");
   command
-      ->add_option("--tiles", how.tile_bytes,
-                   "Tiles in the files, for readers of any boxes, and how large they may be: 16MiB")
-      ->transform(CLI::AsSizeValue(false));
+      ->add_option(
+          "--tiles", how.tile_bytes,
+          "Divide arrays into tiles of at most this size, for example 16MiB, so that any box is quick to "
+          "read")
+      ->type_name("SIZE")
+      ->transform(cairn::cli::size_in_bytes());
   return command;
 }
 
 CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
   CLI::App* prune = add_command(
       app, "prune",
-      "Tell which steps of a training would be removed, and why others stay, and remove them when asked",
+      "List which steps of a training would be removed, and why others stay; --remove removes them",
       arguments);
   prune->add_option("ROOT", arguments.path, "A directory of steps")->required();
+  using cairn::cli::whole_number;
   cairn::cli::PruneArguments& how = arguments.prune;
-  CLI::Option_group* kept = prune->add_option_group("Kept", "What any of these keeps is kept");
+  CLI::Option_group* kept = prune->add_option_group("Kept", "A step stays if any of these keeps it");
   kept->require_option(1, 0);
-  kept->add_option("--latest", how.latest, "The N highest steps")->type_name("N");
-  kept->add_option("--every-steps", how.every_steps, "Multiples of N")->type_name("N");
-  kept->add_option("--steps-apart", how.steps_apart, "Each that is N above the one kept before")
-      ->type_name("N");
-  kept->add_option("--nearest-to-every", how.nearest_to_every, "The nearest to each multiple of N")
-      ->type_name("N");
+  kept->add_option("--latest", how.latest, "The N highest steps")->type_name("N")->transform(whole_number(0));
+  kept->add_option("--every-steps", how.every_steps, "Multiples of N")
+      ->type_name("N")
+      ->transform(whole_number(1));
+  kept->add_option("--steps-apart", how.steps_apart, "Each step that is at least N above the one kept before")
+      ->type_name("N")
+      ->transform(whole_number(1));
+  kept->add_option("--nearest-to-every", how.nearest_to_every, "The step nearest to each multiple of N")
+      ->type_name("N")
+      ->transform(whole_number(1));
   kept->add_option("--seconds-apart", how.seconds_apart,
-                   "Each that was committed S seconds after the one kept before")
-      ->type_name("S");
-  kept->add_option("--younger-than", how.younger_than, "Those committed less than S seconds ago")
-      ->type_name("S");
-  kept->add_option("--steps", how.steps, "These steps")->type_name("STEP,...")->delimiter(',');
+                   "Each step that was committed at least S seconds after the one kept before")
+      ->type_name("S")
+      ->transform(cairn::cli::number(kLeastIntervalSeconds));
+  kept->add_option("--younger-than", how.younger_than, "Steps that were committed less than S seconds ago")
+      ->type_name("S")
+      ->transform(cairn::cli::number(0));
+  kept->add_option("--steps", how.steps, "These steps")
+      ->type_name("STEP,...")
+      ->delimiter(',')
+      ->transform(whole_number(0));
   kept->add_option("--best", how.best, "The N best by a metric")->type_name("METRIC:N:lower|higher");
-  prune->add_option("--prefix", how.prefix, "What stands before the number in the names of steps");
-  prune->add_option("--width", how.width,
-                    "How many digits the number has, with zeros before it; 0: what it needs");
-  prune->add_flag("--remove", arguments.removes, "Remove them; without this nothing is changed");
+  prune->add_option("--prefix", how.prefix, "Prefix of step names");
+  prune
+      ->add_option("--width", how.width,
+                   "Digits of the number in step names, with leading zeros (default 0: as many as it needs)")
+      ->transform(whole_number(0, kMostDigits));
+  prune->add_flag("--remove", arguments.removes, "Remove the steps; without this nothing is changed");
   return prune;
 }
 
-int run(const Command& command, const Arguments& arguments) {
+int run(const CLI::App& app, const Command& command, const Arguments& arguments) {
   try {
     Output out(stdout);
     const int status = command.run(arguments, out);
     out.flush();
     return status;
+  } catch (const cairn::cli::UsageError& error) {
+    cairn::cli::complain_of_usage(app, error.what());
+    return kWrongUsage;
   } catch (...) {
     cairn::cli::complain(cairn::describe(std::current_exception()));
     return command.failed;
@@ -212,8 +247,9 @@ int main(int argc, char** argv) {
                                                 CAIRN_VERSION_PATCH));
   app.require_subcommand(1);
   app.footer(
-      "Exit status: 0; 1 when something is wrong, with one line on standard error; 2 for wrong usage.\n"
-      "Of diff: 0 when the two are equal, 1 when they differ, 2 when that cannot be told.");
+      "Exit status: 0 for success; 1 for damage and other failures, with one line on standard error; 2 for "
+      "wrong\n"
+      "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage.");
 
   const std::array<Command, 9> commands{{{add_ls(app, arguments), &cairn::cli::ls},
                                          {add_inspect(app, arguments), &cairn::cli::inspect},
@@ -227,9 +263,14 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    if (error.get_exit_code() == 0) {
+      return app.exit(error);  // Help or the version was asked for.
+    }
+    cairn::cli::complain_of_usage(app, cairn::cli::usage_problem(app, error));
+    return kWrongUsage;
   }
-  return run(*std::find_if(commands.begin(), commands.end(),
+  return run(app,
+             *std::find_if(commands.begin(), commands.end(),
                            [](const Command& each) { return each.parser->parsed(); }),
              arguments);
 }

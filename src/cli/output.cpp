@@ -9,6 +9,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {

@@ -23,9 +23,13 @@
 #include "cairn/training/step_directory.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/listing.hpp"
+#include "cli/paths.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
+#include "cli/usage_error.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -41,12 +45,12 @@ KeepPolicy best_of(const std::string& text) {
     const std::string_view direction = std::string_view(text).substr(last + 1);
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
     const bool is_count = error == std::errc() && end == digits.data() + digits.size() && !digits.empty();
-    if (is_count && (direction == "lower" || direction == "higher")) {
+    if (is_count && count != 0 && (direction == "lower" || direction == "higher")) {
       return keep::best(text.substr(0, before), count, direction == "lower" ? Prefer::lower : Prefer::higher);
     }
   }
-  throw Error(Errc::invalid_argument,
-              fmt::format("--best '{}' is not METRIC:N:lower or METRIC:N:higher", text));
+  throw UsageError(
+      fmt::format("--best: '{}' is not METRIC:N:lower or METRIC:N:higher with N of at least 1", text));
 }
 
 KeepPolicy policy_of(const PruneArguments& how) {
@@ -72,6 +76,48 @@ KeepPolicy policy_of(const PruneArguments& how) {
   return keep::any_of(std::move(policies));
 }
 
+StepFormat format_of(const PruneArguments& how) {
+  try {
+    return StepFormat(how.prefix, how.width);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--prefix: {}", error.what()));
+  }
+}
+
+/// Checkpoints of the directory whose names are not those of steps.
+struct OtherNames {
+  std::size_t count = 0;
+  std::string first;
+
+  /// The options that read the first, if its name ends in a number.
+  [[nodiscard]] std::string options() const {
+    const std::size_t digits = first.find_last_not_of("0123456789") + 1;
+    if (digits == first.size()) {
+      return {};
+    }
+    std::string options = digits == 0 ? "" : fmt::format("--prefix '{}'", first.substr(0, digits));
+    if (first[digits] == '0' && first.size() - digits > 1) {
+      options += fmt::format("{}--width {}", options.empty() ? "" : " ", first.size() - digits);
+    }
+    return options;
+  }
+};
+
+OtherNames other_names(const std::filesystem::path& root, const StepDirectory& directory) {
+  OtherNames others;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(root, ignored)) {
+    return others;  // Yet to be made.
+  }
+  for (const store::FoundCheckpoint& each : find_checkpoints(root)) {
+    if (each.counts() && !directory.parse(each.name)) {
+      others.first = others.count == 0 ? each.name : others.first;
+      ++others.count;
+    }
+  }
+  return others;
+}
+
 ContextOptions small_context_of_prune() {
   ContextOptions options;
   options.engine = io::EngineKind::threads;
@@ -82,6 +128,7 @@ ContextOptions small_context_of_prune() {
 /// What the tool has to say of a directory of steps.
 struct PruneAnswer {
   std::vector<StepInfo> steps;
+  OtherNames others;
   RetentionPlan plan;
   bool is_dry = true;
   std::vector<std::string> failures;
@@ -119,10 +166,11 @@ PruneAnswer answer_of(const Arguments& arguments) {
   const KeepPolicy policy = policy_of(arguments.prune);
   const Context context(small_context_of_prune());
   StepDirectoryOptions names;
-  names.format = StepFormat(arguments.prune.prefix, arguments.prune.width);
+  names.format = format_of(arguments.prune);
   StepDirectory directory(arguments.path, names, context);
   PruneAnswer answer;
   answer.steps = directory.infos();
+  answer.others = other_names(arguments.path, directory);
   answer.plan = plan_retention(policy, answer.steps, system_clock().now());
   answer.is_dry = !arguments.removes;
   if (arguments.removes) {
@@ -141,7 +189,7 @@ std::string why_kept(const PruneAnswer& answer, std::uint64_t step) {
 }
 
 void print_plan(Output& out, const std::filesystem::path& path, const PruneAnswer& answer) {
-  out.print("{}\n\n", printable(path.string()));
+  out.print("{}\n\n", path_text(path));
   const std::array<Column, 5> columns{{{"ACTION"}, {"STEP", true}, {"SIZE", true}, {"METRICS"}, {"WHY"}}};
   print_table(out, "", columns, [&](const RowVisitor& row) {
     for (const StepInfo& each : answer.steps) {
@@ -156,7 +204,13 @@ void print_plan(Output& out, const std::filesystem::path& path, const PruneAnswe
             count_text(removals, "step"), size_text(answer.removed_bytes()),
             count_text(answer.plan.kept.size()));
   if (answer.is_dry && removals != 0) {
-    out.write("nothing was changed: --remove does it\n");
+    out.write("nothing was changed; use --remove to apply\n");
+  }
+  if (answer.others.count != 0) {
+    const std::string options = answer.others.options();
+    out.print("{} not named like a step: '{}'{}{}\n", count_text(answer.others.count, "checkpoint"),
+              printable(answer.others.first), answer.others.count == 1 ? "" : " and others",
+              options.empty() ? "" : fmt::format("; use {} to read such names", printable(options)));
   }
 }
 

@@ -13,7 +13,9 @@
 
 #include <fmt/format.h>
 
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/paths.hpp"
 #include "cli/text.hpp"
 #include "store/internal/recovery.hpp"
 
@@ -154,7 +156,7 @@ std::string deed(const Line& line, bool is_dry) {
 }
 
 void print_answer(Output& out, const fs::path& path, const Answer& answer) {
-  out.print("{}\n\n", printable(path.string()));
+  out.print("{}\n\n", path_text(path));
   const auto is_shown = [](const Line& line) {
     return line.entry.kind != EntryClass::committed || line.entry.action != RecoveryAction::keep ||
            line.entry.is_hidden;
@@ -182,7 +184,7 @@ void print_answer(Output& out, const fs::path& path, const Answer& answer) {
             count_text(answer.count(EntryClass::damaged)), count_text(answer.count(EntryClass::live)),
             count_text(answer.count(EntryClass::foreign)));
   if (answer.is_dry && removals != 0) {
-    out.write("nothing was changed: --remove does it\n");
+    out.write("nothing was changed; use --remove to apply\n");
   }
 }
 

@@ -9,6 +9,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/sharding/policies.hpp"
 
+#include "cli/usage_error.hpp"
+
 namespace cairn::cli {
 namespace {
 
@@ -63,13 +65,13 @@ std::vector<FilePlan> EqualParts::operator()(std::span<const ShardableTensor> te
 std::shared_ptr<const ShardingPolicy> policy_of(const RecutArguments& arguments) {
   const int kinds = int{arguments.parts > 0} + int{arguments.max_file_bytes > 0} + int{arguments.is_one_file};
   if (kinds > 1) {
-    throw Error(Errc::invalid_argument, "--parts, --max-file and --one-file exclude each other");
+    throw UsageError("--parts, --max-file and --one-file exclude each other");
   }
   if (kinds == 0 && arguments.tile_bytes == 0) {
-    throw Error(Errc::invalid_argument, "how is it to be cut? --parts, --max-file, --one-file or --tiles");
+    throw UsageError("choose one of --parts, --max-file, --one-file, --tiles");
   }
   if (arguments.axis && arguments.parts == 0) {
-    throw Error(Errc::invalid_argument, "--axis goes with --parts");
+    throw UsageError("--axis goes with --parts");
   }
   std::shared_ptr<const ShardingPolicy> files;
   if (arguments.parts > 0) {

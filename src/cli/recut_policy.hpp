@@ -13,7 +13,7 @@
 
 namespace cairn::cli {
 
-/// How arrays shall lie in files.
+/// How arrays are divided among files.
 struct RecutArguments {
   RecutArguments() = default;
 
@@ -39,7 +39,7 @@ class EqualParts final : public ShardingPolicy {
   std::size_t axis_;
 };
 
-/// Errors: Errc::invalid_argument when nothing is asked for, or two things that exclude each other.
+/// Errors: UsageError when nothing is asked for, or two things that exclude each other.
 [[nodiscard]] std::shared_ptr<const ShardingPolicy> policy_of(const RecutArguments& arguments);
 
 }  // namespace cairn::cli

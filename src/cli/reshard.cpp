@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -19,7 +18,9 @@
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index_merge.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/paths.hpp"
 #include "cli/recut_policy.hpp"
 #include "cli/stored_regions.hpp"
 #include "cli/text.hpp"
@@ -339,13 +340,13 @@ void require_same(const CommittedDirectory& source) {
 
 void print_answer(Output& out, const Arguments& arguments, const ShardingPolicy& policy,
                   const std::vector<RecutItem>& items) {
-  out.print("{}: {}\n", arguments.other.string(), policy.description());
+  out.print("{}: {}\n", path_text(arguments.other), policy.description());
   const std::array<Column, 3> columns{{{"FILE"}, {"PARTS", true}, {"SIZE", true}}};
   for (const RecutItem& item : items) {
-    out.print("'{}':\n", item.name);
+    out.print("'{}':\n", printable(item.name));
     print_table(out, "  ", columns, [&](const RowVisitor& row) {
       for (const WrittenFile& file : item.files) {
-        row({file.name, count_text(file.parts), size_text(file.bytes)});
+        row({printable(file.name), count_text(file.parts), size_text(file.bytes)});
       }
     });
   }

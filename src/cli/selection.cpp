@@ -67,7 +67,7 @@ class SelectionParser {
       return;
     }
     if (std::find(first + 1, parts.end(), kEllipsis) != parts.end()) {
-      refuse("'...' may stand there once");
+      refuse("'...' is allowed only once");
     }
     const auto named = parts.size() - 1;
     const auto missing = shape_.size() > named ? shape_.size() - named : 0;
@@ -103,7 +103,7 @@ class SelectionParser {
       refuse(fmt::format("'{}' is neither an index nor a range such as 0:5", text));
     }
     if (ends.size() == 3 && !ends[2].empty() && ends[2] != "1") {
-      refuse(fmt::format("'{}' has a step: only whole ranges can be shown", text));
+      refuse(fmt::format("'{}' has a step; only ranges without steps can be shown", text));
     }
     if (ends.size() >= 2) {
       const std::uint64_t begin = ends[0].empty() ? 0 : clamped(ends[0], extent);

@@ -13,10 +13,12 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
 
 #include "base/internal/json_string.hpp"
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
@@ -43,6 +45,46 @@ std::string title_of(std::string_view item, std::string_view path) {
   return path.empty() ? std::string(item) : fmt::format("{}/{}", item, path);
 }
 
+constexpr std::size_t kMostNames = 5;  // Of a subtree that was named instead of something in it.
+
+/// The titles of the arrays and values of a checkpointable.
+std::vector<std::string> titles_of(const Side& side, std::string_view item, const ItemMetadata& metadata) {
+  const Description description = metadata.description();
+  std::vector<std::string> titles;
+  for (const ArrayEntry& array : description.arrays) {
+    titles.push_back(title_of(item, shown_path(array.name, side.is_foreign())));
+  }
+  for (const DescribedValue& value : description.values) {
+    titles.push_back(title_of(item, value.name));
+  }
+  std::sort(titles.begin(), titles.end());
+  return titles;
+}
+
+/// What lies below `name`: a title, or a path in some checkpointable.
+std::vector<std::string> titles_below(const Side& side, std::string_view name) {
+  const std::string subtree = fmt::format("{}/", name);
+  std::vector<std::string> below;
+  for (const auto& [item, metadata] : side.metadata().items) {
+    for (std::string& title : titles_of(side, item, metadata)) {
+      const bool is_in = title.starts_with(subtree) || title.starts_with(title_of(item, subtree));
+      if (is_in) {
+        below.push_back(std::move(title));
+      }
+    }
+  }
+  return below;
+}
+
+[[noreturn]] void refuse_subtree(std::string_view name, std::vector<std::string> below) {
+  const std::size_t left = below.size() - std::min(below.size(), kMostNames);
+  below.resize(below.size() - left);
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("'{}' is a subtree, not an array or a value; below it: '{}'{}", name,
+                  fmt::join(below, "', '"), left == 0 ? "" : fmt::format(" and {} more", count_text(left))));
+}
+
 /// All that `name` names: what has exactly that title, else what has that path in some checkpointable.
 std::vector<Named> find_named(const Side& side, std::string_view name) {
   std::vector<Named> exact;
@@ -58,7 +100,8 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
     const Description description = metadata.description();
     for (const ArrayEntry& array : description.arrays) {
       ArrayPlace place{side.path(), item, std::string(array.name), array.dtype, array.shape};
-      add({title_of(item, array.name), item, std::move(place), std::nullopt}, array.name);
+      const std::string path = shown_path(array.name, side.is_foreign());
+      add({title_of(item, path), item, std::move(place), std::nullopt}, path);
     }
     for (const DescribedValue& value : description.values) {
       add({title_of(item, value.name), item, std::nullopt, value}, value.name);
@@ -71,12 +114,15 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
 }
 
 [[noreturn]] void refuse_missing(const Side& side, std::string_view name) {
+  if (std::vector<std::string> below = titles_below(side, name); !below.empty()) {
+    refuse_subtree(name, std::move(below));
+  }
   for (const auto& [item, metadata] : side.metadata().items) {
     if (const std::string problem = problem_text(metadata); !problem.empty()) {
       throw Error(metadata.problem_code, problem);  // It may have been there.
     }
   }
-  throw Error(Errc::not_found, fmt::format("{}: nothing is called '{}': `cairn inspect` shows what there is",
+  throw Error(Errc::not_found, fmt::format("{}: nothing is called '{}'; `cairn inspect` lists the names",
                                            side.path().string(), name));
 }
 
@@ -93,7 +139,7 @@ std::pair<Named, std::optional<std::string_view>> resolve(const Side& side, std:
   }
   if (found.size() > 1) {
     throw Error(Errc::invalid_argument,
-                fmt::format("'{}' may be '{}' or '{}': say which", text, found[0].title, found[1].title));
+                fmt::format("'{}' is ambiguous: '{}' or '{}'", text, found[0].title, found[1].title));
   }
   return {std::move(found.front()), subscript};
 }
@@ -148,9 +194,10 @@ void write_array(JsonWriter json, const Named& named, const Selection& selection
   const Shape shown = selected_shape(selection);
   const auto count = element_count(shown);
   if (!count || *count > limit) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}': {} are more than {}: choose a part of the array, or another --limit",
-                            named.title, count_text(count.value_or(0), "element"), count_text(limit)));
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("'{}': {} are more than the limit of {}; select a part of the array, or raise --limit",
+                    named.title, count_text(count.value_or(0), "element"), count_text(limit)));
   }
   const Window window = plan_window(named.title, array, selection, limit);
   json.begin_object().key("name").value(named.title).key("dtype").value(name(array.dtype));
@@ -226,18 +273,18 @@ void write_value(JsonWriter json, const Named& named) {
   json.end();
 }
 
-/// A checkpointable that is no array and no value: its documents, when it has some.
+/// A checkpointable that is neither an array nor a value: its documents, when it has some.
 void show_item(const Side& side, const Named& named, const Arguments& arguments, Output& out) {
   const Description description = side.metadata().items.at(named.item).description();
   if (description.texts.empty() || side.is_foreign()) {
     if (const std::string problem = problem_text(side.metadata().items.at(named.item)); !problem.empty()) {
       throw Error(side.metadata().items.at(named.item).problem_code, problem);
     }
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format(
-            "'{}' is not an array and not a value: name one of those that `cairn inspect` lists for it",
-            named.title));
+    if (std::vector<std::string> below = titles_below(side, named.title); !below.empty()) {
+      refuse_subtree(named.title, std::move(below));
+    }
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' has no arrays, values or texts to show", named.title));
   }
   if (!arguments.is_json) {
     out.print("{}  {}\n", printable(named.title), printable(description.kind));

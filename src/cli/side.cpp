@@ -7,6 +7,7 @@
 #include "cairn/base/error.hpp"
 
 #include "cli/describe.hpp"
+#include "cli/paths.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -19,10 +20,10 @@ bool is_absence(const Error& error) {
 
 bool is_checkpointable(const std::filesystem::path& path) {
   try {
-    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), path.parent_path());
+    const auto checkpoint = store::CommittedDirectory::open(io::posix_syscalls(), parent_of(path));
     const auto& entries = checkpoint.manifest().checkpointables;
     return std::any_of(entries.begin(), entries.end(),
-                       [&](const auto& entry) { return entry.directory == path.filename(); });
+                       [name = name_of(path)](const auto& entry) { return entry.directory == name; });
   } catch (const Error& error) {
     if (is_absence(error) || error.code() == std::errc::permission_denied) {
       return false;  // Who may not look into a directory may be given what is in it.
@@ -42,9 +43,8 @@ Side::Side(std::filesystem::path path, const std::string& name)
       throw;
     }
   }
-  const std::filesystem::path plain = io::named_path(std::filesystem::absolute(path_));
-  if (is_checkpointable(plain)) {
-    checkpoint_.emplace(store::CommittedDirectory::open(io::posix_syscalls(), plain.parent_path()));
+  if (is_checkpointable(path_)) {
+    checkpoint_.emplace(store::CommittedDirectory::open(io::posix_syscalls(), parent_of(path_)));
   }
 }
 

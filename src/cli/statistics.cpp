@@ -16,8 +16,6 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::size_t kBlockElements = 4096;  // A multiple of 8: whole bytes, also of packed types.
-
 /// Elements as they lie there, which may not be aligned.
 template <class T>
 std::vector<T> copied(std::span<const std::byte> bytes) {

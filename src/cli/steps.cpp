@@ -8,7 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "cli/text.hpp"
+#include "base/internal/printable.hpp"
 #include "io/internal/file.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/internal/pins.hpp"
@@ -25,7 +25,7 @@ std::vector<StepFacts> step_facts(const std::filesystem::path& root,
       training::StepNotes notes = training::notes_of(each.annotations, each.path.string());
       facts.step = notes.step;
       facts.metrics = std::move(notes.metrics);
-    } catch (const Error&) {  // Somebody else's: it is no step, and may be loaded all the same.
+    } catch (const Error&) {  // Another program's: not a step, but it can be loaded.
     }
     facts.is_pinned = facts.step && pins.contains(*facts.step);
     all.push_back(std::move(facts));

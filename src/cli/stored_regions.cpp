@@ -5,11 +5,10 @@
 #include <map>
 #include <string_view>
 
-#include "cairn/api/load.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/tree_handler.hpp"
 #include "cairn/sharding/flat_range.hpp"
+
+#include "cli/partial_load.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -39,19 +38,11 @@ RangesLoad::RangesLoad(const std::filesystem::path& source, const std::string& i
     const Region& region = *range.region;
     want(arrays.try_emplace(region.path, region.shape, region.dtype).first->second, range);
   }
-  AbstractTree wanted;
+  PartialLoad load;
   for (auto& [path, boxes] : arrays) {
-    AbstractTree* node = &wanted;
-    for (const std::string& key : formats::split_path(path)) {
-      node = &(*node)[key];
-    }
-    *node = std::move(boxes);
+    load.want(path, std::move(boxes));
   }
-  TreeLoadOptions some;
-  some.partial = true;
-  LoadOptions options;
-  options.handler_options.set(some);
-  response_ = load_checkpointables_async(source, {Request(item, std::move(wanted))}, options);
+  response_ = load.start(source, item);
 }
 
 void RangesLoad::wait() {

@@ -35,7 +35,7 @@ struct RegionRange {
   std::span<std::byte> out;
 };
 
-/// Reads ranges of the arrays of a checkpointable, and verifies them, beside whatever else the program does.
+/// Reads ranges of the arrays of a checkpointable, and verifies them, concurrently with the program.
 ///
 /// Ownership: what `out` of the ranges refers to must live as long as this does.
 class RangesLoad {

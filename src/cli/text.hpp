@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/internal/printable.hpp"
-
 namespace cairn::cli {
 
 /// How many columns `text` takes in a terminal: two for what East Asian writing and emoji show wide, none for marks that join the

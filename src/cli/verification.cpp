@@ -18,6 +18,7 @@
 
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
+#include "cli/paths.hpp"
 #include "cli/side.hpp"
 #include "store/internal/committed_directory.hpp"
 
@@ -173,9 +174,8 @@ std::vector<Subject> subjects_of(const fs::path& path) {
       throw;
     }
   }
-  const fs::path plain = io::named_path(fs::absolute(path));
-  if (is_checkpointable(plain)) {
-    return {checkpoint_at(plain.parent_path(), plain.filename())};
+  if (is_checkpointable(path)) {
+    return {checkpoint_at(parent_of(path), name_of(path))};
   }
   try {
     return {foreign_at(path)};

@@ -10,7 +10,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/paths.hpp"
 #include "cli/progress_bar.hpp"
 #include "cli/text.hpp"
 #include "cli/verification.hpp"
@@ -27,8 +29,11 @@ std::uint64_t problem_count(const Verdict& verdict) {
 
 void write_verdict(JsonWriter& json, const Verdict& verdict) {
   const store::VerifyReport report = verdict.report.value_or(store::VerifyReport());
-  const fs::path& path = verdict.report ? report.path : verdict.subject.path;
-  json.begin_object().key("path").value(path.string()).key("is_sound").value(verdict.is_sound());
+  json.begin_object()
+      .key("path")
+      .value(verdict.subject.path.string())
+      .key("is_sound")
+      .value(verdict.is_sound());
   json.key("has_checksums").value(!verdict.subject.is_foreign);
   if (verdict.report) {
     json.key("files").value(report.files);
@@ -54,7 +59,7 @@ void write_verdict(JsonWriter& json, const Verdict& verdict) {
   json.end().end();
 }
 
-void print_report(Output& out, const store::VerifyReport& report) {
+void print_report(Output& out, const fs::path& path, const store::VerifyReport& report) {
   for (const store::VerifyProblem& problem : report.problems) {
     out.print("{:<10}  {}\n", name(problem.damage), printable(problem.text));
   }
@@ -62,32 +67,32 @@ void print_report(Output& out, const store::VerifyReport& report) {
     out.print("… and {} more\n", count_text(report.problem_count - report.problems.size()));
   }
   for (const std::string& file : report.foreign) {
-    out.print("{:<10}  {}: not the checkpoint's\n", "foreign", printable((report.path / file).string()));
+    out.print("{:<10}  {}: not the checkpoint's\n", "foreign", path_text(path / file));
   }
   if (report.foreign_count > report.foreign.size()) {
     out.print("… and {} more foreign\n", count_text(report.foreign_count - report.foreign.size()));
   }
-  out.print("{}: {} and {} checked, {}\n", printable(report.path.string()), count_text(report.files, "file"),
+  out.print("{}: {} and {} checked, {}\n", path_text(path), count_text(report.files, "file"),
             size_text(report.bytes),
             report.is_sound() ? "every byte is as it was written"
                               : count_text(report.problem_count, "problem") + " found");
 }
 
-/// Files of other programs have no checksums: that their headers hold together is all that can be told.
+/// Files of other programs have no checksums: only their headers can be checked.
 void print_foreign(Output& out, const Subject& subject) {
-  out.print("{}: the headers are sound; there are no checksums that could tell of the {} of data\n",
-            printable(subject.path.string()), size_text(subject.bytes));
+  out.print("{}: headers are valid; {} of data have no checksums to verify\n", path_text(subject.path),
+            size_text(subject.bytes));
 }
 
 void print_verdict(Output& out, const Verdict& verdict) {
   if (!verdict.subject.aside.empty()) {
-    out.print("{}: {}\n", printable(verdict.subject.path.string()), printable(verdict.subject.aside));
+    out.print("{}: {}\n", path_text(verdict.subject.path), printable(verdict.subject.aside));
   } else if (verdict.report) {
-    print_report(out, *verdict.report);
+    print_report(out, verdict.subject.path, *verdict.report);
   } else if (verdict.subject.problem.empty()) {
     print_foreign(out, verdict.subject);
   } else {
-    out.print("{}: {}\n", printable(verdict.subject.path.string()), printable(verdict.subject.problem));
+    out.print("{}: {}\n", path_text(verdict.subject.path), printable(verdict.subject.problem));
   }
 }
 

@@ -7,12 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/formats/index.hpp"
 #include "cairn/handlers/abstract_tree.hpp"
-#include "cairn/handlers/tree_handler.hpp"
 
+#include "cli/partial_load.hpp"
 #include "cli/text.hpp"
 
 namespace cairn::cli {
@@ -46,9 +44,10 @@ std::uint64_t choose_edge(std::string_view title, const Selection& selection, st
   }
   throw Error(
       Errc::invalid_argument,
-      fmt::format("'{}': {} has so many dimensions that its corners alone are more than {}: give indices for "
-                  "some of them",
-                  title, to_string(selection), count_text(limit, "element")));
+      fmt::format(
+          "'{}': {} has so many dimensions that its corners alone exceed the limit of {}; give indices "
+          "for some dimensions, or raise --limit",
+          title, to_string(selection), count_text(limit, "element")));
 }
 
 WindowSide side_of(const SelectedRange& range, std::uint64_t edge) {
@@ -131,17 +130,9 @@ std::vector<Array> load_boxes(const ArrayPlace& array, const std::vector<Box>& b
     loaded.emplace_back(box.extents(), array.dtype);
     wanted.place_into(box, loaded.back());
   }
-  AbstractTree tree;
-  AbstractTree* node = &tree;
-  for (const std::string& key : formats::split_path(array.path)) {
-    node = &(*node)[key];
-  }
-  *node = std::move(wanted);
-  TreeLoadOptions some;
-  some.partial = true;
-  LoadOptions options;
-  options.handler_options.set(some);
-  static_cast<void>(load_checkpointables(array.source, {Request(array.item, std::move(tree))}, options));
+  PartialLoad load;
+  load.want(array.path, std::move(wanted));
+  static_cast<void>(load.start(array.source, array.item).wait());
   return loaded;
 }
 
@@ -184,10 +175,6 @@ class WindowElements {
 };
 
 }  // namespace
-
-bool Window::has_gaps() const {
-  return std::any_of(sides.begin(), sides.end(), [](const WindowSide& side) { return side.gap != 0; });
-}
 
 Window plan_window(std::string_view title, const ArrayPlace& array, const Selection& selection,
                    std::uint64_t limit) {

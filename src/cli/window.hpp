@@ -39,8 +39,6 @@ struct WindowSide {
 /// Invariant: one side for each dimension of the array.
 struct Window {
   std::vector<WindowSide> sides;
-
-  [[nodiscard]] bool has_gaps() const;
 };
 
 /// Shows all of a selection of at most `limit` elements, and the corners of a larger one, as numpy does.

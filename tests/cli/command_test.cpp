@@ -98,6 +98,15 @@ TEST_F(Cli, InspectSaysWhoseADataFileIs) {
               HasSubstr("a data file of the checkpoint " + path_.string()));
 }
 
+TEST_F(Cli, ArraysOfADataFileHaveTheirNamesInTheCheckpoint) {
+  EXPECT_THAT(run_cli({"inspect", data_file(), "--stats"}).out,
+              AllOf(HasSubstr("\n  params/w  F32 "), HasSubstr("\n  params/b    1 "), Not(HasSubstr("~1"))));
+  EXPECT_THAT(run_cli({"ls", "--all", data_file()}).out, HasSubstr("state/params/w  F32 "));
+  const auto items =
+      nlohmann::json::parse(run_cli({"inspect", "--json", data_file()}).out)["checkpointables"];
+  EXPECT_EQ(items["state"]["arrays"][1]["name"], "params/w");
+}
+
 TEST_F(Cli, InspectFailsWhenWhatArraysHoldCannotBeRead) {
   flip(data_file(), fs::file_size(data_file()) - 1);
 
@@ -204,6 +213,13 @@ TEST_F(Cli, VerifyPraisesASoundCheckpoint) {
   EXPECT_EQ(result.status, 0);
   EXPECT_THAT(result.out, HasSubstr("every byte is as it was written"));
   EXPECT_THAT(result.err, IsEmpty());
+}
+
+TEST_F(Cli, VerifySaysThatForeignFilesHaveNoChecksums) {
+  const std::string file = kData / "tiny.safetensors";
+
+  EXPECT_THAT(run_cli({"verify", file}).out,
+              MatchesRegex(file + ": headers are valid; .* B of data have no checksums to verify\n"));
 }
 
 TEST_F(Cli, VerifyNamesTheFileAndTheChunkThatAreDamaged) {

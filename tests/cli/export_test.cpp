@@ -66,7 +66,7 @@ TEST_F(ExportTest, MakesAFileThatHoldsEveryArray) {
   const testing::CliResult result = run("out.safetensors");
 
   EXPECT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("left out, for they are no arrays: step"));
+  EXPECT_THAT(result.out, HasSubstr("left out, not arrays: step"));
   EXPECT_EQ(load(folder_ / "out.safetensors"),
             (Tree{{"a/b", counted({3, 5})}, {"a/none", counted({0, 4})}, {"scalar", counted({})}}));
   EXPECT_THAT(names(), ElementsAre("checkpoint", "out.safetensors"));
@@ -136,7 +136,7 @@ TEST_F(ExportTest, TakesTheCheckpointableThatIsNamed) {
 
   const testing::CliResult unnamed = run("out.safetensors");
   EXPECT_EQ(unnamed.status, 1);
-  EXPECT_THAT(unnamed.err, HasSubstr("'model', 'other' have arrays: choose one with --name"));
+  EXPECT_THAT(unnamed.err, HasSubstr("'model', 'other' have arrays; choose one with --name"));
   EXPECT_EQ(run("out.safetensors", {"--name", "other"}).status, 0);
   EXPECT_EQ(load(folder_ / "out.safetensors"), (Tree{{"v", counted({3})}}));
   EXPECT_THAT(run("again.safetensors", {"--name", "nobody"}).err, HasSubstr("nobody"));

@@ -83,7 +83,7 @@ TEST_F(CliRecover, ChangesNothingByItself) {
   const CliResult result = run_cli({"recover", root_.path()});
 
   EXPECT_EQ(testing::list_tree(root_.path()), before);
-  EXPECT_THAT(result.out, HasSubstr("nothing was changed: --remove does it\n"));
+  EXPECT_THAT(result.out, HasSubstr("nothing was changed; use --remove to apply\n"));
 }
 
 TEST_F(CliRecover, RemovesWhenAsked) {

@@ -209,9 +209,35 @@ TEST_F(CliShow, RefusesWhatItCannotSelectAndNamesIt) {
 
 TEST_F(CliShow, RefusesNamesThatSayNothingOrTooMuch) {
   EXPECT_THAT(refusal("nowhere[0]"), HasSubstr("'nowhere'"));
-  EXPECT_THAT(refusal("small"), AllOf(HasSubstr("'model/small'"), HasSubstr("'other/small'")));
-  EXPECT_THAT(refusal("model"), HasSubstr("'model' is not an array"));
+  EXPECT_THAT(refusal("small"), HasSubstr("'small' is ambiguous: 'model/small' or 'other/small'"));
   EXPECT_EQ(run_cli({"show", path(), "step", "--limit", "0"}).status, 2);
+}
+
+TEST_F(CliShow, SaysWhatLiesBelowASubtree) {
+  EXPECT_THAT(
+      refusal("model"),
+      HasSubstr("'model' is a subtree, not an array or a value; below it: 'model/bfloat', 'model/big', "
+                "'model/complex', 'model/cube', 'model/float4' and 11 more"));
+
+  const TempDir directory;
+  const Tree params = {{"params", {{"w", counted({2})}, {"step", 1}}}};
+  save_checkpointables(directory / "8", {{"model", params}, {"ema", params}});
+  EXPECT_THAT(run_cli({"show", directory / "8", "model/params"}).err,
+              HasSubstr("below it: 'model/params/step', 'model/params/w'"));
+  EXPECT_THAT(run_cli({"show", directory / "8", "params[0]"}).err,
+              HasSubstr("'params' is a subtree, not an array or a value; below it: 'ema/params/step', "
+                        "'ema/params/w', 'model/params/step', 'model/params/w'"));
+}
+
+TEST_F(CliShow, FindsArraysOfADataFileByTheirNamesInTheCheckpoint) {
+  const TempDir directory;
+  testing::save_example(directory / "8");
+  for (const auto& entry : fs::directory_iterator(directory / "8/model")) {
+    if (entry.path().extension() == ".safetensors") {
+      EXPECT_THAT(run_cli({"show", entry.path(), "params/b"}).out, HasSubstr("state/params/b  F32  [3]\n"));
+      EXPECT_THAT(run_cli({"show", entry.path(), "params"}).err, HasSubstr("'state/params/b'"));
+    }
+  }
 }
 
 TEST_F(CliShow, ReadsOnlyWhatItShows) {
