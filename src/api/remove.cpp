@@ -20,8 +20,10 @@ store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const 
                                        const Context& context) {
   const core::DiskCalls calls(context);
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
-  std::function<store::RemovalReport()> remove = [calls, target_path, random = context.options().random,
-                                                  may_wait = !core::is_busy_here(*calls.services())] {
+  const auto report = std::make_shared<store::RemovalReport>();
+  std::function<void(core::Fate&)> remove = [report, calls, target_path, random = context.options().random,
+                                             may_wait =
+                                                 !core::is_busy_here(*calls.services())](core::Fate& fate) {
     const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
     // Kept until the removal has ended, also when nobody waits for it any more.
     const std::shared_ptr<store::PublicationOrder::Place> place =
@@ -30,9 +32,13 @@ store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const 
       core::throw_waits_for_itself("a removal");
     }
     place->turn().get();
-    return store::remove_checkpoint(calls.syscalls(), target.path, random);
+    // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its place.
+    if (fate.begin_commit()) {
+      *report = store::remove_checkpoint(calls.syscalls(), target.path, random);
+    }
   };
-  return calls.ask(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));
+  calls.change(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));
+  return std::move(*report);
 }
 
 }  // namespace cairn

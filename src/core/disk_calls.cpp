@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/internal/disk_calls.hpp"
 
+#include <array>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -18,20 +20,25 @@
 namespace cairn::core {
 namespace {
 
+/// What a call that is given up tells its caller.
+std::exception_ptr too_late(const std::string& what, std::chrono::nanoseconds deadline,
+                            std::string_view remark) {
+  return std::make_exception_ptr(
+      Error(Errc::timed_out, fmt::format("{}: not done after {:.3f} s{}", what,
+                                         std::chrono::duration<double>(deadline).count(), remark)));
+}
+
 /// A call that blocks, on a thread of the context's; told of its end or of its deadline, whichever comes first.
 class TimedCall {
  public:
-  TimedCall(std::shared_ptr<Services> services, const std::string& what, std::chrono::nanoseconds deadline,
-            std::function<void()> work)
+  /// `give_up` is asked at the deadline what to say.
+  TimedCall(std::shared_ptr<Services> services, std::chrono::nanoseconds deadline, std::function<void()> work,
+            std::function<std::exception_ptr()> give_up)
       : services_(std::move(services)) {
     if (deadline > deadline.zero()) {
-      const auto give_up = [ended = ended_, what, deadline] {
-        ended.fail(std::make_exception_ptr(
-            Error(Errc::timed_out, fmt::format("{}: not done after {:.3f} s", what,
-                                               std::chrono::duration<double>(deadline).count()))));
-      };
+      const auto tell = [ended = ended_, give_up = std::move(give_up)] { ended.fail(give_up()); };
       // From the begin of the call on, whatever happens until it waits.
-      timer_ = services_->threads.timers.at(later(services_->clock.steady_now(), deadline), give_up);
+      timer_ = services_->threads.timers.at(later(services_->clock.steady_now(), deadline), tell);
     }
     services_->threads.calls.submit([services = services_, ended = ended_, work = std::move(work)] {
       std::exception_ptr failure;
@@ -61,9 +68,26 @@ class TimedCall {
   std::optional<async::Timers::Id> timer_;
 };
 
+/// Sets events when it goes away.
+class SetAtEnd {
+ public:
+  explicit SetAtEnd(std::array<async::Event, 2> events) : events_(std::move(events)) {}
+  ~SetAtEnd() {
+    for (const async::Event& event : events_) {
+      event.set();
+    }
+  }
+  SetAtEnd(const SetAtEnd&) = delete;
+  SetAtEnd& operator=(const SetAtEnd&) = delete;
+
+ private:
+  const std::array<async::Event, 2> events_;
+};
+
 Awaitable<> await_end(std::shared_ptr<Services> services, std::string what, std::chrono::nanoseconds deadline,
                       std::function<void()> work) {
-  const TimedCall call(std::move(services), what, deadline, std::move(work));
+  std::function<std::exception_ptr()> give_up = [what, deadline] { return too_late(what, deadline, ""); };
+  const TimedCall call(std::move(services), deadline, std::move(work), std::move(give_up));
   co_await call.ended().wait();
 }
 
@@ -87,7 +111,28 @@ void DiskCalls::run(const std::string& what, std::chrono::nanoseconds deadline,
     work();
     return;
   }
-  TimedCall(services_, what, deadline, std::move(work)).ended().get();
+  TimedCall(services_, deadline, std::move(work), [&] { return too_late(what, deadline, ""); }).ended().get();
+}
+
+void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadline,
+                       std::function<void(Fate& fate)> work) const {
+  const auto fate = std::make_shared<Fate>();
+  const InFlight::Call call{what, {}, {}};
+  services_->in_flight.enter(call);
+  std::function<void()> tracked = [fate, call, work = std::move(work)] {
+    const SetAtEnd at_end({call.told, call.ended});
+    work(*fate);
+  };
+  if (deadline <= deadline.zero()) {
+    tracked();
+    return;
+  }
+  const auto give_up = [fate, call, what, deadline] {
+    const bool goes_on = fate->stop() == Fate::State::committing;
+    call.told.set();
+    return too_late(what, deadline, goes_on ? "; it goes on" : "; nothing was changed");
+  };
+  TimedCall(services_, deadline, std::move(tracked), give_up).ended().get();
 }
 
 Awaitable<> DiskCalls::await(std::string what, std::chrono::nanoseconds deadline,

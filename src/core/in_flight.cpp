@@ -31,6 +31,15 @@ void InFlight::leave(const Operation* operation) {
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
 }
 
+void InFlight::enter(Call call) {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) {
+    throw Error(Errc::closed, "the context was closed");
+  }
+  std::erase_if(calls_, [](const Call& earlier) { return earlier.ended.has_happened(); });
+  calls_.push_back(std::move(call));
+}
+
 void InFlight::lose(const std::string& path, const std::exception_ptr& failure) {
   {
     const std::lock_guard lock(mutex_);
@@ -43,21 +52,25 @@ void InFlight::lose(const std::string& path, const std::exception_ptr& failure) 
   }
 }
 
-bool InFlight::wait_for_all(Operations running, std::chrono::nanoseconds timeout) const {
+bool InFlight::wait_for_all(Operations running, std::span<const Call> calls,
+                            std::chrono::nanoseconds timeout) const {
   const auto deadline = later(clock_.steady_now(), timeout);
-  return std::all_of(running.begin(), running.end(), [&](const auto& operation) {
+  const auto wait = [&](const async::Event& end) {
     const auto now = clock_.steady_now();
     const auto left = deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
     const bool is_endless = deadline == std::chrono::steady_clock::time_point::max();
-    return operation->told().wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock_);
-  });
+    return end.wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock_);
+  };
+  return std::all_of(running.begin(), running.end(),
+                     [&](const auto& operation) { return wait(operation->told()); }) &&
+         std::all_of(calls.begin(), calls.end(), [&](const Call& call) { return wait(call.told); });
 }
 
 void InFlight::stop_all(Operations running) const {
   for (const auto& operation : running) {
     operation->stop(Errc::closed, "the context was closed before this ended");
   }
-  static_cast<void>(wait_for_all(running, options_.stop_grace));
+  static_cast<void>(wait_for_all(running, {}, options_.stop_grace));
   // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
   for (const auto& operation : running) {
     static_cast<void>(operation->decided().wait_for(kTelling));
@@ -69,18 +82,28 @@ void InFlight::stop_all(Operations running) const {
 
 std::exception_ptr InFlight::close() {
   std::vector<std::shared_ptr<Operation>> running;
+  std::vector<Call> calls;
   {
     const std::lock_guard lock(mutex_);
     is_closed_ = true;
     running = operations_;
+    calls = calls_;
   }
-  if (!wait_for_all(running, options_.close_timeout)) {
+  if (!wait_for_all(running, calls, options_.close_timeout)) {
     stop_all(running);
   }
   std::string still_running;
+  const auto name = [&](const std::string& title) {
+    still_running += fmt::format("{}{}", still_running.empty() ? "" : ", ", title);
+  };
   for (const auto& operation : running) {
     if (!operation->is_done()) {
-      still_running += fmt::format("{}{}", still_running.empty() ? "" : ", ", operation->title());
+      name(operation->title());
+    }
+  }
+  for (const Call& call : calls) {
+    if (!call.ended.has_happened()) {
+      name(call.title);
     }
   }
   const std::lock_guard lock(mutex_);

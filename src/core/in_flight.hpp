@@ -11,6 +11,7 @@
 
 #include "cairn/core/context.hpp"
 
+#include "async/internal/event.hpp"
 #include "base/internal/clock.hpp"
 
 namespace cairn::core {
@@ -31,10 +32,20 @@ class InFlight {
   void enter(const std::shared_ptr<Operation>& operation);
   void leave(const Operation* operation);
 
+  /// A call that changes the disk and is not an operation.
+  struct Call {
+    std::string title;
+    async::Event told;   ///< Its caller knows how it ended, or that it is late.
+    async::Event ended;  ///< Nothing of it runs any more.
+  };
+
+  /// Errors: Errc::closed after close().
+  void enter(Call call);
+
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 
-  /// Refuses new operations, waits for those in flight, stops those that take too long; those that do not end then are left
+  /// Refuses new operations and calls, waits for those in flight, stops operations that take too long; what does not end then is left
   /// behind after the grace. Returns the first lost failure; when there is none, what still runs; else null.
   std::exception_ptr close();
 
@@ -42,7 +53,8 @@ class InFlight {
   using Operations = std::span<const std::shared_ptr<Operation>>;
 
   /// Returns whether all have told how they ended before `timeout`.
-  [[nodiscard]] bool wait_for_all(Operations running, std::chrono::nanoseconds timeout) const;
+  [[nodiscard]] bool wait_for_all(Operations running, std::span<const Call> calls,
+                                  std::chrono::nanoseconds timeout) const;
   void stop_all(Operations running) const;
 
   const ContextOptions& options_;
@@ -50,6 +62,7 @@ class InFlight {
   std::mutex mutex_;  // Protects all below.
   bool is_closed_ = false;
   std::vector<std::shared_ptr<Operation>> operations_;
+  std::vector<Call> calls_;
   std::exception_ptr lost_;
 };
 

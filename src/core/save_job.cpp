@@ -99,13 +99,23 @@ Awaitable<async::Event> SaveJob::take_place() {
   if (is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
     throw Error(Errc::cancelled, title());
   }
+  const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
+  SaveQueue::Entered entered;
+  const std::function<void()> enter_queue = [&] { entered = services().saves.enter(self); };
   if (is_primary()) {
+    // Both at once: of two saves that stand in one order here and in the other there, each would wait for the other for ever.
     place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
-                                            target_->name);
+                                            target_->name, enter_queue);
+  } else {
+    enter_queue();
   }
-  const async::Event turn = services().saves.enter(std::static_pointer_cast<SaveJob>(shared_from_this()));
+  for (const std::shared_ptr<SaveJob>& earlier : entered.passed) {
+    if (earlier) {
+      earlier->give_way_to(*this);
+    }
+  }
   accepted_.set();
-  co_return turn;
+  co_return entered.turn;
 }
 
 Awaitable<> SaveJob::work() {

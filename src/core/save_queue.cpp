@@ -13,34 +13,26 @@ namespace cairn::core {
 
 SaveQueue::SaveQueue(std::size_t most) : most_(most != 0 ? most : std::numeric_limits<std::size_t>::max()) {}
 
-async::Event SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
+SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
   Entry entry;
   entry.save = save;
   entry.key = save.get();
   if (save->options().coalesce) {
     entry.series = save->path().parent_path();
   }
-  const async::Event turn = entry.turn;
-  std::vector<std::shared_ptr<SaveJob>> passed;
-  {
-    const std::lock_guard lock(mutex_);
-    bool is_oldest = true;
-    for (const Entry& earlier : entries_) {
-      if (!entry.series.empty() && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
-        passed.push_back(earlier.save.lock());
-      }
-    }
-    entries_.push_back(std::move(entry));
-    if (entries_.size() <= most_) {
-      turn.set();
+  Entered entered{entry.turn, {}};
+  const std::lock_guard lock(mutex_);
+  bool is_oldest = true;
+  for (const Entry& earlier : entries_) {
+    if (!entry.series.empty() && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
+      entered.passed.push_back(earlier.save.lock());
     }
   }
-  for (const auto& one : passed) {
-    if (one) {
-      one->give_way_to(*save);
-    }
+  entries_.push_back(std::move(entry));
+  if (entries_.size() <= most_) {
+    entered.turn.set();
   }
-  return turn;
+  return entered;
 }
 
 void SaveQueue::leave(const SaveJob* save) noexcept {

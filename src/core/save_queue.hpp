@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "async/internal/event.hpp"
 
@@ -21,12 +22,18 @@ class SaveQueue {
   /// Lets `most` go on at once; 0: all.
   explicit SaveQueue(std::size_t most);
 
-  /// Enters a save. The event happens when it may go on.
+  /// What a save has found when it entered.
+  struct Entered {
+    async::Event turn;  ///< Happens when it may go on.
+    std::vector<std::shared_ptr<SaveJob>>
+        passed;  ///< To give way to it, SaveJob::give_way_to; may hold null.
+  };
+
+  /// Enters a save. Waits for nobody, and calls nobody.
   ///
-  /// When it coalesces, those before it that do, too, and have a target in the same directory are stopped with
-  /// Errc::superseded: all but the oldest, so that one is always completed, however quickly others follow, and those that
-  /// commit already.
-  async::Event enter(const std::shared_ptr<SaveJob>& save);
+  /// When it coalesces, those before it that do, too, and have a target in the same directory are passed: all but the oldest, so
+  /// that one is always completed, however quickly others follow.
+  [[nodiscard]] Entered enter(const std::shared_ptr<SaveJob>& save);
 
   /// Lets the next one go on. Does nothing for a save that has left.
   void leave(const SaveJob* save) noexcept;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/parent_use.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <deque>
-#include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 namespace cairn::store {
 namespace {
@@ -16,21 +15,13 @@ using Key = std::pair<std::uint64_t, std::uint64_t>;  // Device and inode.
 
 std::atomic<std::uint64_t> g_removals{0};
 
-void remove_if_empty(const MadeLevel& level) noexcept {
-  if (level.is_own) {
-    [[maybe_unused]] const int ignored =
-        level.parent.syscalls().unlink_at(level.parent.fd(), level.name.c_str(), true);
-  }
-  ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
-}
-
 }  // namespace
 
 struct ParentUse::Shared {
-  std::mutex mutex;  // Protects all below; held while directories are removed, so of this directory only.
+  std::mutex mutex;  // Protects all below; held while the directory is removed, so of this directory only.
   std::size_t users = 0;
-  std::deque<MadeLevel> levels;  // They stay where they are.
-  std::size_t synced = 0;        // So many of the first.
+  std::optional<Made> made;  // Once set, it stays.
+  bool is_synced = false;
   bool is_kept = false;
   bool is_removed = false;
 
@@ -57,20 +48,41 @@ struct ParentUse::Shared {
     }
     return shared;
   }
+
+  [[nodiscard]] bool may_be_removed() const { return users == 0 && !is_kept && made && made->is_own; }
+
+  /// Takes it away when it is empty.
+  void remove() noexcept {
+    is_removed = true;
+    [[maybe_unused]] const int ignored =
+        made->parent->syscalls().unlink_at(made->parent->fd(), made->name.c_str(), true);
+    ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
+  }
 };
 
-std::shared_ptr<ParentUse> ParentUse::join(io::FileId id, std::vector<MadeLevel>&& levels) {
+ParentUse::ParentUse(std::shared_ptr<Shared> shared) noexcept : shared_(std::move(shared)) {}
+
+std::shared_ptr<ParentUse> ParentUse::join(io::FileId id) {
   std::shared_ptr<ParentUse> use(new ParentUse(Shared::of(id)));
-  Shared& shared = *use->shared_;
-  const std::lock_guard lock(shared.mutex);
-  if (shared.is_removed) {
+  const std::lock_guard lock(use->shared_->mutex);
+  if (use->shared_->is_removed) {
     use->shared_.reset();  // It has not joined.
     return nullptr;
   }
-  ++shared.users;
-  shared.levels.insert(shared.levels.end(), std::make_move_iterator(levels.begin()),
-                       std::make_move_iterator(levels.end()));
-  levels.clear();
+  ++use->shared_->users;
+  return use;
+}
+
+std::shared_ptr<ParentUse> ParentUse::join(io::FileId id, Made made) {
+  std::shared_ptr<ParentUse> use = join(id);
+  if (use) {
+    const std::lock_guard lock(use->shared_->mutex);
+    if (!use->shared_->made) {
+      use->shared_->made = std::move(made);
+    } else if (made.is_own) {
+      use->shared_->made->is_own = true;  // Somebody had seen it before the one that made it came here.
+    }
+  }
   return use;
 }
 
@@ -78,46 +90,54 @@ ParentUse::~ParentUse() {
   if (!shared_) {
     return;
   }
-  const std::lock_guard lock(shared_->mutex);
-  if (--shared_->users == 0 && !shared_->levels.empty() && !shared_->is_kept) {
-    shared_->is_removed = true;
-    for (auto level = shared_->levels.rbegin(); level != shared_->levels.rend(); ++level) {
-      remove_if_empty(*level);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    --shared_->users;
+    if (shared_->may_be_removed()) {
+      shared_->remove();
     }
   }
+  shared_.reset();  // With the last one goes the use of the directory above.
 }
 
 void ParentUse::sync() {
-  std::vector<const MadeLevel*> levels;
-  std::size_t end = 0;
+  std::shared_ptr<const io::Directory> parent;
+  std::shared_ptr<ParentUse> above;
   {
     const std::lock_guard lock(shared_->mutex);
-    end = shared_->levels.size();
-    for (std::size_t i = shared_->synced; i < end; ++i) {
-      levels.push_back(&shared_->levels[i]);
+    if (!shared_->made) {
+      return;
+    }
+    above = shared_->made->above;
+    if (!shared_->is_synced) {
+      parent = shared_->made->parent;
     }
   }
   // Without the lock: the next save need not wait for the disk to take its place.
-  for (const MadeLevel* level : levels) {
-    level->parent.sync();
+  above->sync();
+  if (parent) {
+    parent->sync();
+    const std::lock_guard lock(shared_->mutex);
+    shared_->is_synced = true;
   }
-  const std::lock_guard lock(shared_->mutex);
-  shared_->synced = std::max(shared_->synced, end);
 }
 
 void ParentUse::keep() noexcept {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->is_kept = true;
+  std::shared_ptr<ParentUse> above;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->is_kept = true;
+    if (shared_->made) {
+      above = shared_->made->above;
+    }
+  }
+  if (above) {
+    above->keep();
+  }
 }
 
 std::uint64_t ParentUse::removals() noexcept {
   return g_removals;
-}
-
-void remove_empty_levels(const std::vector<MadeLevel>& levels) noexcept {
-  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-    remove_if_empty(*level);
-  }
 }
 
 }  // namespace cairn::store

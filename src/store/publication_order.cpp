@@ -15,13 +15,17 @@ const std::shared_ptr<PublicationOrder>& PublicationOrder::of_process() {
 }
 
 std::shared_ptr<PublicationOrder::Place> PublicationOrder::enter(
-    const std::shared_ptr<PublicationOrder>& order, const io::FileId& directory, const std::string& name) {
+    const std::shared_ptr<PublicationOrder>& order, const io::FileId& directory, const std::string& name,
+    const std::function<void()>& meanwhile) {
   auto place = std::make_shared<Place>(order, Key(::getpid(), directory.device, directory.inode, name));
   const std::lock_guard lock(order->mutex_);
   std::list<const Place*>& places = order->places_[place->key_];
   places.push_back(place.get());
   if (places.size() == 1) {
     place->turn_.set();
+  }
+  if (meanwhile) {
+    meanwhile();  // If it throws, the place goes once the lock is free: it was made before.
   }
   return place;
 }

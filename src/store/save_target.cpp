@@ -28,10 +28,15 @@ bool is_missing(const Error& error) {
   return error.code() == std::errc::no_such_file_or_directory;
 }
 
-SaveTarget opened(Target parsed, io::Directory parent) {
+io::FileId id_of(const io::Directory& directory) {
   io::FileStatus status;
-  io::require(parent.syscalls().status(parent.fd(), status), "stat", parent.path());
-  return {std::move(parsed.path), std::move(parsed.name), std::move(parent), status.id, nullptr};
+  io::require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
+  return status.id;
+}
+
+SaveTarget opened(Target parsed, io::Directory parent) {
+  const io::FileId id = id_of(parent);
+  return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr};
 }
 
 /// What there is of the way to a target's directory, and the names that are missing below it, outermost first.
@@ -103,28 +108,41 @@ void require_short(const Way& way, const Target& target, unsigned create_parents
   }
 }
 
-/// Makes what is missing. Returns the innermost directory; nothing when somebody has removed one meanwhile.
-std::optional<io::Directory> make_levels(Way way, std::vector<MadeLevel>& levels) {
-  io::Directory at = std::move(way.there);
-  for (const std::string& name : way.missing) {
-    const int made = at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode);
-    if (made == -ENOENT) {
-      return std::nullopt;
-    }
-    if (made != -EEXIST) {
-      io::require(made, "mkdir", at.path() / name);
-    }
-    levels.push_back({std::move(at), name, made >= 0});
-    try {
-      at = levels.back().parent.open_directory(name);
-    } catch (const Error& error) {
-      if (!is_missing(error)) {
-        throw;
-      }
-      return std::nullopt;
-    }
+/// A directory above a target, and the use that the save makes of it.
+struct Reached {
+  std::shared_ptr<io::Directory> directory;
+  std::shared_ptr<ParentUse> use;
+};
+
+/// Makes a directory that is missing, and joins those that use it. Nothing when somebody has removed it meanwhile, or the one above.
+std::optional<Reached> make_level(const Reached& above, const std::string& name) {
+  const io::Directory& parent = *above.directory;
+  const int made = parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kDirectoryMode);
+  if (made == -ENOENT) {
+    return std::nullopt;
   }
-  return at;
+  if (made != -EEXIST) {
+    io::require(made, "mkdir", parent.path() / name);
+  }
+  // It is joined before it is opened: what fails from here on removes it.
+  const std::optional<io::FileStatus> status = parent.status(name);
+  if (!status) {
+    return std::nullopt;
+  }
+  Reached level;
+  level.use = ParentUse::join(status->id, {above.directory, name, made >= 0, above.use});
+  if (!level.use) {
+    return std::nullopt;
+  }
+  try {
+    level.directory = std::make_shared<io::Directory>(parent.open_directory(name));
+  } catch (const Error& error) {
+    if (!is_missing(error)) {
+      throw;
+    }
+    return std::nullopt;
+  }
+  return level;
 }
 
 /// Opens the directory of a target, and makes what is missing of it. Nothing when it was removed meanwhile.
@@ -133,25 +151,29 @@ std::optional<SaveTarget> try_to_reach(io::Syscalls& syscalls, const Target& par
   const std::uint64_t removals = ParentUse::removals();
   Way way = find_way(syscalls, parsed);
   require_short(way, parsed, create_parents);
-  if (!way.missing.empty()) {
-    require_outside_checkpoints(way.there, parsed.path);
+  if (way.missing.empty()) {
+    SaveTarget target = opened(parsed, std::move(way.there));
+    target.use = ParentUse::join(target.directory);
+    const bool is_there = target.use && (removals == ParentUse::removals() || !target.parent.is_replaced());
+    return is_there ? std::optional(std::move(target)) : std::nullopt;
   }
-  std::vector<MadeLevel> levels;
-  try {
-    std::optional<io::Directory> parent = make_levels(std::move(way), levels);
-    if (parent) {
-      SaveTarget target = opened(parsed, std::move(*parent));
-      target.use = ParentUse::join(target.directory, std::move(levels));
-      if (target.use && (removals == ParentUse::removals() || !target.parent.is_replaced())) {
-        return target;
-      }
+  require_outside_checkpoints(way.there, parsed.path);
+  Reached level;
+  level.use = ParentUse::join(id_of(way.there));
+  level.directory = std::make_shared<io::Directory>(std::move(way.there));
+  for (const std::string& name : way.missing) {
+    std::optional<Reached> next = level.use ? make_level(level, name) : std::nullopt;
+    if (!next) {
+      return std::nullopt;
     }
-  } catch (...) {
-    remove_empty_levels(levels);
-    throw;
+    level = std::move(*next);
   }
-  remove_empty_levels(levels);
-  return std::nullopt;
+  SaveTarget target = opened(parsed, std::move(*level.directory));  // Nobody else holds the innermost.
+  target.use = std::move(level.use);
+  if (removals != ParentUse::removals() && target.parent.is_replaced()) {
+    return std::nullopt;
+  }
+  return target;
 }
 
 }  // namespace

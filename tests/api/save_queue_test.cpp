@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -282,6 +283,29 @@ TEST_F(SaveQueueOfTwo, LetsNobodyBeginWhenOneGoesThatWaits) {
   EXPECT_FALSE(fourth.is_staged());
   values_[0].gate.set();
   EXPECT_TRUE(testing::eventually([&] { return fourth.is_staged(); }));
+}
+
+using SaveQueueOfThreads = testing::ApiTest;
+
+/// The order at a target and the one in the queue are the same: else two saves may wait for each other.
+TEST_F(SaveQueueOfThreads, LetsAllOverwriteOneTarget) {
+  ContextOptions options = small();
+  options.saves_in_flight = 1;
+  const Context context(options);
+  SaveOptions how;
+  how.overwrite = true;
+  how.deadline = std::chrono::minutes(5);  // Instead of for ever.
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 8; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < 25; ++i) {
+          EXPECT_NO_THROW(save(directory_ / "step", Tree({{"thread", thread}}), how, context));
+        }
+      });
+    }
+  }
+  EXPECT_TRUE(is_checkpoint(directory_ / "step", {}, context));
 }
 
 }  // namespace

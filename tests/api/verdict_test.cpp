@@ -82,6 +82,19 @@ class Verdict : public testing::ApiTest {
     return is_answered(response);
   }
 
+  /// Closes the context.
+  void wait_until_all_has_ended() {
+    for (bool has_ended = false; !has_ended;) {
+      try {
+        context_->close();
+        has_ended = true;
+      } catch (const Error& error) {
+        ASSERT_EQ(error.code(), Errc::still_running);
+        static_cast<void>(async::Event().wait_for(1ms));
+      }
+    }
+  }
+
   [[nodiscard]] int stored(const std::string& name = "checkpoint") const {
     return static_cast<int>(load(directory_ / name, {}, Context(small())).at("step").as<std::int64_t>());
   }
@@ -345,6 +358,41 @@ TEST_F(Verdict, ARemovalThatWasGivenUpDoesNotTouchALaterSave) {
   later.wait();
 
   EXPECT_EQ(stored(), 2);
+}
+
+TEST_F(Verdict, ARemovalThatWasGivenUpBeforeItBeganNeverDoes) {
+  start(1).wait();
+  calls_->hold(Held::open);
+  RemoveOptions options;
+  options.deadline = 1s;
+  std::jthread remover([&] {
+    EXPECT_THAT([&] { remove_checkpoint(target(), options, *context_); },
+                Fails(Errc::timed_out, HasSubstr("nothing was changed")));
+  });
+  ASSERT_TRUE(calls_->holds());
+  clock_->advance(1s);
+  remover.join();
+
+  calls_->let_go();
+  wait_until_all_has_ended();
+
+  EXPECT_EQ(stored(), 1);
+}
+
+TEST_F(Verdict, ARemovalThatGoesOnIsNamedByClose) {
+  start(1).wait();
+  calls_->hold(Held::rename, 1);
+  RemoveOptions options;
+  options.deadline = 1s;
+  std::jthread remover([&] {
+    EXPECT_THAT([&] { remove_checkpoint(target(), options, *context_); },
+                Fails(Errc::timed_out, HasSubstr("it goes on")));
+  });
+  ASSERT_TRUE(calls_->holds());
+  clock_->advance(1s);
+  remover.join();
+
+  EXPECT_THAT([&] { context_->close(); }, Fails(Errc::still_running, HasSubstr("removal of")));
 }
 
 /// Every call that touches the disk comes back at its deadline.

@@ -60,7 +60,7 @@ TEST(Permit, GivesItsBytesBack) {
   Semaphore budget(10);
   {
     const Permit lease = run(budget.acquire(4));
-    EXPECT_EQ(lease.bytes(), 4U);
+    EXPECT_EQ(lease.count(), 4U);
     EXPECT_EQ(budget.taken(), 4U);
   }
   EXPECT_EQ(budget.taken(), 0U);
@@ -74,7 +74,7 @@ TEST(Permit, MovesItsBytes) {
   second = std::move(first);
 
   EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): moved-from is empty.
-  EXPECT_EQ(second.bytes(), 4U);
+  EXPECT_EQ(second.count(), 4U);
   EXPECT_EQ(budget.taken(), 4U);
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/publication_order.hpp"
 
+#include <chrono>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -55,6 +58,21 @@ TEST_F(Order, BeginsAnewWhenAllHaveGone) {
   { const auto first = enter(7, "step"); }
 
   EXPECT_TRUE(enter(7, "step")->turn().has_happened());
+}
+
+TEST_F(Order, LetsNobodyEnterMeanwhile) {
+  std::vector<int> entered;
+  std::jthread other;
+  const auto first = PublicationOrder::enter(order_, {1, 7}, "step", [&] {
+    other = std::jthread([&] {
+      static_cast<void>(PublicationOrder::enter(order_, {1, 8}, "another", [&] { entered.push_back(2); }));
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // Long enough for one who could enter.
+    entered.push_back(1);
+  });
+  other.join();
+
+  EXPECT_EQ(entered, (std::vector<int>{1, 2}));
 }
 
 }  // namespace

@@ -59,8 +59,8 @@ struct VerifyOptions {
 struct RemoveOptions {
   RemoveOptions() = default;
 
-  /// From the call to its end; afterwards it comes back with Errc::timed_out. The removal may go on, and keeps its place before
-  /// later saves to the same path: the checkpoint is there, whole, or gone. Zero: no limit.
+  /// From the call to its end; afterwards it comes back with Errc::timed_out. A removal that had not begun then never does. One that
+  /// had goes on, before all saves to the same path that are called later; the text says which. Zero: no limit.
   Timeout deadline;
 };
 
@@ -73,7 +73,8 @@ struct RemoveOptions {
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
 ///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
-///          Errc::timed_out. OS errors pass through; what is left then goes with the next recovery.
+///          Errc::timed_out; Errc::closed (the context was closed). OS errors pass through; what is left then goes with the next
+///          recovery.
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options = {},

@@ -49,6 +49,7 @@ enum class Missing : std::uint8_t {
 /// Errors: Errc::invalid_argument for `root` as absolute_path.
 [[nodiscard]] std::function<std::vector<FoundCheckpoint>()> listing(core::DiskCalls calls,
                                                                     const std::filesystem::path& root,
-                                                                    const ListOptions& options, Missing missing);
+                                                                    const ListOptions& options,
+                                                                    Missing missing);
 
 }  // namespace cairn::api

@@ -9,6 +9,8 @@
 
 #include "cairn/async/awaitable.hpp"
 
+#include "core/internal/fate.hpp"
+
 namespace cairn {
 class Clock;
 class Context;
@@ -47,6 +49,13 @@ class DiskCalls {
   /// Errors: Errc::timed_out.
   [[nodiscard]] Awaitable<> await(std::string what, std::chrono::nanoseconds deadline,
                                   std::function<void()> work) const;
+
+  /// As `run`, for work that changes the disk, and must not begin to once its caller was told that it is late. It asks the word
+  /// right before: Fate::begin_commit. Closing the context waits for it.
+  ///
+  /// Errors: Errc::timed_out, which says whether it goes on; Errc::closed.
+  void change(const std::string& what, std::chrono::nanoseconds deadline,
+              std::function<void(Fate& fate)> work) const;
 
   /// As `run`, for work that returns something.
   template <class T>

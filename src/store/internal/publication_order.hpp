@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -29,8 +30,12 @@ class PublicationOrder {
   static const std::shared_ptr<PublicationOrder>& of_process();
 
   /// Takes the next place at a target. Its turn comes when all before it have gone.
+  ///
+  /// `meanwhile` is called before anybody else can enter. Whoever waits in another queue, too, enters that in it: so all stand in
+  /// the same order everywhere, and nobody waits for somebody who waits for them.
   static std::shared_ptr<Place> enter(const std::shared_ptr<PublicationOrder>& order,
-                                      const io::FileId& directory, const std::string& name);
+                                      const io::FileId& directory, const std::string& name,
+                                      const std::function<void()>& meanwhile = {});
 
  private:
   /// With the process, because a child that was forked inherits the places of saves that do not run there.
