@@ -9,8 +9,8 @@
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/use_future.hpp>
 #include <cairn/cairn.hpp>
 #include <cairn/handlers/tree_handler.hpp>
 
@@ -63,12 +63,12 @@ class SimulationHandler final : public cairn::CheckpointableHandler<Simulation, 
   }
 };
 
-boost::asio::awaitable<void> use(std::size_t& found) {
+boost::asio::awaitable<std::size_t> use() {
   const cairn::Tree first = {{"step", 1}};
   auto saving = cairn::save_async("run/1", first, cairn::return_when_accepted);
   co_await saving.staged();
   co_await saving.committed();
-  found = (co_await cairn::list_checkpoints_async("run")).size();
+  std::size_t found = (co_await cairn::list_checkpoints_async("run")).size();
   const auto latest = co_await cairn::latest_checkpoint_async("run");
   found += latest && co_await cairn::is_checkpoint_async(latest->path);
   auto loaded = co_await cairn::load_latest_async("run");
@@ -79,16 +79,15 @@ boost::asio::awaitable<void> use(std::size_t& found) {
   auto into = cairn::load_into_async("run/1", tree);
   co_await into.loaded();
   const auto recovered = co_await cairn::recover_async("run");
-  found += recovered.entries.size();
+  co_return found + recovered.entries.size();
 }
 
 std::size_t run() {
   cairn::register_handler<SimulationHandler>();
   boost::asio::io_context io;
-  std::size_t found = 0;
-  boost::asio::co_spawn(io, use(found), boost::asio::detached);
+  auto found = boost::asio::co_spawn(io, use(), boost::asio::use_future);
   io.run();
-  return found;
+  return found.get();
 }
 
 }  // namespace user
