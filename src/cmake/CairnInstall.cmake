@@ -77,7 +77,7 @@ if(NOT BUILD_SHARED_LIBS)
 endif()
 # As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one of the library.
 set(CAIRN_PKGCONFIG_CFLAGS)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(CAIRN_PKGCONFIG_CFLAGS " -Wno-mismatched-new-delete")
 endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn.pc.in" "${PROJECT_BINARY_DIR}/cairn.pc" @ONLY)

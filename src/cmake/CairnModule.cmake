@@ -9,7 +9,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND CAIRN_WARNINGS $<$<CONFIG:Release>:-Wno-restrict>)  # Falsely given for strings that are appended to.
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  list(APPEND CAIRN_WARNINGS -Wno-deprecated-declarations)  # Given for what std::stable_sort of libstdc++ 12 calls; g++ finds ours.
+  list(APPEND CAIRN_WARNINGS
+    -Wno-deprecated-declarations  # Given for what std::stable_sort of libstdc++ 12 calls; g++ finds ours.
+    -Wno-sign-conversion)         # To g++ it is no part of -Wconversion.
 endif()
 if(CAIRN_WERROR)
   list(APPEND CAIRN_WARNINGS -Werror)
