@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include <boost/describe/class.hpp>
-#include <boost/describe/operators.hpp>
+// [include]
 #include <cairn/cairn.hpp>
-#include <cairn/handlers/describe.hpp>
+#include <cairn/handlers/describe.hpp>  // With BOOST_DESCRIBE_STRUCT.
+// [/include]
 
 #include "own_folder.hpp"
 

@@ -77,7 +77,8 @@ void load_rows() {
   cairn::save("run/rows", saved);
   // [rows]
   cairn::AbstractTree wanted = cairn::metadata("run/rows");
-  wanted["embedding"].as_array().want(cairn::Box({0, 0}, {100, 64}));  // Rows 0 to 99: only those are read.
+  // Offsets, then extents: 100 rows from row 100 on, all 64 columns. Only rows 100 to 199 are read.
+  wanted["embedding"].as_array().want(cairn::Box({100, 0}, {100, 64}));
   const cairn::Tree loaded = cairn::load("run/rows", wanted);
   const cairn::Array rows = loaded["embedding"].as<cairn::Array>();  // [100, 64]
   // [/rows]

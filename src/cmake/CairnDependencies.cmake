@@ -55,7 +55,7 @@ if(CAIRN_HAS_CUDA)
   enable_language(CUDA)
 endif()
 
-# Boost 1.81 does not see that clang with libstdc++ has coroutines; g++ it knows.
+# Boost 1.81 does not see that a clang before 17 has coroutines with libstdc++; others it knows.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(CAIRN_COMPILE_DEFINITIONS BOOST_ASIO_HAS_CO_AWAIT=1 BOOST_ASIO_HAS_STD_COROUTINE=1)
 endif()

@@ -75,6 +75,11 @@ if(NOT BUILD_SHARED_LIBS)
   # There is only the static library, so who links it needs these without --static, too.
   string(APPEND CAIRN_PKGCONFIG_REQUIRES " ${CAIRN_PKGCONFIG_PRIVATE}")
 endif()
+# As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one of the library.
+set(CAIRN_PKGCONFIG_CFLAGS)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CAIRN_PKGCONFIG_CFLAGS " -Wno-mismatched-new-delete")
+endif()
 configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn.pc.in" "${PROJECT_BINARY_DIR}/cairn.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/cairn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 

@@ -2,11 +2,16 @@
 include(GNUInstallDirs)
 
 set(CAIRN_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
-if(CMAKE_UNITY_BUILD)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND CAIRN_WARNINGS -Wno-subobject-linkage)  # Every source is an included file then.
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND CAIRN_WARNINGS $<$<CONFIG:Release>:-Wno-restrict>)  # Falsely given for strings that are appended to.
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND CAIRN_WARNINGS
+    -Wno-deprecated-declarations  # Given for what std::stable_sort of libstdc++ 12 calls; g++ finds ours.
+    -Wno-sign-conversion)         # To g++ it is no part of -Wconversion.
 endif()
 if(CAIRN_WERROR)
   list(APPEND CAIRN_WARNINGS -Werror)

@@ -16,7 +16,24 @@ set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ${BUILD_SHARED_LIBS})  # The loader hears of shared libraries when they are installed.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost1.81-dev, libfmt-dev, nlohmann-json3-dev, libxxhash-dev, pkg-config")
+
+# Sets <result> to the package that <file> was installed with; to <otherwise> where dpkg does not know.
+function(cairn_package_of result file otherwise)
+  set(${result} "${otherwise}" PARENT_SCOPE)
+  find_program(CAIRN_DPKG dpkg)
+  mark_as_advanced(CAIRN_DPKG)
+  if(CAIRN_DPKG AND EXISTS "${file}")
+    file(REAL_PATH "${file}" file)
+    execute_process(COMMAND "${CAIRN_DPKG}" --search "${file}" OUTPUT_VARIABLE found ERROR_QUIET)
+    if(found MATCHES "^([a-z0-9][a-z0-9+.-]+)(:[a-z0-9]+)?: ")
+      set(${result} "${CMAKE_MATCH_1}" PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+# The name has Boost's version in it, which every distribution has another of. libboost-dev is whichever that has.
+cairn_package_of(boost_package "${Boost_INCLUDE_DIRS}/boost/version.hpp" libboost-dev)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "${boost_package}, libfmt-dev, nlohmann-json3-dev, libxxhash-dev, pkg-config")
 if(CAIRN_HAS_URING)
   string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", liburing-dev")
 endif()

@@ -28,4 +28,7 @@ class MatrixProducts {
   std::vector<std::thread> threads_;
 };
 
+/// Multiplies matrices: `products` times on each of so many threads. Returns the seconds until the last has ended.
+double multiply_matrices(std::size_t threads, std::uint64_t products);
+
 }  // namespace cairn::bench

@@ -22,12 +22,18 @@ int main(int argc, char** argv) {
       {"reshard_load", cairn::bench::run_reshard_load},
       {"training", cairn::bench::run_training},
       {"partial", cairn::bench::run_partial},
+      {"accepted", cairn::bench::run_accepted},
+      {"load_into", cairn::bench::run_load_into},
+      {"list", cairn::bench::run_list},
+      {"rows", cairn::bench::run_rows},
   };
   Workload workload;
   std::string operation;
   CLI::App app("Measures Cairn: one operation on one workload; prints a JSON object a line.");
-  app.add_option("operation", operation,
-                 "save, load, meta, interference, ceilings, reshard_save, reshard_load, training or partial")
+  app.add_option(
+         "operation", operation,
+         "save, load, meta, interference, ceilings, reshard_save, reshard_load, training, partial, accepted, "
+         "load_into, list or rows")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();

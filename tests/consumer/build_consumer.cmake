@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Installs Cairn, moves the installation, and builds and runs PROJECT against it, and COMPONENTS, which asks for what is missing.
+# Installs Cairn, moves the installation, and builds and runs PROJECT against it; COMPONENTS, which asks for what is missing; and WARNINGS, which
+# must give none.
 # Everything happens in FOLDER, whose name has a blank; the definitions that it takes are in CMakeLists.txt beside this file.
 
 function(run_step)
@@ -35,10 +36,14 @@ foreach(program consumer_rank consumer_message)
   endif()
 endforeach()
 run_step("${CMAKE_COMMAND}" -S "${COMPONENTS}" -B "${FOLDER}/components" "-DWITHOUT_CUDA=${WITHOUT_CUDA}" "-DWITH_PROTO=${WITH_PROTO}" ${options})
+run_step("${CMAKE_COMMAND}" -S "${WARNINGS}" -B "${FOLDER}/warnings" ${options})
+run_step("${CMAKE_COMMAND}" --build "${FOLDER}/warnings")
 
 # Without CMake.
 file(GLOB_RECURSE described "${FOLDER}/prefix/lib*/cairn.pc")
 cmake_path(GET described PARENT_PATH pkgconfig_folder)
 set(ENV{PKG_CONFIG_PATH} "${pkgconfig_folder}")
 run_step(sh -c "eval '${COMPILER}' -std=c++20 ${FLAGS} source/main.cpp $(pkg-config --cflags --libs cairn) -o by_hand && ./by_hand"
+  WORKING_DIRECTORY "${FOLDER}")
+run_step(sh -c "eval '${COMPILER}' -std=c++20 -O1 -Wall -Wextra -Werror -c '${WARNINGS}/coroutines.cpp' $(pkg-config --cflags cairn) -o by_hand.o"
   WORKING_DIRECTORY "${FOLDER}")

@@ -9,8 +9,9 @@
 
 namespace cairn {
 
-/// Saves checkpointables as one checkpoint at `path`, whose parent must exist. Returns when it is durable.
+/// Saves checkpointables as one checkpoint at `path`. Returns when it is durable.
 ///
+/// A missing parent is made; more levels only when SaveOptions::create_parents says so.
 /// After any crash a reader sees the whole old checkpoint or the whole new one; see docs/reliability.md.
 /// Ownership: the values must live until the call returns.
 /// Threads:   safe; not from one of the context's own threads.

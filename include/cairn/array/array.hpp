@@ -159,9 +159,10 @@ struct AbstractArray {
   explicit AbstractArray(const ArrayView& array) : AbstractArray(array.shape(), array.dtype()) {}
 
   /// Asks for a part of the array only: what is loaded has its extents. Of the files little more than its bytes is read.
+  /// A Box is made of offsets and extents, not of begin and end.
   ///
   /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination is given already that has another shape.
-  /// Example: wanted["embedding"].as_array().want(Box({0, 0}, {100, 1024}));
+  /// Example: wanted["embedding"].as_array().want(Box({100, 0}, {50, 1024}));  // Rows 100 to 149, all columns.
   AbstractArray& want(Box part);
 
   /// Asks for an array of this shape, whatever the stored one is: an embedding that has got more rows, say. See ShapeMismatch.

@@ -147,6 +147,8 @@ class Box {
  public:
   Box() = default;
 
+  /// Where it begins, and how large it is: Box({100, 0}, {50, 64}) has rows 100 to 149.
+  ///
   /// Errors: Errc::invalid_argument when the ranks differ or an end does not fit in 64 bits.
   Box(Shape offsets, Shape extents);
 

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <boost/describe/class.hpp>  // For users: BOOST_DESCRIBE_STRUCT and BOOST_DESCRIBE_CLASS.
 #include <boost/describe/members.hpp>
 #include <boost/mp11/algorithm.hpp>
 
