@@ -21,7 +21,7 @@ void remove_if_empty(const MadeLevel& level) noexcept {
     [[maybe_unused]] const int ignored =
         level.parent.syscalls().unlink_at(level.parent.fd(), level.name.c_str(), true);
   }
-  ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
+  ++g_removals;  // Afterwards: a thread that read the number before it opened the directory finds another one.
 }
 
 }  // namespace
