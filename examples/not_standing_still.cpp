@@ -37,9 +37,9 @@ void train(Weights& weights, int steps) {
   for (int step = 0; step < steps; ++step) {
     const cairn::Tree state = {{"weights", weights}, {"step", step}};
     saving = cairn::save_async("run/" + std::to_string(step), state, cairn::return_when_accepted);
-    const Weights gradients = gradient(weights);  // Beside the copy: reads what is being copied.
+    const Weights gradients = gradient(weights);  // During the copy: reads what is copied.
     saving.wait_staged();                         // Wait before you first write.
-    update(weights, gradients);                   // Beside the writing of the files.
+    update(weights, gradients);                   // While the files are written.
   }
   saving.wait();
 }

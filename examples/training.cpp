@@ -125,7 +125,7 @@ void go_on_after_damage() {
   // [resume]
   cairn::ResumeOptions options;
   options.recover = true;    // Remove first what crashes have left.
-  options.fall_back = true;  // A damaged newest step is no reason to stop.
+  options.fall_back = true;  // Where the newest step is damaged, take an older one.
   if (const auto resumed = run.resume({"state"}, options)) {
     for (const cairn::PassedOver& each : resumed->passed_over) {
       std::cerr << each.path.string() << ": " << each.why << '\n';

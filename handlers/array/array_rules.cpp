@@ -95,15 +95,15 @@ void check_form(const ArrayRules::Rule& rule) {
                                                     static_cast<unsigned>(*form.storage_dtype)));
   }
   if (form.snapshot && *form.snapshot > Snapshot::share) {
-    throw Error(Errc::invalid_argument, fmt::format("{} has snapshot {}, which is none of Snapshot",
+    throw Error(Errc::invalid_argument, fmt::format("{} has snapshot {}, which is not a Snapshot",
                                                     rule.describe(), static_cast<unsigned>(*form.snapshot)));
   }
   if (form.storage_dtype && form.keeps_dtype) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{} asks for a dtype and for that in memory", rule.describe()));
+                fmt::format("{} sets both a dtype and as_in_memory", rule.describe()));
   }
   if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot) {
-    throw Error(Errc::invalid_argument, fmt::format("{} says nothing", rule.describe()));
+    throw Error(Errc::invalid_argument, fmt::format("{} sets nothing", rule.describe()));
   }
 }
 

@@ -10,7 +10,7 @@ namespace cairn::detail {
 
 /// Fills `message` from the bytes of a file that may hold anything; `path` names it.
 ///
-/// Errors: Errc::malformed_metadata when they are no message of its type, or required fields are missing.
+/// Errors: Errc::malformed_metadata when they are not a message of its type, or required fields are missing.
 void parse_message(const std::string& bytes, google::protobuf::Message& message, std::string_view path);
 
 /// Refuses a message that parse_message would not read again, for its depth. `bytes` are its binary form, `name` is that

@@ -99,7 +99,7 @@ class Assembler {
       auto [child, is_new] = enter(*open_.back().node, path, path.substr(begin, end - begin));
       if (end == std::string_view::npos) {
         if (!is_new) {
-          refuse(path, "the entry is there twice");
+          refuse(path, "the entry exists twice");
         }
         last_ = path;
         return *child;

@@ -53,7 +53,7 @@ std::vector<const Shard*> different_shards(const HeldArray& array) {
   for (std::size_t i = 1; i < shards.size(); ++i) {
     if (shards[i]->box == shards[i - 1]->box && shards[i]->replica == shards[i - 1]->replica) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("{}: box {} is there twice as replica {}", formats::shown(array.path),
+                  fmt::format("{}: box {} exists twice as replica {}", formats::shown(array.path),
                               to_string(shards[i]->box), shards[i]->replica));
     }
   }

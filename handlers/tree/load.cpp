@@ -60,7 +60,7 @@ ShardedArray take_shards(const AbstractShardedArray& wanted, std::vector<Array>:
   return {wanted.shape, wanted.dtype, std::move(shards), wanted.layout};
 }
 
-/// A leaf that is no array, as it is wanted.
+/// A leaf that is not an array, as it is wanted.
 Tree scalar_of(const formats::Index& index, const detail::Selected& one, bool may_narrow) {
   Tree stored = detail::scalar_of(index, one.entry);
   if (one.wanted == nullptr || one.wanted->kind() == stored.kind() ||

@@ -53,9 +53,8 @@ std::optional<Integer> parse_integer(std::string_view text) {
 bool boolean_of(const Tree& leaf, std::string_view path) {
   const auto number = leaf.as<std::int64_t>(path);
   if (number != 0 && number != 1) {
-    throw Error(
-        Errc::type_mismatch,
-        fmt::format("{} is {}, which is neither 0 nor 1: no value of an enum of bool", shown(path), number));
+    throw Error(Errc::type_mismatch,
+                fmt::format("{} is {}, which is not a value of a bool enum (0 or 1)", shown(path), number));
   }
   return number == 1;
 }
@@ -75,8 +74,8 @@ void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std:
                 fmt::format("{}: stored dtype {}, wanted {}", shown(path), array.dtype(), dtype));
   }
   if (array.element_count() != count) {
-    throw Error(Errc::shape_mismatch, fmt::format("{}: stored are {} elements, wanted {}", shown(path),
-                                                  array.element_count(), count));
+    throw Error(Errc::shape_mismatch,
+                fmt::format("{}: stored {} elements, wanted {}", shown(path), array.element_count(), count));
   }
   if (!out.empty()) {
     copy_range(array.view(), 0, out);
@@ -93,7 +92,7 @@ void check_list(const Tree& list, std::size_t size, std::string_view path) {
   }
   if (list.size() != size) {
     throw Error(Errc::shape_mismatch,
-                fmt::format("{}: stored are {} elements, wanted {}", shown(path), list.size(), size));
+                fmt::format("{}: stored {} elements, wanted {}", shown(path), list.size(), size));
   }
 }
 
@@ -105,7 +104,7 @@ Tree number_of_key(std::string_view key, std::string_view path) {
     return *number;
   }
   throw Error(Errc::type_mismatch,
-              fmt::format("{}: the key is not a number as a map of numbers has it", shown(path)));
+              fmt::format("{}: the key is not an integer as std::to_string writes it", shown(path)));
 }
 
 PathKey::PathKey(std::string& path, std::string_view key) : path_(path), end_(path.size()) {

@@ -78,10 +78,10 @@ Wide integer_number(const Tree& leaf, std::size_t bytes, std::string_view path, 
   const Wide least = static_cast<Wide>(std::numeric_limits<Wide>::min() >> unused_bits);
   const Number number = number_of(leaf, path, TreeKind::integer);
   if (narrowing == Narrowing::refused && std::holds_alternative<double>(number)) {
-    throw Error(Errc::unsafe_cast,
-                fmt::format("{} is {}, a floating-point number: as an integer it may be another one, unless "
-                            "narrowing is allowed",
-                            shown_node(path), text_of(number)));
+    throw Error(
+        Errc::unsafe_cast,
+        fmt::format("{} is {}, a floating-point number and not an integer; Narrowing::allowed truncates it",
+                    shown_node(path), text_of(number)));
   }
   const Wide wide = std::visit([](auto value) { return saturated_integer<Wide>(value); }, number);
   const bool is_kept = std::visit(
@@ -139,8 +139,8 @@ double floating_number(const Tree& leaf, std::size_t bytes, std::string_view pat
   const int digits = is_float ? std::numeric_limits<float>::digits : std::numeric_limits<double>::digits;
   if (narrowing == Narrowing::refused && !is_exact(number, digits)) {
     throw Error(Errc::unsafe_cast,
-                fmt::format("{} is {}, which no {} is, unless narrowing is allowed", shown_node(path),
-                            text_of(number), is_float ? "float" : "double"));
+                fmt::format("{} is {}, which a {} cannot hold exactly; Narrowing::allowed rounds it",
+                            shown_node(path), text_of(number), is_float ? "float" : "double"));
   }
   // Rounded once: by way of double a float could be rounded twice.
   return std::visit(

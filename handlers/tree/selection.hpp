@@ -11,7 +11,7 @@
 
 namespace cairn::detail {
 
-/// An entry of an index that shall be loaded.
+/// An entry of an index that is to be loaded.
 struct Selected {
   formats::IndexEntry entry;
   const AbstractTree* wanted = nullptr;  ///< Null: as stored.

@@ -18,10 +18,6 @@ namespace {
 using detail::shown;
 using detail::TreeAccess;
 
-std::string_view leaf_at(std::string_view path) {
-  return path.empty() ? "the node" : path;
-}
-
 std::string shown_node(std::string_view path) {
   return path.empty() ? "the node" : shown(path);
 }
@@ -181,7 +177,7 @@ const Array& Tree::array(std::string_view path, DType dtype) const {
   const auto& held = require<Array>(TreeKind::array, path);
   if (held.dtype() != dtype) {
     throw Error(Errc::dtype_mismatch,
-                fmt::format("{} is an array of {}, not of {}", leaf_at(path), held.dtype(), dtype));
+                fmt::format("{} is an array of {}, not of {}", shown_node(path), held.dtype(), dtype));
   }
   return held;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// Everything that programs commonly need. Beside it: handlers/json.hpp, handlers/proto.hpp (what speaks of
+/// Everything that programs commonly need. Not included: handlers/json.hpp, handlers/proto.hpp (what speaks of
 /// nlohmann's and protobuf's types), handlers/describe.hpp (structs as trees), array/dlpack.hpp.
 
 #include "cairn/api/context.hpp"

@@ -31,7 +31,7 @@ namespace {
 
 using core::DiskCalls;
 
-/// How often it is looked again for the newest because that was removed: whoever removes checkpoints faster than they can be
+/// How often it is looked again for the newest because that was removed: a program that removes checkpoints faster than they can be
 /// opened must be told.
 constexpr int kMostRestarts = 10;
 
@@ -179,7 +179,7 @@ class Search {
 
   [[noreturn]] void throw_none() const {
     const PassedOver& newest = passed_over_.front();
-    throw Error(newest.code, fmt::format("{}: of {} checkpoints none can be loaded; the newest: {}",
+    throw Error(newest.code, fmt::format("{}: none of {} checkpoints can be loaded; the newest: {}",
                                          root_.string(), passed_over_.size(), newest.why));
   }
 

@@ -16,7 +16,7 @@ AbstractArray& AbstractArray::want(Box part) {
                 fmt::format("box {} is not within an array of shape {}", to_string(part), to_string(shape)));
   }
   if (destination && destination->shape() != part.extents()) {
-    throw Error(Errc::invalid_argument, fmt::format("box {} of an array that shall go to memory of shape {}",
+    throw Error(Errc::invalid_argument, fmt::format("box {} of an array whose destination has shape {}",
                                                     to_string(part), to_string(destination->shape())));
   }
   box = std::move(part);
@@ -39,12 +39,11 @@ AbstractArray& AbstractArray::place_into(Array array) {
 
 AbstractArray& AbstractArray::pad_and_crop(Shape to) {
   if (box && !box->is_within(to)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("box {} is wanted, which is not within an array of shape {}", to_string(*box),
-                            to_string(to)));
+    throw Error(Errc::invalid_argument, fmt::format("requested box {} is not within an array of shape {}",
+                                                    to_string(*box), to_string(to)));
   }
   if (destination && !box && destination->shape() != to) {
-    throw Error(Errc::shape_mismatch, fmt::format("wanted is shape {}, but the memory for it has shape {}",
+    throw Error(Errc::shape_mismatch, fmt::format("requested shape {}, but destination has shape {}",
                                                   to_string(to), to_string(destination->shape())));
   }
   shape = std::move(to);

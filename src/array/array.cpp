@@ -100,8 +100,8 @@ Array Array::borrow(MutableArrayView view) {
 
 Array Array::reshaped(Shape shape) const {
   if (cairn::element_count(shape) != element_count()) {
-    throw Error(Errc::shape_mismatch,
-                fmt::format("an array of shape {} as {}", to_string(this->shape()), to_string(shape)));
+    throw Error(Errc::shape_mismatch, fmt::format("cannot reshape an array of shape {} to {}",
+                                                  to_string(this->shape()), to_string(shape)));
   }
   const std::span<std::byte> memory = view_.bytes();
   return {MutableArrayView(memory.data(), std::move(shape), dtype(), view_.device()), owner_, is_mutable_};

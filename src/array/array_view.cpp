@@ -76,7 +76,7 @@ ArrayView::ArrayView(const void* data, Shape shape, DType dtype, Device device)
 ArrayView::ArrayView(const void* data, Shape shape, DType dtype, Strides strides, Device device)
     : ArrayView(data, std::move(shape), dtype, device) {
   if (strides.size() != shape_.size()) {
-    refuse(fmt::format("strides {} for an array of shape {}", to_string(strides), to_string(shape_)));
+    refuse(fmt::format("strides {} do not fit an array of shape {}", to_string(strides), to_string(shape_)));
   }
   if (is_packed(dtype)) {
     refuse(fmt::format("arrays of {} are contiguous: several elements share a byte", name(dtype)));
@@ -86,7 +86,8 @@ ArrayView::ArrayView(const void* data, Shape shape, DType dtype, Strides strides
     return;  // No element, no address: any strides will do.
   }
   if (!has_addressable_span(shape_, strides_)) {
-    refuse(fmt::format("strides {} lead out of memory for shape {}", to_string(strides_), to_string(shape_)));
+    refuse(fmt::format("strides {} leave the address space for shape {}", to_string(strides_),
+                       to_string(shape_)));
   }
   is_contiguous_ = has_row_major_strides(dtype_, shape_, strides_);
 }
@@ -122,7 +123,7 @@ void ArrayView::check_access(DType wanted, std::size_t alignment) const {
 
 ArrayView ArrayView::part(const Box& box) const {
   if (!box.is_within(shape_)) {
-    refuse(fmt::format("the part {} of an array of shape {}", to_string(box), to_string(shape_)));
+    refuse(fmt::format("part {} is not within an array of shape {}", to_string(box), to_string(shape_)));
   }
   if (is_packed(dtype_)) {
     if (!box.is_whole(shape_)) {

@@ -17,7 +17,7 @@ Box::Box(Shape offsets, Shape extents) : offsets_(std::move(offsets)), extents_(
     is_sound = checked_add(offsets_[dimension], extents_[dimension]).has_value();
   }
   if (!is_sound) {
-    throw Error(Errc::invalid_argument, fmt::format("no box has offsets {} and extents {}",
+    throw Error(Errc::invalid_argument, fmt::format("offsets {} and extents {} do not form a box",
                                                     to_string(offsets_), to_string(extents_)));
   }
 }

@@ -343,8 +343,9 @@ bool cast_directly(const std::byte* in, DType from, std::byte* out, DType to, st
 
 void check_cast(DType from, DType to, Narrowing narrowing) {
   if (!is_valid(from) || !is_valid(to)) {
-    throw Error(Errc::invalid_argument, fmt::format("a cast of dtype {} to dtype {}, of which one is unknown",
-                                                    static_cast<int>(from), static_cast<int>(to)));
+    throw Error(Errc::invalid_argument,
+                fmt::format("cannot cast dtype {} to dtype {}: one of them is unknown",
+                            static_cast<int>(from), static_cast<int>(to)));
   }
   if (is_complex(from) && !is_complex(to)) {
     throw Error(Errc::unsafe_cast, fmt::format("{} to {} drops the imaginary parts", name(from), name(to)));
@@ -363,7 +364,7 @@ void cast(std::span<const std::byte> in, DType from, std::span<std::byte> out, D
   const std::size_t count = in.size() * 8 / bits(from);
   const bool is_whole = in.size() * 8 % bits(from) == 0 && out.size() * 8 % bits(to) == 0;
   if (!is_whole || out.size() * 8 / bits(to) != count) {
-    throw Error(Errc::invalid_argument, fmt::format("a cast of {} bytes of {} to {} bytes of {}", in.size(),
+    throw Error(Errc::invalid_argument, fmt::format("cannot cast {} bytes of {} to {} bytes of {}", in.size(),
                                                     name(from), out.size(), name(to)));
   }
   if (count == 0) {

@@ -23,8 +23,8 @@ void check_host(const ArrayView& view) {
 
 void check_range(std::uint64_t begin_byte, std::size_t size, std::uint64_t image_bytes) {
   if (begin_byte > image_bytes || size > image_bytes - begin_byte) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("{} bytes at {} of an array of {} bytes", size, begin_byte, image_bytes));
+    throw Error(Errc::invalid_argument, fmt::format("{} bytes at {} are not within an array of {} bytes",
+                                                    size, begin_byte, image_bytes));
   }
 }
 
@@ -221,11 +221,12 @@ std::size_t chunk_bytes(DType type, DType other) {
 
 void copy(const ArrayView& from, const MutableArrayView& to) {
   if (from.dtype() != to.dtype()) {
-    throw Error(Errc::dtype_mismatch, fmt::format("copy of {} to {}", name(from.dtype()), name(to.dtype())));
+    throw Error(Errc::dtype_mismatch,
+                fmt::format("cannot copy {} to {}", name(from.dtype()), name(to.dtype())));
   }
   if (from.shape() != to.shape()) {
     throw Error(Errc::shape_mismatch,
-                fmt::format("copy of shape {} to {}", to_string(from.shape()), to_string(to.shape())));
+                fmt::format("cannot copy shape {} to {}", to_string(from.shape()), to_string(to.shape())));
   }
   if (to.is_contiguous()) {
     check_host(to);

@@ -157,7 +157,7 @@ constexpr std::array<double, 256> decode_table() {
   return table;
 }
 
-// E8M0 is an exponent and nothing else, so it is no FloatFormat. 0xff is NaN.
+// E8M0 is an exponent and nothing else, so it is not a FloatFormat. 0xff is NaN.
 constexpr double decode_e8m0(std::uint8_t pattern) {
   return pattern == 0xff ? std::bit_cast<double>(binary64::kQuietNaN)
                          : binary64::power_of_two(int{pattern} - 127);

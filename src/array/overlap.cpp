@@ -35,16 +35,14 @@ struct Region {
 };
 
 [[noreturn]] void refuse_pair(const Destination& a, const Destination& b) {
-  throw Error(Errc::invalid_argument,
-              fmt::format("{} and {} are to be loaded into memory that overlaps", a.name, b.name));
+  throw Error(Errc::invalid_argument, fmt::format("the destinations of {} and {} overlap", a.name, b.name));
 }
 
 [[noreturn]] void refuse_self(const Destination& destination) {
-  throw Error(Errc::invalid_argument,
-              fmt::format("{} is to be loaded into memory where several of its elements have one place: "
-                          "strides {} for shape {}",
-                          destination.name, to_string(destination.view.strides()),
-                          to_string(destination.view.shape())));
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("{}: destination elements alias each other: strides {} for shape {}", destination.name,
+                  to_string(destination.view.strides()), to_string(destination.view.shape())));
 }
 
 Region region_of(const Destination& destination) {
@@ -171,11 +169,9 @@ class Page {
   void add_rectangle(const Region& region, std::uint64_t line, std::uint64_t lines, std::uint64_t begin,
                      std::uint64_t end) {
     if (rectangles_.size() == kMostRectangles) {
-      throw Error(
-          Errc::invalid_argument,
-          fmt::format("{} is to be loaded into memory that interleaves with that of others too finely "
-                      "to tell whether they overlap; load it into memory of its own",
-                      region.destination->name));
+      throw Error(Errc::invalid_argument,
+                  fmt::format("cannot determine whether {} overlaps other destinations; use separate memory",
+                              region.destination->name));
     }
     const auto index = static_cast<std::uint32_t>(rectangles_.size());
     rectangles_.push_back({region.destination, begin, end});

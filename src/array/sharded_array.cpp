@@ -71,7 +71,7 @@ AbstractShardedArray& AbstractShardedArray::place_into(Box box, Array destinatio
   for (const WantedShard& other : shards) {
     if (other.destination && other.destination->dtype() != destination.dtype()) {
       throw Error(Errc::dtype_mismatch,
-                  fmt::format("box {} is to go to memory of {}, box {} to memory of {}", to_string(box),
+                  fmt::format("the destination of box {} is of {}, that of box {} of {}", to_string(box),
                               destination.dtype(), to_string(other.box), other.destination->dtype()));
     }
   }

@@ -73,7 +73,7 @@ struct LocatedArrays {
   std::size_t count = 0;  ///< How many arrays come of them.
 };
 
-/// Finds the bytes of arrays, and checks that they can go where they shall, that no two go to one place, and that slices tile
+/// Finds the bytes of arrays, and checks that they can be loaded to their destinations, that no two destinations overlap, and that slices tile
 /// what is wanted; others are left out. The result refers to all that is given.
 ///
 /// Errors: as plan_read, for what the files need not be known for.

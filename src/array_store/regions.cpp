@@ -53,9 +53,8 @@ void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::s
   std::vector<Box> boxes;
   for (const WantedShard& shard : shards) {
     if (!shard.box.is_within(shape)) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{}: wanted is box {}, which is not within the shape {}", shown(name),
-                              to_string(shard.box), shape));
+      throw Error(Errc::invalid_argument, fmt::format("{}: requested box {} is not within the shape {}",
+                                                      shown(name), to_string(shard.box), shape));
     }
     boxes.push_back(shard.box);
   }
@@ -67,10 +66,10 @@ void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::s
       if (other > i && !is_replica) {
         throw Error(Errc::invalid_argument,
                     boxes[i] == boxes[other]
-                        ? fmt::format("{}: box {} is wanted twice as replica {}", shown(name),
+                        ? fmt::format("{}: box {} is requested twice as replica {}", shown(name),
                                       to_string(boxes[i]), shards[i].replica)
-                        : fmt::format("{}: wanted boxes {} and {} overlap", shown(name), to_string(boxes[i]),
-                                      to_string(boxes[other])));
+                        : fmt::format("{}: requested boxes {} and {} overlap", shown(name),
+                                      to_string(boxes[i]), to_string(boxes[other])));
       }
     }
   }

@@ -30,7 +30,7 @@ class HeaderSource final : public ByteSource {
     std::memcpy(out.data(), header.text.data() + offset_bytes, out.size());
     header.unread_bytes -= std::min<std::uint64_t>(header.unread_bytes, out.size());
     if (header.unread_bytes == 0) {
-      lock.unlock();  // Whoever waits drops the text.
+      lock.unlock();  // The waiter drops the text.
       header.is_read.set();
     }
   }
@@ -88,7 +88,7 @@ std::vector<FlatPart>::const_iterator first_part(const WritePlan& plan, std::siz
                           [](const FlatPart& part, std::size_t number) { return part.array < number; });
 }
 
-/// What the header of a file says of an array; null: it is no part. `names` keeps a name that has to be made.
+/// What the header of a file says of an array; null: it is not a part. `names` keeps a name that has to be made.
 formats::TensorSpec spec_of(const WritePlan& plan, std::size_t array, const FlatPart* part,
                             std::deque<std::string>& names) {
   formats::TensorSpec spec;

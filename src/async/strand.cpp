@@ -139,6 +139,7 @@ void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
       return;
     }
   }
+  // Not under our lock: no thread ever holds the locks of two queues, so their order cannot matter.
   if (host_ && host_->take_in(shared_from_this())) {
     return;
   }
@@ -155,6 +156,8 @@ void StrandQueue::post_turn() {
 
 bool StrandQueue::take_in(std::shared_ptr<StrandQueue> guest) {
   const std::lock_guard lock(mutex_);
+  // A driver that is busy may run a handler, which may block for long: the guest then goes to the pool, which has other threads.
+  // A call by the driving thread itself is fine: it comes back to the queue when its item ends.
   if (!is_driven_ || guest_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
     return false;
   }
@@ -173,17 +176,19 @@ bool StrandQueue::run_those_there() {
   while (!ready.is_empty()) {
     run_item(ready.pop());
   }
+  // Under the lock: an item that is pushed meanwhile is either seen here, or begins a turn of its own.
   const std::lock_guard lock(mutex_);
   has_turn_ = !items_.is_empty();
   return has_turn_;
 }
 
 void StrandQueue::drive() noexcept {
-  const std::shared_ptr<StrandQueue> keep = shared_from_this();
+  const std::shared_ptr<StrandQueue> keep = shared_from_this();  // An item may drop the last reference.
   std::unique_lock lock(mutex_);
   driver_ = std::this_thread::get_id();
   while (is_driven_) {
     if (const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr)) {
+      // One turn of the guest, then a look at `is_driven_` again: the caller leaves even while the guest goes on.
       lock.unlock();
       const bool has_more = guest->run_those_there();
       lock.lock();
@@ -194,11 +199,13 @@ void StrandQueue::drive() noexcept {
       run_as_turn(item);
       lock.lock();
     } else {
-      is_idle_ = true;
+      is_idle_ = true;  // From here on `take_in` may give it a guest.
       changed_.wait(lock);
       is_idle_ = false;
     }
   }
+  // The caller leaves; what is left goes to the pool. `has_turn_` has been true for as long as the queue was driven, so nobody
+  // else has posted a turn.
   driver_ = std::thread::id();
   has_turn_ = !items_.is_empty();
   const bool has_more = has_turn_;

@@ -34,7 +34,7 @@ class StrandItem {
   StrandItem(const StrandItem&) = delete;
   StrandItem& operator=(const StrandItem&) = delete;
 
-  /// Gives its memory back, then does the work, which must not throw: whoever it is for would wait for ever.
+  /// Gives its memory back, then does the work, which must not throw: its waiters would wait for ever.
   virtual void run() = 0;
   /// Gives its memory back, and the work up.
   virtual void drop() = 0;
@@ -115,8 +115,8 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   class Turn;
 
   void post_turn();
-  /// Gives the turn that `guest` has to this queue's driver, unless he is busy with an item, or there is none: then returns
-  /// false. His own calls count as idle: what he runs then comes to its end first.
+  /// Gives the turn that `guest` has to this queue's driver. Returns false when there is no driver, or it is busy with an item.
+  /// A call by the driving thread itself succeeds: the item that it runs ends first.
   [[nodiscard]] bool take_in(std::shared_ptr<StrandQueue> guest);
   /// Runs all items that are there. Returns whether others have come meanwhile.
   [[nodiscard]] bool run_those_there();
@@ -162,7 +162,7 @@ class Strand {
     return {std::make_shared<StrandLane>(std::make_shared<StrandQueue>(pool, is_driven)), false};
   }
 
-  /// Another strand, whose work the driver of this one runs, too, while he has nothing else to do.
+  /// Another strand, whose work the driver of this one runs, too, while it is idle.
   [[nodiscard]] Strand beside() const {
     StrandQueue& host = queue();
     return {std::make_shared<StrandLane>(

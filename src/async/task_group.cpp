@@ -17,7 +17,7 @@ namespace cairn::async {
 namespace asio = boost::asio;
 
 /// One spawned task, seen from its group. A task that is destroyed before it ends (because its executor's
-/// context is) counts as ended too: whoever settles must not wait for ever.
+/// context is) counts as ended too: `settle` must not wait for ever.
 class TaskGroup::Task {
  public:
   explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {

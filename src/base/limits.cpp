@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Enough for a file with two descriptors and one beside it.
+/// Enough for a file with two descriptors and one more.
 constexpr std::size_t kLeastOpenFiles = 4;
 
 /// Where there is no /proc: what a program has open as a rule.

@@ -17,7 +17,7 @@ constexpr std::size_t kMinStreamedBytes = 4096;
 }  // namespace
 
 StreamCopies::~StreamCopies() {
-  // Streaming stores are weakly ordered: whoever is told of the copies next must see them.
+  // Streaming stores are weakly ordered: the thread that is told of the copies next must see them.
   _mm_sfence();
 }
 

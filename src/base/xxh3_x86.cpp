@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs beside it was seen to take
+// Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs concurrently was seen to take
 // several times as long.
 bool has_avx2() noexcept {
   static const bool has = __builtin_cpu_supports("avx2") != 0;

@@ -36,6 +36,19 @@ bool is_same(const ErasedHandler& a, const ErasedHandler& b) {
          (a.is_made_of_type() && b.is_made_of_type() && a.handler_type == b.handler_type);
 }
 
+/// Says why `handler` cannot be registered after `earlier`: its id is taken, or the name that it would be bound to.
+[[noreturn]] void throw_taken(const ErasedHandler& handler, const Registration& earlier) {
+  if (handler.id() == earlier.handler->id()) {
+    throw Error(Errc::ambiguous_handler,
+                fmt::format("{} is already registered, {}: {}", handler.id(),
+                            is_same(*earlier.handler, handler) ? "with other options" : "by another handler",
+                            contract::show(earlier)));
+  }
+  throw Error(Errc::ambiguous_handler,
+              fmt::format("{} cannot be bound to '{}': {} is already", handler.id(),
+                          earlier.options.checkpointable_name, contract::show(earlier)));
+}
+
 }  // namespace
 
 bool Registration::reads(std::string_view id) const {
@@ -77,8 +90,7 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
     const std::string& bound_name = registration.options.checkpointable_name;
     if (bound_name == options.checkpointable_name &&
         (!bound_name.empty() || registration.handler->id() == handler->id())) {
-      throw Error(Errc::ambiguous_handler, fmt::format("{} cannot be registered beside {}", handler->id(),
-                                                       contract::show(registration)));
+      throw_taken(*handler, registration);
     }
   }
   state_->registrations.emplace_back(std::move(handler), std::move(options));

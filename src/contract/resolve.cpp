@@ -2,10 +2,13 @@
 #include "contract/internal/resolve.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/contract/any_value.hpp"
+#include "cairn/contract/checkpointable.hpp"
 
 namespace cairn::contract {
 namespace {
@@ -16,6 +19,34 @@ bool is_bound(const Registration& registration) {
 
 bool is_bound_to(const Registration& registration, std::string_view name) {
   return is_bound(registration) && registration.options.checkpointable_name == name;
+}
+
+/// The name of a type, as long as people read it: that of a template can have thousands of characters.
+std::string short_name(std::string name) {
+  constexpr std::size_t kMostBytes = 200;
+  if (name.size() > kMostBytes) {
+    name.resize(kMostBytes);
+    name += "…";
+  }
+  return name;
+}
+
+std::string short_name(std::type_index type) {
+  return short_name(type_name(type));
+}
+
+/// What a load asks for, in the words of the program that does.
+std::string show_wanted(const AnyValue& wanted) {
+  if (const auto* object = wanted.as<StatefulReference>()) {
+    return fmt::format("into({})", short_name(object->type()));
+  }
+  return short_name(wanted.type());
+}
+
+/// What a handler loads, likewise.
+std::string show_loaded(const ErasedHandler& handler) {
+  return handler.abstract_type == typeid(StatefulReference) ? "into(object)"
+                                                            : short_name(handler.abstract_type);
 }
 
 /// Lists every registration with the reason why it does not serve.
@@ -40,7 +71,8 @@ std::string remedy_for_save(std::string_view shown_type, std::string_view near_m
   }
   return fmt::format(
       ". Register a handler whose Value is {}, or give it the members 'Awaitable<Background<>> "
-      "save(SaveContext) const' and 'Awaitable<Background<>> load(LoadContext)'",
+      "save(SaveContext) const' and 'Awaitable<Background<>> load(LoadContext)'; a struct can also be "
+      "described with BOOST_DESCRIBE_STRUCT (include cairn/handlers/describe.hpp)",
       shown_type);
 }
 
@@ -48,7 +80,7 @@ std::string remedy_for_save(std::string_view shown_type, std::string_view near_m
 
 std::string show(const Registration& registration) {
   std::string text =
-      fmt::format("{} ({})", registration.handler->id(), type_name(registration.handler->handler_type));
+      fmt::format("{} ({})", registration.handler->id(), short_name(registration.handler->handler_type));
   if (!registration.options.checkpointable_name.empty()) {
     text += fmt::format(" bound to '{}'", registration.options.checkpointable_name);
   }
@@ -78,15 +110,16 @@ const Registration& resolve_for_save(const RegistrySnapshot& registry, std::stri
   if (const Registration* found = find_for_save(registry, name, type, value)) {
     return *found;
   }
+  const std::string shown = short_name(std::string(shown_type));
   throw Error(Errc::no_handler,
-              fmt::format("'{}' is a {}", name, shown_type) + list(registry, [&](const Registration& passed) {
+              fmt::format("'{}' is a {}", name, shown) + list(registry, [&](const Registration& passed) {
                 if (is_bound(passed) && !is_bound_to(passed, name))
                   return std::string("serves another name");
                 if (passed.handler->value_type != type) {
-                  return "saves " + type_name(passed.handler->value_type);
+                  return "saves " + short_name(passed.handler->value_type);
                 }
                 return std::string("refuses this value");
-              }) + remedy_for_save(shown_type, near_miss));
+              }) + remedy_for_save(shown, near_miss));
 }
 
 const Registration& resolve_for_load(const RegistrySnapshot& registry, std::string_view name,
@@ -119,7 +152,7 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
   const bool is_known = std::any_of(registry.begin(), registry.end(),
                                     [&](const Registration& r) { return r.reads(recorded_id); });
   const std::string asked =
-      wanted.has_value() ? fmt::format(", wanted as {}", type_name(wanted.type())) : std::string();
+      wanted.has_value() ? fmt::format(", wanted as {}", show_wanted(wanted)) : std::string();
   throw Error(
       is_known ? Errc::no_handler : Errc::unknown_handler_id,
       fmt::format("'{}' was saved by handler '{}'{}", name, recorded_id, asked) +
@@ -129,7 +162,7 @@ const Registration& resolve_for_load(const RegistrySnapshot& registry, std::stri
                    return std::string("serves another name");
                  }
                  if (!can_serve(passed))
-                   return "loads " + type_name(passed.handler->abstract_type);
+                   return "loads " + show_loaded(*passed.handler);
                  return std::string("has another id");
                }) +
           (is_known
@@ -147,12 +180,11 @@ std::string explain_choice(const RegistrySnapshot& registry, std::string_view re
   const auto recorded = std::find_if(registry.rbegin(), registry.rend(),
                                      [&](const Registration& each) { return each.reads(recorded_id); });
   std::string text = fmt::format("saved by handler {}", recorded_id);
-  text += recorded == registry.rend()
-              ? ", which is not registered"
-              : fmt::format(", which loads {}", type_name(recorded->handler->abstract_type));
+  text += recorded == registry.rend() ? ", which is not registered"
+                                      : fmt::format(", which loads {}", show_loaded(*recorded->handler));
   if (wanted.has_value()) {
-    text += fmt::format("; asked for as {}, which handler {} loads", type_name(wanted.type()),
-                        chosen.handler->id());
+    text +=
+        fmt::format("; asked for as {}, which handler {} loads", show_wanted(wanted), chosen.handler->id());
   } else {
     text += fmt::format("; handler {} is bound to the name", chosen.handler->id());
   }

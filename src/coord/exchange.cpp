@@ -11,7 +11,7 @@
 namespace cairn::coord {
 namespace {
 
-/// A rank that was stopped, or that nobody lent a thread, has heard nobody meanwhile: that is no silence of the others.
+/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not silent then.
 constexpr int kMostTicksAtOnce = 2;
 
 }  // namespace
@@ -175,7 +175,7 @@ void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
     if (!step->is_begun || step->arrived.size() != children_.size() + 1 || failure_) {
       return;
     }
-    arrived = std::exchange(step->arrived, {});
+    arrived = std::exchange(step->arrived, {});  // Under the lock: of two last texts one goes on.
     steps_.erase(key);
   }
   // Without the lock: what merges is the caller's, and may take its time.
@@ -229,6 +229,7 @@ std::shared_ptr<Step> Exchange::begin_parts(const std::string& subject, std::uin
   });
 }
 
+// The text may have come before this rank began the step: then `take_down` has kept it, and has passed it on.
 std::shared_ptr<Step> Exchange::begin_hearing(const Key& key, const std::function<void(Step&)>& speak) {
   std::shared_ptr<Step> step;
   {
@@ -240,9 +241,10 @@ std::shared_ptr<Step> Exchange::begin_hearing(const Key& key, const std::functio
     }
     if (step->has_come) {
       steps_.erase(key);
-      step->done.set();  // Nobody waits for it yet.
+      step->done.set();  // Under the lock, but nobody waits for it yet: no code of a waiter runs here.
     }
   }
+  // The parent may have left before the step began: no packet will come that would make this look again.
   fail_if_somebody_left();
   return step;
 }
@@ -253,6 +255,7 @@ void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Pac
     const std::lock_guard lock(mutex_);
     step_at(key);
     step = steps_[key];
+    // Passed on first, even when this rank has not begun the step: ranks below do not wait for a slow one.
     if (decoded.head.kind == PacketKind::parts) {
       send_parts(key, decode_texts(decoded.body));
     } else {
@@ -261,11 +264,11 @@ void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Pac
     }
     step->has_come = true;
     if (!step->is_begun) {
-      return;
+      return;  // `begin_hearing` finds it.
     }
     steps_.erase(key);
   }
-  step->done.set();
+  step->done.set();  // Without the lock: what waits may run here, and call this object.
 }
 
 // Past the tree.
@@ -395,6 +398,7 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
     steps_.clear();
     mailboxes_.clear();
   }
+  // Without the lock, as above.
   failed_.fail(why);
   for (const async::Event& each : waiting) {
     each.fail(why);

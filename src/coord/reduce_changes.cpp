@@ -41,7 +41,7 @@ std::string sealed(std::string text, Kind kind) {
 Kind take_kind(std::string& text) {
   const char last = text.empty() ? '\0' : text.back();
   if (last != 'k' && last != 'n' && last != 'a') {
-    throw Error(Errc::malformed_metadata, "a message between ranks is of no known kind");
+    throw Error(Errc::malformed_metadata, "message of unknown kind");
   }
   text.pop_back();
   return static_cast<Kind>(last);

@@ -33,8 +33,8 @@ bool is_busy_here(const Services& services) noexcept {
 void throw_waits_for_itself(std::string_view what) {
   throw Error(
       Errc::invalid_argument,
-      fmt::format("{} that blocks was started on one of the context's own threads, or by a handler in its "
-                  "blocking phase; it would wait for itself",
+      fmt::format("{}: would deadlock: blocking call on one of the context's threads, or in a handler's "
+                  "blocking phase",
                   what));
 }
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMostWorkers = 4096;
 void check_options(const ContextOptions& options) {
   if (options.engine > io::EngineKind::threads) {
     throw Error(Errc::invalid_argument,
-                fmt::format("ContextOptions::engine is {}, which is none of EngineKind",
+                fmt::format("ContextOptions::engine is {}, which is not an EngineKind",
                             static_cast<unsigned>(options.engine)));
   }
   if (options.worker_threads > kMostWorkers) {
@@ -27,7 +27,7 @@ void check_options(const ContextOptions& options) {
 
 void check_options(const SaveOptions& options) {
   if (options.snapshot > Snapshot::share) {
-    throw Error(Errc::invalid_argument, fmt::format("SaveOptions::snapshot is {}, which is none of Snapshot",
+    throw Error(Errc::invalid_argument, fmt::format("SaveOptions::snapshot is {}, which is not a Snapshot",
                                                     static_cast<unsigned>(options.snapshot)));
   }
 }

@@ -110,8 +110,9 @@ std::exception_ptr InFlight::close() {
   if (lost_ || still_running.empty()) {
     return std::exchange(lost_, nullptr);
   }
-  return std::make_exception_ptr(Error(
-      Errc::still_running, fmt::format("the context was closed, but not all has ended: {}", still_running)));
+  return std::make_exception_ptr(
+      Error(Errc::still_running,
+            fmt::format("the context was closed, but these are still running: {}", still_running)));
 }
 
 }  // namespace cairn::core

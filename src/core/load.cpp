@@ -39,7 +39,7 @@ core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
 void refuse_together(const std::filesystem::path& path, const LoadOptions& options) {
   if (options.together) {
     throw Error(Errc::invalid_argument,
-                fmt::format("{}: metadata is not asked for together, only loads are", path.string()));
+                fmt::format("{}: `together` applies to loads, not to metadata", path.string()));
   }
 }
 
@@ -93,6 +93,10 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
+void Loaded::rethrow_named(std::string_view name) {
+  std::rethrow_exception(with_context(std::current_exception(), fmt::format("'{}'", name)));
+}
+
 void Loaded::throw_other_object(std::string_view name, std::type_index object, std::type_index wanted) {
   throw Error(Errc::type_mismatch, fmt::format("'{}' was loaded into an object of type {}, not {}", name,
                                                type_name(object), type_name(wanted)));
@@ -139,7 +143,7 @@ void ItemMetadata::throw_mismatch(std::type_index wanted) const {
     throw Error(problem_code, problem);
   }
   if (!abstract.has_value()) {
-    throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes nothing", handler_id));
+    throw Error(Errc::type_mismatch, fmt::format("handler '{}' does not implement metadata", handler_id));
   }
   throw Error(Errc::type_mismatch, fmt::format("handler '{}' describes its values by {}, not by {}",
                                                handler_id, type_name(abstract.type()), type_name(wanted)));

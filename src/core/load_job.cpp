@@ -20,7 +20,7 @@ LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path,
 
 LoadJob::~LoadJob() {
   if (joint_) {
-    joint_->stop_listening();
+    joint_->stop_listening();  // First: what listens uses `this`.
   }
 }
 
@@ -37,11 +37,12 @@ Awaitable<> LoadJob::load() {
   try {
     co_await run_undisturbed();
     if (joint_) {
-      co_await joint_->end();
+      co_await joint_->end();  // No rank succeeds before all have loaded.
     }
   } catch (...) {
     failure = std::current_exception();
   }
+  // A load that was cancelled tells the others, and delivers its trace, as well.
   co_await boost::asio::this_coro::throw_if_cancelled(false);
   if (failure && joint_) {
     joint_->fail(Operation::explain(failure));
@@ -70,6 +71,7 @@ joint::Claims LoadJob::claims() const {
   return claims;
 }
 
+// Rank 0 alone asks the disk which checkpoint it is; the others open what it has found, by its metadata.
 Awaitable<> LoadJob::open_together() {
   joint::Claims mine = claims();
   Awaitable<> agreeing = joint_->agree(std::move(mine));
@@ -86,6 +88,7 @@ Awaitable<> LoadJob::open_together() {
     co_return;
   }
   co_await open_source(metadata);
+  // Once it is open: what is compared is what will be read, whatever takes its name meanwhile.
   if (!source().is_described_by(metadata)) {
     throw Error(Errc::not_found,
                 fmt::format("{} is another checkpoint here than at rank 0: it was replaced while all "
@@ -98,6 +101,7 @@ std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
   if (!joint_) {
     return std::nullopt;
   }
+  // Numbered: a handler may read several times, in the same order on all ranks.
   const std::lock_guard lock(mutex_);
   return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
 }
@@ -113,7 +117,7 @@ void LoadJob::hear_failure(const std::exception_ptr& why) noexcept {
 }
 
 void LoadJob::refuse_effect() noexcept {
-  if (joint_) {
+  if (joint_) {  // At once, not at the end of the work: that may be stuck, and others wait for this rank.
     joint_->fail(Operation::explain(nullptr));
   }
 }

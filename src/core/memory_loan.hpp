@@ -18,8 +18,8 @@ enum class CallersMemory : std::uint8_t {
 /// The caller's memory while an operation has it: a gate around each phase that may touch it, and an event for when it is the
 /// caller's again.
 ///
-/// Whoever touches such memory is a visitor of the gate of its phase; handlers run behind them, too, so that what they have
-/// left to do can be given up together.
+/// Code that touches such memory visits the gate of its phase meanwhile. Handlers run inside these gates, too, so that what they
+/// have left to do can be given up together.
 /// Threads: every method may be called from any thread.
 class MemoryLoan {
  public:

@@ -23,11 +23,11 @@ class Milestones {
   [[nodiscard]] const async::Event& told() const noexcept { return told_; }
   [[nodiscard]] const async::Event& done() const noexcept { return done_; }
 
-  /// Whoever decides how it ends asks first: its own end, or somebody who gives it up. True for the first.
+  /// Called by all that decide how it ends, its own end and what gives it up, before they do. True for the first.
   [[nodiscard]] bool claim_end() noexcept { return !is_ending_.exchange(true); }
   [[nodiscard]] bool is_ending() const noexcept { return is_ending_; }
 
-  /// Somebody has given it up: its answer is not its end.
+  /// It is given up: its answer is not its end.
   void give_up() noexcept { is_given_up_ = true; }
   [[nodiscard]] bool is_given_up() const noexcept { return is_given_up_; }
 

@@ -69,9 +69,10 @@ const async::Event& Operation::released() const noexcept {
 }
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
-  services_->in_flight.enter(shared_from_this());
+  services_->in_flight.enter(shared_from_this());  // First: `close` must find all that runs, or refuse it.
   try {
     if (deadline > deadline.zero()) {
+      // Weak: an alarm does not keep an operation, and its staging memory, until the deadline.
       alarms_.at(later(meter().begin(), deadline), [weak = weak_from_this(), deadline] {
         if (const auto self = weak.lock()) {
           self->stop(Errc::timed_out,
@@ -92,6 +93,7 @@ void Operation::drive() noexcept {
   async::drive(strand_);
 }
 
+// Static, with the operation as a parameter: `work` uses it, and all responses may have been dropped.
 Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> work) {
   std::exception_ptr failure;
   try {
@@ -120,7 +122,7 @@ void Operation::give_up() noexcept {
   if (milestones_.is_ending()) {
     return;
   }
-  milestones_.give_up();
+  milestones_.give_up();  // First: who sees the answer must see, too, that it is not the end.
   finish(verdict_without_end(stopping_.reason()));
 }
 
@@ -129,9 +131,9 @@ std::exception_ptr Operation::verdict_without_end(const Error& reason) {
 }
 
 void Operation::mark_prepared() {
-  loan_.end_blocking_phase();
+  loan_.end_blocking_phase();  // First: after `prepared` the caller may change the values.
   prepared().set();
-  async::release_driver(strand_);
+  async::release_driver(strand_);  // Last: a caller that comes back from `drive` must find it prepared.
 }
 
 Awaitable<> Operation::leave_caller() {
@@ -148,14 +150,18 @@ Awaitable<> Operation::run_phase(Executor lane, std::vector<Awaitable<>> tasks) 
 
 void Operation::finish(std::exception_ptr failure) noexcept {
   if (!milestones_.claim_end()) {
-    return;
+    return;  // It was given up, and answered so. Or it has ended, and an alarm came late.
   }
+  // All of this before the answer: a program that has heard it may start the next save, which must find a place, and may read
+  // the metrics, which must count this one.
   make_way();
   failure = stopping_.explain(failure);
   count_end(failure);
+  // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory. `close`
+  // waits for this one, and so does not wait for the disk.
   decided().set();
   loan_.give_back();
-  // Whoever has lent his memory, or runs the blocking phase, hears nothing before that is free.
+  // A caller that has lent its memory, or that runs the blocking phase, is told nothing before the memory is free.
   const bool is_callers_turn = blocking_ == BlockingPhase::by_caller && !prepared().has_happened();
   if (loan_.is_to_the_end() || is_callers_turn) {
     released().on_complete(
@@ -167,21 +173,22 @@ void Operation::finish(std::exception_ptr failure) noexcept {
 
 void Operation::tell(const std::exception_ptr& failure) const noexcept {
   milestones_.answer(failure);
-  async::release_driver(strand_);
+  async::release_driver(strand_);  // The caller still drives it when the blocking phase failed.
 }
 
 void Operation::end(std::exception_ptr failure) noexcept {
-  finish(std::move(failure));
-  clear_up();
+  finish(std::move(failure));  // Does nothing when it was given up: its answer was told before.
+  clear_up();                  // Before `done`: who waits for that may count on nothing being left.
   alarms_.forget();
   done().set();
-  services_->in_flight.leave(this);
+  services_->in_flight.leave(this);  // Last: until here `close` finds it among those that still run.
 }
 
 Awaitable<> Operation::run_call(std::function<void()> work) const {
   return plane_.run_call(std::move(work));
 }
 
+// Waits for them in any case: they use the directory and the buffers of the operation.
 Awaitable<> Operation::stop_helpers() const {
   helpers_->cancel();
   co_await async::TaskGroup::settle(helpers_);

@@ -63,8 +63,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// stopped.
   void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
 
-  /// The caller's part of an operation whose blocking phase he runs: returns once it is prepared, or has failed and touches
-  /// his memory no more.
+  /// The caller's part of an operation whose blocking phase it runs: returns once it is prepared, or has failed and no longer
+  /// touches the caller's memory.
   void drive() noexcept;
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
@@ -79,10 +79,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Happens when nothing of it touches the caller's memory any more.
   [[nodiscard]] const async::Event& released() const noexcept;
 
-  /// Whether somebody has seen, or has asked for, the way in which it ended.
+  /// Whether the caller has seen, or has asked for, how it ended.
   std::atomic<bool> is_observed{false};
 
-  /// Nobody has its response any more.
+  /// The last response to it was dropped.
   virtual void let_go() noexcept {}
 
   /// "save of <path>": for messages.
@@ -93,7 +93,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] observe::Meter& meter() const noexcept { return account_.meter(); }
   /// The context's, measured.
   [[nodiscard]] io::Engine& engine() const noexcept { return account_.engine(); }
-  /// Tasks beside the main work, on a strand of their own: those that move bytes.
+  /// Tasks concurrent with the main work, on a strand of their own: those that move bytes.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
   /// What its files are written and read with.
@@ -105,12 +105,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  protected:
   [[nodiscard]] bool is_stopped() const { return stopping_.is_asked(); }
-  /// What a failure means to whoever waits, see Stopping::explain; null: why it was stopped.
+  /// What waiters are told of a failure, see Stopping::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
     return failure ? stopping_.explain(failure) : std::make_exception_ptr(stopping_.reason());
   }
 
-  /// Where code of handlers runs: given up as a whole.
+  /// Where code of handlers runs; given up as a whole when the memory of its phase is given back.
   [[nodiscard]] const Executor& blocking_lane() const noexcept { return blocking_lane_; }
   [[nodiscard]] const Executor& background_lane() const noexcept { return background_lane_; }
   /// Runs what handlers do in one phase, all at once; throws what went wrong as one failure.
@@ -121,7 +121,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void mark_prepared();
   /// Goes on when the caller's thread is not the one that runs the strand.
   [[nodiscard]] static Awaitable<> leave_caller();
-  /// Nothing of it begins to touch the caller's memory from here on.
+  /// From here on nothing of it begins to touch the caller's memory.
   void give_memory_back() const noexcept { loan_.give_back(); }
 
   /// Counts the end of the operation for the context, before anybody is told.
@@ -129,14 +129,14 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// From here on it must not take effect.
   virtual void refuse_effect() noexcept {}
-  /// What to tell whoever waits for an operation that has not ended within the grace; `reason` says why it was stopped.
+  /// What waiters are told when the operation has not ended within the grace; `reason` says why it was stopped.
   [[nodiscard]] virtual std::exception_ptr verdict_without_end(const Error& reason);
-  /// Lets others go on that wait for this one to be answered; called before that.
+  /// Releases what later operations wait for; called before this one is answered.
   virtual void make_way() noexcept {}
   /// Nothing of it runs any more; called before `done`.
   virtual void clear_up() noexcept {}
 
-  /// Ends the helpers, however they stand. To be awaited before anything that they use goes away.
+  /// Cancels the helpers and waits for them. To be awaited before anything that they use is destroyed.
   [[nodiscard]] Awaitable<> stop_helpers() const;
 
  private:

@@ -71,7 +71,7 @@ void ReadJob::choose_parts() {
   std::set<std::string_view> names;
   for (const Request& request : requests_) {
     if (!names.insert(request.name()).second) {
-      throw Error(Errc::invalid_argument, fmt::format("'{}' is asked for twice", request.name()));
+      throw Error(Errc::invalid_argument, fmt::format("'{}' is requested twice", request.name()));
     }
     const auto item = by_name.find(request.name());
     if (item == by_name.end()) {
@@ -177,9 +177,8 @@ Awaitable<> ReadJob::run_undisturbed() {
       co_await run_call(std::move(look));
     }
     if (!is_overtaken || !may_start_over()) {
-      std::rethrow_exception(is_overtaken
-                                 ? with_context(failure, "it was replaced while all ranks loaded it together")
-                                 : failure);
+      std::rethrow_exception(
+          is_overtaken ? with_context(failure, "the checkpoint was replaced during a joint load") : failure);
     }
     start_over();
   }

@@ -19,12 +19,10 @@ namespace {
 ///         nothing to wait for.
 void require_may_wait(const Operation& operation, const async::Event& event) {
   if (!event.has_happened() && is_busy_here(operation.services())) {
-    throw Error(
-        Errc::invalid_argument,
-        fmt::format(
-            "{}: one of the context's own threads, or a handler in its blocking phase, must not wait for it; "
-            "await it",
-            operation.title()));
+    throw Error(Errc::invalid_argument, fmt::format("{}: would deadlock: waited for on one of the context's "
+                                                    "threads, or in a handler's blocking phase; "
+                                                    "use co_await",
+                                                    operation.title()));
   }
 }
 

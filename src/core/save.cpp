@@ -81,8 +81,7 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
       throw Error(
           Errc::invalid_argument,
           fmt::format(
-              "'{}' ({}) is the caller's: on one of the context's own threads, which could not wait until "
-              "it is free, only values that are moved in or shared are saved",
+              "'{}' ({}) belongs to the caller; on a context thread pass values by move or shared ownership",
               item.name(), type_name(item.shown_type())));
     }
     const Registration& found = handler_for(registry, item);

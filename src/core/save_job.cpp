@@ -67,7 +67,7 @@ SaveJob::~SaveJob() {
 
 void SaveJob::start() {
   try {
-    // Whoever waits for it to be accepted must hear, too, that it was given up before.
+    // A caller that waits until it is accepted must also be told when it was given up before.
     answered().on_complete(
         [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
     if (joint_) {
@@ -123,6 +123,7 @@ Awaitable<> SaveJob::work() {
   try {
     const async::Event turn = co_await take_place();
     co_await turn.wait();
+    // On the strand of the helpers: the directory is made while handlers copy.
     helpers().spawn(create_directory(std::static_pointer_cast<SaveJob>(shared_from_this())));
     if (joint_) {
       helpers().spawn(agree(std::static_pointer_cast<SaveJob>(shared_from_this())));
@@ -130,7 +131,7 @@ Awaitable<> SaveJob::work() {
     Backgrounds backgrounds(items_.size());
     co_await stage_all(&backgrounds);
     mark_prepared();
-    co_await leave_caller();
+    co_await leave_caller();  // What follows must not run on the caller's thread.
     co_await created_.wait();
     co_await finish_all(&backgrounds);
     if (is_primary()) {
@@ -154,15 +155,17 @@ Awaitable<> SaveJob::work() {
     failure = std::current_exception();
   }
   if (failure) {
+    // A save that was cancelled cleans up as well: from here on no co_await throws because of it.
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     if (joint_) {
-      fate_.stop();
+      fate_.stop();  // Before others are told: what they hear must stay true.
       joint_->fail(explain(failure));
       Awaitable<std::exception_ptr> attributed = attribute(failure);
       failure = co_await std::move(attributed);
     }
-    co_await stop_helpers();
-    give_memory_back();  // The clean-up below may take its time.
+    co_await stop_helpers();  // They write to the directory, and read the caller's memory.
+    give_memory_back();       // The clean-up below may take its time.
+    // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
     directory_gate_.close();
     co_await directory_gate_.left().wait();
     std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
@@ -295,6 +298,7 @@ void SaveJob::close_directory() noexcept {
 void SaveJob::clear_up() noexcept {
   services().saves.leave(this);  // It may have been given up before it entered.
   checks_.reset();
+  // Not earlier, even when it was given up: its rename may still be under way, and must not come after that of a later save.
   place_.reset();
   if (joint_) {
     joint_->leave();
@@ -303,6 +307,8 @@ void SaveJob::clear_up() noexcept {
 
 std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   services().metrics.give_up_save();
+  // One atomic step: the thread that publishes sees either that its end is not waited for, and removes nothing of the old
+  // checkpoint, or has committed before.
   switch (fate_.forget()) {
     case Fate::State::committed:
       add_problem("told before its clean-up had ended: what it has replaced may be left to recovery");
@@ -312,7 +318,7 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
           Errc::commit_unknown,
           fmt::format("{}; its commit was under way and has not answered: the checkpoint may be there or not",
                       reason.detail())));
-    default:
+    default:  // `refuse_effect` has forbidden the publication: it never becomes visible.
       break;
   }
   // On threads of their own, whatever still runs on the strand. What is being done in the directory is waited for.
@@ -470,7 +476,8 @@ void SaveJob::end_publish_step(store::PublishStep step) {
       return meter().end_step(Step::rename);
     case store::PublishStep::sync_parent:
       meter().end_step(Step::sync_parent);
-      measure_result();  // It may be asked for from here on, though what was replaced is still being removed.
+      // Before `end_commit`: a save that is given up after that is told as committed, with this result.
+      measure_result();
       static_cast<void>(fate_.end_commit());
       tell_committed();
       return;

@@ -181,7 +181,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   async::Event agreed_;                   // All ranks save the same.
   std::vector<store::FileEntry> others_;  // At rank 0: the files of other ranks.
   async::Gate
-      directory_gate_;  // Visited by whoever works in the directory; closed when that is to be removed.
+      directory_gate_;  // Visited while the directory is worked in; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;
   std::mutex abandon_mutex_;  // One removes at a time.
   WrittenFiles files_;

@@ -91,7 +91,7 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
     co_await self->joint_->agree(claims, std::move(word));
   } catch (...) {
     failure = std::current_exception();
-    self->hear_failure(failure);  // What handlers still do is in vain.
+    self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.
   }
   self->agreed_.complete(failure);
 }
@@ -172,7 +172,7 @@ Awaitable<> SaveJob::take_part() {
     meter().end_step(Step::describe);
   };
   co_await run_call(std::move(prepare));
-  // Who is stopped from here on learns the verdict all the same.
+  // A rank that is stopped from here on still waits for the verdict: once it has voted, rank 0 may publish.
   co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
   if (!fate_.begin_commit()) {
     throw Error(Errc::cancelled, title());
@@ -234,7 +234,7 @@ void SaveJob::heed(const joint::Verdict& verdict) {
   }
   staged_->take_back();
   if (is_stopped()) {
-    throw Error(Errc::cancelled, title());  // He has asked for it himself, and is told so.
+    throw Error(Errc::cancelled, title());  // Asked for on this rank: its caller is told so.
   }
   throw Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, named(verdict.words, title()));
 }

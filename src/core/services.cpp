@@ -20,7 +20,7 @@ namespace {
 /// Enough for the plans of 500,000 arrays; larger ones are given back in part.
 constexpr std::size_t kMostPlanBytes = std::size_t{64} << 20;
 
-/// For small runs of loads, beside the staging memory.
+/// For small runs of loads, in addition to the staging memory.
 constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
 
 constexpr std::chrono::milliseconds kThreadRetry{10};

@@ -25,7 +25,7 @@ class Stopping {
   [[nodiscard]] bool is_asked() const;
   /// Why it was asked; Errc::cancelled when it was not.
   [[nodiscard]] Error reason() const;
-  /// What a failure means to whoever waits for the operation: of a cancellation he is told the reason.
+  /// What waiters are told of a failure: instead of a cancellation, the reason for it.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const;
 
  private:

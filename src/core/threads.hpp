@@ -9,13 +9,12 @@
 
 namespace cairn::core {
 
-/// The threads of a context. Pools that grow do so while all of their threads are blocked, so that nobody waits for a stranger's
-/// disk or handler.
+/// The threads of a context. Pools that grow do so while all of their threads are blocked, so that no operation waits for
+/// another one's disk or handler.
 struct Threads {
-  /// `clock` outlives them.
+  /// `clock` outlives them; `ranks` processes share the machine's cores.
   ///
-  /// Errors: Errc::invalid_argument for a niceness that is not one.
-  /// `ranks` processes share the machine's cores.
+  /// Errors: Errc::invalid_argument for a niceness that is not between 0 and 19.
   Threads(const ContextOptions& options, const Clock& clock, std::size_t ranks = 1);
 
   /// Whether the calling thread is one of them.
@@ -25,7 +24,7 @@ struct Threads {
   async::ThreadPool workers;
   /// System calls that block, and code of handlers. Grows.
   async::ThreadPool calls;
-  /// Hash, and run code of handlers, once the caller is gone: gives way to him. Grows.
+  /// Hash, and run code of handlers, once the caller has gone on: with a lower priority (niceness). Grows.
   async::ThreadPool background;
   /// Where operations run, each on a strand. Grows.
   async::ThreadPool coroutines;

@@ -11,7 +11,7 @@ void check(cudaError_t answer, std::string_view call, Device device, cudaStream_
   if (answer == cudaSuccess) {
     return;
   }
-  static_cast<void>(cudaGetLastError());  // It is told here; nobody else shall take it for his own.
+  static_cast<void>(cudaGetLastError());  // Cleared: it is reported here, and not by the next call.
   throw Error(Errc::device_failure,
               fmt::format("{}, stream {}: {}: {} ({})", to_string(device), static_cast<const void*>(stream),
                           call, cudaGetErrorString(answer), cudaGetErrorName(answer)));

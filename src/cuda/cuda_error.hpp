@@ -9,7 +9,7 @@
 
 namespace cairn::cuda {
 
-/// Throws what CUDA answered to `call` when it is no success: Errc::device_failure, naming device and stream.
+/// Throws what CUDA answered to `call` when it is not a success: Errc::device_failure, naming device and stream.
 void check(cudaError_t answer, std::string_view call, Device device, cudaStream_t stream = nullptr);
 
 /// Whether the answer is one of memory that is not to be had. Forgets it: it must not meet the program's next

@@ -401,11 +401,11 @@ void Index::check_numbers() const {
     }
     std::vector<bool>& taken = is_array ? arrays : blobs;
     if (values_[i] >= taken.size()) {
-      continue;  // Whoever reads the entry refuses it.
+      continue;  // Refused when the entry is read.
     }
     const auto number = static_cast<std::size_t>(values_[i]);
     if (taken[number]) {
-      refuse(fmt::format("entry '{}' is {} {}, which another entry is, too", name_of(i),
+      refuse(fmt::format("entry '{}' is {} {}, and so is another entry", name_of(i),
                          is_array ? "array" : "blob", number));
     }
     taken[number] = true;

@@ -26,7 +26,8 @@ Strides element_strides(const ArrayView& array, DType dtype, std::size_t alignme
       continue;
     }
     if (array.strides()[dimension] % element_bytes != 0) {
-      throw_other_strides(array, fmt::format("elements of {} bytes", element_bytes), viewer);
+      throw_other_strides(array, fmt::format("they are not multiples of elements of {} bytes", element_bytes),
+                          viewer);
     }
     strides[dimension] = array.strides()[dimension] / element_bytes;
   }

@@ -35,7 +35,7 @@ std::string limits_of(int error) {
 }  // namespace
 
 std::string why_no_ring(int error) {
-  return error == ECANCELED ? fmt::format("the kernel can start no thread for it ({})", limits_of_threads())
+  return error == ECANCELED ? fmt::format("the kernel cannot start a thread for it ({})", limits_of_threads())
                             : std::system_category().message(error) + limits_of(error);
 }
 

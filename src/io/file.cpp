@@ -144,7 +144,7 @@ std::filesystem::path named_path(const std::filesystem::path& path) {
   }
   std::error_code failure;
   std::filesystem::path resolved = std::filesystem::canonical(named, failure);
-  return failure ? named : resolved;  // Whoever opens it says better what is wrong.
+  return failure ? named : resolved;  // The open that follows says better what is wrong.
 }
 
 bool is_plain_relative(std::string_view relative) noexcept {

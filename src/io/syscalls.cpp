@@ -171,7 +171,7 @@ class PosixSyscalls final : public Syscalls {
   }
 
   int list(int directory, std::vector<DirectoryEntry>& entries) noexcept override {
-    // A descriptor of its own: the position in `directory` is shared with whoever else reads it.
+    // A descriptor of its own: the position in `directory` is shared with all that read it.
     const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
       return -errno;

@@ -30,7 +30,7 @@ std::string difference_between(std::string_view one, std::string_view two) {
     }
   }
   if (one.empty() != two.empty()) {
-    return fmt::format("{}ranks {} and {} were called with another number of things", kDiffer, rank, other);
+    return fmt::format("{}ranks {} and {} passed different numbers of arguments", kDiffer, rank, other);
   }
   return {};
 }

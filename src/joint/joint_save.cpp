@@ -130,7 +130,7 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
     std::rethrow_exception(why);
   } catch (const Error& error) {
     if (error.code() == Errc::superseded) {
-      work_->fail_together(error);  // It is no failure, on no rank.
+      work_->fail_together(error);  // Not a failure of any rank.
     }
   } catch (...) {  // That of this rank.
   }

@@ -161,7 +161,7 @@ Awaitable<> SharedReads::take_run(const Told& told) {
   const auto offset = take<std::uint64_t>(text);
   if (file >= plan_.files.size() || !pieces_.contains(plan_.files[file])) {
     throw Error(Errc::malformed_metadata,
-                fmt::format("rank {} has passed on what was not asked for", told.from));
+                fmt::format("rank {} sent data of a file that was not requested", told.from));
   }
   const std::string& name = plan_.files[file];
   const std::vector<DestinationPiece>& pieces = pieces_.find(name)->second;

@@ -282,7 +282,7 @@ class MpiTransport final : public Transport {
   const std::vector<std::uint32_t> hosts_;
   const Hash128 job_;
   int key_ = MPI_KEYVAL_INVALID;
-  std::unique_ptr<mpi::Postbox> postbox_;  // Of whoever makes progress.
+  std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
   std::mutex mutex_;                       // Protects what follows.
   std::condition_variable changed_;
   bool is_closed_ = false;

@@ -56,7 +56,7 @@ void MeteredEngine::begin(Slot& slot) {
   const std::lock_guard lock(mutex_);
   slot.begin = meter_->now();
   if (slot.operation == io::Operation::sync_data) {
-    return;  // Moves nothing: it is no part of the depth.
+    return;  // Moves nothing: it does not count for the depth.
   }
   advance(slot.begin);
   figures_.highest_depth = std::max(figures_.highest_depth, ++in_flight_);

@@ -19,7 +19,7 @@ namespace {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// Rows that are no threads; the kernel's thread numbers stay below (PID_MAX_LIMIT is 2^22).
+/// Rows that are not threads; the kernel's thread numbers stay below (PID_MAX_LIMIT is 2^22).
 constexpr std::int64_t kStepsRow = std::int64_t{1} << 23;
 constexpr std::int64_t kFirstTransferRow = kStepsRow + 1;
 

@@ -106,7 +106,8 @@ ArrayParts PartsFinder::find(const PlannedArray& array) {
   }
   if (!byte_count(array.dtype, array.shape)) {
     refuse_array(Errc::invalid_argument, array,
-                 fmt::format("an array of {} and shape {} has no number of bytes", array.dtype, array.shape));
+                 fmt::format("an array of {} and shape {} is not a whole number of bytes below 2^63",
+                             array.dtype, array.shape));
   }
   const Rule& rule = array.sharding.rule();
   if (const auto* grid = dynamic_cast<const GridRule*>(&rule)) {

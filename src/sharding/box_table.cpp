@@ -85,7 +85,7 @@ std::vector<Meeting> BoxTable::meeting(const Box& wanted) const {
   }
   if (wanted.rank() != rank_) {
     throw Error(Errc::invalid_argument,
-                fmt::format("box {} has not {} dimensions", to_string(wanted), rank_));
+                fmt::format("box {} does not have {} dimensions", to_string(wanted), rank_));
   }
   if (wanted.is_empty()) {
     return result;

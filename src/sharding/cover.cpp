@@ -23,7 +23,7 @@ class Cover {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       if (boxes[i].rank() != region.rank()) {
         refuse(Errc::invalid_argument,
-               fmt::format("box {} has not {} dimensions", described(i), region.rank()));
+               fmt::format("box {} does not have {} dimensions", described(i), region.rank()));
       }
       if (region.contains(boxes[i]) ? !boxes[i].is_empty() : intersect(region, boxes[i]).has_value()) {
         numbers_.push_back(i);

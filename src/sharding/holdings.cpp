@@ -57,7 +57,7 @@ struct Message {
   [[nodiscard]] std::uint32_t first_rank() const { return groups[0].records[0].rank; }
 
   [[noreturn]] static void refuse_empty() {
-    throw Error(Errc::malformed_metadata, "a message of what ranks hold is of no rank");
+    throw Error(Errc::malformed_metadata, "message does not name its rank");
   }
 
   std::string_view structure;

@@ -158,7 +158,7 @@ class Filler {
 
 MaxShardSize::MaxShardSize(std::uint64_t max_bytes) : max_bytes_(max_bytes) {
   if (max_bytes == 0) {
-    throw Error(Errc::invalid_argument, "MaxShardSize: no file has 0 bytes");
+    throw Error(Errc::invalid_argument, "MaxShardSize: the size limit must be positive");
   }
 }
 

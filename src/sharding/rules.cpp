@@ -236,7 +236,7 @@ void MeshRule::number_by(std::span<const std::size_t> axes) {
 
 SpecRule::SpecRule(Mesh mesh_in, std::vector<std::vector<std::string>> spec) : MeshRule(std::move(mesh_in)) {
   while (!spec.empty() && spec.back().empty()) {
-    spec.pop_back();  // Says nothing, and equal shardings shall be equal texts.
+    spec.pop_back();  // Redundant, and equal shardings must have equal texts.
   }
   std::vector<std::size_t> used;
   for (std::size_t d = 0; d < spec.size(); ++d) {
@@ -344,7 +344,7 @@ void TableRule::add(std::uint32_t rank, const Box& box, std::uint32_t replica) {
   if (replicas_.empty()) {
     dimensions_ = box.rank();
   } else if (box.rank() != dimensions_) {
-    throw Error(Errc::invalid_argument, fmt::format("sharding: box {} of rank {} has not {} dimensions",
+    throw Error(Errc::invalid_argument, fmt::format("sharding: box {} of rank {} does not have {} dimensions",
                                                     to_string(box), rank, dimensions_));
   }
   firsts_.resize(std::size_t{rank} + 1, size32());

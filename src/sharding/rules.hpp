@@ -171,7 +171,7 @@ class PartsRule final : public GridRule {
   std::vector<std::uint32_t> replicas_;  // By rank.
 };
 
-/// Boxes in columns: tables of 10,000 ranks times 500 arrays shall fit into memory.
+/// Boxes in columns: tables of 10,000 ranks times 500 arrays must fit into memory.
 class TableRule final : public Rule {
  public:
   /// Takes the boxes of rank 0, then those of rank 1…

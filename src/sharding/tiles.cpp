@@ -87,7 +87,7 @@ void add_tiles(std::size_t number, const Box& region, const Shape& tile, FilePla
 
 Tiles::Tiles(std::uint64_t bytes, std::vector<std::size_t> axes) : bytes_(bytes), axes_(std::move(axes)) {
   if (bytes == 0) {
-    throw Error(Errc::invalid_argument, "Tiles: no tile has 0 bytes");
+    throw Error(Errc::invalid_argument, "Tiles: the size limit must be positive");
   }
 }
 

@@ -158,7 +158,7 @@ std::span<std::byte> Buffer::bytes() const noexcept {
 
 void Buffer::release() noexcept {
   if (std::byte* data = std::exchange(data_, nullptr)) {
-    memory_->give_back(data);  // Before the lease: whoever gets it must find the buffer.
+    memory_->give_back(data);  // Before the lease: its next holder must find the buffer.
   }
   lease_.release();
   memory_.reset();

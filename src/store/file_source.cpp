@@ -131,7 +131,7 @@ void FileSource::add_link(const std::string& name) {
     links_.insert(name);
   } catch (const Error& error) {
     broken_links_.emplace(
-        name, error.detail());  // Told to whoever asks for it; most folders have links that nobody reads.
+        name, error.detail());  // Thrown when it is requested; most folders have links that are never read.
   }
 }
 

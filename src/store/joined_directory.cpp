@@ -139,7 +139,7 @@ bool is_visible(const State& state) {
 /// Says committed only of what this rank has itself made sure of.
 LoneVerdict confirm_visible(const State& state) {
   if (!is_visible(state)) {
-    throw_unknown(state, "neither its temporary directory nor the checkpoint is to be found");
+    throw_unknown(state, "neither its temporary directory nor the checkpoint was found");
   }
   for (const io::Directory* directory : {&state.staged, &state.parent}) {
     if (const int result = directory->syscalls().sync(directory->fd()); result < 0) {
@@ -162,7 +162,8 @@ LoneVerdict confirm_aborted(State& state) {
 
 LoneVerdict decide(State& state) {
   if (state.options.commit_mode == CommitMode::marker) {
-    throw_unknown(state, "rank 0 does not answer, and in marker mode the disk does not say how far it came");
+    throw_unknown(
+        state, "rank 0 does not respond, and in marker mode the outcome cannot be determined from the disk");
   }
   const std::string trash = trash_name(state.name, state.uuid);
   const auto rename = [&state](const std::string& from, const std::string& to) {
@@ -171,7 +172,9 @@ LoneVerdict decide(State& state) {
   };
   const int moved = rename(state.staged_name, trash);
   if (io::is_unsupported(moved)) {
-    throw_unknown(state, "rank 0 does not answer, and the file system has no rename that decides");
+    throw_unknown(state,
+                  "rank 0 does not respond, and without RENAME_NOREPLACE the outcome cannot be determined "
+                  "from the disk");
   }
   if (is_called(state.parent, trash, state.staged)) {
     return confirm_aborted(
@@ -196,7 +199,7 @@ StagedDirectory StagedDirectory::join(io::Engine& engine, SaveTarget target, Joi
     if (!options.look_again || !options.look_again()) {
       throw Error(
           Errc::not_found,
-          fmt::format("{}: rank 0 has made it, and it cannot be seen here: is this one directory for all?",
+          fmt::format("rank 0 created {}, but it is not visible here: do all ranks use one shared directory?",
                       (target.parent.path() / name).string()));
     }
     staged = try_open(target.parent, name, options.uuid);

@@ -3,7 +3,7 @@
 // steps.
 //
 //   1. The target is checked                                            save_target.cpp
-//   2. .tmp-<name>-<uuid> is made beside it                             staged_directory.cpp
+//   2. .tmp-<name>-<uuid> is made next to it                            staged_directory.cpp
 //   3. Data files are created with O_EXCL and O_NOFOLLOW                io/durable_file.cpp
 //   4. When every write of a file has come back whole                   io/durable_file.cpp: it is synced and closed
 //   5. chunks.xxh3, checkpoint.json and, last, COMMIT are written       publish_staged, seal
@@ -144,7 +144,7 @@ Whose whose_commit(const State& state, const io::Directory& published) {
 [[noreturn]] void give_up_unknown(State& state, std::string_view operation, int result) {
   state.is_settled = true;
   throw Error(Errc::commit_unknown,
-              fmt::format("{}: {} failed ({}), and whether it was done all the same cannot be seen",
+              fmt::format("{}: {} failed ({}); whether it took effect cannot be determined",
                           state.target.string(), operation, std::system_category().message(-result)));
 }
 
@@ -323,7 +323,7 @@ void publish_as(State& state, const std::string& name) {
 
 /// Swaps the staged directory with the old checkpoint; false when the file system cannot.
 bool publish_by_exchange(State& state) {
-  // What was looked at is what goes, whoever plays with the names meanwhile.
+  // What was looked at is what is removed, even if the names change meanwhile.
   const io::Directory old = state.parent.open_directory(state.name);
   if (!is_checkpoint(old)) {
     throw_not_renamed(state, state.name, -EEXIST);

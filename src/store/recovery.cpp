@@ -77,7 +77,7 @@ class Recovery {
       }
     } catch (...) {
       const std::optional<std::error_code> code = code_of(std::current_exception());
-      // What is gone already is no failure: another recovery was quicker.
+      // What is gone already is not a failure: another recovery was quicker.
       entry.has_failed = !code || *code != std::errc::no_such_file_or_directory;
       entry.note = describe(std::current_exception());
     }

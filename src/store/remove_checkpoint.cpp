@@ -92,7 +92,7 @@ void require_known_files(const io::Directory& directory) {
   } catch (const Error&) {
     if (!holds_only_own_files(directory)) {
       const std::string context =
-          fmt::format("{}: which files are the checkpoint's cannot be told", directory.path().string());
+          fmt::format("{}: cannot determine which files belong to the checkpoint", directory.path().string());
       std::rethrow_exception(with_context(std::current_exception(), context));
     }
   }

@@ -36,7 +36,7 @@ std::optional<Manifest> manifest_of(const io::Directory& directory) {
       return std::nullopt;
     }
     throw Error(Errc::malformed_metadata,
-                fmt::format("which files are the checkpoint's cannot be told ({}), so none is removed",
+                fmt::format("cannot determine which files belong to the checkpoint ({}), so none is removed",
                             error.detail()));
   }
 }

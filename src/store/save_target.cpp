@@ -92,8 +92,9 @@ void require_short(const Way& way, const Target& target, unsigned create_parents
   // Not a directory that another save has made since.
   const std::optional<io::FileStatus> there = way.there.status(way.missing.front());
   if (there && there->kind == io::FileKind::symlink) {
-    throw Error(Errc::not_found, fmt::format("the directory {} for the checkpoint '{}': {} leads nowhere",
-                                             target.parent.string(), target.name, first.string()));
+    throw Error(Errc::not_found,
+                fmt::format("the directory {} for the checkpoint '{}': {} is a dangling symbolic link",
+                            target.parent.string(), target.name, first.string()));
   }
   const bool goes_up = std::find(way.missing.begin(), way.missing.end(), "..") != way.missing.end();
   if (goes_up || way.missing.size() > create_parents) {
@@ -102,7 +103,7 @@ void require_short(const Way& way, const Target& target, unsigned create_parents
         fmt::format("the directory {} for the checkpoint '{}': {} is missing, and {} of "
                     "SaveOptions::create_parents {} made",
                     target.parent.string(), target.name, first.string(),
-                    goes_up ? "no way with '..'"
+                    goes_up ? "a missing path with '..'"
                             : fmt::format("only {} level{}", create_parents, create_parents == 1 ? "" : "s"),
                     goes_up || create_parents == 1 ? "is" : "are"));
   }
@@ -119,7 +120,13 @@ std::optional<Reached> make_level(const Reached& above, const std::string& name)
   const io::Directory& parent = *above.directory;
   const int made = parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kDirectoryMode);
   if (made == -ENOENT) {
-    return std::nullopt;
+    if (parent.is_replaced()) {
+      return std::nullopt;
+    }
+    // It is there: procfs and the like answer so to every mkdir, and another attempt would not help.
+    throw Error(std::error_code(ENOENT, std::system_category()),
+                fmt::format("mkdir {}: its file system does not let directories be created there",
+                            (parent.path() / name).string()));
   }
   if (made != -EEXIST) {
     io::require(made, "mkdir", parent.path() / name);
@@ -208,7 +215,7 @@ SaveTarget look_at_target(io::Syscalls& syscalls, const std::filesystem::path& p
     }
   }
   throw Error(Errc::not_found,
-              fmt::format("the directory {} for the checkpoint '{}': somebody keeps removing it",
+              fmt::format("the directory {} for the checkpoint '{}': another process keeps removing it",
                           parsed.parent.string(), parsed.name));
 }
 

@@ -277,8 +277,8 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->reserve = std::move(reserve);
     return StagedDirectory(std::move(state));
   }
-  throw Error(Errc::io_failure,
-              fmt::format("{}: somebody keeps removing the temporary directories", parent.path().string()));
+  throw Error(Errc::io_failure, fmt::format("{}: another process keeps removing the temporary directories",
+                                            parent.path().string()));
 }
 
 const std::filesystem::path& StagedDirectory::target() const noexcept {

@@ -207,7 +207,7 @@ std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
       const std::string base(parse_reserved(each.entry.name)->base);
       each.home = generation_name(base, each.verdict.generation);
       each.entry.action = RecoveryAction::restore;
-      each.entry.note = fmt::format("a sound checkpoint that nothing has replaced: belongs to {}", each.home);
+      each.entry.note = fmt::format("a valid checkpoint of '{}' that has not been replaced", each.home);
     } else if (!each.verdict.marks.empty()) {
       each.entry.action = RecoveryAction::unmark;
       each.entry.note = "the save was cut short after its commit";
@@ -244,7 +244,7 @@ Verdict Survey::look_at(const io::DirectoryEntry& entry) const {
     for (int restarts = 0;; ++restarts) {
       const io::Directory directory = root_.open_directory(entry.name);
       Verdict verdict = judge(directory, entry.name);
-      // What is missing in a checkpoint that was just replaced is no damage; and a save that has just ended has moved its
+      // What is missing in a checkpoint that was just replaced is not damage; and a save that has just ended has moved its
       // directory to where it belongs.
       const bool may_have_moved =
           verdict.kind == EntryClass::damaged || verdict.kind == EntryClass::displaced;
@@ -303,11 +303,11 @@ void Survey::judge_reserved(Verdict& verdict, const io::Directory& directory, st
     judge_set_aside(verdict, directory, reserved.base);
   } else if (directory.list().empty()) {
     verdict.kind = is_trash ? EntryClass::retired : EntryClass::abandoned;
-    verdict.note = is_trash ? "its removal was cut short" : "a save that had hardly begun";
+    verdict.note = is_trash ? "its removal was cut short" : "a save that stopped right after it started";
     verdict.is_empty = true;
   } else {
     verdict.kind = EntryClass::foreign;
-    verdict.note = "called like one of ours, but holds no proof of it";
+    verdict.note = "has a name Cairn reserves, but was not made by Cairn";
   }
 }
 
@@ -332,7 +332,7 @@ void Survey::judge_set_aside(Verdict& verdict, const io::Directory& directory, s
     if (stand.kind != Stand::Kind::nothing) {
       verdict.note = stand.kind == Stand::Kind::sound
                          ? fmt::format("a copy of {}", stand.name)
-                         : fmt::format("a sound checkpoint, and {} is not one: {}", stand.name, stand.why);
+                         : fmt::format("a valid checkpoint, and {} is not one: {}", stand.name, stand.why);
     }
   } else if (holds_only_own_files(directory)) {
     verdict.kind = EntryClass::retired;
@@ -350,9 +350,9 @@ void Survey::judge_holder(Verdict& verdict, const io::Directory& directory,
   const int locked = directory.syscalls().try_lock(lock.fd());
   const std::string text = io::read_small_file(lock, directory.path() / owner_name, kMostOwnerBytes);
   const std::optional<Owner> owner = parse_owner(text);
-  // A power cut may leave anything in a mark that was being written; then there is nothing beside it.
+  // A power cut may leave anything in a mark that was being written; then it is the only entry.
   if (!owner && directory.list().size() > 1) {
-    verdict.note = fmt::format("{} is not one of ours", owner_name);
+    verdict.note = fmt::format("{} was not made by Cairn", owner_name);
     return;
   }
   const bool is_far = is_shared_ && (owner ? owner->host != this_process({}).host : !text.empty());
@@ -362,7 +362,7 @@ void Survey::judge_holder(Verdict& verdict, const io::Directory& directory,
     verdict.note = fmt::format("{} process {} on {}", holder == Holder::nobody ? "left by" : "held by",
                                owner->pid, owner->host);
   } else if (holder == Holder::nobody) {
-    verdict.note = "left by a writer that died at once";
+    verdict.note = "left by a writer that exited before it recorded its owner";
   }
   if (holder == Holder::nobody) {
     verdict.lock = std::move(lock);

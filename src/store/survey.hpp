@@ -30,7 +30,7 @@ struct Verdict {
   std::optional<ManifestFacts> facts;  ///< Of a checkpoint whose manifest can be read.
 };
 
-/// An entry and what it was taken for by itself, before it was seen beside the others.
+/// An entry and what it was taken for by itself, before it was compared with the others.
 struct Surveyed {
   RecoveryEntry entry;
   Verdict verdict;

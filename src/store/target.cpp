@@ -25,8 +25,7 @@ Target parse_target(const std::filesystem::path& path) {
                                                     path.string(), kMostTargetBytes));
   }
   if (reserved_kind(parsed.name) || parsed.name.starts_with(kPartialPrefix)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}' is a name that Cairn keeps for itself", path.string()));
+    throw Error(Errc::invalid_argument, fmt::format("'{}' is a name that Cairn reserves", path.string()));
   }
   return parsed;
 }

@@ -31,7 +31,7 @@ std::uint64_t Checkpointer::State::resolve(const WhichStep& which) const {
   const std::optional<std::uint64_t> step =
       wanted != nullptr ? best(wanted->metric, wanted->prefer) : directory.latest();
   if (!step) {
-    throw Error(Errc::not_found, fmt::format("{}: there is no step", directory.root().string()));
+    throw Error(Errc::not_found, fmt::format("{}: there are no steps", directory.root().string()));
   }
   return *step;
 }

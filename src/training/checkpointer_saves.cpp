@@ -148,7 +148,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
                                         const StepOptions& how) {
   require_open();
   if (ranks && how.skip_if_busy) {
-    throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy: of several ranks not all may be busy");
+    throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
   }
   SaveOptions save = save_options(step, how);
   if (const std::shared_ptr<StepSave> before = in_flight()) {
@@ -164,7 +164,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   const std::filesystem::path path = directory.path(step);
   if (!ranks && directory.has(step) &&
       !save.overwrite) {  // Ranks may know other steps; rank 0 looks at the disk.
-    throw Error(Errc::already_exists, fmt::format("step {} is there: {}", step, path.string()));
+    throw Error(Errc::already_exists, fmt::format("step {} already exists: {}", step, path.string()));
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   if (ranks) {

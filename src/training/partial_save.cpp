@@ -91,7 +91,7 @@ struct PartialSave::State {
     }
   }
 
-  /// False: the part, which is the last, contradicts others. Whoever added it did not live to hear so.
+  /// False: the part, which is the last, contradicts others: the program that added it ended before it was told.
   bool take_in(const CommittedDirectory& part, bool is_last) {
     try {
       contents.add(part, static_cast<std::uint32_t>(uuids.size()));
@@ -111,7 +111,7 @@ struct PartialSave::State {
     uuids.clear();
   }
 
-  /// What stands at the target; nothing when it is no sound checkpoint: publishing deals with that.
+  /// What stands at the target; nothing when it is not a sound checkpoint: publishing deals with that.
   [[nodiscard]] std::optional<CommittedDirectory> open_standing() const {
     try {
       return CommittedDirectory::open(syscalls(), target);

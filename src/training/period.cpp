@@ -27,7 +27,7 @@ nanoseconds time_of(double seconds) {
 
 void require_sense(nanoseconds cost, nanoseconds mtbf) {
   if (cost.count() < 0 || mtbf.count() <= 0) {
-    throw Error(Errc::invalid_argument, fmt::format("a save that costs {} s, and {} s between two failures",
+    throw Error(Errc::invalid_argument, fmt::format("a save cannot cost {} s with {} s between two failures",
                                                     seconds_of(cost), seconds_of(mtbf)));
   }
 }

@@ -20,7 +20,7 @@ namespace cairn::training {
 ///
 /// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before that step; if so it waits
 /// there until rank 0 has heard it of all, which is soon: transports answer, not trainings. If one has passed the step, rank 0
-/// proposes a later one, and whoever waits goes on. While nobody is sent a signal nothing is said.
+/// proposes a later one, and the ranks that wait go on. Without a signal nothing is sent.
 /// Threads: `is_at` by one thread at a time, on each rank for the same steps; `has_come` from any.
 class PreemptedStep {
  public:

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kSignals = 65;  // Of Linux: 1 to 64.
 
-// Of the process, as signals are: a handler is given nothing else. Without locks, as a handler may interrupt whoever holds one.
+// Of the process, as signals are: a handler is given nothing else. Without locks, as a handler may interrupt a thread that holds one.
 std::atomic<bool> is_guarded{false};
 std::atomic<bool> has_come{false};
 std::array<struct sigaction, kSignals> earlier{};
@@ -52,10 +52,11 @@ PreemptionGuard::PreemptionGuard(std::vector<int> signals) : signals_(std::move(
   std::sort(signals_.begin(), signals_.end());
   signals_.erase(std::unique(signals_.begin(), signals_.end()), signals_.end());
   if (signals_.empty()) {
-    throw Error(Errc::invalid_argument, "a PreemptionGuard of no signal");
+    throw Error(Errc::invalid_argument, "PreemptionGuard needs at least one signal");
   }
   if (is_guarded.exchange(true)) {
-    throw Error(Errc::already_exists, "a second PreemptionGuard: signals belong to the whole process");
+    throw Error(Errc::already_exists,
+                "only one PreemptionGuard per process: signals belong to the whole process");
   }
   has_come = false;
   for (std::size_t i = 0; i < signals_.size(); ++i) {
@@ -69,7 +70,7 @@ PreemptionGuard::PreemptionGuard(std::vector<int> signals) : signals_(std::move(
     if (!is_one || sigaction(signal, nullptr, &earlier[static_cast<std::size_t>(signal)]) != 0 ||
         sigaction(signal, &action, nullptr) != 0) {
       restore(i);
-      throw Error(Errc::invalid_argument, fmt::format("a PreemptionGuard of signal {}", signal));
+      throw Error(Errc::invalid_argument, fmt::format("PreemptionGuard cannot handle signal {}", signal));
     }
   }
 }

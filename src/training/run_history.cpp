@@ -47,7 +47,7 @@ std::string encode(const Record& record) {
   return text;
 }
 
-/// Nothing for what is no record.
+/// Nothing for what is not a record.
 std::optional<Record> decode(std::string_view text, std::string_view path) {
   try {
     Record record;

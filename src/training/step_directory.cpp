@@ -123,7 +123,7 @@ struct StepDirectory::State {
       one.entry = std::move(each.entry);
       const auto [other, is_first] = found.try_emplace(*step, std::move(one));
       if (!is_first) {
-        throw Error(Errc::already_exists, fmt::format("step {} of {} is there twice: '{}' and '{}'", *step,
+        throw Error(Errc::already_exists, fmt::format("step {} of {} exists twice: '{}' and '{}'", *step,
                                                       root.string(), other->second.name, one.name));
       }
     }

@@ -22,12 +22,12 @@ StepFormat::StepFormat(std::string prefix, std::size_t width) : prefix_(std::mov
   const bool is_plain = prefix_.find('/') == std::string::npos && prefix_.find('\0') == std::string::npos;
   if (!is_plain || prefix_.starts_with('.') || prefix_.ends_with(".g") ||
       prefix_.size() + kMostDigits > kMostNameBytes) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' cannot be the prefix of names of steps",
-                                                    prefix_.substr(0, kMostNameBytes)));
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' cannot be a prefix of step names", prefix_.substr(0, kMostNameBytes)));
   }
   if (width_ > kMostDigits) {
     throw Error(Errc::invalid_argument,
-                fmt::format("names of steps with {} digits: there are {} at most", width_, kMostDigits));
+                fmt::format("step names may have at most {1} digits, not {0}", width_, kMostDigits));
   }
 }
 

@@ -35,7 +35,7 @@ class StepLinks {
 
   /// Lets them lead to the newest and the best of `steps`, sorted; a link to nothing goes.
   ///
-  /// Errors: Errc::already_exists: something that is no link is called like one. OS errors.
+  /// Errors: Errc::already_exists: the name is taken by something that is not a link. OS errors.
   void update(std::span<const StepInfo> steps) const;
 
  private:

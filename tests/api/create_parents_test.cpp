@@ -108,11 +108,16 @@ TEST_F(CreateParents, DoesNotGuessWhatLiesAboveAMissingDirectory) {
   EXPECT_THAT(left(), IsEmpty());
 }
 
-TEST_F(CreateParents, NamesALinkThatLeadsNowhere) {
+TEST_F(CreateParents, NamesADanglingLink) {
   std::filesystem::create_directory_symlink("gone", directory_ / "run");
 
-  EXPECT_THAT([&] { save_to("run/7"); },
-              Fails(Errc::not_found, HasSubstr((directory_ / "run").string() + " leads nowhere")));
+  EXPECT_THAT([&] { save_to("run/7"); }, Fails(Errc::not_found, HasSubstr((directory_ / "run").string() +
+                                                                          " is a dangling symbolic link")));
+}
+
+TEST_F(CreateParents, SaysThatAFileSystemHasNoDirectoriesOfOthers) {
+  EXPECT_THAT([&] { save("/proc/self/run/7", tree_, {}, *context_); },
+              FailsWithErrno(ENOENT, AllOf(HasSubstr("mkdir"), HasSubstr("/run: its file system"))));
 }
 
 TEST_F(CreateParents, NamesTheFileOnTheWay) {

@@ -184,5 +184,12 @@ TEST_F(ForeignHandler, ReturnsNoValueOfAnotherType) {
               Fails(Errc::type_mismatch, AllOf(HasSubstr("'model'"), HasSubstr("Tree"))));
 }
 
+TEST_F(ForeignHandler, NamesTheCheckpointableWhoseTreeIsAnotherValue) {
+  Loaded loaded = load_items({"model"});
+
+  EXPECT_THAT([&] { static_cast<void>(loaded.take<int>("model")); },
+              Fails(Errc::type_mismatch, HasSubstr("'model': the node is of kind map, not integer")));
+}
+
 }  // namespace
 }  // namespace cairn

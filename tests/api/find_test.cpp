@@ -216,7 +216,7 @@ TEST_F(Find, LoadLatestWithoutASoundOneSaysWhatTheNewestLacks) {
 
   EXPECT_THAT(
       [&] { static_cast<void>(load_newest(true)); },
-      Fails(Errc::checksum_mismatch, AllOf(HasSubstr("of 2 checkpoints none"), HasSubstr("step-10"))));
+      Fails(Errc::checksum_mismatch, AllOf(HasSubstr("none of 2 checkpoints"), HasSubstr("step-10"))));
 }
 
 TEST_F(Find, LoadLatestDoesNotFallBackForWhatWasAskedForInVain) {

@@ -460,7 +460,7 @@ TEST_F(Together, AllHearOfARefusalBeforeThereIsALoad) {
 TEST_F(Together, AreLoadsAndNotQuestions) {
   save_rows();
   EXPECT_THAT([&] { static_cast<void>(metadata(target(), options_, *context_)); },
-              Fails(Errc::invalid_argument, HasSubstr("metadata is not asked for together")));
+              Fails(Errc::invalid_argument, HasSubstr("`together` applies to loads, not to metadata")));
 }
 
 TEST_F(Together, DoNotLookForTheLatest) {

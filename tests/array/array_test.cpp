@@ -149,7 +149,7 @@ TEST(ArrayReshaped, SharesTheElements) {
 
 TEST(ArrayReshaped, RefusesAnotherNumberOfElements) {
   EXPECT_THAT([] { return Array::zeros({6}, DType::int32).reshaped({4}); },
-              Fails(Errc::shape_mismatch, HasSubstr("[6] as [4]")));
+              Fails(Errc::shape_mismatch, HasSubstr("[6] to [4]")));
 }
 
 TEST(Array, EqualsAnArrayOfTheSameBits) {

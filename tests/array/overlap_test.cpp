@@ -98,7 +98,8 @@ TEST(CheckDisjoint, SaysWhenItCannotTell) {
   const std::vector<Destination> arrays = {{"a", view_of(memory, {half}, {2})},
                                            {"b", view_of(memory, {half / 2}, {3}, 1)}};
 
-  EXPECT_THAT([&] { check_disjoint(arrays); }, Fails(Errc::invalid_argument, HasSubstr("too finely")));
+  EXPECT_THAT([&] { check_disjoint(arrays); },
+              Fails(Errc::invalid_argument, HasSubstr("use separate memory")));
 }
 
 TEST(CheckDisjoint, TakesManyPartsOfOneArray) {

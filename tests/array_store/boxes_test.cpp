@@ -250,7 +250,7 @@ TEST(WantedBoxes, AreNotReadOverEachOther) {
   wanted.place_into(kRows[1], memory.part(Box({2, 0}, {1, 5})));
 
   EXPECT_THAT([&] { read_boxes(stored(whole, kRows), wanted); },
-              Fails(Errc::invalid_argument, AllOf(HasSubstr("[3:4, 0:5]"), HasSubstr("overlaps"))));
+              Fails(Errc::invalid_argument, AllOf(HasSubstr("[3:4, 0:5]"), HasSubstr("overlap"))));
 }
 
 TEST(WantedBoxes, AreNotNarrowedUnlessThatIsAllowed) {

@@ -198,7 +198,7 @@ TEST_F(CliVerifyMany, NamesACheckpointThatHasLostItsName) {
   const CliResult result = run_cli({"verify", root_.path()});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, AllOf(HasSubstr(left), HasSubstr("belongs to 2")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr(left), HasSubstr("a valid checkpoint of '2'")));
   EXPECT_THAT(run_cli({"recover", root_.path()}).out, HasSubstr("restore  " + left + "  displaced"));
   EXPECT_THAT(run_cli({"recover", "--remove", root_.path()}).out, HasSubstr("put back  " + left));
   EXPECT_EQ(run_cli({"verify", root_.path()}).status, 0);

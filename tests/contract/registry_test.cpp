@@ -140,9 +140,11 @@ TEST(HandlerRegistry, RefusesTwoHandlersOfOneIdOrOneName) {
   add(registry, "one/1");
   add(registry, "two/1", 1000, bound_to("item"));
 
-  EXPECT_THAT([&] { add(registry, "one/1"); }, Fails(Errc::ambiguous_handler, HasSubstr("one/1")));
+  EXPECT_THAT(
+      [&] { add(registry, "one/1"); },
+      Fails(Errc::ambiguous_handler, HasSubstr("one/1 is already registered, by another handler: one/1 (")));
   EXPECT_THAT([&] { add(registry, "three/1", 1000, bound_to("item")); },
-              Fails(Errc::ambiguous_handler, HasSubstr("'item'")));
+              Fails(Errc::ambiguous_handler, HasSubstr("three/1 cannot be bound to 'item': two/1 (")));
 }
 
 TEST(HandlerRegistry, TakesTheSameHandlerTwice) {
@@ -152,7 +154,8 @@ TEST(HandlerRegistry, TakesTheSameHandlerTwice) {
   registry.add(limited, bound_to("item")).add(limited, bound_to("item"));
 
   EXPECT_EQ(registry.snapshot().size(), 2U);
-  EXPECT_THAT([&] { registry.add<BlobHandler>(with_alias("older/1")); }, Fails(Errc::ambiguous_handler));
+  EXPECT_THAT([&] { registry.add<BlobHandler>(with_alias("older/1")); },
+              Fails(Errc::ambiguous_handler, HasSubstr("is already registered, with other options")));
   EXPECT_THAT([&] { registry.add(std::make_shared<const BlobHandler>(), with_alias("old/1")); },
               Fails(Errc::ambiguous_handler));
 }

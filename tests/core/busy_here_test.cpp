@@ -48,7 +48,7 @@ TEST(BusyHere, IsAThreadThatRunsABlockingPhase) {
 
     EXPECT_TRUE(is_busy_here(*services_of(context)));
     EXPECT_THAT([&] { refuse_here(*services_of(context), "a load"); },
-                Fails(Errc::invalid_argument, HasSubstr("a load that blocks")));
+                Fails(Errc::invalid_argument, HasSubstr("a load: would deadlock")));
   }
 
   EXPECT_FALSE(is_busy_here(*services_of(context)));

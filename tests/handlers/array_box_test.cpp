@@ -132,7 +132,7 @@ TEST_F(ArrayBox, BeyondTheArrayIsRefusedByName) {
         load<Tree>({"item", wanted});
       },
       Fails(Errc::invalid_argument,
-            HasSubstr("'w': wanted is box [8:11, 0:4], which is not within the shape [10, 4]")));
+            HasSubstr("'w': requested box [8:11, 0:4] is not within the shape [10, 4]")));
   EXPECT_THAT(
       [&] {
         wanted["w"].as_array().want(Box({0, 4}, {10, 1}));
@@ -157,7 +157,7 @@ TEST_F(ArrayBox, RefusesMemoryOfAnotherShape) {
       [&] {
         w.want(Box({0, 0}, {2, 4}));
       },
-      Fails(Errc::invalid_argument, HasSubstr("memory of shape [1, 4]")));
+      Fails(Errc::invalid_argument, HasSubstr("destination has shape [1, 4]")));
   w.box = Box({0, 0}, {2, 4});
   EXPECT_THAT([&] { load<Tree>({"item", wanted}); }, Fails(Errc::shape_mismatch, HasSubstr("'w'")));
 }

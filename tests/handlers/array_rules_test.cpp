@@ -100,7 +100,7 @@ TEST(ArrayRules, RefusesWrongPatternsAndForms) {
   EXPECT_THAT([&] { rules.add("a", static_cast<DType>(200)); },
               Fails(Errc::invalid_argument, HasSubstr("the rule 'a' stores as 200")));
   EXPECT_THAT([&] { rules.add("a", static_cast<Snapshot>(9)); }, Fails(Errc::invalid_argument));
-  EXPECT_THAT([&] { rules.add("a", ArrayForm()); }, Fails(Errc::invalid_argument, HasSubstr("says nothing")));
+  EXPECT_THAT([&] { rules.add("a", ArrayForm()); }, Fails(Errc::invalid_argument, HasSubstr("sets nothing")));
   EXPECT_TRUE(rules.rules().empty());
 }
 

@@ -123,7 +123,7 @@ TEST_F(HostileIndex, RefusesEntriesThatShareAString) {
   text[found + 12] = '\0';
 
   EXPECT_THAT([&] { load_index(text); },
-              Fails(Errc::malformed_metadata, HasSubstr("which another entry is")));
+              Fails(Errc::malformed_metadata, HasSubstr("and so is another entry")));
 }
 
 TEST_F(HostileIndex, NamesAFileThatIsNotThere) {

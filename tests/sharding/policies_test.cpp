@@ -169,7 +169,7 @@ TEST(MaxShardSize, KeepsTensorsOfNoElements) {
 }
 
 TEST(MaxShardSize, RefusesZero) {
-  EXPECT_THAT([] { return MaxShardSize(0); }, Fails(Errc::invalid_argument, HasSubstr("0 bytes")));
+  EXPECT_THAT([] { return MaxShardSize(0); }, Fails(Errc::invalid_argument, HasSubstr("must be positive")));
 }
 
 std::vector<ShardableTensor> random_tensors(Dice& dice, std::deque<std::string>& keys) {

@@ -68,7 +68,8 @@ TEST(ShardingJson, IsRefusedWhenItIsNoSharding) {
   EXPECT_THAT(reading(R"({"kind":"spec","mesh":{"extents":[2],"axes":["a"]},"spec":[["b"]]})"),
               fails("no axis 'b'"));
   EXPECT_THAT(reading(R"({"kind":"grid","parts":[2],"part_of_rank":[0,2]})"), fails("part 2"));
-  EXPECT_THAT(reading(R"({"kind":"table","by_rank":[[{"offsets":[1],"extents":[1,2]}]]})"), fails("no box"));
+  EXPECT_THAT(reading(R"({"kind":"table","by_rank":[[{"offsets":[1],"extents":[1,2]}]]})"),
+              fails("do not form a box"));
   EXPECT_THAT(reading(R"({"kind":"replicated","ranks":3} )"
                       "x"),
               fails(""));

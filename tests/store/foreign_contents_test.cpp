@@ -231,7 +231,7 @@ TEST_F(ForeignContents, OfACheckpointWhoseManifestIsDamagedAreNotGuessedAt) {
 
   staged.publish(sample_manifest(), {});
 
-  EXPECT_THAT(staged.retirement_problem(), HasSubstr("cannot be told"));
+  EXPECT_THAT(staged.retirement_problem(), HasSubstr("cannot determine which files"));
   EXPECT_EQ(read_text(reserved() / "plots/loss"), "mine");
   EXPECT_TRUE(std::filesystem::exists(reserved() / "state/data"));
 }

@@ -193,7 +193,7 @@ TEST_F(JoinedDirectory, IsLookedForUntilItCanBeSeen) {
 TEST_F(JoinedDirectory, IsNotFoundWhereItIsAnotherDirectory) {
   fs::rename(primary_->path(), directory_ / "hidden");
 
-  EXPECT_THAT([&] { static_cast<void>(join()); }, Fails(Errc::not_found, HasSubstr("rank 0 has made it")));
+  EXPECT_THAT([&] { static_cast<void>(join()); }, Fails(Errc::not_found, HasSubstr("rank 0 created")));
 }
 
 TEST_F(JoinedDirectory, RefusesOneOfAnotherSave) {

@@ -180,8 +180,8 @@ TEST_F(RemoveCheckpointTest, RefusesADamagedManifestWithoutWhichNoFileIsKnown) {
   save_sample(*engine_, target_, "x");
   write_text(target_ / "checkpoint.json", "{");
 
-  EXPECT_THAT([&] { remove(); },
-              Fails(Errc::checksum_mismatch, HasSubstr("which files are the checkpoint's cannot be told")));
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::checksum_mismatch,
+                                       HasSubstr("cannot determine which files belong to the checkpoint")));
   EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
 }
 

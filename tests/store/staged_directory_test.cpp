@@ -148,7 +148,8 @@ TEST_F(StagedDirectoryCreate, RefusesNamesThatLeaveNoRoomForTheirOwn) {
 TEST_F(StagedDirectoryCreate, RefusesNamesOfTemporaries) {
   const std::string name = ".tmp-x-" + to_string(make_uuid(system_random));
 
-  EXPECT_THAT([&] { create(temp_ / name); }, Fails(Errc::invalid_argument, HasSubstr("keeps for itself")));
+  EXPECT_THAT([&] { create(temp_ / name); },
+              Fails(Errc::invalid_argument, HasSubstr("a name that Cairn reserves")));
 }
 
 TEST_F(StagedDirectoryCreate, ReportsAReadOnlyParent) {

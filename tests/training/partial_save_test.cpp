@@ -456,7 +456,7 @@ TEST_F(PartialSaves, AreNotSavedIntoACheckpoint) {
 
 TEST_F(PartialSaves, HaveADirectoryThatNoCheckpointIsCalledAs) {
   EXPECT_THAT([&] { cairn::save(parts(), tree_, {}, *context_); },
-              Fails(Errc::invalid_argument, HasSubstr("keeps for itself")));
+              Fails(Errc::invalid_argument, HasSubstr("a name that Cairn reserves")));
 }
 
 TEST_F(PartialSaves, AreLockedWhileSomebodyWorks) {

@@ -138,7 +138,7 @@ TEST(PreemptionGuard, OfSignalsThatCannotBeCaughtIsRefusedAndLeavesNothing) {
         Fails(Errc::invalid_argument, HasSubstr(std::to_string(signal))));
   }
   EXPECT_THAT([] { const PreemptionGuard guard(std::vector<int>{}); },
-              Fails(Errc::invalid_argument, HasSubstr("no signal")));
+              Fails(Errc::invalid_argument, HasSubstr("at least one signal")));
   EXPECT_TRUE(is_default(SIGUSR1));
   const PreemptionGuard guard;  // Those that failed are not in its way.
 }

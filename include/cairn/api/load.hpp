@@ -80,7 +80,7 @@ class TreeResponse : private LoadResponse {
 [[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,
                                                           const LoadOptions& options,
                                                           const Context& context = default_context());
-/// Of those checkpointables only that are named; of none named: of all.
+/// The same for the named checkpointables only; for all when `names` is empty.
 ///
 /// Errors: as above; Errc::not_found for a name that the checkpoint does not have, listing what there is.
 [[nodiscard]] CheckpointMetadata checkpointables_metadata(const std::filesystem::path& path,

@@ -15,12 +15,12 @@
 
 namespace cairn {
 
-/// A box of an array that a load shall bring.
+/// A box of an array that is requested from a load.
 struct WantedShard {
   Box box;
-  /// Where the elements shall go; without one the load allocates.
+  /// Where the elements are loaded to; without one the load allocates.
   std::optional<Array> destination;
-  std::uint32_t replica = 0;  ///< Of the shard that comes of it.
+  std::uint32_t replica = 0;  ///< The replica number of the resulting shard.
 };
 
 /// What a load asks for: these boxes of an array, whatever boxes it was written in. Only these need to be stored.

@@ -158,26 +158,26 @@ struct AbstractArray {
   /// The description of an array; its memory is not kept.
   explicit AbstractArray(const ArrayView& array) : AbstractArray(array.shape(), array.dtype()) {}
 
-  /// Asks for a part of the array only: what is loaded has its extents. Of the files little more than its bytes is read.
+  /// Requests only a part of the array: what is loaded has its extents. Little more than its bytes is read from the files.
   /// A Box is made of offsets and extents, not of begin and end.
   ///
-  /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination is given already that has another shape.
+  /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination of another shape was given before.
   /// Example: wanted["embedding"].as_array().want(Box({100, 0}, {50, 1024}));  // Rows 100 to 149, all columns.
   AbstractArray& want(Box part);
 
-  /// Asks for an array of this shape, whatever the stored one is: an embedding that has got more rows, say. See ShapeMismatch.
+  /// Requests an array of this shape, whatever the stored shape is: an embedding with more rows, for example. See ShapeMismatch.
   ///
-  /// Errors:  Errc::shape_mismatch when a destination is given already that has another shape; Errc::invalid_argument when a box is
-  ///          wanted that is not within the shape.
+  /// Errors:  Errc::shape_mismatch when a destination of another shape was given before; Errc::invalid_argument when a
+  ///          requested box is not within the shape.
   /// Example: wanted["embedding"].as_array().pad_and_crop({50304, 1024});
   AbstractArray& pad_and_crop(Shape to);
 
   /// The extents of the box when there is one, else the shape.
   [[nodiscard]] const Shape& loaded_shape() const noexcept { return box ? box->extents() : shape; }
 
-  /// Asks for the elements in memory of the caller's, converted to the type of that memory. After `want`: for those of the box.
+  /// Loads the elements into the caller's memory, converted to its dtype. After `want`: the elements of the box.
   ///
-  /// Ownership: the memory must stay valid until the load has finished; as an Array with an owner it does. A load
+  /// Ownership: the memory must stay valid until the load has finished; that of an Array with an owner does. A load
   ///            refuses memory that two of its arrays share (Errc::invalid_argument).
   /// Errors:    Errc::shape_mismatch when the shapes differ; Errc::invalid_argument when the array is
   ///            read-only.
@@ -185,22 +185,22 @@ struct AbstractArray {
 
   AbstractArray& place_into(MutableArrayView view) { return place_into(Array::borrow(std::move(view))); }
 
-  Shape shape;                   ///< Of the whole array, also where a box of it is wanted.
+  Shape shape;                   ///< The whole array's, also where only a box is requested.
   DType dtype = DType::float32;  ///< Another type than the stored one asks for a cast.
 
-  /// The part that is wanted; nothing: all of it. Metadata tells none.
+  /// The part that is requested; empty: the whole array. Always empty in metadata.
   std::optional<Box> box;
 
   /// Permits casts that change values, such as float32 to bfloat16; see `cast`. Default: they are errors.
   bool allows_narrowing = false;
 
-  /// What becomes of another stored shape; of `box` what lies outside of that is zeros.
+  /// What happens when the stored shape differs; the part of `box` outside the stored shape is filled with zeros.
   ShapeMismatch on_mismatch = ShapeMismatch::refuse;
 
-  /// Where the elements shall go; without one the load allocates.
+  /// Where the elements are loaded to; without one the load allocates.
   std::optional<Array> destination;
 
-  /// Told by metadata of arrays that were divided: among ranks, or by a policy among files; null: of others. Loads ignore it.
+  /// Set by metadata for arrays that were divided, among ranks or by a policy among files; null for others. Loads ignore it.
   std::shared_ptr<const StoredSlices> stored;
 
   /// Whether both ask for the same; destinations are the same when they are the same memory.

@@ -104,13 +104,13 @@ static_assert(sizeof(DLManagedTensor) == 64 && sizeof(DLManagedTensorVersioned) 
 /// Ownership: the caller, or the library that it hands the tensor to, calls the deleter once. Until then the
 ///            tensor keeps the owner of the memory alive; a borrowed array's memory is still its maker's to
 ///            keep.
-/// Errors:    Errc::invalid_argument when the array is read-only, or its strides are no multiples of an
+/// Errors:    Errc::invalid_argument when the array is read-only, or its strides are not multiples of an
 ///            element: this structure cannot say so.
 [[nodiscard]] dlpack::DLManagedTensor* to_dlpack(Array array);
 
 /// As to_dlpack, for arrays that may be read-only.
 ///
-/// Errors: Errc::invalid_argument when the strides are no multiples of an element.
+/// Errors: Errc::invalid_argument when the strides are not multiples of an element.
 [[nodiscard]] dlpack::DLManagedTensorVersioned* to_dlpack_versioned(Array array);
 
 }  // namespace cairn

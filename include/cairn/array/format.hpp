@@ -12,7 +12,7 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
 
-// Of fmt/ranges.h, for programs that include it: dimensions are printed as one thing, and not as a range.
+// For programs that include fmt/ranges.h: dimensions are printed as one thing, and not as a range.
 FMT_BEGIN_NAMESPACE
 template <typename T, typename Char>
 struct is_range;

@@ -17,7 +17,7 @@ namespace cairn {
 /// A box of an array that this process holds, with its elements.
 struct Shard {
   Box box;     ///< In coordinates of the whole array.
-  Array data;  ///< Of the shape box.extents(), on any device.
+  Array data;  ///< Has the shape box.extents(); on any device.
   /// Which of the copies this is, among all processes that hold the box; 0 is the main one.
   std::uint32_t replica = 0;
 
@@ -43,12 +43,12 @@ class ShardedArray {
   ShardedArray(Shape shape, DType dtype, std::vector<Shard> shards = {},
                std::shared_ptr<const Layout> layout = nullptr);
 
-  /// Of the whole array.
+  /// The shape of the whole array.
   [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
 
-  /// Of a temporary they are handed over, so that a loop over them does not outlive them.
+  /// Moved out of a temporary, so that a loop over them does not outlive them.
   ///
   /// Ownership: the span is valid as long as this object.
   [[nodiscard]] std::span<const Shard> shards() const& noexcept { return shards_; }

@@ -26,7 +26,7 @@ inline constexpr std::string_view kIndexFile = "index.fb";
 /// Whether a file of that name holds tensors. Those in sub-folders do not count.
 [[nodiscard]] bool is_safetensors(std::string_view file) noexcept;
 
-/// The files of one checkpointable, for whoever reads arrays from them.
+/// The files of one checkpointable, to read arrays from.
 ///
 /// Threads: const methods may run at the same time.
 /// Errors:  of whatever reads the files; Errc::not_found for one that is not there.
@@ -64,11 +64,11 @@ inline constexpr std::string_view kFileMetadataKey = "__metadata__";
 [[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files,
                                                    bool has_file_metadata = false);
 
-/// An array that shall be read.
+/// An array to read.
 struct WantedArray {
   formats::IndexEntry entry;  ///< Of kind array.
   const AbstractArray* form =
-      nullptr;  ///< The dtype, memory and box that it shall have; null: all as stored, in new memory.
+      nullptr;  ///< The requested dtype, memory and box; null: all as stored, in new memory.
   /// The boxes that are wanted of it, instead of `form`; null: all of it.
   const AbstractShardedArray* boxes = nullptr;
 };
@@ -103,7 +103,7 @@ struct ReadPlan {
 /// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
 ///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
 ///         and Errc::overlapping_shards when slices do not tile what is wanted; Errc::invalid_argument when they
-///         shall go to an array on a device and cannot, when two arrays shall go to the same memory, when wanted boxes
+///         cannot be loaded to an array on a device, when two arrays have the same destination, when wanted boxes
 ///         overlap without being replicas, cut elements of a packed type in a way that bytes do not allow, or want zeros of a packed
 ///         type or on a device; Errc::shape_mismatch where shapes differ that may not;
 ///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.

@@ -27,16 +27,16 @@ using Executor = boost::asio::any_io_executor;
 
 namespace cairn::async {
 
-/// Rethrows the first failure that is no cancellation; the first of all when there is none; else nothing.
+/// Rethrows the first failure that is not a cancellation; where all are, the first; without a failure returns.
 void rethrow_first(const std::vector<std::exception_ptr>& failures);
 
-/// Runs all tasks beside each other on the caller's executor (a strand) and waits for every one of them.
+/// Runs all tasks concurrently with each other on the caller's executor (a strand) and waits for every one of them.
 /// When one fails, the others are asked to stop. Returns the failures in the order in which they happened.
 ///
 /// Cancel: asks the tasks to stop, and waits for them all the same.
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks);
 
-/// The same with the tasks on another executor, a strand. They run beside the caller unless it is a lane of his own.
+/// The same with the tasks on another executor, a strand. They run concurrently with the caller, unless it is a lane of the caller's strand.
 Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks);
 
 /// Runs `task` on another executor, a strand, and waits for it; throws what it throws.

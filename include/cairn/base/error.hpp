@@ -15,7 +15,7 @@ namespace cairn {
 
 /// What went wrong, for programs. `docs/errors.md` has a sentence and a remedy for each.
 ///
-/// Errors of the operating system are no `Errc`: they keep `std::system_category` and their errno.
+/// Errors of the operating system are not `Errc`: they keep `std::system_category` and their errno.
 enum class Errc : int {
   invalid_argument = 1,  ///< The call itself is wrong; nothing was touched.
   not_found,             ///< A checkpoint, a checkpointable, a file or a key is not there.
@@ -81,14 +81,14 @@ class Error : public std::system_error {
 [[noreturn]] void throw_errno(int error, std::string_view operation, const std::filesystem::path& path,
                               std::optional<std::uint64_t> offset_bytes = std::nullopt);
 
-/// Puts `context` ("'params': load") before what a failure says, and keeps its code. A failure that is no
+/// Puts `context` ("'params': load") before what a failure says, and keeps its code. A failure that is not a
 /// `std::system_error` becomes one of Errc::handler_failed with the original nested in it.
 std::exception_ptr with_context(const std::exception_ptr& failure, std::string_view context);
 
 /// Returns what an exception says: `what()` of a `std::exception`, else "an exception of an unknown type".
 std::string describe(const std::exception_ptr& failure);
 
-/// Returns the code that an exception carries, or nothing when it is no `std::system_error`.
+/// Returns the code that an exception carries, or nothing when it is not a `std::system_error`.
 std::optional<std::error_code> code_of(const std::exception_ptr& failure);
 
 }  // namespace cairn

@@ -28,7 +28,7 @@ class JsonEvents {
 
   /// `bracket` is '{' or '['.
   virtual void on_begin(char bracket) = 0;
-  /// Of what was begun last.
+  /// The end of what was begun last.
   virtual void on_end() = 0;
   /// The member's value comes next.
   virtual void on_key(std::string_view key) = 0;
@@ -43,7 +43,7 @@ class JsonEvents {
 struct JsonRules {
   JsonRules() = default;
 
-  /// Of every refusal.
+  /// The code of every refusal.
   Errc code = Errc::malformed_metadata;
   /// How deep objects and lists may lie in each other; the reference implementation of safetensors stops there too.
   std::size_t max_depth = 127;
@@ -113,12 +113,11 @@ class JsonReader {
   std::string_view name_;
   JsonRules rules_;
   std::size_t at_ = 0;
-  std::string open_;  // The brackets of what is open.
-  std::vector<std::unordered_set<std::string>>
-      keys_;                  // Of the objects that are open, where they must be unique.
-  bool is_first_ = false;     // Whether what was begun last has had no member yet.
-  std::string key_scratch_;   // Holds a key with escapes.
-  std::string text_scratch_;  // Likewise, a string.
+  std::string open_;                                   // The brackets of what is open.
+  std::vector<std::unordered_set<std::string>> keys_;  // Keys of the open objects, where they must be unique.
+  bool is_first_ = false;                              // Whether what was begun last has had no member yet.
+  std::string key_scratch_;                            // Holds a key with escapes.
+  std::string text_scratch_;                           // Likewise, a string.
 };
 
 }  // namespace cairn

@@ -56,7 +56,7 @@ class OptionUse {
   virtual void end() const = 0;
 };
 
-/// Options of handlers, one of each type, carried through a save or a load to whoever knows the type.
+/// Options of handlers, one of each type, carried through a save or a load to the code that knows the type.
 ///
 /// A type of options with a member class `Use`, which is an OptionUse and made of such options, has what it remembers of one
 /// save there; see SaveContext::use.

@@ -191,7 +191,7 @@ class CheckpointableHandler {
 /// Under which type values of `T` are looked up. Specialise it for a family of types that one handler serves:
 ///   `type`              the handler's `Value`;
 ///   `convert(const T&)` makes one (cheaply: it is called before the blocking phase);
-///   `restore(type)`     turns a loaded one back (only for what `Loaded::take<T>` shall support).
+///   `restore(type)`     turns a loaded one back (only for what `Loaded::take<T>` is to support).
 /// Or, for types that somebody may have a handler for, which comes first:
 ///   `type`              `T` itself;
 ///   `Otherwise`         the `Value` of the handler that serves `T` where none takes it;

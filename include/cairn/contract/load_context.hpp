@@ -41,7 +41,7 @@ class LoadContext {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// The id of the handler that wrote the files, as the checkpoint records it: one that is registered with aliases
-  /// learns which version it reads. Of a foreign folder empty.
+  /// learns which version it reads. Empty for a foreign folder.
   [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
   /// Where its files are. Files read past this class are not verified.
   [[nodiscard]] std::filesystem::path directory() const;
@@ -83,7 +83,7 @@ class LoadContext {
   /// Errors: Errc::not_found; Errc::io_failure when the file is shorter than recorded; OS errors.
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(std::string_view file) const;
 
-  /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for what computes long.
+  /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for long computations.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
  private:

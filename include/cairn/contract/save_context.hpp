@@ -116,7 +116,7 @@ class SaveContext {
   /// Threads: may be used by several at once; what is allocated may outlive this context.
   [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const;
 
-  /// Runs `work` on a worker thread, concurrently with the other coroutines of this save: for what computes long.
+  /// Runs `work` on a worker thread, concurrently with the other coroutines of this save: for long computations.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
   /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what

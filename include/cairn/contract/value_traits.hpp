@@ -190,7 +190,7 @@ class WatchedMemory {
   void reserve_one();
 
   std::unique_ptr<contract::WatchedPages, Retire> pages_;
-  std::byte* next_ = nullptr;  // Of the last pages: what is free.
+  std::byte* next_ = nullptr;  // The free part of the last pages.
   std::byte* end_ = nullptr;
   std::size_t pages_bytes_ = 0;  // So many were taken last.
   std::vector<Block> blocks_;

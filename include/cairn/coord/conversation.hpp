@@ -40,7 +40,7 @@ class Subject {
   /// caller's; what it throws fails the conversation.
   using Merge = std::function<std::string(std::vector<std::string> texts)>;
 
-  /// Of this process among those that speak.
+  /// The rank of this process.
   [[nodiscard]] std::size_t rank() const noexcept;
 
   /// The texts of all ranks, in their order, at rank 0; nothing elsewhere, where it waits for the ranks below in the tree.
@@ -58,7 +58,7 @@ class Subject {
   /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, two ranks that differ, and their texts.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
 
-  /// Tells other ranks something, past the tree and beside the steps: one packet for each, `text` and behind it `data`. Returns at
+  /// Tells other ranks something directly, outside the tree and the steps: one packet for each, `text` followed by `data`. Returns at
   /// once. Each hears what this rank tells in the order in which it was told.
   ///
   /// Threads: this and `hear` may be called from any thread, at any time.
@@ -101,7 +101,7 @@ class Conversation {
   void fail(const std::exception_ptr& why) const noexcept;
   /// The same, but on all ranks with this very error, whose code is an Errc: for what no rank alone has done wrong.
   void fail_together(const Error& why) const noexcept;
-  /// Completes by throwing what `fail` was given anywhere: for work that shall stop then. Does not complete before that.
+  /// Completes by throwing what `fail` was given anywhere: for work that stops then. Does not complete before that.
   [[nodiscard]] Awaitable<> failed() const;
   /// The failure, if there is one yet.
   [[nodiscard]] std::exception_ptr failure() const;

@@ -23,7 +23,7 @@ class Notices;
 /// Whose loss or failure ends a conversation.
 enum class Bond : std::uint8_t {
   all,    ///< Any rank's.
-  above,  ///< That of a rank between this one and rank 0, which alone speaks: for what it tells whoever fails.
+  above,  ///< Only that of rank 0 or a rank between: used where rank 0 sends the verdict on a failure.
 };
 
 struct CoordinatorOptions {
@@ -34,7 +34,7 @@ struct CoordinatorOptions {
   Timeout lost_after = std::chrono::seconds(30);
   /// How often each rank that takes part says that it is there. Costs a packet for each neighbour in the tree.
   std::chrono::nanoseconds heartbeat = std::chrono::seconds(1);
-  /// How long a rank may come later than its neighbours. Zero: as long as it likes; deadlines of saves count all the same.
+  /// How long a rank may come later than its neighbours. Zero: no limit; save deadlines still apply.
   Timeout join_timeout;
   /// Neighbours below a rank in the tree along which texts go.
   std::size_t fan_out = 16;
@@ -71,8 +71,8 @@ class Coordinator {
   /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same bonds.
   [[nodiscard]] std::vector<Conversation> join(const std::vector<Bond>& bonds);
 
-  /// Tells something outside of conversations: of rank 0 to all others, of any other to rank 0. Returns at once; it may be lost, as
-  /// ranks may be, and whoever does not listen does not hear it.
+  /// Tells something outside of conversations: rank 0 tells all others, any other rank tells rank 0. Returns at once; it may be lost, as
+  /// ranks may be, and a rank that does not listen does not hear it.
   void notify(std::string_view topic, std::string_view text);
   /// Calls `handler` with what others notify about a topic, until what is returned goes; then it does not run any more. On the
   /// transport's thread: it must neither block nor throw, nor let go of what is returned.

@@ -12,8 +12,8 @@ namespace cairn {
 
 /// What a rank remembers of what all ranks have said about something, so that it need not be said again.
 struct SaidBefore {
-  Hash128 mine;  ///< Of what this rank said.
-  Hash128 all;   ///< Of what all ranks said, merged.
+  Hash128 mine;  ///< The hash of what this rank said.
+  Hash128 all;   ///< The hash of what all ranks said, merged.
 
   bool operator==(const SaidBefore&) const = default;
 };

@@ -22,7 +22,7 @@ using Packet = std::shared_ptr<const std::string>;
 /// is told of that: silence is what counts.
 /// Threads: `send`, `call_after` and `now` may be called from any thread. What `listen` and `call_after` are given is called
 ///          by one thread of the transport's, never by two at once; it must neither block nor throw.
-/// Destructor: sends what was to be sent, as long as that takes no second; returns when nothing of that kind runs, or will.
+/// Destructor: flushes queued packets for at most one second; returns when no callback runs, or will run.
 class Transport {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -47,7 +47,7 @@ class Transport {
   [[nodiscard]] virtual Time now() const = 0;
 
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
-  /// needs that. What is sent leaves within a call: one is due after the last word of a conversation, too.
+  /// needs that. Queued packets are sent during calls, so call once more after the last step of a conversation.
   virtual bool progress() { return false; }
 };
 

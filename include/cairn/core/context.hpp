@@ -96,7 +96,7 @@ struct ContextOptions {
 /// Threads: every method may be called from any thread; the destructor not from one of the context's own.
 class Context {
  public:
-  /// Errors: OS errors when `engine` was asked for by name and is not to be had, or memory is not.
+  /// Errors: OS errors when `engine` was named and is not available, or memory is not.
   explicit Context(ContextOptions options = {});
 
   /// As `close`, but reports what it would throw to `on_lost_failure`.

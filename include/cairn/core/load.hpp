@@ -43,7 +43,7 @@ struct LoadOptions {
   /// All ranks of the context's job call this load, in the same order among their saves and loads, for the same path and names, each
   /// for what it wants of them. Then what describes the checkpoint is read by rank 0 alone, each byte of its arrays by one of the
   /// ranks that want it, which passes it on, and all succeed or fail, but for a rank that is lost. It does not begin again when the
-  /// checkpoint is replaced meanwhile. Without it ranks load independently. Of loads only: whoever asks for metadata or the latest is refused.
+  /// checkpoint is replaced meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
   bool together = false;
   /// What handlers look for, by type.
   OptionSet handler_options;
@@ -103,19 +103,29 @@ class Loaded {
       using Otherwise = typename HandledAs<T>::Otherwise;
       if (is_held_as(name, typeid(Otherwise))) {
         const AnyValue value = take_any(name, typeid(Otherwise));
-        return HandledAs<T>::restore_otherwise(*value.as<Otherwise>());
+        try {
+          return HandledAs<T>::restore_otherwise(*value.as<Otherwise>());
+        } catch (const Error&) {
+          rethrow_named(name);
+        }
       }
     }
     AnyValue value = take_any(name, typeid(Handled));
     if constexpr (std::same_as<Handled, T>) {
       return std::move(*value.as<Handled>());
     } else {
-      return HandledAs<T>::restore(std::move(*value.as<Handled>()));
+      try {
+        return HandledAs<T>::restore(std::move(*value.as<Handled>()));
+      } catch (const Error&) {
+        rethrow_named(name);
+      }
     }
   }
 
   [[nodiscard]] bool is_held_as(std::string_view name, std::type_index type) const;
   AnyValue take_any(std::string_view name, std::type_index type);
+  /// Throws the error that is being handled, with the name of the checkpointable before it.
+  [[noreturn]] static void rethrow_named(std::string_view name);
   [[noreturn]] static void throw_other_object(std::string_view name, std::type_index object,
                                               std::type_index wanted);
 
@@ -149,8 +159,8 @@ class LoadResponse : public core::Response {
 
   /// Awaits the result, on the caller's executor.
   ///
-  /// Cancel: stops waiting. Of a load that has not released the caller's memory yet it stops the load, too, and ends when
-  ///         that is released.
+  /// Cancel: stops waiting. If the caller's memory is not yet released, also stops the load, and waits until it is
+  ///         released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
 
   /// What the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for `wait`.

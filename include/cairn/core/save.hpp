@@ -23,7 +23,7 @@ namespace core {
 class SaveJob;
 }
 
-/// Says that a save shall not block at all; see SaveOptions::return_when_accepted.
+/// Makes a save return without blocking; see SaveOptions::return_when_accepted.
 struct ReturnWhenAccepted {
   explicit ReturnWhenAccepted() = default;
 };
@@ -37,7 +37,7 @@ struct SaveOptions {
   /// Replace an existing checkpoint instead of failing. The old one stays until the new one is durable.
   bool overwrite = false;
   /// How many levels of missing directories above the checkpoint may be made: 1 makes the root of a run's checkpoints, and leaves a
-  /// mistyped longer path an error, which names the first directory that is missing. Of several ranks rank 0 makes them. A save
+  /// mistyped longer path an error, which names the first directory that is missing. With several ranks rank 0 makes them. A save
   /// that fails removes those that it made and that are empty.
   unsigned create_parents = 1;
   /// A JSON text kept with the checkpoint, for people and tools; read back without touching data.
@@ -51,8 +51,8 @@ struct SaveOptions {
   /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
   /// For programs that save more often than their disk can follow.
   bool coalesce = false;
-  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. On other ranks it does not count, nor in
-  /// a program of one process.
+  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks, and in a program
+  /// of one process.
   std::string word;
   /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On a thread of the
   /// context's; must neither block nor throw.
@@ -96,12 +96,12 @@ class AsyncResponse : public core::Response {
   /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
   SaveResult wait(Timeout timeout) const;
 
-  /// Blocks until the blocking phase is over: with Snapshot::copy the caller may change his values from here on. Returns at once
+  /// Blocks until the blocking phase is over: with Snapshot::copy the caller may change the values from here on. Returns at once
   /// unless the save was to return_when_accepted. May be called again.
   ///
   /// Errors: what the save failed with before; the values may still be read then, until wait_released. As wait.
   /// Example: const auto saving = cairn::save_async(path, state, cairn::return_when_accepted);
-  ///          const auto gradients = forward_and_backward(state);  // Reads the state beside the copy.
+  ///          const auto gradients = forward_and_backward(state);  // Reads the state during the copy.
   ///          saving.wait_staged();                                // Wait before you first write.
   ///          step(state, gradients);
   void wait_staged() const;
@@ -112,8 +112,8 @@ class AsyncResponse : public core::Response {
 
   /// Awaits the end of the blocking phase, on the caller's executor.
   ///
-  /// Cancel: stops waiting. Of a save that has not released the caller's memory yet it stops the save, too, and ends when
-  ///         that is released.
+  /// Cancel: stops waiting. If the caller's memory is not yet released, also stops the save, and waits until it is
+  ///         released.
   [[nodiscard]] Awaitable<> staged() const;
   /// Awaits durability, on the caller's executor.
   /// Cancel: as `staged`.

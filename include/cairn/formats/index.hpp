@@ -34,7 +34,7 @@ void append_key(std::string& path, std::string_view key);
 /// How messages show a path: in quotes, the root in words.
 [[nodiscard]] std::string shown(std::string_view path);
 
-/// Of the indexes that are written; newer ones are refused.
+/// The version of indexes that are written; newer ones are refused.
 inline constexpr std::uint32_t kIndexVersion = 1;
 
 /// What an entry of an index stands for. The numbers are stored: never change or reuse one.
@@ -75,7 +75,7 @@ struct IndexEntry {
 struct IndexArray {
   std::string_view name;
   DType dtype{};
-  std::span<const std::uint64_t> dims;  ///< Of the whole array, not more than kMaxRank.
+  std::span<const std::uint64_t> dims;  ///< The shape of the whole array; at most kMaxRank.
   std::uint32_t first_slice = 0;
   std::uint32_t slice_count = 0;
 };
@@ -83,7 +83,7 @@ struct IndexArray {
 /// The bytes of one part of an array: dense, row-major.
 /// Ownership: views into the index that returned it.
 struct IndexSlice {
-  std::string_view file;                   ///< One plain component, beside the index.
+  std::string_view file;                   ///< One plain component, in the directory of the index.
   std::uint64_t offset = 0;                ///< First byte in the file.
   std::uint64_t size = 0;                  ///< Bytes; offset + size fits in 63 bits.
   bool is_whole = true;                    ///< The slice is the array; offsets and extents are then empty.
@@ -141,8 +141,8 @@ class Index {
   /// How the arrays were divided among files, in a sentence for people; empty when nobody asked for anything.
   [[nodiscard]] std::string_view policy() const;
 
-  /// Refuses two entries that name one array or one blob: for whoever reads them all, so that what he needs is
-  /// bounded by the bytes of the index.
+  /// Refuses two entries that name one array or one blob, so that the memory which a reader of all entries needs
+  /// is bounded by the bytes of the index.
   void check_numbers() const;
 
   /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two

@@ -25,7 +25,7 @@ struct IndexBytes {
 /// Names are paths made by append_key. An array is followed by its slices: add_array, then add_slice or
 /// add_whole for each part that is stored.
 /// Threads: not safe.
-/// Errors:  Errc::invalid_argument when a name is no path, dims are too many, a column is full (2^32 - 1), or a call
+/// Errors:  Errc::invalid_argument when a name is not a path, there are too many dims, a column is full (2^32 - 1), or a call
 ///          comes out of order.
 class IndexBuilder {
  public:
@@ -99,7 +99,7 @@ class IndexBuilder {
   std::vector<std::uint32_t> file_name_ends_;
   std::string blobs_;
   std::vector<std::uint32_t> blob_ends_;
-  std::vector<std::uint32_t> layout_numbers_;  // Of the arrays up to the last one that has a layout.
+  std::vector<std::uint32_t> layout_numbers_;  // For the arrays up to the last one that has a layout.
   std::string layouts_;
   std::vector<std::uint32_t> layout_ends_;
   std::string policy_;

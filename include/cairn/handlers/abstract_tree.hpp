@@ -47,7 +47,7 @@ namespace detail {
 
 struct TreeAccess;
 
-/// A leaf of an abstract tree that is no array; `value` is null where only the kind is known.
+/// A leaf of an abstract tree that is not an array; `value` is null where only the kind is known.
 struct AbstractScalar {
   TreeKind kind = TreeKind::null;
   Tree value;
@@ -91,7 +91,7 @@ class AbstractTree {
   /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones. An integer that is stored is
   /// loaded as a floating-point number that is exactly it; other casts between the two need narrowing, which does as Tree::as.
   ///
-  /// Errors: Errc::invalid_argument for arrays, which need a shape, and for narrowing to what is no number.
+  /// Errors: Errc::invalid_argument for arrays, which need a shape, and for narrowing to what is not a number.
   AbstractTree(TreeKind kind,  // NOLINT: implicit, for wanted["x"] = kind.
                Narrowing narrowing = Narrowing::refused);
 
@@ -115,7 +115,7 @@ class AbstractTree {
 
   [[nodiscard]] bool is_as_saved() const noexcept { return std::holds_alternative<AsSaved>(value_); }
 
-  /// The object that shall be filled; null when this describes a tree.
+  /// The object to fill; null when this describes a tree.
   [[nodiscard]] std::shared_ptr<TreeTarget> target() const noexcept;
 
   /// Whether nothing has been changed yet, so that this is still a view on an index.
@@ -130,7 +130,7 @@ class AbstractTree {
   ///
   /// Errors: Errc::type_mismatch when this is neither a map nor null.
   AbstractTree& operator[](std::string_view key);
-  /// Errors: Errc::type_mismatch when this is no list; Errc::not_found.
+  /// Errors: Errc::type_mismatch when this is not a list; Errc::not_found.
   AbstractTree& operator[](std::size_t i);
 
   /// The node with that path; the const form returns a part of the tree that is independent of it.
@@ -149,7 +149,7 @@ class AbstractTree {
   void push_back(AbstractTree element);
 
   /// The array, to ask for another form of it.
-  /// Errors: Errc::type_mismatch when this is no array.
+  /// Errors: Errc::type_mismatch when this is not an array.
   [[nodiscard]] AbstractArray& as_array();
   [[nodiscard]] const AbstractArray& as_array() const;
 
@@ -170,10 +170,10 @@ class AbstractTree {
   /// Whether a number that is asked for may be another one than is stored.
   [[nodiscard]] Narrowing narrowing() const noexcept;
 
-  /// Asks for another dtype of every array below, but for what is wanted `as_saved`. A floating dtype leaves integers and booleans as they are,
-  /// as counters stay counters when weights are cast. Asking by name permits to lose precision or range.
+  /// Requests another dtype for every array below, except what is wanted `as_saved`. A floating dtype leaves integers and booleans as they are:
+  /// counters stay counters when weights are cast. By default this may lose precision or range.
   ///
-  /// Errors: Errc::invalid_argument when the dtype is none.
+  /// Errors: Errc::invalid_argument when the dtype is unknown.
   void set_dtype(DType dtype, Narrowing narrowing = Narrowing::allowed);
 
   /// Asks for the elements of this array in memory of the caller's; see AbstractArray::place_into.

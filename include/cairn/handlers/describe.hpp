@@ -30,7 +30,7 @@ template <class T>
 using PublicMembers =
     boost::describe::describe_members<T, boost::describe::mod_public | boost::describe::mod_inherited>;
 
-/// Errors: Errc::structure_mismatch, listing what the map lacks of `keys` and has beside them.
+/// Errors: Errc::structure_mismatch, listing the `keys` that the map lacks and its other keys.
 void check_keys(const Tree& map, std::span<const std::string_view> keys, std::string_view path);
 
 }  // namespace detail

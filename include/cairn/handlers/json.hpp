@@ -37,7 +37,7 @@ inline constexpr std::size_t kMaxJsonDepth = 512;
 
 /// The document of a text, read as a load reads it; `path` names it in errors.
 ///
-/// Errors: Errc::malformed_metadata, naming the byte, when the text is no JSON, a key is given twice or the document is deeper
+/// Errors: Errc::malformed_metadata, naming the byte, when the text is not JSON, a key is given twice or the document is deeper
 ///         than kMaxJsonDepth.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, std::string_view path);
 

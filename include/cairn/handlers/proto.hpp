@@ -94,8 +94,8 @@ class ProtoHandler final : public CheckpointableHandler<ProtoMessage, AbstractPr
   [[nodiscard]] Awaitable<Background<>> save(SaveContext context, const ProtoMessage& value) const override;
 
   /// Errors: Errc::type_mismatch when another type is recorded; Errc::not_found when no type is asked for
-  ///         and the program has none of the recorded name; Errc::malformed_metadata when the bytes are no
-  ///         such message.
+  ///         and the program has none of the recorded name; Errc::malformed_metadata when the bytes are not
+  ///         such a message.
   [[nodiscard]] Awaitable<Background<ProtoMessage>> load(LoadContext context,
                                                          std::optional<AbstractProto> wanted) const override;
 

@@ -32,7 +32,7 @@ struct TreeReader {
   explicit TreeReader(std::string_view path_of_node = {}, Narrowing narrowing_allowed = Narrowing::refused)
       : path(path_of_node), narrowing(narrowing_allowed) {}
 
-  std::string path;                          ///< Of the node that is read, for errors.
+  std::string path;                          ///< The path of the node that is read, for errors.
   Narrowing narrowing = Narrowing::refused;  ///< Whether numbers may become others; see Tree::as.
   detail::Places* places = nullptr;  ///< Who brings the elements of arrays later; null: they are there.
 };

@@ -52,16 +52,16 @@ struct TreeLoadOptions {
   bool allow_narrowing = false;
   /// What becomes of every array that has another shape on disk; see AbstractArray::on_mismatch.
   ShapeMismatch on_mismatch = ShapeMismatch::refuse;
-  /// Of safetensors files that others wrote: the tree has their `__metadata__`, too, under that key, as maps of strings by the name
+  /// For safetensors files of other programs: the tree has their `__metadata__`, too, under that key, as maps of strings by the name
   /// of the file; so has what metadata tells. Default: it has the tensors only.
   bool file_metadata = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
-  /// into memory or asked for as a box are loaded as ever. Whoever makes a file shorter meanwhile ends the program (SIGBUS).
+  /// into memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program (SIGBUS).
   bool map = false;
 };
 
-/// Says that a load shall leave what is stored but not asked for: `load("run/100", part, partial)`.
+/// Makes a load ignore what is stored but not requested: `load("run/100", part, partial)`.
 struct Partial {
   explicit Partial() = default;
 
@@ -206,7 +206,7 @@ struct HandledAs<T> {
 
   static Tree convert_otherwise(const T& value) { return Tree(value); }
 
-  static auto restore_otherwise(const Tree& tree) {  // Of a literal nobody asks it: that is no result.
+  static auto restore_otherwise(const Tree& tree) {  // Not for string_view: that is not a result.
     static_assert(!std::same_as<T, std::string_view>,
                   "the loaded text is gone with the tree: take a std::string");
     return tree.as<T>();

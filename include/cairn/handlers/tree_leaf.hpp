@@ -71,7 +71,7 @@ inline constexpr bool kIsSpan<std::span<T>> = true;
 template <class T>
 inline constexpr bool kIsArrayVector = false;
 template <ArrayElement T>
-inline constexpr bool kIsArrayVector<std::vector<T>> = !std::same_as<T, bool>;  // Bits are no elements.
+inline constexpr bool kIsArrayVector<std::vector<T>> = !std::same_as<T, bool>;  // Bits are not elements.
 
 }  // namespace detail
 

@@ -25,7 +25,7 @@ namespace detail {
 template <class T>
 concept SpanOfElements = kIsSpan<T> && ArrayElement<typename T::element_type>;
 
-/// Errors: Errc::type_mismatch when the node is no map.
+/// Errors: Errc::type_mismatch when the node is not a map.
 [[nodiscard]] const Tree::Map& map_of(const Tree& node, std::string_view path);
 
 /// Copies an array of rank 1.
@@ -38,7 +38,7 @@ void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std:
 /// Errors: Errc::type_mismatch, Errc::shape_mismatch.
 [[nodiscard]] std::size_t element_count_of(const Tree& leaf, std::string_view path);
 
-/// Errors: Errc::type_mismatch when the node is no list; Errc::shape_mismatch when its length is another.
+/// Errors: Errc::type_mismatch when the node is not a list; Errc::shape_mismatch when its length differs.
 void check_list(const Tree& list, std::size_t size, std::string_view path);
 
 /// The integer 0 or 1 as what it was saved from.
@@ -47,7 +47,7 @@ void check_list(const Tree& list, std::size_t size, std::string_view path);
 
 /// The integer that a key says, as a leaf. `path` is that of the map's child.
 ///
-/// Errors: Errc::type_mismatch when it is no decimal number, or not written as to_string writes it.
+/// Errors: Errc::type_mismatch when it is not a decimal number, or not written as to_string writes it.
 [[nodiscard]] Tree number_of_key(std::string_view key, std::string_view path);
 
 /// Asks for the elements of an array in the memory of a value that is being filled.
@@ -81,7 +81,7 @@ decltype(auto) element_of(Element& element) {
   }
 }
 
-/// Characters and booleans are no integers of a tree, but enums of them are.
+/// Characters and booleans are not integers of a tree, but enums of them are.
 template <class E>
 auto number_of_enum(E value) {
   using Number = std::conditional_t<std::is_signed_v<std::underlying_type_t<E>>, std::int64_t, std::uint64_t>;

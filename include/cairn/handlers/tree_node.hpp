@@ -54,7 +54,7 @@ class Tree {
       T&& value)  // NOLINT(google-explicit-constructor): leaves are written as they are.
       : value_(leaf_value(std::forward<T>(value))) {}
 
-  /// A list, a map, null or a number of what is no leaf; see TreeValue. A pair or tuple is a list, and so is std::vector<bool>.
+  /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so is std::vector<bool>.
   /// Ownership: arrays in a container that is an lvalue are borrowed, those in a temporary taken over.
   template <class T>
 
@@ -95,7 +95,7 @@ class Tree {
   /// Errors: Errc::type_mismatch when this is neither a map nor null.
   Tree& operator[](std::string_view key);
 
-  /// Errors (both): Errc::type_mismatch when this is no map or list; Errc::not_found.
+  /// Errors (both): Errc::type_mismatch when this is not a map or list; Errc::not_found.
   [[nodiscard]] const Tree& operator[](std::string_view key) const;
   [[nodiscard]] const Tree& operator[](std::size_t i) const;
 
@@ -135,7 +135,7 @@ class Tree {
   /// Ownership: string_view and span are valid as long as this node.
   /// Errors:    Errc::type_mismatch when the leaf is of another kind, an integer does not fit, or a number exceeds the
   ///            range of float (one within it is rounded); Errc::unsafe_cast for a float as an integer, and for an integer
-  ///            that is no value of the float type; Errc::dtype_mismatch when an array has other elements. `path` is used
+  ///            that is not a value of the float type; Errc::dtype_mismatch when an array has other elements. `path` is used
   ///            in errors only. Of containers: as from_tree.
   template <class T>
   [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const;

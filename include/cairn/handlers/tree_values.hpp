@@ -28,8 +28,8 @@ namespace detail {
 
 /// The number of a leaf as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
 ///
-/// Errors: Errc::type_mismatch when the leaf is no number, or is an integer that does not fit; Errc::unsafe_cast when it is a
-///         float: none of both with Narrowing::allowed.
+/// Errors: Errc::type_mismatch when the leaf is not a number, or is an integer that does not fit; Errc::unsafe_cast when it is a
+///         float. With Narrowing::allowed only what is not a number is refused.
 [[nodiscard]] std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                          Narrowing narrowing);
 [[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
@@ -38,8 +38,8 @@ namespace detail {
 /// The number of a leaf as a float of 4 or 8 bytes. Floats are rounded to it, integers must be values of it. Narrowing rounds
 /// those, too, and makes infinity of what exceeds the range.
 ///
-/// Errors: Errc::type_mismatch when the leaf is no number or exceeds the range; Errc::unsafe_cast when it is an integer that is
-///         no value of the type.
+/// Errors: Errc::type_mismatch when the leaf is not a number or exceeds the range; Errc::unsafe_cast when it is an integer that is
+///         not a value of the type.
 [[nodiscard]] double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                      Narrowing narrowing);
 

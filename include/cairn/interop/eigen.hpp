@@ -74,7 +74,7 @@ template <class M>
   require_rank(array, kIsVector ? 1 : 2, kViewer);
   for (std::size_t dimension = 0; dimension < strides.size(); ++dimension) {
     if (strides[dimension] < 0) {
-      throw_other_strides(array, "it has no negative strides", kViewer);
+      throw_other_strides(array, "it does not support negative strides", kViewer);
     }
   }
   EigenLayout layout;

@@ -159,7 +159,7 @@ inline constexpr TorchType kTorchTypes[] = {
   const Strides strides = element_strides(view, view.dtype(), 1, kViewer);
   for (const std::int64_t stride : strides) {
     if (stride < 0) {
-      throw_other_strides(view, "it has no negative strides", kViewer);
+      throw_other_strides(view, "it does not support negative strides", kViewer);
     }
   }
   const std::vector<std::int64_t> sizes(view.shape().begin(), view.shape().end());

@@ -92,7 +92,7 @@ template <class S>
   const auto extents = extents_as<S>(array, std::make_index_sequence<S::rank()>());
   for (std::size_t dimension = 0; dimension < S::rank(); ++dimension) {
     if (strides[dimension] < 1 || !std::in_range<Index>(strides[dimension])) {
-      throw_other_strides(array, "its strides are positive, and fit its index type", kMdspan);
+      throw_other_strides(array, "it supports positive strides that fit its index type only", kMdspan);
     }
   }
   if constexpr (requires(const Mapping& mapping) { Mapping(extents, mapping.strides()); }) {
@@ -106,7 +106,7 @@ template <class S>
     for (std::size_t dimension = 0; dimension < S::rank(); ++dimension) {
       if (array.element_count() > 0 && array.shape()[dimension] > 1 &&
           static_cast<std::int64_t>(mapping.stride(dimension)) != strides[dimension]) {
-        throw_other_strides(array, "its layout has others; layout_stride has any", kMdspan);
+        throw_other_strides(array, "its layout does not support them; layout_stride does", kMdspan);
       }
     }
     return mapping;

@@ -14,7 +14,7 @@ namespace cairn {
 /// With MPI_THREAD_MULTIPLE a thread of its own does that: it looks for packets every 50 µs, less and less often down to every
 /// 2 ms, while something is under way here (a packet to send, a conversation that was joined), and sleeps else. With less the
 /// program lends it the thread that may call MPI, by `Transport::progress`.
-/// MPI_Finalize closes it; then it sends and receives nothing more, and whoever listens is told. The duplicate is
+/// MPI_Finalize closes it; then it sends and receives nothing more, and the listener is told. The duplicate is
 /// MPI's to free.
 /// Errors: Errc::invalid_argument when MPI was not initialised, was finalised, or MPI_Init was called instead of
 ///         MPI_Init_thread with MPI_THREAD_FUNNELED at least; Errc::io_failure with MPI's own words.

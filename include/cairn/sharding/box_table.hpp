@@ -12,7 +12,7 @@ namespace cairn {
 
 /// A box of a table that a wanted box meets, and what they share.
 struct Meeting {
-  std::size_t number = 0;  ///< Of the box, in the table.
+  std::size_t number = 0;  ///< The number of the box in the table.
   Box shared;
 };
 
@@ -36,7 +36,7 @@ class BoxTable {
 
  private:
   struct Level {
-    std::vector<std::uint64_t> begins;  // Of each node, dimension by dimension.
+    std::vector<std::uint64_t> begins;  // For each node, dimension by dimension.
     std::vector<std::uint64_t> ends;
   };
 

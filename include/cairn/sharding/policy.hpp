@@ -27,9 +27,9 @@ struct ShardableTensor {
   std::string_view name;   ///< As its owner calls it: the last component of the path.
   std::string_view owner;  ///< Who holds it: the path without the name.
   DType dtype = DType::float32;
-  Shape full;                    ///< Of the whole tensor, of which other tasks may write other parts.
+  Shape full;                    ///< The shape of the whole tensor; other tasks may write other parts.
   std::optional<Box> slice;      ///< What this task writes; nothing: all of it.
-  std::uint64_t size_bytes = 0;  ///< Of what this task writes.
+  std::uint64_t size_bytes = 0;  ///< The bytes that this task writes.
   Device device;
   std::uint32_t task = 0;
   std::uint32_t host = 0;

@@ -18,7 +18,7 @@ using CommitTime = std::chrono::sys_time<std::chrono::nanoseconds>;
 /// What comes first in a list of checkpoints, the oldest, and what last, the newest.
 enum class CheckpointOrder : std::uint8_t {
   by_name,  ///< Digits count as numbers: "step-9" before "step-10".
-  by_time,  ///< Of the commit, then by name. Those that do not say when come first.
+  by_time,  ///< By the time of the commit, then by name. Those without one come first.
 };
 
 /// Something in a directory of checkpoints.
@@ -32,7 +32,7 @@ struct FoundCheckpoint {
   std::uint64_t checkpointables = 0;
   std::uint64_t bytes = 0;         ///< In its files.
   std::string annotations = "{}";  ///< As CheckpointMetadata::annotations.
-  std::uint32_t generation = 0;    ///< Of a sound checkpoint; else 0. See docs/reliability.md.
+  std::uint32_t generation = 0;    ///< The generation of a sound checkpoint; else 0. See docs/reliability.md.
   std::string entry;               ///< What its directory is called: "<name>.g2" of a second generation.
   bool is_hidden = false;  ///< A committed one that readers do not find: a later generation has its name.
   bool is_open = false;    ///< Its COMMIT and manifest agree: its files can be verified.

@@ -46,7 +46,7 @@ struct RecoveryEntry {
   std::string name;
   EntryClass kind = EntryClass::foreign;
   RecoveryAction action = RecoveryAction::keep;  ///< Decided before anything is done: the same in a dry run.
-  std::uint32_t generation = 0;                  ///< Of a sound checkpoint; else 0.
+  std::uint32_t generation = 0;                  ///< The generation of a sound checkpoint; else 0.
   bool is_hidden = false;  ///< A committed one that readers do not find: a later generation has its name.
   bool is_removed = false;
   bool has_failed = false;  ///< The action was stopped.
@@ -92,7 +92,7 @@ struct VerifyProblem {
 };
 
 struct VerifyProgress {
-  std::uint64_t total_bytes = 0;  ///< Of all files that are to be compared.
+  std::uint64_t total_bytes = 0;  ///< The size of all files that are to be compared.
   std::uint64_t checked_bytes = 0;
   std::uint64_t problems = 0;
 };

@@ -48,8 +48,8 @@ class LaterVersion final : public CheckpointableHandler<typename H::Value, typen
   std::string id_ = std::string(handler_.id()) + "999";
 };
 
-/// A handler whose background phases wait until somebody opens the gate: whatever they read of the caller's value, they
-/// read after he has changed it.
+/// A handler whose background phases wait until the gate is opened: whatever they read of the caller's value, they
+/// read after the caller has changed it.
 template <class H>
 class HeldBack final : public CheckpointableHandler<typename H::Value, typename H::Abstract> {
  public:

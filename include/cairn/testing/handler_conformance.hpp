@@ -94,7 +94,7 @@ class HandlerConformance : public ::testing::Test {
       return ::testing::AssertionSuccess();
     }
     return ::testing::AssertionFailure()
-           << "the background phase has read the caller's value, which he had changed by then";
+           << "the background phase has read the caller's value, which had been changed by then";
   }
 
   /// Whether a value can be copied for `leaves_the_value_alone`.

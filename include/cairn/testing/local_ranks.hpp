@@ -38,7 +38,7 @@ class LocalRanks {
     }
   }
 
-  /// Of one rank; asked for once.
+  /// The transport of one rank; called once for each.
   [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
     return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
   }

@@ -61,7 +61,7 @@ class Checkpointer {
   [[nodiscard]] bool should_save(std::uint64_t step) const;
 
   /// Whether the training is to end: the process was sent a signal (CheckpointerOptions::preemption), and `save` was called since, so that
-  /// the policy has had its say. Of several ranks: one of them was sent one, and all have come to the step that rank 0 has named.
+  /// the policy has had its say. With several ranks: one of them was sent one, and all have come to the step that rank 0 has named.
   [[nodiscard]] bool is_preempted() const;
 
   /// What saves have cost so far, and how often to save for a job that fails every `mtbf` on average; see save_when::automatic. A cost is
@@ -102,7 +102,7 @@ class Checkpointer {
   [[nodiscard]] std::vector<std::uint64_t> steps() const;
   /// The highest; nothing when there is none.
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
-  /// The best by a metric, of equal ones the later; nothing when there is no step at all.
+  /// The best by a metric, the later one of two that are equal; nothing when there is no step at all.
   ///
   /// Errors: Errc::not_found: no step has that metric.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;

@@ -79,7 +79,7 @@ namespace keep {
 /// The first, and each that is `interval` or more above the last that is kept.
 [[nodiscard]] KeepPolicy steps_apart(std::uint64_t interval);
 
-/// Of the steps that are nearest to the same multiple of `interval` the one nearest to it, of two the later one. A step half way
+/// Keeps, of the steps that are nearest to the same multiple of `interval`, the one nearest to it, or the later of two. A step half way
 /// between two multiples belongs to the upper one.
 [[nodiscard]] KeepPolicy nearest_to_every(std::uint64_t interval);
 

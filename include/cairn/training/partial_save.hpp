@@ -25,15 +25,15 @@ struct PartialSaveOptions {
 /// A checkpoint that is put together part by part: for state that is never in memory at once, or comes from several programs, one after
 /// the other.
 ///
-/// Parts lie beside the target, in `.partial-<name>`, as checkpoints of their own; under the target's name nobody finds anything before
-/// `finalize`. Whoever makes one of these for the same target goes on with the parts that are there.
+/// Parts are stored next to the target, in `.partial-<name>`, as checkpoints of their own; nothing of them is found under the target's name before
+/// `finalize`. Another PartialSave for the same target goes on with the parts that are there.
 /// Every call blocks.
 /// Example: cairn::PartialSave partial("run/100");
 ///          for (std::size_t layer = partial.parts(); layer < layers; ++layer) {
 ///            partial.add({{"state", weights_of(layer)}});
 ///          }
 ///          partial.finalize();
-/// Threads: one at a time. Of two programs that work at the same time one gets EBUSY.
+/// Threads: one at a time. When two programs work at the same time, one gets EBUSY.
 class PartialSave {
  public:
   /// Looks for parts. The context must outlive this, and have one rank.
@@ -52,7 +52,7 @@ class PartialSave {
   /// parts, the later ones where two have the same name; so do `options.annotations`. `options.overwrite` does not count.
   ///
   /// Errors: Errc::already_exists: a leaf that another part has, or one above or below it, or a checkpointable of another part
-  ///         that is no tree (both are named): the part is removed. Errc::invalid_argument: custom metadata that is neither an object
+  ///         that is not a tree (both are named): the part is removed. Errc::invalid_argument: custom metadata that is neither an object
   ///         nor null. Errc::closed after `finalize` and `abandon`. As the constructor and save_checkpointables.
   SaveResult add(const Checkpointables& items, const SaveOptions& options = {});
 

@@ -22,7 +22,7 @@ struct PeriodCosts {
 [[nodiscard]] std::chrono::nanoseconds young_period(std::chrono::nanoseconds cost,
                                                     std::chrono::nanoseconds mtbf);
 
-/// Daly's rule, which is closer where saves are not cheap beside failures: sqrt(2 C M) (1 + sqrt(C / 2 M) / 3 + C / 18 M) - C; M where C is 2 M
+/// Daly's rule, which is more accurate where saves are not cheap compared with failures: sqrt(2 C M) (1 + sqrt(C / 2 M) / 3 + C / 18 M) - C; M where C is 2 M
 /// or more.
 ///
 /// Source: J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, 2006.
@@ -32,14 +32,14 @@ struct PeriodCosts {
 /// The time between the begins of two saves that loses least: Daly's for what a save blocks, but never shorter than a durable save takes.
 [[nodiscard]] std::chrono::nanoseconds best_period(const PeriodCosts& costs);
 
-/// The part of the time that is lost with saves so far apart: to saves, to what is computed again after a failure, and to restarts. Of a period
+/// The part of the time that is lost with saves so far apart: to saves, to what is computed again after a failure, and to restarts. For a period
 /// of 0 that is all of it; 1 at most.
 [[nodiscard]] double expected_loss(std::chrono::nanoseconds period, const PeriodCosts& costs);
 
 /// How often the programs of a run have failed so far.
 struct FailureHistory {
   std::uint64_t programs = 0;         ///< That have saved steps, and the one that asks.
-  std::uint64_t failures = 0;         ///< Of the earlier ones: they ended without Checkpointer::close.
+  std::uint64_t failures = 0;         ///< The earlier programs that ended without Checkpointer::close.
   std::chrono::nanoseconds lived{0};  ///< All of their time, each until it was last known to live.
 };
 

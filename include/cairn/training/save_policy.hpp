@@ -21,7 +21,7 @@ namespace cairn {
 /// What is known when a training asks whether to save a step: all that a policy decides by.
 struct SaveMoment {
   std::uint64_t step = 0;
-  /// Of the day; only for policies that ask for the time.
+  /// The time of day; only for policies that ask for it.
   CommitTime now;
   /// Since the last save began or, before the first one of this process, since the newest step was committed, as far as the two
   /// clocks agree: never negative. Nothing where no step is saved. Only for policies that ask for the time.

@@ -74,7 +74,7 @@ class StepDirectory {
   /// The step that a name in the root means; nothing for what is foreign.
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const;
 
-  /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; a pin that is there is no error.
+  /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; it is not an error when the pin is there already.
   ///
   /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: another process is at its removal for longer than a moment; no pin,
   ///         either. OS errors.
@@ -89,7 +89,7 @@ class StepDirectory {
   /// Removes a step that nobody has pinned; who pins it meanwhile either keeps it, or is told that it is not there. False, and nothing
   /// done, when it is pinned, or somebody pins or removes it at this moment. Blocks.
   ///
-  /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, by whomever.
+  /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
 
   /// Lists the directory again, but keeps what manifests of steps that are still there said.

@@ -45,9 +45,9 @@ struct CheckpointerOptions {
   StepDirectoryOptions names;
   /// None, unless told otherwise.
   LinkOptions links;
-  /// Whom to ask whether the process is about to end; the caller's, for as long as the Checkpointer lives. Null: nobody.
+  /// Tells whether the process is about to end; the caller's, must outlive the Checkpointer. Null: not asked.
   const PreemptionGuard* preemption = nullptr;
-  /// Of several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the job was announced to any
+  /// With several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the job was announced to any
   /// of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there until all are known to come: the more
   /// steps, the less they wait. At least 1.
   std::uint64_t preemption_margin = 2;

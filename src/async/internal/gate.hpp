@@ -30,7 +30,7 @@ class Gate {
 
   [[nodiscard]] bool is_closed() const noexcept;
 
-  /// Happens when the gate is closed and the last visitor has left: in the thread of whoever is last.
+  /// Happens when the gate is closed and the last visitor has left: in the thread of the last visitor.
   [[nodiscard]] const Event& left() const noexcept;
 
  private:

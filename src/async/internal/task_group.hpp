@@ -17,7 +17,7 @@
 
 namespace cairn::async {
 
-/// Coroutines that run beside each other, owned together. Shared: it lives until the last of them has ended.
+/// Coroutines that run concurrently, owned together. Shared: it lives until the last of them has ended.
 ///
 /// A group may be abandoned: tasks that never end are
 /// then destroyed with their executor.
@@ -41,7 +41,7 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
 
   /// Waits until every task has ended; returns the failures in the order in which they happened.
   ///
-  /// Tasks may use what belongs to whoever settles: who cannot wait for them, for want of memory, ends the process.
+  /// Tasks may use what belongs to the caller of `settle`: when it cannot wait for them, for want of memory, the process ends.
   /// Cancel: asks the tasks to stop, and waits for them all the same.
   static Awaitable<std::vector<std::exception_ptr>> settle(std::shared_ptr<TaskGroup> group) noexcept;
 

@@ -55,7 +55,7 @@ class ThreadPool {
 Executor make_strand(const Executor& executor);
 
 /// A strand whose work is run by the thread that calls `drive`, until somebody calls `release_driver`; afterwards by the
-/// pool. What it is given before anybody drives it waits. Whoever makes one drives it.
+/// pool. What it is given before anybody drives it waits. The code that makes one drives it.
 Executor make_driven_strand(const ThreadPool& pool);
 
 /// Another strand, beside a driven one: the thread that drives that runs its work, too, while it has nothing else to do. What

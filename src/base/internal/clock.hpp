@@ -21,7 +21,7 @@ class Clock {
   [[nodiscard]] virtual std::chrono::steady_clock::time_point steady_now() const = 0;
 
   /// Blocks the calling thread until `ready()` holds, or until it is `when` on the steady clock. Returns whether it holds.
-  /// `lock` is held whenever `ready` is called; whoever changes what it looks at notifies `condition`.
+  /// `lock` is held whenever `ready` is called; a thread that changes what it looks at notifies `condition`.
   ///
   /// As it is, it waits in real time for as long as `when` is ahead of `steady_now()`. A clock whose time tests decide
   /// overrides it, and wakes its waiters when it is set.

@@ -15,7 +15,7 @@ namespace cairn {
 /// lie on huge pages and are kept when they are given back. On virtual machines the first touch of a page may take
 /// longer than all that is done with it.
 ///
-/// Invariant: not more than `most_kept_bytes` are kept beside the blocks in use.
+/// Invariant: not more than `most_kept_bytes` are kept in addition to the blocks in use.
 /// Threads:   may be used by several at once.
 /// Errors:    std::bad_alloc.
 class KeptMemory final : public std::pmr::memory_resource {

@@ -24,7 +24,7 @@ namespace cairn::core {
 
 class Services;
 
-/// Calls that ask the disk and are no operations: what looks for checkpoints, cleans and removes. They use a context, which may be
+/// Calls that ask the disk and are not operations: what looks for checkpoints, cleans and removes. They use a context, which may be
 /// gone before they have ended.
 ///
 /// Work that has a deadline (zero: none), or is awaited, runs on a thread of the context's, and may go on after its call has come

@@ -19,7 +19,7 @@ class Fate {
  public:
   enum class State : std::uint8_t { running, stopped, committing, committed, unknown };
 
-  /// Asked right before the checkpoint becomes visible; false: it must not. True again to whoever commits already.
+  /// Asked right before the checkpoint becomes visible; false: it must not. True again while it commits already.
   bool begin_commit() noexcept {
     return move(State::running, State::committing) || state_ == State::committing;
   }
@@ -28,13 +28,13 @@ class Fate {
   /// knows, so nothing may be.
   bool end_commit() noexcept { return move(State::committing, State::committed); }
 
-  /// The save shall not be published any more. Returns what stands.
+  /// Forbids the publication of the save, unless it has begun. Returns the state.
   State stop() noexcept {
     move(State::running, State::stopped);
     return state_;
   }
 
-  /// Nobody waits any longer for the end of the commit. Returns what stands.
+  /// The end of the commit is no longer waited for. Returns the state.
   State forget() noexcept {
     move(State::committing, State::unknown);
     return state_;

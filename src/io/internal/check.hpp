@@ -40,7 +40,7 @@ auto uninterrupted(Call call) noexcept {
 inline constexpr int kMostTransferAttempts = 100;
 
 /// How long to wait before a transfer that was put off (EAGAIN) is asked for once more: not at all at first, then ever
-/// longer. All pauses together take about a second: whoever is short of something for longer says so.
+/// longer. All pauses together take about a second: a shortage that lasts longer is reported.
 inline std::chrono::microseconds pause_before(int attempt) noexcept {
   constexpr int kAtOnce = 10;
   constexpr int kDoublings = 7;

@@ -24,7 +24,7 @@ void remove_if_there(Remove remove) {
 
 /// Removes `directory`, which `parent` calls `name`: all beneath it, wherever its name has gone to meanwhile,
 /// and then the name, if that is a directory with nothing in it. Links are removed, never followed. What is
-/// called `last` directly below it goes last, in that order. What is gone already is no error.
+/// called `last` directly below it goes last, in that order. What is gone already is not an error.
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
                       std::span<const std::string_view> last = {});
 

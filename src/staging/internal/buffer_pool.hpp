@@ -31,7 +31,7 @@ class BufferPool {
   explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
 
   /// Takes memory for `bytes` (at most the capacity) from the system now and touches its pages with
-  /// `threads` threads, so that the first save is no slower than the tenth.
+  /// `threads` threads, so that the first save is not slower than the tenth.
   void reserve(std::size_t bytes, std::size_t threads);
 
   /// Waits for a free buffer of `kBufferBytes`.

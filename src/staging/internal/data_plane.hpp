@@ -39,13 +39,14 @@ struct DataPlane {
   async::Semaphore gathers;    ///< One permit for each borrowed run that is in a buffer.
   FileBudget files;
   Executor strand;  ///< Of coroutines that move bytes: no code of a handler blocks it.
-  std::shared_ptr<async::TaskGroup> helpers;  ///< The operation's tasks beside its main work, on that strand.
+  std::shared_ptr<async::TaskGroup>
+      helpers;  ///< The operation's tasks concurrent with its main work, on that strand.
 
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,
   async::Gate background_gate{};  ///< and from then on.
-  bool gives_way = false;  ///< Whether what computes gives way to the program once the caller has gone on.
-  bool copies_give_way = false;  ///< Whether the caller has gone on from the start.
+  bool gives_way = false;         ///< Whether computing has a lower priority once the caller has gone on.
+  bool copies_give_way = false;   ///< Whether the caller has gone on from the start.
   /// Destroys what may take its time over it, on a thread that may. Empty: here and now.
   std::function<void(std::shared_ptr<void>)> destroy_later{};
 
@@ -65,7 +66,7 @@ struct DataPlane {
   /// Runs code of a handler, which may compute or block.
   [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
 
-  /// Whoever touches memory that may be the caller's holds one, for as long as he does; of the phase that runs.
+  /// To be held while memory that may be the caller's is touched: a visit of the gate of the phase that runs.
   ///
   /// Errors: Errc::cancelled when the memory is the caller's again.
   [[nodiscard]] async::Gate::Visit touch_memory() const;
@@ -79,8 +80,8 @@ struct DataPlane {
   /// requests at once, and the next ones must be there while those are verified or hashed.
   [[nodiscard]] std::size_t sharers() const noexcept { return 2 * transfers.capacity(); }
 
-  /// Destroys `thing` where that may take its time: to close a file may take as long as the disk likes, and the last
-  /// reference is often dropped by somebody who must not wait for that.
+  /// Destroys `thing` on a thread that may block: to close a file may take as long as the disk likes, and the last
+  /// reference is often dropped by a thread that must not wait for that.
   template <class T>
   void drop_later(T thing) const noexcept {
     if (destroy_later) {

@@ -42,7 +42,7 @@ class RangeReader {
   /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends before;
   ///         Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass through.
   ///
-  /// Threads: runs on the plane's strand, whoever awaits it.
+  /// Threads: runs on the plane's strand, wherever it is awaited.
   Awaitable<> read();
 
  private:

@@ -42,8 +42,8 @@ struct FileToWrite {
 /// run out: they would else all be held by files whose handlers wait for the end of one that cannot be opened.
 /// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
 /// where not; also those runs that hold nothing of the caller's.
-/// Ownership: the tasks of the phases, and those beside them, keep the file. What they await is a member of it.
-/// Threads:   coroutines on the plane's strand, whoever awaits them, so that a permit or a buffer is given back when the
+/// Ownership: the tasks of the phases, and the helpers, keep the file. What they await is a member of it.
+/// Threads:   coroutines on the plane's strand, wherever they are awaited, so that a permit or a buffer is given back when the
 ///            disk has answered, whatever that one does; copies and hashes run on threads of their own.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:

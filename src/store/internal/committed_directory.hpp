@@ -22,7 +22,7 @@
 
 namespace cairn::store {
 
-/// How often a reader begins again because its checkpoint was replaced: whoever replaces checkpoints faster than they
+/// How often a reader begins again because its checkpoint was replaced: a program that replaces checkpoints faster than they
 /// can be read must be told.
 inline constexpr int kMostRestarts = 10;
 
@@ -40,7 +40,7 @@ class CommittedDirectory {
   /// Opens the checkpoint at `path`: its highest committed generation.
   ///
   /// Reads COMMIT and checkpoint.json; tables of chunk hashes and the data wait until they are asked for. A checkpoint that is
-  /// replaced meanwhile gives the new one. `known_manifest` is the text of checkpoint.json, for whoever has been told it: it is not read
+  /// replaced meanwhile gives the new one. `known_manifest` is the text of checkpoint.json, where the caller has it already: it is not read
   /// when COMMIT vouches for that.
   /// Errors: Errc::not_found; Errc::not_committed (a temporary or any other directory, or a file);
   ///         Errc::unsupported_version; Errc::malformed_metadata; Errc::checksum_mismatch; each

@@ -111,7 +111,7 @@ struct CommitRecord {
 
 /// Checks a caller's JSON text and returns it without needless blanks.
 ///
-/// Errors: Errc::invalid_argument when it is no JSON, larger or deeper than the limits, or has a
+/// Errors: Errc::invalid_argument when it is not JSON, larger or deeper than the limits, or has a
 /// key twice.
 [[nodiscard]] std::string normalise_custom_metadata(std::string_view text);
 

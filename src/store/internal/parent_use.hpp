@@ -35,7 +35,7 @@ class ParentUse {
   ParentUse(const ParentUse&) = delete;
   ParentUse& operator=(const ParentUse&) = delete;
 
-  /// Makes durable the names of what was missing, here and above, whoever of this process has made it.
+  /// Makes durable the names of what was missing, here and above, whichever save of this process has made it.
   ///
   /// Errors: OS errors pass through.
   void sync();

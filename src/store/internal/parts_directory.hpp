@@ -11,7 +11,7 @@
 
 namespace cairn::store {
 
-/// The directory in which the parts of a checkpoint lie until it is put together (".partial-<name>", beside it), while somebody works in it: a
+/// The directory in which the parts of a checkpoint lie until it is put together (".partial-<name>", next to it), while somebody works in it: a
 /// mark in it is locked meanwhile.
 ///
 /// Every call blocks. OS errors pass through.

@@ -80,7 +80,7 @@ enum class LoneVerdict : std::uint8_t {
 /// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
 [[nodiscard]] std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid);
 
-/// A checkpoint while it is being written: a temporary directory beside its target that becomes the
+/// A checkpoint while it is being written: a temporary directory next to its target that becomes the
 /// target in one step, or leaves no trace.
 ///
 /// Invariant: until `publish` has renamed it, nothing at the target changes.
@@ -91,7 +91,7 @@ class StagedDirectory {
   /// Creates `.tmp-<name>-<uuid>` beside `target`, marked as ours and locked while this object
   /// lives.
   ///
-  /// The parent of `target` must exist: a mistyped path shall not make directories.
+  /// The parent of `target` must exist: a mistyped path must not make directories.
   /// Errors: Errc::invalid_argument (no usable last component, or a target in the directory of a checkpoint),
   ///         Errc::not_found (no parent),
   ///         Errc::already_exists (target exists and is not to be, or may not be, replaced); OS

@@ -21,7 +21,7 @@ inline constexpr std::string_view kPinsName = ".cairn-pins";
 /// Errors: OS errors.
 [[nodiscard]] bool is_pinned(const io::Directory& root, std::uint64_t step);
 
-/// Returns when the pin is durable. One that is there already is no error.
+/// Returns when the pin is durable. It is not an error when it is there already.
 void add_pin(const io::Directory& root, std::uint64_t step);
 
 /// Returns when no power cut can bring it back. None there is no error.
