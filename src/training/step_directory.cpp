@@ -234,6 +234,11 @@ StepInfo StepDirectory::info(std::uint64_t step) const {
   }
   if (!found->second.is_read()) {
     read_manifest(*directory, found->second);
+std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
+  const std::string entry = state_->entry_of(step);
+  return entry.empty() ? path(step) : state_->root / entry;
+}
+
   }
   return info_of(state_->root, step, found->second, training::is_pinned(*directory, step));
 }
