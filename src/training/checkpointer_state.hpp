@@ -32,7 +32,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
       : options(std::move(how)),
         context(where),
         clock(training::clock_of(where)),
-        directory(std::move(root), options.names, where),
+        given_root(std::move(root)),
+        directory(given_root, options.names, where),
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where),
@@ -40,7 +41,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
-                                                        clock, options.preemption_margin, directory.root());
+                                                        clock, options.preemption_margin, given_root);
     }
   }
 
@@ -86,6 +87,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   training::SaveCosts costs;
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
+  const std::filesystem::path given_root;  // Alike on all ranks, which may see it in different places.
 
   mutable std::mutex mutex;  // Protects all up to the worker.
   std::shared_ptr<training::StepSave> saving;

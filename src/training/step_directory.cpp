@@ -19,6 +19,7 @@
 #include "cairn/base/error.hpp"
 
 #include "api/internal/look.hpp"
+#include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -88,8 +89,8 @@ store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string
 }  // namespace
 
 struct StepDirectory::State {
-  State(std::filesystem::path where, StepDirectoryOptions how, const Context& context)
-      : root(std::move(where)), options(std::move(how)), injected(context.options().syscalls) {}
+  State(const std::filesystem::path& where, StepDirectoryOptions how, const Context& context)
+      : root(core::absolute_path(where)), options(std::move(how)), injected(context.options().syscalls) {}
 
   [[nodiscard]] io::Syscalls& syscalls() const { return injected ? *injected : io::posix_syscalls(); }
 
@@ -183,8 +184,9 @@ struct StepDirectory::State {
   Steps numbers = std::make_shared<const std::vector<std::uint64_t>>();
 };
 
-StepDirectory::StepDirectory(std::filesystem::path root, StepDirectoryOptions options, const Context& context)
-    : state_(std::make_unique<State>(std::move(root), std::move(options), context)) {
+StepDirectory::StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options,
+                             const Context& context)
+    : state_(std::make_unique<State>(root, std::move(options), context)) {
   reload();
 }
 

@@ -37,7 +37,7 @@ namespace cairn {
 /// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
-  /// Lists the directory. The context must outlive this.
+  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive this.
   ///
   /// Errors: as StepDirectory.
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},

@@ -41,12 +41,13 @@ class StepDirectory {
   ///
   /// Errors: Errc::not_found (nor is there a directory above it); Errc::already_exists (a step in two formats: both are named);
   ///         Errc::invalid_argument (`root` is a checkpoint itself); OS errors: ENOTDIR where it is a file.
-  explicit StepDirectory(std::filesystem::path root, StepDirectoryOptions options = {},
+  explicit StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options = {},
                          const Context& context = default_context());
   ~StepDirectory();
   StepDirectory(StepDirectory&&) noexcept;
   StepDirectory& operator=(StepDirectory&&) = delete;
 
+  /// Absolute: that of the moment when this was made, wherever the program goes later.
   [[nodiscard]] const std::filesystem::path& root() const noexcept;
 
   /// Lists the directory again; forgets what manifests said.
