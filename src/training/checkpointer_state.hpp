@@ -60,6 +60,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void find_last_save();
   void announce();
   void list_again(const std::function<void()>& look_again);
+  [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
@@ -74,10 +75,13 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
-  [[noreturn]] void throw_load_failure(std::uint64_t step, const std::filesystem::path& path);
+  [[nodiscard]] std::exception_ptr explain_load_failure(std::uint64_t step, const std::filesystem::path& path,
+                                                        const std::exception_ptr& failure);
+  [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);
+  [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
 
   const CheckpointerOptions options;
   const Context& context;

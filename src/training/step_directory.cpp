@@ -39,6 +39,12 @@ struct Known {
   Metrics metrics;                            ///< Likewise.
   std::string problem;                        ///< Likewise.
   [[nodiscard]] bool is_read() const { return facts.has_value() || !problem.empty(); }
+
+  void forget_manifest() {
+    facts.reset();
+    metrics.clear();
+    problem.clear();
+  }
 };
 
 using KnownSteps = std::map<std::uint64_t, Known>;
@@ -147,7 +153,8 @@ struct StepDirectory::State {
       }
       for (auto& [step, one] : found) {
         const auto same = known.find(step);
-        if (keeps_manifests && same != known.end() && same->second.entry == one.entry) {
+        if (keeps_manifests && same != known.end() && same->second.entry == one.entry &&
+            same->second.problem.empty()) {
           one = std::move(same->second);
         }
       }
@@ -341,6 +348,14 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   return true;
 }
 
+void StepDirectory::doubt(std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->known.find(step);
+  if (found != state_->known.end()) {
+    found->second.forget_manifest();
+  }
+}
+
 void StepDirectory::add(std::uint64_t step) {
   const std::lock_guard lock(state_->mutex);
   Known& known = state_->known[step];
@@ -348,9 +363,7 @@ void StepDirectory::add(std::uint64_t step) {
     known.name = state_->options.format.name(step);
     known.entry = known.name;
   } else {  // It was overwritten.
-    known.facts.reset();
-    known.metrics.clear();
-    known.problem.clear();
+    known.forget_manifest();
   }
   ++state_->changes;
   state_->publish_numbers();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <cerrno>
 #include <exception>
 #include <filesystem>
@@ -334,3 +335,50 @@ TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {
 
 }  // namespace
 }  // namespace cairn
+TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatTheyDecline) {
+  const auto run = make(when(save_when::any_of({save_when::every_steps(1000), save_when::preempted()})));
+  save(*run, 0).wait();
+  run->wait();
+  const int before = disk_->calls();
+  for (std::uint64_t step = 1; step < 1000; ++step) {
+    EXPECT_FALSE(save(*run, step));
+    EXPECT_FALSE(run->should_save(step));
+  }
+
+  EXPECT_EQ(disk_->calls(), before);
+}
+
+/// Counts what is read.
+class CountedReads final : public testing::ForwardingSyscalls {
+ public:
+  std::atomic<int> reads{0};
+
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    reads += call.kind == testing::CallKind::read ? 1 : 0;
+    return call.make();
+  }
+};
+
+TEST_F(Checkpointers, ReadNoManifestWhereNothingIsToGo) {
+  for (int step = 0; step < 20; ++step) {
+    save_alone(std::to_string(step));
+  }
+  const auto disk = std::make_shared<CountedReads>();
+  ContextOptions options = small();
+  options.syscalls = disk;
+  const Context context(options);
+  const auto reads_of_a_save = [&](KeepPolicy policy, std::uint64_t step) {
+    Checkpointer run(root(), keeping(std::move(policy)), context);
+    const int before = disk->reads;
+    save(run, step).wait();
+    run.wait();
+    return disk->reads - before;
+  };
+
+  const int alone = reads_of_a_save(keep::all(), 20);
+
+  EXPECT_EQ(reads_of_a_save(keep::latest(100), 21), alone);
+  EXPECT_GE(reads_of_a_save(keep::latest(22), 22), alone + 22);  // All, as one goes.
+}
+

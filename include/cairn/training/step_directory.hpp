@@ -96,8 +96,10 @@ class StepDirectory {
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, by whomever.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
 
-  /// Lists the directory again, but keeps what manifests of steps that are still there said.
+  /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be read are read again.
   void refresh();
+  /// Forgets what the manifest of a step said: it is read again when it is asked for.
+  void doubt(std::uint64_t step);
   /// Knows a step from now on that was saved at `path(step)`, and nothing of what its manifest says.
   void add(std::uint64_t step);
   /// Does not know it any more. The disk is left alone.

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of steps that are damaged, and of those that are kept because of them.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "support/run.hpp"
+#include "training/fixture.hpp"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+
+class DamagedSteps : public testing::Checkpointers {
+ protected:
+  /// Steps of earlier programs.
+  void save_steps(std::uint64_t first, std::uint64_t last) const {
+    for (std::uint64_t step = first; step <= last; ++step) {
+      save_alone(std::to_string(step));
+    }
+  }
+
+  [[nodiscard]] fs::path path_of(std::uint64_t step) const { return root() / std::to_string(step); }
+
+  /// A file of the checkpoint is gone; its manifest lists it.
+  void lose_data(std::uint64_t step) const {
+    for (const auto& entry : fs::recursive_directory_iterator(path_of(step))) {
+      if (entry.path().filename() == "index.fb") {
+        fs::remove(entry.path());
+        return;
+      }
+    }
+    FAIL() << "no data in " << path_of(step);
+  }
+
+  /// Saves a step below all others, so that the policy may remove any of them.
+  static void save_below(Checkpointer& run) {
+    save(run, 0).wait();
+    run.wait();
+  }
+};
+
+TEST_F(DamagedSteps, AreKnownFromALoadInTheBackground) {
+  save_steps(1, 3);
+  alter(3);
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load_async(3).wait()); }, Fails(Errc::checksum_mismatch));
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+}
+
+TEST_F(DamagedSteps, AreKnownFromALoadThatIsAwaited) {
+  save_steps(1, 3);
+  alter(3);
+  const auto run = make(keeping(keep::latest(0)));
+  {
+    const StepLoadResponse loading = run->load_async(3);
+    EXPECT_THAT([&] { static_cast<void>(testing::run(loading.loaded())); }, Fails(Errc::checksum_mismatch));
+  }
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+}
+
+TEST_F(DamagedSteps, AreThoseThatHaveLostAFile) {
+  save_steps(1, 3);
+  lose_data(3);
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load(3)); }, Fails(Errc::not_found));
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+}
+
+TEST_F(DamagedSteps, AreNotThoseThatWereAskedForWhatTheyDoNotHave) {
+  save_steps(1, 3);
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load(3, {"modle"})); },
+              Fails(Errc::not_found, HasSubstr("modle")));
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 3));
+}
+
+TEST_F(DamagedSteps, AreFoundByTheirManifestBeforeAnythingGoes) {
+  save_steps(1, 4);
+  tear_manifest(4);
+  const auto run = make(keeping(keep::latest(0)));
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 3, 4));
+}
+
+TEST_F(DamagedSteps, AreKeptAndDoNotCount) {
+  save_steps(1, 4);
+  tear_manifest(1);
+  tear_manifest(4);
+  const auto run = make(keeping(keep::latest(2)));
+  save(*run, 5).wait();
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(1, 3, 4, 5));
+  save(*run, 6);
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 4, 5, 6));
+}
+
+TEST_F(DamagedSteps, AreFoundAlsoWhereTheirManifestWasReadBefore) {
+  const auto run = make(keeping(keep::best("loss", 2, Prefer::lower)));
+  save(*run, 1, Metrics{{"loss", 3}}).wait();
+  save(*run, 2, Metrics{{"loss", 2}}).wait();
+  run->wait();
+  tear_manifest(1);
+  save(*run, 3, Metrics{{"loss", 1}});
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(DamagedSteps, AreAskedAboutAgainOnceTheyCanBeRead) {
+  save_steps(1, 1);
+  const std::string sound = testing::read_text(path_of(1) / "checkpoint.json");
+  tear_manifest(1);
+  const auto run = make(keeping(keep::latest(1)));
+  save(*run, 2).wait();
+  run->wait();
+  EXPECT_THAT(run->steps(), ElementsAre(1, 2));
+
+  testing::write_text(path_of(1) / "checkpoint.json", sound);
+  save(*run, 3);
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(DamagedSteps, AreNotTheSoundOnesBelowOneThatHasLostItsCommit) {
+  save_steps(1, 3);
+  fs::remove(path_of(3) / "COMMIT");
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->resume()); }, Fails(Errc::not_committed, HasSubstr("COMMIT")));
+  save_below(*run);
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 2));
+}
+
+TEST_F(DamagedSteps, AreNotThoseThatWereRemoved) {
+  save_steps(1, 2);
+  const auto run = make();
+  fs::remove_all(path_of(1));
+  const auto is_told = Fails(Errc::not_found, HasSubstr("step 1 was removed meanwhile"));
+
+  EXPECT_THAT([&] { static_cast<void>(run->load(1)); }, is_told);
+  EXPECT_THAT([&] { static_cast<void>(run->load_async(1).wait()); }, is_told);
+  EXPECT_THAT([&] { static_cast<void>(run->metadata(1)); }, is_told);
+}
+
+}  // namespace
+}  // namespace cairn
