@@ -61,6 +61,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void announce();
   void list_again(const std::function<void()>& look_again);
   [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
+  void make_way(std::uint64_t step, bool overwrite) const;
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
@@ -79,19 +80,19 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
                                                         const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
+  [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);
-  [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
 
   const CheckpointerOptions options;
   const Context& context;
   const Clock& clock;
+  const std::filesystem::path given_root;  // Alike on all ranks, which may see it in different places.
   StepDirectory directory;
   training::Remover remover;
   training::SaveCosts costs;
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
-  const std::filesystem::path given_root;  // Alike on all ranks, which may see it in different places.
 
   mutable std::mutex mutex;  // Protects all up to the worker.
   std::shared_ptr<training::StepSave> saving;

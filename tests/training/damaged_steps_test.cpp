@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // What becomes of steps that are damaged, and of those that are kept because of them.
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <ostream>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "support/run.hpp"
+#include "training/damaged_aside.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class DamagedSteps : public testing::Checkpointers {
  protected:
@@ -160,6 +170,117 @@ TEST_F(DamagedSteps, AreNotThoseThatWereRemoved) {
   EXPECT_THAT([&] { static_cast<void>(run->load(1)); }, is_told);
   EXPECT_THAT([&] { static_cast<void>(run->load_async(1).wait()); }, is_told);
   EXPECT_THAT([&] { static_cast<void>(run->metadata(1)); }, is_told);
+}
+
+/// What a crash of a disk, or a person, does to the newest step of four.
+struct Damage {
+  const char* name;
+  void (*inflict)(const fs::path& step);
+  bool is_set_aside;  ///< No save knows that it may replace what is left.
+};
+
+void PrintTo(const Damage& damage, std::ostream* out) {
+  *out << damage.name;
+}
+
+const Damage kDamages[] = {
+    {"manifest", [](const fs::path& step) { testing::write_text(step / "checkpoint.json", "{"); }, false},
+    {"no manifest", [](const fs::path& step) { fs::remove(step / "checkpoint.json"); }, true},
+    {"empty COMMIT", [](const fs::path& step) { testing::write_text(step / "COMMIT", ""); }, false},
+    {"no COMMIT", [](const fs::path& step) { fs::remove(step / "COMMIT"); }, true},
+    {"no data", [](const fs::path& step) { fs::remove_all(step / "state"); }, false},
+};
+
+class PassedOverSteps : public DamagedSteps, public ::testing::WithParamInterface<Damage> {
+ protected:
+  PassedOverSteps() { inflict(); }
+
+  void inflict() const {
+    {
+      const auto run = make();
+      for (std::uint64_t step = 1; step <= 4; ++step) {
+        save(*run, step);
+      }
+      run->close();
+    }
+    GetParam().inflict(path_of(4));
+  }
+
+  static StepOptions overwriting() {
+    StepOptions options;
+    options.save.overwrite = true;
+    return options;
+  }
+
+  /// What the root keeps of damaged steps.
+  [[nodiscard]] std::vector<std::string> set_aside() const {
+    const fs::path aside = root() / ".cairn-damaged";
+    return fs::exists(aside) ? testing::list_tree(aside) : std::vector<std::string>();
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, PassedOverSteps, ::testing::ValuesIn(kDamages));
+
+TEST_P(PassedOverSteps, AreOverwrittenByTheLoopThatGoesOn) {
+  ResumeOptions falling_back;
+  falling_back.fall_back = true;
+  const auto run = make();
+  const std::optional<Resumed> resumed = run->resume({"state"}, falling_back);
+  ASSERT_TRUE(resumed);
+  ASSERT_EQ(resumed->step, 3u);
+
+  EXPECT_THAT([&] { save(*run, 4); },
+              Fails(Errc::already_exists, AllOf(HasSubstr("step 4 is there, and damaged"),
+                                                HasSubstr("StepOptions::save.overwrite"))));
+  save(*run, 4, overwriting()).wait();
+  save(*run, 5);
+  run->close();
+
+  EXPECT_EQ(stored_step(run->load(4)), 4u);
+  EXPECT_THAT(*StepDirectory(root(), {}, *context_).steps(), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_EQ(make()->resume()->step, 5u);
+  if (GetParam().is_set_aside) {
+    EXPECT_THAT(set_aside(), Contains(StartsWith("4-")));
+  } else {
+    EXPECT_TRUE(set_aside().empty());
+  }
+}
+
+TEST_P(PassedOverSteps, AreNotMovedByAProgramThatDoesNotKnowThatTheyAreDamaged) {
+  const auto run = make();
+  if (GetParam().is_set_aside) {
+    EXPECT_THAT([&] { save(*run, 4, overwriting()).wait(); },
+                Fails(Errc::already_exists, HasSubstr("is not a checkpoint, and is not overwritten")));
+    EXPECT_TRUE(fs::exists(path_of(4)));
+  } else {
+    save(*run, 4, overwriting()).wait();
+    EXPECT_EQ(stored_step(run->load(4)), 4u);
+  }
+
+  EXPECT_TRUE(set_aside().empty());
+}
+
+TEST_P(PassedOverSteps, AreFreeOnceSomebodyHasRemovedThem) {
+  ResumeOptions falling_back;
+  falling_back.fall_back = true;
+  const auto run = make();
+  ASSERT_TRUE(run->resume({"state"}, falling_back));
+  fs::remove_all(path_of(4));
+
+  save(*run, 4).wait();
+
+  EXPECT_EQ(stored_step(run->load(4)), 4u);
+}
+
+TEST_F(DamagedSteps, AreNotOfOthersThatAreCalledLikeAStep) {
+  save_steps(1, 1);
+  fs::remove(path_of(1) / "COMMIT");
+  fs::rename(path_of(1) / "checkpoint.json", path_of(1) / "other");  // Somebody's directory.
+  const auto none = [](std::span<std::byte> bytes) { std::fill(bytes.begin(), bytes.end(), std::byte{1}); };
+
+  EXPECT_FALSE(training::set_damaged_aside(io::posix_syscalls(), root(), "1", none));
+  EXPECT_FALSE(training::set_damaged_aside(io::posix_syscalls(), root(), "2", none));
+  EXPECT_TRUE(fs::exists(path_of(1)));
 }
 
 }  // namespace

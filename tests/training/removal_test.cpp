@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/held_syscalls.hpp"
 #include "training/fixture.hpp"
 
@@ -96,6 +98,34 @@ TEST_F(Checkpointers, NeverRemoveWhatIsPinnedUntilItIsNot) {
   run->wait();
 
   EXPECT_THAT(run->steps(), ElementsAre(4));
+}
+
+TEST_F(Checkpointers, WhatIsPinnedIsNotOverwrittenUntilItIsNot) {
+  const auto run = make();
+  save(*run, 1, Metrics{{"loss", 1}}).wait();
+  StepDirectory(root(), {}, *context_).pin(1);  // By another program.
+  StepOptions options(Metrics{{"loss", 2}});
+  options.save.overwrite = true;
+
+  EXPECT_THAT([&] { save(*run, 1, options); },
+              Fails(Errc::already_exists, AllOf(HasSubstr("step 1 is pinned"), HasSubstr("unpin"))));
+  EXPECT_EQ(run->info(1).metrics.at("loss"), 1);
+  run->unpin(1);
+  save(*run, 1, options).wait();
+  EXPECT_EQ(run->info(1).metrics.at("loss"), 2);
+}
+
+TEST_F(Checkpointers, APinOfAStepThatIsGoneKeepsNobodyFromSavingIt) {
+  const auto run = make();
+  save(*run, 1).wait();
+  run->pin(1);
+  fs::remove_all(root() / "1");
+  StepOptions options;
+  options.save.overwrite = true;
+
+  save(*run, 1, options).wait();
+
+  EXPECT_TRUE(run->info(1).is_pinned);
 }
 
 TEST_F(Checkpointers, PinsOfOthersCount) {
@@ -321,20 +351,6 @@ TEST_F(FaultyCheckpointers, AStepThatWasOverwrittenWithoutAnExchangeIsOneStep) {
   EXPECT_FALSE(fs::exists(root() / "1.g2"));
 }
 
-TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {
-  const auto run = make();
-  io::Fault fault;
-  fault.call = io::Call::make_directory;
-  fault.count = io::kForEver;
-  fault.result = -EACCES;
-  disk_->plan(fault);
-
-  EXPECT_THAT([&] { save(*run, 1).wait(); }, FailsWithErrno(EACCES, HasSubstr("run")));
-  run->close();
-}
-
-}  // namespace
-}  // namespace cairn
 TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatTheyDecline) {
   const auto run = make(when(save_when::any_of({save_when::every_steps(1000), save_when::preempted()})));
   save(*run, 0).wait();
@@ -382,3 +398,17 @@ TEST_F(Checkpointers, ReadNoManifestWhereNothingIsToGo) {
   EXPECT_GE(reads_of_a_save(keep::latest(22), 22), alone + 22);  // All, as one goes.
 }
 
+TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {
+  const auto run = make();
+  io::Fault fault;
+  fault.call = io::Call::make_directory;
+  fault.count = io::kForEver;
+  fault.result = -EACCES;
+  disk_->plan(fault);
+
+  EXPECT_THAT([&] { save(*run, 1).wait(); }, FailsWithErrno(EACCES, HasSubstr("run")));
+  run->close();
+}
+
+}  // namespace
+}  // namespace cairn

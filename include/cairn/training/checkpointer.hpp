@@ -53,7 +53,7 @@ class Checkpointer {
   /// A step that is lower than the latest may be saved, and is not the latest then.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`). Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
+  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
   ///            throw. As save_checkpointables_async.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
