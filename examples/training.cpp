@@ -151,6 +151,11 @@ cairn::Tree read_layer(std::size_t number) {
 void convert() {
   constexpr std::size_t layers = 4;
   // [parts]
+  // An earlier program may have finished it, and have left the parts.
+  if (cairn::is_checkpoint("run/imported")) {
+    cairn::PartialSave::abandon("run/imported");
+    return;
+  }
   cairn::PartialSave partial("run/imported");
   for (std::size_t layer = partial.parts(); layer < layers;
        ++layer) {  // What was added before a crash is there.
@@ -175,6 +180,7 @@ int main() {
     preempt(state, 125, 130);
     go_on_after_damage(state, 130);
     convert();
+    convert();  // There is nothing left to do.
     return 0;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

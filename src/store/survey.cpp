@@ -176,6 +176,17 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
   }
 }
 
+/// What is said of a directory of parts, by which its checkpoint may stand already.
+std::string note_on_parts(const io::Directory& root, std::string_view name) {
+  const std::string base(name.substr(kPartialPrefix.size()));
+  return stand_of(root, base).kind == Stand::Kind::nothing
+             ? "parts of a checkpoint that was not finalized"
+             : fmt::format(
+                   "parts beside '{}': they were left over if it was made of them, else they are to replace "
+                   "it",
+                   base);
+}
+
 }  // namespace
 
 io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path) {
@@ -406,8 +417,7 @@ void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::
     verdict.kind = EntryClass::damaged;
     verdict.note = fmt::format("{} is missing", kCommitName);
   } else {
-    const bool is_partial = name.starts_with(kPartialPrefix);
-    verdict.note = is_partial ? "parts of a checkpoint that was not finalized" : "not a checkpoint";
+    verdict.note = name.starts_with(kPartialPrefix) ? note_on_parts(root_, name) : "not a checkpoint";
   }
 }
 
