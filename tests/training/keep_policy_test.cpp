@@ -245,8 +245,12 @@ TEST(KeepPolicy, OfAnIntervalOfZeroIsRefusedByName) {
               Fails(Errc::invalid_argument, HasSubstr("'steps_apart'")));
   EXPECT_THAT([] { static_cast<void>(keep::nearest_to_every(0)); },
               Fails(Errc::invalid_argument, HasSubstr("'nearest_to_every'")));
-  EXPECT_THAT([] { static_cast<void>(keep::time_apart(seconds(0))); },
-              Fails(Errc::invalid_argument, HasSubstr("'time_apart'")));
+  for (const int below : {0, -5}) {
+    EXPECT_THAT([&] { static_cast<void>(keep::time_apart(seconds(below))); },
+                Fails(Errc::invalid_argument, HasSubstr("'time_apart'")));
+    EXPECT_THAT([&] { static_cast<void>(keep::younger_than(seconds(below))); },
+                Fails(Errc::invalid_argument, HasSubstr("'younger_than'")));
+  }
 }
 
 TEST(KeepPolicy, ThatAnswersForOtherStepsIsNamed) {

@@ -103,6 +103,8 @@ namespace keep {
                                  std::size_t count, Prefer prefer, Unmeasured unmeasured = Unmeasured::keep);
 
 /// Those that were committed less than `age` ago, or do not say when, or in the future.
+///
+/// Errors: Errc::invalid_argument: an age that is not above 0.
 [[nodiscard]] KeepPolicy younger_than(Timeout age);
 
 /// What one of them keeps.
