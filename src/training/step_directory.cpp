@@ -234,6 +234,11 @@ std::filesystem::path StepDirectory::path(std::uint64_t step) const {
          (found == state_->known.end() ? state_->options.format.name(step) : found->second.name);
 }
 
+std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
+  const std::string entry = state_->entry_of(step);
+  return entry.empty() ? path(step) : state_->root / entry;
+}
+
 StepInfo StepDirectory::info(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
   const std::lock_guard lock(state_->mutex);
@@ -243,11 +248,6 @@ StepInfo StepDirectory::info(std::uint64_t step) const {
   }
   if (!found->second.is_read()) {
     read_manifest(*directory, found->second);
-std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
-  const std::string entry = state_->entry_of(step);
-  return entry.empty() ? path(step) : state_->root / entry;
-}
-
   }
   return info_of(state_->root, step, found->second, training::is_pinned(*directory, step));
 }

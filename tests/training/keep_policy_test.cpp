@@ -174,7 +174,7 @@ TEST(KeepPolicy, DecidesAsItsModelOnRandomHistories) {
   for (const ModelledKeep& each : modelled_keeps()) {
     Dice dice(11);
     for (int history = 0; history < 150; ++history) {
-      const Steps steps = random_steps(dice);
+      const Steps steps = history % 75 == 0 ? random_steps(dice, testing::kThousands) : random_steps(dice);
       const std::vector<bool> is_kept = each.policy(steps, kNow);
       for (std::size_t i = 0; i < std::min<std::size_t>(steps.size(), 100); ++i) {
         ASSERT_EQ(is_kept[i], each.model(steps, i))

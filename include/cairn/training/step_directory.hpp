@@ -64,10 +64,10 @@ class StepDirectory {
   ///
   /// Errors: Errc::invalid_argument: it has more digits than the width.
   [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
-
   /// The directory in which it lies: that of `path` or, where it was overwritten on a file system that cannot exchange names, another one
   /// beside it ("100.g2"), which the next overwriting gives another name.
   [[nodiscard]] std::filesystem::path entry(std::uint64_t step) const;
+
   /// What its manifest and its pin say. Blocks.
   ///
   /// Errors: Errc::not_found; OS errors on the root. What is wrong with the step itself is its `problem`.
