@@ -13,6 +13,9 @@
 
 #include <gmock/gmock.h>
 
+#include "cairn/testing/local_ranks.hpp"
+
+#include "support/manual_clock.hpp"
 #include "support/run.hpp"
 #include "training/damaged_aside.hpp"
 #include "training/fixture.hpp"
@@ -281,6 +284,35 @@ TEST_F(DamagedSteps, AreNotOfOthersThatAreCalledLikeAStep) {
   EXPECT_FALSE(training::set_damaged_aside(io::posix_syscalls(), root(), "1", none));
   EXPECT_FALSE(training::set_damaged_aside(io::posix_syscalls(), root(), "2", none));
   EXPECT_TRUE(fs::exists(path_of(1)));
+}
+
+TEST_F(DamagedSteps, ArePassedByEightRanksTogether) {
+  save_steps(1, 3);
+  fs::remove(path_of(3) / "COMMIT");
+  const std::string failures = testing::failures_on_ranks(8, [&](const auto& coordinator) {
+    ContextOptions options = with_clock(std::make_shared<testing::ManualClock>());
+    options.coordinator = coordinator;
+    const Context context(options);
+    Checkpointer run(root(), {}, context);
+    ResumeOptions falling_back;
+    falling_back.fall_back = true;
+    const std::optional<Resumed> resumed = run.resume({"state"}, falling_back);
+    EXPECT_TRUE(resumed && resumed->step == 2);
+    const Errc code = coordinator->rank() == 0 ? Errc::already_exists : Errc::peer_failed;
+    EXPECT_THAT([&] { save(run, 3).wait(); }, Fails(code, HasSubstr("step 3 is there, and damaged")));
+    StepOptions overwriting;
+    overwriting.save.overwrite = true;
+    save(run, 3, overwriting).wait();
+    if (coordinator->rank() == 0) {
+      run.pin(3);
+    }
+    EXPECT_THAT([&] { save(run, 3, overwriting).wait(); }, Fails(code, HasSubstr("step 3 is pinned")));
+    run.close();
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_EQ(stored_step(make()->load(3)), 3u);
+  EXPECT_TRUE(fs::exists(root() / ".cairn-damaged"));
 }
 
 }  // namespace
