@@ -118,21 +118,30 @@ void preempt(cairn::Tree& state, std::uint64_t step, std::uint64_t last) {
   // [/preempt]
 }
 
-void go_on_after_damage() {
+void go_on_after_damage(cairn::Tree& state, std::uint64_t last) {
   std::filesystem::resize_file(
       "run/" + std::to_string(*cairn::StepDirectory("run").latest()) + "/state/index.fb", 1);
   cairn::Checkpointer run("run");
+  std::uint64_t step = 0;
   // [resume]
   cairn::ResumeOptions options;
   options.recover = true;    // Remove first what crashes have left.
   options.fall_back = true;  // Where the newest step is damaged, take an older one.
-  if (const auto resumed = run.resume({"state"}, options)) {
+  cairn::StepOptions saving;
+  if (auto resumed = run.resume({"state"}, options)) {
     for (const cairn::PassedOver& each : resumed->passed_over) {
       std::cerr << each.path.string() << ": " << each.why << '\n';
+      saving.save.overwrite = true;  // The loop comes to these steps again.
     }
-    std::cout << "goes on from step " << resumed->step << '\n';
+    state = resumed->loaded.take<cairn::Tree>("state");
+    step = resumed->step + 1;
+  }
+  for (; step < last; ++step) {
+    train(state);
+    run.save(step, {{"state", state}}, saving);
   }
   // [/resume]
+  run.close();
 }
 
 cairn::Tree read_layer(std::size_t number) {
@@ -142,6 +151,11 @@ cairn::Tree read_layer(std::size_t number) {
 void convert() {
   constexpr std::size_t layers = 4;
   // [parts]
+  // An earlier program may have finished it, and have left the parts.
+  if (cairn::is_checkpoint("run/imported")) {
+    cairn::PartialSave::abandon("run/imported");
+    return;
+  }
   cairn::PartialSave partial("run/imported");
   for (std::size_t layer = partial.parts(); layer < layers;
        ++layer) {  // What was added before a crash is there.
@@ -164,8 +178,9 @@ int main() {
     retain();
     cairn::Tree state = {{"done", 0}};
     preempt(state, 125, 130);
-    go_on_after_damage();
+    go_on_after_damage(state, 130);
     convert();
+    convert();  // There is nothing left to do.
     return 0;
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';

@@ -2,7 +2,6 @@
 #include <system_error>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +23,7 @@
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
+#include "store/internal/damage.hpp"
 #include "store/internal/listing.hpp"
 
 namespace cairn {
@@ -102,7 +102,7 @@ class Search {
   std::optional<std::filesystem::path> next() {
     while (!is_removed_ && !found_.empty()) {
       const FoundCheckpoint& newest = found_.back();
-      if (newest.is_sound() || !options_.fall_back) {
+      if (newest.is_sound() || !options_.fall_back || may_be_sound(newest)) {
         if (newest.kind == store::EntryClass::displaced) {
           throw Error(Errc::not_committed, fmt::format("{}; recover puts it back", newest.problem));
         }
@@ -127,7 +127,7 @@ class Search {
       std::error_code ignored;
       is_removed_ = error.code() == std::errc::no_such_file_or_directory &&
                     !std::filesystem::exists(path, ignored) && !ignored;
-      if (!is_removed_ && (!options_.fall_back || !is_damage(error.code(), path))) {
+      if (!is_removed_ && (!options_.fall_back || !store::is_damage(calls_.syscalls(), error.code(), path))) {
         throw;
       }
       passed_over_.push_back({found_.back().path, error.code(), error.what()});
@@ -164,17 +164,10 @@ class Search {
     return ordered;
   }
 
-  /// Whether a failure is that of the checkpoint itself: another one may be loaded. Of what was asked for in vain it is not, nor of
-  /// what would stop any load.
-  bool is_damage(std::error_code code, const std::filesystem::path& path) const {
-    if (code == std::errc::no_such_file_or_directory) {
-      return !store::is_committed(calls_.syscalls(),
-                                  path);  // Else it is what was asked for that is not in it.
-    }
-    return code == Errc::checksum_mismatch || code == Errc::malformed_metadata ||
-           code == Errc::not_committed || code == Errc::io_failure ||
-           code == std::error_code(EIO, std::system_category()) ||
-           code == std::error_code(EUCLEAN, std::system_category());
+  /// Whether the list cannot tell what is wrong with it, or with a later generation of it: the operating system has not let it look, or
+  /// it was readable by itself. A load says it with its code.
+  static bool may_be_sound(const FoundCheckpoint& found) {
+    return found.kind == store::EntryClass::unreadable || found.kind == store::EntryClass::committed;
   }
 
   [[noreturn]] void throw_none() const {

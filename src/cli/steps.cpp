@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/steps.hpp"
 
+#include <system_error>
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +21,37 @@
 #include "training/internal/pins.hpp"
 
 namespace cairn::cli {
+
+namespace {
+
+/// The number in which a name ends; nothing where it does not.
+std::optional<std::uint64_t> number_at_the_end(std::string_view name) {
+  const std::size_t last = name.find_last_not_of("0123456789");
+  const std::string_view digits = name.substr(last == std::string_view::npos ? 0 : last + 1);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  return error == std::errc() && !digits.empty() ? std::optional(number) : std::nullopt;
+}
+
+/// Pins are of numbers. A step that no Checkpointer has saved (a PartialSave has, say) has its number only in its name, whose format is the
+/// program's: it is shown where it is pinned and no other checkpoint says that it is that step.
+void find_pinned_by_name(std::set<std::uint64_t> pins, const std::vector<store::FoundCheckpoint>& checkpoints,
+                         std::vector<StepFacts>& all) {
+  for (const StepFacts& facts : all) {
+    if (facts.step) {
+      pins.erase(*facts.step);
+    }
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::optional<std::uint64_t> number = number_at_the_end(checkpoints[i].name);
+    if (!all[i].step && checkpoints[i].counts() && number && pins.contains(*number)) {
+      all[i].step = number;
+      all[i].is_pinned = true;
+    }
+  }
+}
+
+}  // namespace
 
 std::vector<StepFacts> step_facts(const std::filesystem::path& root,
                                   const std::vector<store::FoundCheckpoint>& checkpoints) {
@@ -30,6 +68,7 @@ std::vector<StepFacts> step_facts(const std::filesystem::path& root,
     facts.is_pinned = facts.step && pins.contains(*facts.step);
     all.push_back(std::move(facts));
   }
+  find_pinned_by_name(pins, checkpoints, all);
   return all;
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
@@ -49,7 +51,8 @@ PartsDirectory::PartsDirectory(io::Directory parent, std::string name, io::Direc
   mark_ = io::FileHandle(syscalls, io::require(fd, "create", path));
   // Any other refusal means that the file system has no locks: then nobody is kept from anything.
   if (syscalls.try_lock(fd) == -EAGAIN || directory_.is_replaced()) {
-    throw_errno(EBUSY, "lock", path);
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("{}: another program is at work on these parts", directory_.path().string()));
   }
   const std::string text = encode_owner(this_process({}));
   io::write_all(mark_, std::as_bytes(std::span(text)), 0, path);

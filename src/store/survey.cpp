@@ -176,6 +176,35 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
   }
 }
 
+/// `path`, which cannot be found, and which part of it that is: where a link leads nowhere, or the first directory that is missing.
+std::string describe_missing(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  io::FileStatus status;
+  const auto is_there = [&](const std::filesystem::path& part) {
+    return syscalls.status_at(AT_FDCWD, part.c_str(), status) >= 0;
+  };
+  std::filesystem::path first = path;
+  while (first.has_relative_path() && first.has_parent_path() && !is_there(first) &&
+         !is_there(first.parent_path())) {
+    first = first.parent_path();
+  }
+  const std::filesystem::path link = is_there(first) ? first : first.parent_path();
+  if (!link.empty() && is_there(link) && status.kind == io::FileKind::symlink && !is_there(link / ".")) {
+    return fmt::format("{}: the link {} leads nowhere", path.string(), link.string());
+  }
+  return first == path ? path.string() : fmt::format("{}: {} is missing", path.string(), first.string());
+}
+
+/// What is said of a directory of parts, by which its checkpoint may stand already.
+std::string note_on_parts(const io::Directory& root, std::string_view name) {
+  const std::string base(name.substr(kPartialPrefix.size()));
+  return stand_of(root, base).kind == Stand::Kind::nothing
+             ? "parts of a checkpoint that was not finalized"
+             : fmt::format(
+                   "parts beside '{}': they were left over if it was made of them, else they are to replace "
+                   "it",
+                   base);
+}
+
 }  // namespace
 
 io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path) {
@@ -188,7 +217,7 @@ io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& pat
     return root;
   } catch (const Error& error) {
     if (error.code() == std::error_code(ENOENT, std::system_category())) {
-      throw Error(Errc::not_found, path.string());
+      throw Error(Errc::not_found, describe_missing(syscalls, path));
     }
     throw;
   }
@@ -406,8 +435,7 @@ void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::
     verdict.kind = EntryClass::damaged;
     verdict.note = fmt::format("{} is missing", kCommitName);
   } else {
-    const bool is_partial = name.starts_with(kPartialPrefix);
-    verdict.note = is_partial ? "parts of a checkpoint that was not finalized" : "not a checkpoint";
+    verdict.note = name.starts_with(kPartialPrefix) ? note_on_parts(root_, name) : "not a checkpoint";
   }
 }
 

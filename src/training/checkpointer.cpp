@@ -10,10 +10,12 @@
 #include "cairn/base/error.hpp"
 
 #include "training/checkpointer_state.hpp"
+#include "training/step_load.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn {
 
+using training::StepLoad;
 using training::StepSave;
 using training::StepUser;
 
@@ -68,25 +70,35 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
-    state_->throw_load_failure(step, path);
+    std::rethrow_exception(state_->explain_load_failure(step, path, std::current_exception()));
   }
 }
 
 StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests& requests,
                                           const LoadOptions& options) {
   const std::uint64_t step = state_->resolve(which);
-  auto user = std::make_shared<const StepUser>(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  auto explain = [weak = std::weak_ptr<State>(state_), step, path](const std::exception_ptr& failure) {
+    const std::shared_ptr<State> state = weak.lock();
+    return state ? state->explain_load_failure(step, path, failure) : failure;
+  };
+  auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, std::move(explain));
   try {
-    return {load_checkpointables_async(path, requests, options, state_->context), std::move(user)};
+    return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {
-    state_->throw_load_failure(step, path);
+    std::rethrow_exception(load->explain(std::current_exception()));
   }
 }
 
 CheckpointMetadata Checkpointer::metadata(const WhichStep& which) const {
   const std::uint64_t step = state_->resolve(which);
-  return checkpointables_metadata(state_->path_of(step), state_->context);
+  const StepUser user(state_->remover.uses(), step);
+  const std::filesystem::path path = state_->path_of(step);
+  try {
+    return checkpointables_metadata(path, state_->context);
+  } catch (...) {
+    std::rethrow_exception(state_->explain_load_failure(step, path, std::current_exception()));
+  }
 }
 
 StepInfo Checkpointer::info(const WhichStep& which) const {

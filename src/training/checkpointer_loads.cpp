@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <system_error>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 #include <variant>
@@ -13,6 +14,8 @@
 #include "cairn/base/error.hpp"
 
 #include "api/internal/look.hpp"
+#include "store/internal/damage.hpp"
+#include "store/internal/listing.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/rank_resume.hpp"
 #include "training/step_links.hpp"
@@ -46,18 +49,29 @@ std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
   return directory.path(step);
 }
 
-/// Rethrows what a load has thrown, and learns from it.
-void Checkpointer::State::throw_load_failure(std::uint64_t step, const std::filesystem::path& path) {
-  const std::exception_ptr failure = std::current_exception();
+/// What cannot be told is none: the failure itself counts.
+bool Checkpointer::State::is_damage(const std::exception_ptr& failure,
+                                    const std::filesystem::path& path) const {
   const std::optional<std::error_code> code = code_of(failure);
-  std::error_code ignored;
-  if (code == make_error_code(Errc::not_found) && !std::filesystem::exists(path, ignored) && !ignored) {
-    throw Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string()));
+  try {
+    return code && store::is_damage(training::syscalls_of(context), *code, path);
+  } catch (const Error&) {
+    return false;
   }
-  if (code && training::is_damage(*code)) {
+}
+
+/// Learns from what a load has thrown, and returns what to throw.
+std::exception_ptr Checkpointer::State::explain_load_failure(std::uint64_t step,
+                                                             const std::filesystem::path& path,
+                                                             const std::exception_ptr& failure) {
+  if (code_of(failure) == make_error_code(Errc::not_found) && !is_on_disk(step)) {
+    return std::make_exception_ptr(
+        Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string())));
+  }
+  if (is_damage(failure, path)) {
     remover.set_damaged(step, true);
   }
-  std::rethrow_exception(failure);
+  return failure;
 }
 
 std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, const ResumeOptions& how) {
@@ -71,15 +85,36 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
   rank.load = [&](std::uint64_t step) {
     return load_checkpointables(directory.path(step), requests, how.load, context);
   };
-  rank.may_fall_back = [&](const std::exception_ptr& failure) {
-    const std::optional<std::error_code> code = code_of(failure);
-    return how.fall_back && code && training::is_damage(*code);
+  rank.may_fall_back = [&](std::uint64_t step, const std::exception_ptr& failure) {
+    return how.fall_back && is_damage(failure, directory.path(step));
   };
+  rank.path = [&](std::uint64_t step) { return directory.path(step); };
   std::optional<Resumed> resumed = training::resume_together(coordinator(), rank);
   if (!is_primary()) {
     list_again([this] { directory.reload(); });  // As rank 0 has left it.
   }
   return resumed;
+}
+
+/// The newest step that load_latest tries, also one that has lost its COMMIT and is no step to anybody else. Nothing where the disk does
+/// not say.
+std::optional<std::uint64_t> Checkpointer::State::newest_on_disk(
+    const std::set<std::uint64_t>& without) const {
+  std::optional<std::uint64_t> newest;
+  try {
+    ListOptions everything;
+    everything.everything = true;
+    for (const FoundCheckpoint& each : list_checkpoints(directory.root(), everything, context)) {
+      const std::optional<std::uint64_t> step =
+          each.counts() ? directory.parse(store::name_in_root(each)) : std::nullopt;
+      if (step && !without.contains(*step)) {
+        newest = std::max(newest, step);
+      }
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return newest;
 }
 
 std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
@@ -88,6 +123,9 @@ std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& reques
     recover(directory.root(), how.recovery, context);
   }
   list_again([this] { directory.reload(); });
+  for (const std::uint64_t step : without) {
+    remover.set_damaged(step, true);  // Another rank cannot load it.
+  }
   LoadLatestOptions latest;
   latest.load = how.load;
   latest.fall_back = how.fall_back;
@@ -98,9 +136,9 @@ std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& reques
   std::optional<LoadedLatest> loaded;
   try {
     loaded = load_latest(directory.root(), requests, latest, context);
-  } catch (const Error& error) {
-    const std::optional<std::uint64_t> newest = directory.latest();
-    if (newest && training::is_damage(error.code())) {
+  } catch (const Error&) {
+    const std::optional<std::uint64_t> newest = newest_on_disk(without);
+    if (newest && is_damage(std::current_exception(), directory.path(*newest))) {
       remover.set_damaged(*newest, true);
     }
     throw;

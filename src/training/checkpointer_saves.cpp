@@ -162,9 +162,8 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     worker.wait_idle();  // It is saved again: after it was removed.
   }
   const std::filesystem::path path = directory.path(step);
-  if (!ranks && directory.has(step) &&
-      !save.overwrite) {  // Ranks may know other steps; rank 0 looks at the disk.
-    throw Error(Errc::already_exists, fmt::format("step {} already exists: {}", step, path.string()));
+  if (is_primary()) {
+    make_way(step, save.overwrite);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   if (ranks) {

@@ -32,7 +32,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
       : options(std::move(how)),
         context(where),
         clock(training::clock_of(where)),
-        directory(std::move(root), options.names, where),
+        given_root(std::move(root)),
+        directory(given_root, options.names, where),
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where),
@@ -40,7 +41,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
-                                                        clock, options.preemption_margin, directory.root());
+                                                        clock, options.preemption_margin, given_root);
     }
   }
 
@@ -59,6 +60,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void find_last_save();
   void announce();
   void list_again(const std::function<void()>& look_again);
+  [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
+  void make_way(std::uint64_t step, bool overwrite) const;
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
@@ -73,14 +76,18 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
-  [[noreturn]] void throw_load_failure(std::uint64_t step, const std::filesystem::path& path);
+  [[nodiscard]] std::exception_ptr explain_load_failure(std::uint64_t step, const std::filesystem::path& path,
+                                                        const std::exception_ptr& failure);
+  [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
+  [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);
 
   const CheckpointerOptions options;
   const Context& context;
   const Clock& clock;
+  const std::filesystem::path given_root;  // Alike on all ranks, which may see it in different places.
   StepDirectory directory;
   training::Remover remover;
   training::SaveCosts costs;

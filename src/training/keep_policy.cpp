@@ -31,7 +31,7 @@ std::vector<bool> ask_each(Steps steps, Keeps keeps) {
 
 void require_interval(std::string_view policy, bool is_some) {
   if (!is_some) {
-    throw Error(Errc::invalid_argument, fmt::format("policy '{}': the interval is 0", policy));
+    throw Error(Errc::invalid_argument, fmt::format("policy '{}': the interval is not above 0", policy));
   }
 }
 
@@ -222,6 +222,7 @@ KeepPolicy best_by(std::string name, std::function<std::optional<double>(const S
 }
 
 KeepPolicy younger_than(Timeout age) {
+  require_interval("younger_than", age > Timeout());
   return {with_seconds("younger_than", age), true, [age](Steps steps, CommitTime now) {
             return ask_each(steps, [age, now](const StepInfo& step) {
               return !step.committed || *step.committed > now || now - *step.committed < age;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/partial_save.hpp"
 
+#include <system_error>
+
+#include <charconv>
 #include <exception>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +38,40 @@ using store::PartsDirectory;
 
 std::string part_name(std::size_t number) {
   return fmt::format("part-{:05}", number);
+}
+
+/// The number of a part that is called so; nothing for what is none.
+std::optional<std::size_t> part_number(std::string_view name) {
+  const std::string_view prefix = "part-";
+  std::size_t number = 0;
+  if (!name.starts_with(prefix)) {
+    return std::nullopt;
+  }
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
+  const bool is_number = error == std::errc() && end == name.data() + name.size();
+  return is_number && part_name(number) == name ? std::optional(number) : std::nullopt;
+}
+
+/// How many parts there are.
+///
+/// Errors: Errc::malformed_metadata when one is missing: what the others hold would be left out, or removed.
+std::size_t count_parts(const io::Directory& directory) {
+  std::set<std::size_t> numbers;
+  for (const io::DirectoryEntry& entry : directory.list()) {
+    if (const std::optional<std::size_t> number = part_number(entry.name)) {
+      numbers.insert(*number);
+    }
+  }
+  std::size_t expected = 0;
+  for (const std::size_t number : numbers) {
+    if (number != expected) {
+      throw Error(Errc::malformed_metadata,
+                  fmt::format("{}: {} is missing, but {} is there", directory.path().string(),
+                              part_name(expected), part_name(number)));
+    }
+    ++expected;
+  }
+  return numbers.size();
 }
 
 std::optional<training::PartNotes> notes_of(const CommittedDirectory& checkpoint) {
@@ -78,14 +117,15 @@ struct PartialSave::State {
 
   /// Takes in parts that others have added, or have taken away with all the rest.
   void refresh(const PartsDirectory& parts) {
+    const std::size_t count = count_parts(parts.directory());
     if (!uuids.empty() &&
         !(parts.directory().status(part_name(0)) && open_part(parts, 0).manifest().uuid == uuids.front())) {
       forget();
     }
-    while (parts.directory().status(part_name(uuids.size()))) {
+    while (uuids.size() < count) {
       const CommittedDirectory part = open_part(parts, uuids.size());
       require_part(part, uuids.size(), options.run);
-      if (!take_in(part, !parts.directory().status(part_name(uuids.size() + 1)))) {
+      if (!take_in(part, uuids.size() + 1 == count)) {
         return;
       }
     }
@@ -104,6 +144,13 @@ struct PartialSave::State {
     }
     uuids.push_back(part.manifest().uuid);
     return true;
+  }
+
+  /// Whatever they are.
+  void remove_parts() const {
+    if (std::optional<PartsDirectory> parts = open()) {
+      parts->remove(random());
+    }
   }
 
   void forget() {
@@ -135,11 +182,25 @@ struct PartialSave::State {
     if (options.overwrite || is_finalized()) {
       return;
     }
-    if (open_standing()) {
-      throw Error(Errc::already_exists, target.string());
+    if (const std::optional<CommittedDirectory> standing = open_standing()) {
+      const std::optional<training::PartNotes> notes = notes_of(*standing);
+      throw Error(Errc::already_exists,
+                  notes && notes->run == options.run
+                      ? fmt::format("{}: it was made of parts{}, and is finished", target.string(),
+                                    notes->run.empty() ? "" : fmt::format(" of the run '{}'", notes->run))
+                      : target.string());
     }
     if (store::open_target_if_made(syscalls(), target, 1)) {
       static_cast<void>(store::look_at_target(syscalls(), target, false));
+    }
+  }
+
+  /// The same for one more part.
+  void require_unfinished() const {
+    require_replaceable();
+    if (is_finalized()) {
+      throw Error(Errc::already_exists,
+                  fmt::format("{}, made of the parts that are there: finalize them", target.string()));
     }
   }
 
@@ -169,7 +230,7 @@ struct PartialSave::State {
   /// Of a first part that was not saved nothing is left. What cannot be removed goes with the parts to come.
   void remove_empty(PartsDirectory& parts) const noexcept {
     try {
-      if (!parts.directory().status(part_name(0))) {
+      if (count_parts(parts.directory()) == 0) {
         parts.remove(random());
       }
     } catch (...) {
@@ -242,10 +303,6 @@ SaveResult PartialSave::add(const Checkpointables& items, const SaveOptions& opt
   use->sync();
   use->keep();
   state_->refresh(parts);
-  if (state_->is_finalized()) {
-    throw Error(Errc::already_exists,
-                fmt::format("{}, made of the parts that are there: finalize them", state_->target.string()));
-  }
   const std::size_t number = state_->uuids.size();
   training::enter(annotations, {state_->options.run, number, ""});
   SaveOptions how = options;
@@ -254,6 +311,7 @@ SaveResult PartialSave::add(const Checkpointables& items, const SaveOptions& opt
   how.annotations = training::object_of(annotations);
   how.handler_options.set(FileNumber{static_cast<std::uint32_t>(number)});
   try {
+    state_->require_unfinished();
     return state_->save_part(parts, number, items, how);
   } catch (...) {
     if (number == 0) {
@@ -279,11 +337,13 @@ void PartialSave::finalize() {
   state_->is_closed = true;
 }
 
+void PartialSave::abandon(const std::filesystem::path& target, const Context& context) {
+  State(target, {}, context).remove_parts();
+}
+
 void PartialSave::abandon() {
   state_->require_open();
-  if (std::optional<PartsDirectory> parts = state_->open()) {
-    parts->remove(state_->random());
-  }
+  state_->remove_parts();
   state_->is_closed = true;
   state_->forget();
 }

@@ -59,7 +59,7 @@ class Talk {
         resumed->passed_over = std::move(passed_over);
         return resumed;
       }
-      passed_over.push_back({std::to_string(resumed->step), make_error_code(Errc::peer_failed), complaint});
+      passed_over.push_back({rank_.path(resumed->step), make_error_code(Errc::peer_failed), complaint});
       without.insert(resumed->step);
     }
   }
@@ -76,7 +76,7 @@ class Talk {
       try {
         resumed.loaded = rank_.load(resumed.step);
       } catch (const std::exception& error) {
-        if (!rank_.may_fall_back(std::current_exception())) {
+        if (!rank_.may_fall_back(resumed.step, std::current_exception())) {
           throw;
         }
         complaint = fmt::format("rank {}: {}", number_, error.what());

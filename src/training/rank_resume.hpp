@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <set>
@@ -18,7 +20,9 @@ struct RankResume {
   /// The others: load the step that rank 0 has named.
   std::function<Loaded(std::uint64_t step)> load;
   /// Whether a failure of `load` is one of the step itself, for which another is tried.
-  std::function<bool(const std::exception_ptr& failure)> may_fall_back;
+  std::function<bool(std::uint64_t step, const std::exception_ptr& failure)> may_fall_back;
+  /// Where a step lies.
+  std::function<std::filesystem::path(std::uint64_t step)> path;
 };
 
 /// Has all ranks go on from one step: that of rank 0, or an older one that all of them can load. Called by all of them.

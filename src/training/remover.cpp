@@ -2,6 +2,7 @@
 #include "training/remover.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -36,6 +37,25 @@ class Removal {
   const bool has_begun_;
 };
 
+std::size_t count_unreadable(const std::vector<StepInfo>& steps) {
+  return static_cast<std::size_t>(
+      std::count_if(steps.begin(), steps.end(), [](const StepInfo& each) { return !each.problem.empty(); }));
+}
+
+/// Those that stay so that the newest state can be loaded: the newest, and the newest that is not known to be damaged.
+std::set<std::uint64_t> newest_sound(const std::vector<StepInfo>& steps, const StepUse& use) {
+  std::set<std::uint64_t> newest;
+  for (auto each = steps.rbegin(); each != steps.rend(); ++each) {
+    if (each->problem.empty()) {
+      newest.insert(each->step);
+      if (!use.damaged.contains(each->step)) {
+        break;
+      }
+    }
+  }
+  return newest;
+}
+
 }  // namespace
 
 const Clock& clock_of(const Context& context) {
@@ -45,11 +65,6 @@ const Clock& clock_of(const Context& context) {
 io::Syscalls& syscalls_of(const Context& context) {
   const std::shared_ptr<io::Syscalls>& injected = context.options().syscalls;
   return injected ? *injected : io::posix_syscalls();
-}
-
-bool is_damage(std::error_code code) {
-  return code == Errc::checksum_mismatch || code == Errc::malformed_metadata || code == Errc::not_committed ||
-         code == Errc::io_failure;
 }
 
 Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline, StepDirectory& directory,
@@ -64,14 +79,7 @@ Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline,
 void Remover::retain(std::uint64_t just_saved) {
   directory_.refresh();
   std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
-  StepUse use;
-  use.in_use = uses_->in_use();
-  use.recent = {just_saved};
-  {
-    const std::lock_guard lock(mutex_);
-    use.damaged = damaged_;
-  }
-  const RetentionPlan plan = plan_retention(policy_, steps, clock_of(context_).now(), use);
+  const RetentionPlan plan = plan_removals(just_saved, steps);
   std::exception_ptr failure;
   const auto attempt = [&failure](const auto& work) {
     try {
@@ -90,6 +98,40 @@ void Remover::retain(std::uint64_t just_saved) {
   if (failure) {
     directory_.refresh();  // What could not be removed is still there.
     std::rethrow_exception(failure);
+  }
+}
+
+/// Asks the policy about `steps`, and again where the manifest turns out to be unreadable of a step that is to go, or of one for whose sake
+/// others may: no policy may go by a step that nobody can load.
+RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps) {
+  StepUse use;
+  use.in_use = uses_->in_use();
+  use.recent = {just_saved};
+  {
+    const std::lock_guard lock(mutex_);
+    use.damaged = damaged_;
+  }
+  const CommitTime now = clock_of(context_).now();
+  std::set<std::uint64_t> doubted;
+  for (;;) {
+    RetentionPlan plan = plan_retention(policy_, steps, now, use);
+    if (plan.removed.empty()) {
+      return plan;
+    }
+    std::set<std::uint64_t> doubtful = newest_sound(steps, use);
+    for (const StepInfo& each : plan.removed) {
+      doubtful.insert(each.step);
+    }
+    for (const std::uint64_t step : doubtful) {
+      if (doubted.insert(step).second) {
+        directory_.doubt(step);
+      }
+    }
+    const std::size_t unreadable = count_unreadable(steps);
+    steps = directory_.infos();
+    if (count_unreadable(steps) == unreadable) {
+      return plan;
+    }
   }
 }
 
@@ -137,6 +179,11 @@ void Remover::remove(std::uint64_t step) {
     directory_.refresh();
     throw;
   }
+}
+
+bool Remover::is_damaged(std::uint64_t step) const {
+  const std::lock_guard lock(mutex_);
+  return damaged_.contains(step);
 }
 
 void Remover::set_damaged(std::uint64_t step, bool is_damaged) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <system_error>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -30,9 +28,6 @@ namespace cairn::training {
 /// The operating system, or what a context has in its place.
 [[nodiscard]] io::Syscalls& syscalls_of(const Context& context);
 
-/// Whether a failure to load is that of the checkpoint itself.
-[[nodiscard]] bool is_damage(std::error_code code);
-
 /// Removes the steps that a policy does not keep.
 ///
 /// Threads: `retain` by one thread at a time; the rest from any.
@@ -43,7 +38,8 @@ class Remover {
           const Context& context);
 
   /// Lists, asks the policy, updates links and removes, in this order, after `just_saved` was committed: whatever is removed, a newer one is there. What
-  /// cannot be removed is left for the next time, and does not keep others.
+  /// cannot be removed is left for the next time, and does not keep others. Where something is to go, the manifests of all steps are
+  /// read, each once, and that of what goes and of the newest again.
   ///
   /// Errors: those of the policy; then nothing is removed. The first failure of a removal.
   void retain(std::uint64_t just_saved);
@@ -51,8 +47,9 @@ class Remover {
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
-  /// A load of the step has failed; or it was saved again.
+  /// A load of the step has failed because it is damaged; or it was saved again.
   void set_damaged(std::uint64_t step, bool is_damaged);
+  [[nodiscard]] bool is_damaged(std::uint64_t step) const;
 
   /// Nothing more is removed.
   void stop() noexcept { is_stopped_ = true; }
@@ -62,6 +59,7 @@ class Remover {
  private:
   /// False when it was pinned, or used, since the policy was asked.
   bool try_remove(std::uint64_t step);
+  [[nodiscard]] RetentionPlan plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps);
   void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const;
 
   const KeepPolicy policy_;
@@ -71,7 +69,7 @@ class Remover {
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
-  std::mutex mutex_;  // Protects `damaged_`.
+  mutable std::mutex mutex_;  // Protects `damaged_`.
   std::set<std::uint64_t> damaged_;
 };
 

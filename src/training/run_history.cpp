@@ -100,19 +100,15 @@ RunHistory::RunHistory(const std::filesystem::path& root, bool is_kept, const Co
       begun_(clock_.now()),
       name_(name_of(begun_, context)) {
   if (is_kept_) {
-    read();
+    try {
+      read();
+    } catch (const Error&) {  // What was read until then counts.
+    }
   }
 }
 
 void RunHistory::read() {
-  std::optional<io::Directory> runs;
-  try {
-    runs = open_if_there(io::Directory::open(syscalls_, root_), kRunsName);
-  } catch (const Error& error) {
-    if (error.code() != std::errc::no_such_file_or_directory) {
-      throw;
-    }
-  }
+  const std::optional<io::Directory> runs = open_if_there(io::Directory::open(syscalls_, root_), kRunsName);
   if (!runs) {
     return;
   }
@@ -123,19 +119,15 @@ void RunHistory::read() {
     if (entry.kind != io::FileKind::regular) {
       continue;
     }
-    if (i < excess) {
-      io::remove_if_there([&] { runs->remove_file(entry.name); });
-      continue;
-    }
-    std::optional<Record> record;
     try {
-      record = decode(io::read_small_file(*runs, entry.name, kMostBytes), entry.name);
-    } catch (const Error&) {  // It was replaced or removed meanwhile, or is another's.
-    }
-    if (record) {
-      ++earlier_.programs;
-      earlier_.failures += record->is_closed ? 0 : 1;
-      earlier_.lived += Seconds(record->seen - record->begun);
+      if (i < excess) {
+        io::remove_if_there([&] { runs->remove_file(entry.name); });
+      } else if (const auto record = decode(io::read_small_file(*runs, entry.name, kMostBytes), entry.name)) {
+        ++earlier_.programs;
+        earlier_.failures += record->is_closed ? 0 : 1;
+        earlier_.lived += Seconds(record->seen - record->begun);
+      }
+    } catch (const Error&) {  // It was replaced or removed meanwhile, is another's, or may not be removed.
     }
   }
 }

@@ -28,9 +28,8 @@ inline constexpr std::size_t kMostRuns = 1000;
 /// Source: docs/format.md, "Steps of a training".
 class RunHistory {
  public:
-  /// Reads what earlier programs have left; what is not such a record is skipped. `is_kept`: this one is entered, too.
-  ///
-  /// Errors: OS errors, but for those of a root that is yet to be made.
+  /// Reads what earlier programs have left; what is not a record of theirs, or cannot be read, is passed over. `is_kept`: this one is entered,
+  /// too.
   RunHistory(const std::filesystem::path& root, bool is_kept, const Context& context);
 
   /// A step was saved, or the program is `closed`; one that has saved nothing is not entered. What cannot be written is left out: an estimate

@@ -19,6 +19,7 @@
 #include "cairn/base/error.hpp"
 
 #include "api/internal/look.hpp"
+#include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -38,6 +39,12 @@ struct Known {
   Metrics metrics;                            ///< Likewise.
   std::string problem;                        ///< Likewise.
   [[nodiscard]] bool is_read() const { return facts.has_value() || !problem.empty(); }
+
+  void forget_manifest() {
+    facts.reset();
+    metrics.clear();
+    problem.clear();
+  }
 };
 
 using KnownSteps = std::map<std::uint64_t, Known>;
@@ -88,8 +95,8 @@ store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string
 }  // namespace
 
 struct StepDirectory::State {
-  State(std::filesystem::path where, StepDirectoryOptions how, const Context& context)
-      : root(std::move(where)), options(std::move(how)), injected(context.options().syscalls) {}
+  State(const std::filesystem::path& where, StepDirectoryOptions how, const Context& context)
+      : root(core::absolute_path(where)), options(std::move(how)), injected(context.options().syscalls) {}
 
   [[nodiscard]] io::Syscalls& syscalls() const { return injected ? *injected : io::posix_syscalls(); }
 
@@ -146,7 +153,8 @@ struct StepDirectory::State {
       }
       for (auto& [step, one] : found) {
         const auto same = known.find(step);
-        if (keeps_manifests && same != known.end() && same->second.entry == one.entry) {
+        if (keeps_manifests && same != known.end() && same->second.entry == one.entry &&
+            same->second.problem.empty()) {
           one = std::move(same->second);
         }
       }
@@ -183,8 +191,9 @@ struct StepDirectory::State {
   Steps numbers = std::make_shared<const std::vector<std::uint64_t>>();
 };
 
-StepDirectory::StepDirectory(std::filesystem::path root, StepDirectoryOptions options, const Context& context)
-    : state_(std::make_unique<State>(std::move(root), std::move(options), context)) {
+StepDirectory::StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options,
+                             const Context& context)
+    : state_(std::make_unique<State>(root, std::move(options), context)) {
   reload();
 }
 
@@ -223,6 +232,11 @@ std::filesystem::path StepDirectory::path(std::uint64_t step) const {
   const auto found = state_->known.find(step);
   return state_->root /
          (found == state_->known.end() ? state_->options.format.name(step) : found->second.name);
+}
+
+std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
+  const std::string entry = state_->entry_of(step);
+  return entry.empty() ? path(step) : state_->root / entry;
 }
 
 StepInfo StepDirectory::info(std::uint64_t step) const {
@@ -334,6 +348,14 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   return true;
 }
 
+void StepDirectory::doubt(std::uint64_t step) {
+  const std::lock_guard lock(state_->mutex);
+  const auto found = state_->known.find(step);
+  if (found != state_->known.end()) {
+    found->second.forget_manifest();
+  }
+}
+
 void StepDirectory::add(std::uint64_t step) {
   const std::lock_guard lock(state_->mutex);
   Known& known = state_->known[step];
@@ -341,9 +363,7 @@ void StepDirectory::add(std::uint64_t step) {
     known.name = state_->options.format.name(step);
     known.entry = known.name;
   } else {  // It was overwritten.
-    known.facts.reset();
-    known.metrics.clear();
-    known.problem.clear();
+    known.forget_manifest();
   }
   ++state_->changes;
   state_->publish_numbers();

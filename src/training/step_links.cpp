@@ -61,7 +61,7 @@ void StepLinks::update(std::string_view name, std::optional<std::uint64_t> step)
     io::remove_if_there([&] { root.remove_file(next); });
   }
   if (step) {
-    const std::string target = directory_.path(*step).filename().string();
+    const std::string target = directory_.entry(*step).filename().string();
     io::require(syscalls_.symlink_at(target.c_str(), root.fd(), next.c_str()), "symlink", root.path() / next);
     root.rename(next, root, link, io::RenameMode::replace);
   } else if (is_there) {

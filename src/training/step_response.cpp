@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/step_response.hpp"
 
+#include <exception>
+#include <memory>
 #include <utility>
 
+#include "training/step_load.hpp"
 #include "training/step_save.hpp"
-#include "training/step_uses.hpp"
 
 namespace cairn {
 
@@ -48,9 +50,49 @@ void StepResponse::cancel() const {
   }
 }
 
-StepLoadResponse::StepLoadResponse(LoadResponse response,
-                                   std::shared_ptr<const training::StepUser> user) noexcept
-    : LoadResponse(std::move(response)), user_(std::move(user)) {}
+namespace {
+
+using training::StepLoad;
+
+template <class Ask>
+auto explained(const std::shared_ptr<const StepLoad>& load, Ask ask) {
+  try {
+    return ask();
+  } catch (...) {
+    std::rethrow_exception(load->explain(std::current_exception()));
+  }
+}
+
+Awaitable<Loaded> await_explained(std::shared_ptr<const StepLoad> load, Awaitable<Loaded> loaded) {
+  std::exception_ptr failure;
+  try {
+    co_return co_await std::move(loaded);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  std::rethrow_exception(load->explain(failure));
+}
+
+}  // namespace
+
+StepLoadResponse::StepLoadResponse(LoadResponse response, std::shared_ptr<const StepLoad> load) noexcept
+    : LoadResponse(std::move(response)), load_(std::move(load)) {}
+
+Loaded StepLoadResponse::wait() const {
+  return explained(load_, [this] { return LoadResponse::wait(); });
+}
+
+Loaded StepLoadResponse::wait(Timeout timeout) const {
+  return explained(load_, [this, timeout] { return LoadResponse::wait(timeout); });
+}
+
+Awaitable<Loaded> StepLoadResponse::loaded() const {
+  return await_explained(load_, LoadResponse::loaded());
+}
+
+LoadResult StepLoadResponse::result() const {
+  return explained(load_, [this] { return LoadResponse::result(); });
+}
 
 StepLoadResponse::~StepLoadResponse() {
   LoadResponse::operator=(LoadResponse());  // Stops it where it must; only then the step may be removed.

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/find.hpp"
 
+#include <system_error>
+
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/fixture.hpp"
+#include "support/forwarding_syscalls.hpp"
 
 namespace cairn {
 namespace {
@@ -227,6 +233,46 @@ TEST_F(Find, LoadLatestDoesNotFallBackForWhatWasAskedForInVain) {
 
   EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {"modle"}, options, *context_)); },
               Fails(Errc::not_found, AllOf(HasSubstr("step-10"), HasSubstr("modle"))));
+}
+
+/// Nothing can be opened by a path with `name` in it.
+class RefusedFiles final : public testing::ForwardingSyscalls {
+ public:
+  explicit RefusedFiles(std::string name) : name_(std::move(name)) {}
+
+  std::atomic<int> error{EACCES};
+
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    const bool is_refused = call.kind == testing::CallKind::open && call.name != nullptr &&
+                            std::string_view(call.name).find(name_) != std::string_view::npos;
+    return is_refused ? -error : call.make();
+  }
+
+  const std::string name_;
+};
+
+TEST_F(Find, LoadLatestDoesNotFallBackForWhatTheSystemRefuses) {
+  save_step(9);
+  save_step(10);
+  const auto files = std::make_shared<RefusedFiles>("step-10");
+  ContextOptions over = small();
+  over.syscalls = files;
+  const Context context(over);
+  LoadLatestOptions options;
+  options.fall_back = true;
+
+  for (const int error : {EACCES, EMFILE}) {
+    files->error = error;
+    EXPECT_THAT([&] { static_cast<void>(load_latest(root(), {}, options, context)); },
+                FailsWithErrno(error, HasSubstr("step-10")));
+  }
+  files->error = EIO;
+  auto latest = load_latest(root(), {}, options, context);
+  ASSERT_TRUE(latest);
+  EXPECT_EQ(step_of(*latest), 9);
+  ASSERT_EQ(latest->passed_over.size(), 1u);
+  EXPECT_EQ(latest->passed_over[0].code, std::error_code(EIO, std::system_category()));
 }
 
 TEST_F(Find, LoadLatestTellsOfADisplacedOne) {

@@ -10,6 +10,7 @@
 
 #include "cairn/cairn.hpp"
 #include "cairn/training/checkpointer.hpp"
+#include "cairn/training/partial_save.hpp"
 
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
@@ -93,7 +94,7 @@ TEST_F(CliPrune, AnswersInJson) {
 }
 
 TEST_F(CliPrune, NamesRemovedStepsInJson) {
-  const json answer = json::parse(run_cli({"prune", "--json", "--remove", root_, "--younger-than", "0"}).out);
+  const json answer = json::parse(run_cli({"prune", "--json", "--remove", root_, "--younger-than", "0.000001"}).out);
 
   ASSERT_EQ(answer["removed"].size(), 3u);
   EXPECT_EQ(answer["removed"][0]["step"], 200);
@@ -137,6 +138,25 @@ TEST_F(CliPrune, KeepsDamagedStepsAndSaysSo) {
   testing::write_text(root_ / "200/checkpoint.json", "{");
 
   EXPECT_THAT(run_cli({"prune", root_, "--latest", "1"}).out, ContainsRegex("keep +200 .*damaged: "));
+}
+
+TEST_F(CliPrune, IsPreparedByLsWhichShowsPinsOfStepsThatWerePutTogetherOfParts) {
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  const Context context(options);
+  const Tree tree = {{"x", 1}};
+  for (const char* name : {"600", "other-300"}) {
+    PartialSave partial(root_ / name, {}, context);
+    partial.add({{"state", tree}});
+    partial.finalize();
+  }
+  const StepDirectory steps(root_, {}, context);
+  steps.pin(600);
+  steps.pin(300);
+
+  EXPECT_THAT(run_cli({"ls", root_}).out,
+              AllOf(ContainsRegex("600 .*Z .* pinned +-"), ContainsRegex("\n300 .* pinned +loss"),
+                    ContainsRegex("other-300 .* - +-")));
 }
 
 TEST_F(CliPrune, IsPreparedByLsWhichShowsStepsMetricsAndPins) {

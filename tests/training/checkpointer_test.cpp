@@ -103,6 +103,38 @@ TEST_F(Checkpointers, AStepThatIsThereIsRefusedUnlessItIsToBeOverwritten) {
   EXPECT_THAT(run->info(1).metrics, ElementsAre(Pair("loss", 1)));
 }
 
+/// Goes back where it was.
+class CurrentDirectory {
+ public:
+  explicit CurrentDirectory(const fs::path& path) { fs::current_path(path); }
+  ~CurrentDirectory() { fs::current_path(before_); }
+  CurrentDirectory(const CurrentDirectory&) = delete;
+  CurrentDirectory& operator=(const CurrentDirectory&) = delete;
+
+ private:
+  const fs::path before_ = fs::current_path();
+};
+
+TEST_F(Checkpointers, StayInTheirDirectoryWhereverTheProgramGoes) {
+  const CurrentDirectory here(directory_.path());
+  fs::create_directory("elsewhere");
+  CheckpointerOptions options = keeping(keep::latest(1));
+  options.links.latest = true;
+  Checkpointer run("run", options, *context_);
+  save(run, 1).wait();
+  run.wait();
+  fs::current_path("elsewhere");
+
+  save(run, 2).wait();
+  run.close();
+
+  EXPECT_EQ(stored_step(run.load(2)), 2u);
+  EXPECT_EQ(run.info(2).path, root() / "2");
+  EXPECT_FALSE(fs::exists(root() / "1"));
+  EXPECT_EQ(fs::read_symlink(root() / "latest"), "2");
+  EXPECT_FALSE(fs::exists("run"));
+}
+
 TEST_F(Checkpointers, AStepThatIsBeingSavedIsThereForTheNext) {
   const auto run = make();
   save(*run, 1);

@@ -33,9 +33,12 @@ inline std::vector<StepInfo> step_infos(const std::vector<std::uint64_t>& steps)
   return infos;
 }
 
-/// Steps as a long training leaves them: some missing, some without a time or metrics, equal times, clocks that were set back.
-inline std::vector<StepInfo> random_steps(Dice& dice) {
-  const std::size_t most = dice.one_in(20) ? 300 : dice.one_in(4) ? 0 : 30;
+/// As many as the directory of a long training holds.
+inline constexpr std::size_t kThousands = 4000;
+
+/// Steps as a long training leaves them, `most` at most: some missing, some without a time or metrics, equal times, clocks that were set
+/// back.
+inline std::vector<StepInfo> random_steps(Dice& dice, std::size_t most) {
   const std::uint64_t range = dice.one_in(4) ? std::numeric_limits<std::uint64_t>::max() : 5 * most + 1;
   std::set<std::uint64_t> numbers;
   for (std::size_t i = most == 0 ? 0 : dice.below(most); i-- > 0;) {
@@ -58,6 +61,11 @@ inline std::vector<StepInfo> random_steps(Dice& dice) {
     steps.back().is_pinned = dice.one_in(20);
   }
   return steps;
+}
+
+inline std::vector<StepInfo> random_steps(Dice& dice) {
+  const std::size_t most = dice.one_in(20) ? 300 : dice.one_in(4) ? 0 : 30;
+  return random_steps(dice, most);
 }
 
 }  // namespace cairn::testing

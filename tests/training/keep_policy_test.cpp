@@ -174,7 +174,7 @@ TEST(KeepPolicy, DecidesAsItsModelOnRandomHistories) {
   for (const ModelledKeep& each : modelled_keeps()) {
     Dice dice(11);
     for (int history = 0; history < 150; ++history) {
-      const Steps steps = random_steps(dice);
+      const Steps steps = history % 75 == 0 ? random_steps(dice, testing::kThousands) : random_steps(dice);
       const std::vector<bool> is_kept = each.policy(steps, kNow);
       for (std::size_t i = 0; i < std::min<std::size_t>(steps.size(), 100); ++i) {
         ASSERT_EQ(is_kept[i], each.model(steps, i))
@@ -245,8 +245,12 @@ TEST(KeepPolicy, OfAnIntervalOfZeroIsRefusedByName) {
               Fails(Errc::invalid_argument, HasSubstr("'steps_apart'")));
   EXPECT_THAT([] { static_cast<void>(keep::nearest_to_every(0)); },
               Fails(Errc::invalid_argument, HasSubstr("'nearest_to_every'")));
-  EXPECT_THAT([] { static_cast<void>(keep::time_apart(seconds(0))); },
-              Fails(Errc::invalid_argument, HasSubstr("'time_apart'")));
+  for (const int below : {0, -5}) {
+    EXPECT_THAT([&] { static_cast<void>(keep::time_apart(seconds(below))); },
+                Fails(Errc::invalid_argument, HasSubstr("'time_apart'")));
+    EXPECT_THAT([&] { static_cast<void>(keep::younger_than(seconds(below))); },
+                Fails(Errc::invalid_argument, HasSubstr("'younger_than'")));
+  }
 }
 
 TEST(KeepPolicy, ThatAnswersForOtherStepsIsNamed) {

@@ -27,15 +27,13 @@
 #include "cairn/handlers/tree_handler.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
-#include "api/fixture.hpp"
 #include "support/fails.hpp"
-#include "support/forwarding_syscalls.hpp"
+#include "training/parts_fixture.hpp"
 
 namespace cairn {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using testing::Fails;
@@ -44,73 +42,7 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-/// The files, as the operating system keeps them; one call may fail, and what is written is counted.
-class WatchedFiles final : public testing::ForwardingSyscalls {
- public:
-  std::int64_t pass(const testing::PassingCall& call) noexcept override {
-    if (call.kind == testing::CallKind::write) {
-      written_bytes += call.bytes;
-    }
-    if (call.kind == refused.load() || ++calls == failing_call) {
-      if (call.kind == testing::CallKind::close) {
-        call.make();  // It is closed whatever it says.
-      }
-      return -error;
-    }
-    return call.make();
-  }
-
-  // A file may be closed on a thread of the context's after the call that has opened it.
-  std::atomic<std::optional<testing::CallKind>> refused{};
-  std::atomic<int> error{EIO};
-  std::atomic<int> calls{0};
-  std::atomic<int> failing_call{0};  // The first is 1.
-  std::atomic<std::uint64_t> written_bytes{0};
-};
-
-class PartialSaves : public testing::ApiTest {
- protected:
-  static constexpr std::size_t kValues = 1000;
-
-  PartialSaves() : PartialSaves(std::make_shared<WatchedFiles>()) {}
-  explicit PartialSaves(std::shared_ptr<WatchedFiles> files)
-      : ApiTest(over(files)), files_(std::move(files)) {}
-
-  static ContextOptions over(std::shared_ptr<WatchedFiles> files) {
-    ContextOptions options = small();
-    options.syscalls = std::move(files);
-    return options;
-  }
-
-  /// Layer `number` of a model.
-  static Tree layer(int number) {
-    return {{"layers", {{"layer" + std::to_string(number), {{"w", values(number)}, {"number", number}}}}}};
-  }
-
-  static std::vector<float> values(int number) {
-    return std::vector<float>(kValues, static_cast<float>(number));
-  }
-
-  [[nodiscard]] PartialSave partial(PartialSaveOptions options = {}) const {
-    return PartialSave(target(), std::move(options), *context_);
-  }
-
-  void expect_layers(int count) const {
-    Loaded loaded = load_items();
-    const Tree state = loaded.take<Tree>("state");
-    EXPECT_EQ(state.at("layers").size(), static_cast<std::size_t>(count));
-    for (int number = 0; number < count; ++number) {
-      const Tree& one = state.at("layers/layer" + std::to_string(number));
-      EXPECT_EQ(one.at("number").as<int>(), number);
-      EXPECT_EQ(one.at("w").as<std::vector<float>>(), values(number));
-    }
-  }
-
-  [[nodiscard]] std::filesystem::path parts() const { return directory_ / ".partial-checkpoint"; }
-
-  std::shared_ptr<WatchedFiles> files_;
-};
+using testing::PartialSaves;
 
 TEST_F(PartialSaves, ArePutTogether) {
   const nlohmann::json config = {{"layers", 3}};
@@ -350,14 +282,6 @@ TEST_F(PartialSaves, AreOfOneRun) {
   partial(one).finalize();
 }
 
-TEST_F(PartialSaves, AreRefusedWhereAPartIsNoneOfOurs) {
-  partial().add({{"state", layer(0)}});
-  cairn::save(parts() / "part-00001", tree_, {}, *context_);
-
-  EXPECT_THAT([&] { static_cast<void>(partial()); },
-              Fails(Errc::malformed_metadata, HasSubstr("part-00001 is not part 1 of a checkpoint")));
-}
-
 TEST_F(PartialSaves, AreOfOneRank) {
   partial().add({{"state", layer(0)}});
   const std::string part = checkpointables_metadata(parts() / "part-00000", {}, *context_).annotations;
@@ -377,44 +301,6 @@ TEST_F(PartialSaves, AreOfOneRank) {
 
   EXPECT_THAT([&] { static_cast<void>(partial()); },
               Fails(Errc::invalid_argument, HasSubstr("part-00000 was saved by 2 ranks, not by one")));
-}
-
-TEST_F(PartialSaves, AreNotMadeOfADamagedPart) {
-  for (const int damage : {0, 1, 2, 3}) {
-    PartialSaveOptions options;
-    options.overwrite = true;
-    PartialSave save = partial(options);
-    save.add({{"state", layer(0)}});
-    save.add({{"state", layer(1)}});
-    const std::filesystem::path state = parts() / "part-00001" / "state";
-    const std::filesystem::path data = state / "data-r00001-000.safetensors";
-    const std::string saved = testing::read_text(data);
-    const std::string index = testing::read_text(state / "index.fb");
-    if (damage == 0) {
-      std::filesystem::remove(data);
-    } else if (damage == 1) {
-      testing::write_text(data, saved.substr(1));
-    } else if (damage == 2) {
-      std::filesystem::remove(data);
-      std::filesystem::create_symlink("/etc/passwd", data);
-    } else {
-      std::string altered = index;
-      altered[altered.size() / 2] ^= 1;
-      testing::write_text(state / "index.fb", altered);
-    }
-
-    EXPECT_THAT([&] { save.finalize(); }, AnyOf(Fails(Errc::not_found, HasSubstr("part-00001")),
-                                                Fails(Errc::checksum_mismatch, HasSubstr("part-00001")),
-                                                Fails(Errc::malformed_metadata, HasSubstr("part-00001"))));
-
-    EXPECT_THAT(left(), Not(Contains("checkpoint")));
-    std::filesystem::remove(data);
-    testing::write_text(data, saved);
-    testing::write_text(state / "index.fb", index);
-    save.finalize();
-    expect_layers(2);
-    remove_checkpoint(target(), {}, *context_);
-  }
 }
 
 TEST_F(PartialSaves, SayWhereThereAreNoHardLinks) {
@@ -464,7 +350,8 @@ TEST_F(PartialSaves, AreLockedWhileSomebodyWorks) {
   files_->refused = testing::CallKind::lock;  // As if another had it.
   files_->error = EAGAIN;
 
-  EXPECT_THAT([&] { static_cast<void>(partial()); }, FailsWithErrno(EBUSY, HasSubstr("partial-checkpoint")));
+  EXPECT_THAT([&] { static_cast<void>(partial()); },
+              FailsWithErrno(EBUSY, HasSubstr(".partial-checkpoint: another program is at work")));
   files_->error = ENOLCK;  // A file system without locks.
   partial().finalize();
   expect_layers(1);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "io/faulty_syscalls.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "support/held_syscalls.hpp"
 #include "training/fixture.hpp"
 
@@ -95,6 +98,34 @@ TEST_F(Checkpointers, NeverRemoveWhatIsPinnedUntilItIsNot) {
   run->wait();
 
   EXPECT_THAT(run->steps(), ElementsAre(4));
+}
+
+TEST_F(Checkpointers, WhatIsPinnedIsNotOverwrittenUntilItIsNot) {
+  const auto run = make();
+  save(*run, 1, Metrics{{"loss", 1}}).wait();
+  StepDirectory(root(), {}, *context_).pin(1);  // By another program.
+  StepOptions options(Metrics{{"loss", 2}});
+  options.save.overwrite = true;
+
+  EXPECT_THAT([&] { save(*run, 1, options); },
+              Fails(Errc::already_exists, AllOf(HasSubstr("step 1 is pinned"), HasSubstr("unpin"))));
+  EXPECT_EQ(run->info(1).metrics.at("loss"), 1);
+  run->unpin(1);
+  save(*run, 1, options).wait();
+  EXPECT_EQ(run->info(1).metrics.at("loss"), 2);
+}
+
+TEST_F(Checkpointers, APinOfAStepThatIsGoneKeepsNobodyFromSavingIt) {
+  const auto run = make();
+  save(*run, 1).wait();
+  run->pin(1);
+  fs::remove_all(root() / "1");
+  StepOptions options;
+  options.save.overwrite = true;
+
+  save(*run, 1, options).wait();
+
+  EXPECT_TRUE(run->info(1).is_pinned);
 }
 
 TEST_F(Checkpointers, PinsOfOthersCount) {
@@ -318,6 +349,53 @@ TEST_F(FaultyCheckpointers, AStepThatWasOverwrittenWithoutAnExchangeIsOneStep) {
   run->close();
   EXPECT_THAT(run->steps(), ElementsAre(2));
   EXPECT_FALSE(fs::exists(root() / "1.g2"));
+}
+
+TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatTheyDecline) {
+  const auto run = make(when(save_when::any_of({save_when::every_steps(1000), save_when::preempted()})));
+  save(*run, 0).wait();
+  run->wait();
+  const int before = disk_->calls();
+  for (std::uint64_t step = 1; step < 1000; ++step) {
+    EXPECT_FALSE(save(*run, step));
+    EXPECT_FALSE(run->should_save(step));
+  }
+
+  EXPECT_EQ(disk_->calls(), before);
+}
+
+/// Counts what is read.
+class CountedReads final : public testing::ForwardingSyscalls {
+ public:
+  std::atomic<int> reads{0};
+
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    reads += call.kind == testing::CallKind::read ? 1 : 0;
+    return call.make();
+  }
+};
+
+TEST_F(Checkpointers, ReadNoManifestWhereNothingIsToGo) {
+  for (int step = 0; step < 20; ++step) {
+    save_alone(std::to_string(step));
+  }
+  const auto disk = std::make_shared<CountedReads>();
+  ContextOptions options = small();
+  options.syscalls = disk;
+  const Context context(options);
+  const auto reads_of_a_save = [&](KeepPolicy policy, std::uint64_t step) {
+    Checkpointer run(root(), keeping(std::move(policy)), context);
+    const int before = disk->reads;
+    save(run, step).wait();
+    run.wait();
+    return disk->reads - before;
+  };
+
+  const int alone = reads_of_a_save(keep::all(), 20);
+
+  EXPECT_EQ(reads_of_a_save(keep::latest(100), 21), alone);
+  EXPECT_GE(reads_of_a_save(keep::latest(22), 22), alone + 22);  // All, as one goes.
 }
 
 TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {

@@ -125,7 +125,8 @@ bool may_go(const std::vector<StepInfo>& steps, std::size_t index, const StepUse
 TEST(Retention, RemovesExactlyWhatThePolicyDoesNotKeepAndMayGoOnRandomHistories) {
   Dice dice(3);
   for (int history = 0; history < 2000; ++history) {
-    std::vector<StepInfo> steps = random_steps(dice);
+    std::vector<StepInfo> steps =
+        history % 250 == 0 ? random_steps(dice, testing::kThousands) : random_steps(dice);
     for (StepInfo& each : steps) {
       each.problem = dice.one_in(15) ? "torn" : "";
     }

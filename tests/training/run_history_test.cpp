@@ -2,6 +2,7 @@
 // How the programs of a run have ended, and what follows for the time between two saves.
 #include "training/run_history.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -9,6 +10,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -16,6 +19,7 @@
 
 #include "cairn/training/checkpointer.hpp"
 
+#include "support/forwarding_syscalls.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -163,6 +167,51 @@ TEST_F(RunHistories, ForgetTheOldestOfVeryMany) {
 
   EXPECT_FALSE(std::filesystem::exists(runs() / "0000000010-x"));
   EXPECT_TRUE(std::filesystem::exists(runs() / "0000000011-x"));
+}
+
+/// The files of a root, but those of its history that tests name cannot be opened, listed or removed.
+class RefusedHistory final : public testing::ForwardingSyscalls {
+ public:
+  explicit RefusedHistory(testing::CallKind refused, std::string name)
+      : refused_(refused), name_(std::move(name)) {}
+
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    const bool is_refused = call.kind == refused_ && call.name != nullptr &&
+                            std::string_view(call.name).find(name_) != std::string_view::npos;
+    return is_refused ? -EACCES : call.make();
+  }
+
+  const testing::CallKind refused_;
+  const std::string name_;
+};
+
+TEST_F(RunHistories, ThatCannotBeReadAreNoReasonToFail) {
+  run_for(10h, true);
+  ContextOptions over = small();
+  over.syscalls = std::make_shared<RefusedHistory>(testing::CallKind::open, ".cairn-runs");
+  over.clock = clock_;
+  const Context context(over);
+
+  Checkpointer run(root(), estimating(), context);
+
+  EXPECT_EQ(run.failures().programs, 1u);  // This one.
+  EXPECT_TRUE(run.resume());
+}
+
+TEST_F(RunHistories, OfVeryManyThatMayNotBeRemovedAreNoReasonToFail) {
+  run_for(1h, true);
+  for (std::size_t i = 0; i < training::kMostRuns; ++i) {
+    testing::write_text(runs() / fmt::format("{:010}-x", i), R"({"begun": 0, "seen": 3600, "closed": true})");
+  }
+  ContextOptions over = small();
+  over.syscalls = std::make_shared<RefusedHistory>(testing::CallKind::unlink, "-x");
+  over.clock = clock_;
+  const Context context(over);
+
+  EXPECT_EQ(Checkpointer(root(), estimating(), context).failures().programs, training::kMostRuns + 1);
+
+  EXPECT_TRUE(std::filesystem::exists(runs() / "0000000000-x"));
 }
 
 TEST_F(RunHistories, AreNoReasonToFail) {

@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using testing::Fails;
 using testing::FailsWithErrno;
 using ::testing::HasSubstr;
@@ -263,6 +264,19 @@ TEST_F(StepDirectories, PinsAreForeignToListingsAndRecovery) {
   ListOptions everything;
   everything.everything = true;
   EXPECT_EQ(list_checkpoints(root(), everything, *context_).size(), 1u);
+}
+
+TEST_F(StepDirectories, SayWhatOfARootIsMissing) {
+  fs::create_directory_symlink(directory_ / "gone", directory_ / "link");
+  const auto open = [this](const char* path) {
+    return [this, path] { static_cast<void>(StepDirectory(directory_ / path, {}, *context_)); };
+  };
+
+  EXPECT_THAT(open("x/y/z"), Fails(Errc::not_found, EndsWith("x/y/z: " + (directory_ / "x").string() +
+                                                             " is missing: not found")));
+  EXPECT_THAT(open("link"),
+              Fails(Errc::not_found, AllOf(HasSubstr("the link"), HasSubstr("link leads nowhere"))));
+  EXPECT_THAT(open("link/run"), Fails(Errc::not_found, HasSubstr("link leads nowhere")));
 }
 
 }  // namespace

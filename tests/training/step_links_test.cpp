@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 #include "cairn/training/checkpointer.hpp"
 
+#include "io/faulty_syscalls.hpp"
 #include "support/fails.hpp"
 #include "training/fixture.hpp"
 
@@ -83,6 +85,25 @@ TEST_F(StepLinksTest, AreNoneWhereThereIsNothing) {
   Checkpointer plain(root(), {}, *context_);
   save(plain, 3, {});
   EXPECT_EQ(link("latest"), "2");  // Nobody has asked for it.
+}
+
+TEST_F(StepLinksTest, LeadToTheDirectoryOfAStepThatWasOverwrittenWithoutAnExchange) {
+  const auto disk = std::make_shared<io::FaultySyscalls>();
+  disk->lacks_rename_modes = true;
+  ContextOptions over = small();
+  over.syscalls = disk;
+  const Context context(over);
+  Checkpointer run(root(), linked(), context);
+  StepOptions options(Metrics{{"loss", 1.0}});
+  options.save.overwrite = true;
+  for (int times = 0; times < 3; ++times) {
+    run.save(6, {{"state", tree_}}, options);
+    run.wait();
+  }
+
+  EXPECT_EQ(link("latest"), "6.g3");
+  EXPECT_EQ(link("best"), "6.g3");
+  EXPECT_EQ(load(root() / "latest", {}, *context_).at("step").as<int>(), 7);
 }
 
 TEST_F(StepLinksTest, HaveTheNamesThatStepsHave) {

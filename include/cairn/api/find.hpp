@@ -130,7 +130,8 @@ struct LoadedLatest {
 /// be missing where the directory above it is there: nothing was saved yet.
 ///
 /// A newest one that is damaged is an error or, with LoadLatestOptions::fall_back, passed over; `passed_over` of the result says
-/// why. What is wrong with the request (a name that the checkpoint does not have, another shape) is an error in any case.
+/// why. What is wrong with the request (a name that the checkpoint does not have, another shape) is an error in any case. So is what the
+/// operating system refuses (EACCES, EMFILE), as it says nothing of the checkpoint: only EIO and EUCLEAN are damage.
 /// Ownership: as load_checkpointables. Objects loaded into may hold parts of several checkpoints when the call throws.
 /// Threads:   safe, also while others save there and remove; not from one of the context's own threads.
 /// Errors:    as list_checkpoints and load_checkpointables; Errc::not_committed (the newest one is displaced: `recover` puts it

@@ -37,7 +37,7 @@ namespace cairn {
 /// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
-  /// Lists the directory. The context must outlive this.
+  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive this.
   ///
   /// Errors: as StepDirectory.
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
@@ -53,7 +53,7 @@ class Checkpointer {
   /// A step that is lower than the latest may be saved, and is not the latest then.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`). Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
+  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
   ///            throw. As save_checkpointables_async.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 

@@ -20,7 +20,8 @@ namespace cairn {
 
 /// Says which steps to keep: a value, without a state of its own, asked after each commit.
 ///
-/// What a policy does not keep is removed, but for what is never removed; see plan_retention.
+/// What a policy does not keep is removed, but for what is never removed; see plan_retention. It is asked again where the manifest of a step
+/// turns out to be unreadable: without that step.
 /// Example: options.keep = keep::any_of({keep::latest(3), keep::every_steps(1000), keep::best("loss", 1, Prefer::lower)});
 /// Threads: asked on a thread of the Checkpointer's.
 class KeepPolicy {
@@ -35,7 +36,7 @@ class KeepPolicy {
       KeepPolicy(F function)  // NOLINT: implicit, so that a lambda is one.
       : KeepPolicy("a policy of the program's own", true, Function(std::move(function))) {}
 
-  /// `name` is for messages. One that does not `read_manifests` is given steps, paths and pins, and nothing else.
+  /// `name` is for messages. One that does not `read_manifests` may be given steps, paths and pins, and nothing else.
   KeepPolicy(std::string name, bool reads_manifests, Function function);
 
   /// Errors: Errc::invalid_argument when it answers for more or fewer steps than there are; what it throws; the policy is named.
@@ -103,6 +104,8 @@ namespace keep {
                                  std::size_t count, Prefer prefer, Unmeasured unmeasured = Unmeasured::keep);
 
 /// Those that were committed less than `age` ago, or do not say when, or in the future.
+///
+/// Errors: Errc::invalid_argument: an age that is not above 0.
 [[nodiscard]] KeepPolicy younger_than(Timeout age);
 
 /// What one of them keeps.

@@ -40,7 +40,8 @@ class PartialSave {
   ///
   /// Errors: Errc::already_exists: the target is there, not to be replaced, and not made of the parts that are there.
   ///         Errc::invalid_argument: parts of another run (both are named) or of several ranks; a context of several; no name for a
-  ///         checkpoint. What is wrong with a part, as load_checkpointables. OS errors: EBUSY while another program adds.
+  ///         checkpoint. What is wrong with a part, as load_checkpointables; Errc::malformed_metadata: a part is missing below others (it
+  ///         is named). The parts stay; `abandon(target)` removes them. OS errors: EBUSY while another program adds.
   explicit PartialSave(const std::filesystem::path& target, PartialSaveOptions options = {},
                        const Context& context = default_context());
   ~PartialSave();
@@ -70,6 +71,11 @@ class PartialSave {
   ///
   /// Errors: OS errors: EBUSY while another program adds.
   void abandon();
+  /// The same for whoever cannot make one of these, because a part is damaged or missing, or of another run: removes all parts of `target`,
+  /// whatever is in them. None there is no error.
+  ///
+  /// Errors: as above; Errc::invalid_argument: no name for a checkpoint.
+  static void abandon(const std::filesystem::path& target, const Context& context = default_context());
 
   /// How many there are.
   [[nodiscard]] std::size_t parts() const noexcept;

@@ -41,12 +41,13 @@ class StepDirectory {
   ///
   /// Errors: Errc::not_found (nor is there a directory above it); Errc::already_exists (a step in two formats: both are named);
   ///         Errc::invalid_argument (`root` is a checkpoint itself); OS errors: ENOTDIR where it is a file.
-  explicit StepDirectory(std::filesystem::path root, StepDirectoryOptions options = {},
+  explicit StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options = {},
                          const Context& context = default_context());
   ~StepDirectory();
   StepDirectory(StepDirectory&&) noexcept;
   StepDirectory& operator=(StepDirectory&&) = delete;
 
+  /// Absolute: that of the moment when this was made, wherever the program goes later.
   [[nodiscard]] const std::filesystem::path& root() const noexcept;
 
   /// Lists the directory again; forgets what manifests said.
@@ -63,6 +64,9 @@ class StepDirectory {
   ///
   /// Errors: Errc::invalid_argument: it has more digits than the width.
   [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
+  /// The directory in which it lies: that of `path` or, where it was overwritten on a file system that cannot exchange names, another one
+  /// beside it ("100.g2"), which the next overwriting gives another name.
+  [[nodiscard]] std::filesystem::path entry(std::uint64_t step) const;
 
   /// What its manifest and its pin say. Blocks.
   ///
@@ -92,8 +96,10 @@ class StepDirectory {
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
 
-  /// Lists the directory again, but keeps what manifests of steps that are still there said.
+  /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be read are read again.
   void refresh();
+  /// Forgets what the manifest of a step said: it is read again when it is asked for.
+  void doubt(std::uint64_t step);
   /// Knows a step from now on that was saved at `path(step)`, and nothing of what its manifest says.
   void add(std::uint64_t step);
   /// Does not know it any more. The disk is left alone.

@@ -68,7 +68,8 @@ struct StepOptions {
   bool force = false;
   /// Do not wait for the save before, where that is still in flight, but save nothing.
   bool skip_if_busy = false;
-  /// How to save; `overwrite` replaces a step that is there already.
+  /// How to save; `overwrite` replaces a step that is there already, unless it is pinned. One that this Checkpointer has found damaged (`resume`
+  /// has passed it over, or a load has failed) and whose COMMIT or manifest is missing is moved to `.cairn-damaged` in the root.
   SaveOptions save;
 };
 

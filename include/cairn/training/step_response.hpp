@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
@@ -11,8 +12,8 @@
 namespace cairn {
 
 namespace training {
+class StepLoad;
 class StepSave;
-class StepUser;
 }  // namespace training
 
 /// The save of a step, in flight or over; empty when the policy declined.
@@ -49,28 +50,32 @@ class StepResponse {
   std::shared_ptr<training::StepSave> save_;
 };
 
-/// The load of a step in flight. While there is one, its step is not removed by this process.
+/// The load of a step in flight. While there is one, its step is not removed by this process. Whoever asks how it has ended lets the
+/// Checkpointer know of a damaged step; one that was removed meanwhile is named.
 class StepLoadResponse : private LoadResponse {
  public:
-  StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepUser> user) noexcept;
+  StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepLoad> load) noexcept;
   ~StepLoadResponse();
   StepLoadResponse(StepLoadResponse&&) noexcept = default;
   StepLoadResponse& operator=(StepLoadResponse&&) noexcept = default;
+
+  /// As those of LoadResponse.
+  [[nodiscard]] Loaded wait() const;
+  [[nodiscard]] Loaded wait(Timeout timeout) const;
+  [[nodiscard]] Awaitable<Loaded> loaded() const;
+  [[nodiscard]] LoadResult result() const;
 
   using LoadResponse::cancel;
   using LoadResponse::done;
   using LoadResponse::is_done;
   using LoadResponse::is_released;
-  using LoadResponse::loaded;
   using LoadResponse::progress;
   using LoadResponse::released;
-  using LoadResponse::result;
-  using LoadResponse::wait;
   using LoadResponse::wait_done;
   using LoadResponse::wait_released;
 
  private:
-  std::shared_ptr<const training::StepUser> user_;
+  std::shared_ptr<const training::StepLoad> load_;
 };
 
 }  // namespace cairn

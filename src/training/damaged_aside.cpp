@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "training/damaged_aside.hpp"
+
+#include <system_error>
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/internal/file.hpp"
+#include "store/internal/manifest.hpp"
+#include "store/internal/recovery.hpp"
+
+namespace cairn::training {
+namespace {
+
+/// Whether it has the files by which a save knows what it may replace.
+bool is_replaceable(const io::Directory& checkpoint) {
+  const auto has = [&checkpoint](std::string_view name) {
+    const std::optional<io::FileStatus> status = checkpoint.status(name);
+    return status && status->kind == io::FileKind::regular;
+  };
+  return has(store::kCommitName) && has(store::kManifestName);
+}
+
+/// Whether recovery, too, takes it for a damaged checkpoint: not for a save that goes on, nor for somebody else's directory.
+bool is_damaged_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& root,
+                           const std::string& name) {
+  const store::RecoveryReport report = store::survey(syscalls, root);
+  return std::any_of(report.entries.begin(), report.entries.end(), [&name](const store::RecoveryEntry& each) {
+    return each.name == name && each.kind == store::EntryClass::damaged;
+  });
+}
+
+void make_unless_there(const io::Directory& root, std::string_view name) {
+  try {
+    static_cast<void>(root.make_directory(name));
+  } catch (const Error& error) {
+    if (error.code() != std::errc::file_exists) {
+      throw;
+    }
+  }
+}
+
+}  // namespace
+
+bool set_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root, const std::string& name,
+                       const store::RandomSource& random) {
+  const io::Directory directory = io::Directory::open(syscalls, root);
+  const std::optional<io::FileStatus> status = directory.status(name);
+  if (!status || status->kind != io::FileKind::directory || is_replaceable(directory.open_directory(name)) ||
+      !is_damaged_checkpoint(syscalls, root, name)) {
+    return false;
+  }
+  make_unless_there(directory, kDamagedName);
+  const io::Directory aside = directory.open_directory(kDamagedName);
+  const std::string moved = fmt::format("{}-{}", name, store::to_string(store::make_uuid(random)));
+  directory.rename(name, aside, moved, io::RenameMode::replace);  // The new name is nobody's.
+  aside.sync();
+  directory.sync();
+  return true;
+}
+
+}  // namespace cairn::training

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cairn/training/partial_save.hpp"
+
+#include "api/fixture.hpp"
+#include "support/forwarding_syscalls.hpp"
+
+namespace cairn::testing {
+
+/// The files, as the operating system keeps them; one call may fail, and what is written is counted.
+class WatchedFiles final : public ForwardingSyscalls {
+ public:
+  std::int64_t pass(const PassingCall& call) noexcept override {
+    if (call.kind == CallKind::write) {
+      written_bytes += call.bytes;
+    }
+    if (call.kind == refused.load() || ++calls == failing_call) {
+      if (call.kind == CallKind::close) {
+        call.make();  // It is closed whatever it says.
+      }
+      return -error;
+    }
+    return call.make();
+  }
+
+  // A file may be closed on a thread of the context's after the call that has opened it.
+  std::atomic<std::optional<CallKind>> refused{};
+  std::atomic<int> error{EIO};
+  std::atomic<int> calls{0};
+  std::atomic<int> failing_call{0};  // The first is 1.
+  std::atomic<std::uint64_t> written_bytes{0};
+};
+
+class PartialSaves : public ApiTest {
+ protected:
+  static constexpr std::size_t kValues = 1000;
+
+  PartialSaves() : PartialSaves(std::make_shared<WatchedFiles>()) {}
+  explicit PartialSaves(std::shared_ptr<WatchedFiles> files)
+      : ApiTest(over(files)), files_(std::move(files)) {}
+
+  static ContextOptions over(std::shared_ptr<WatchedFiles> files) {
+    ContextOptions options = small();
+    options.syscalls = std::move(files);
+    return options;
+  }
+
+  /// Layer `number` of a model.
+  static Tree layer(int number) {
+    return {{"layers", {{"layer" + std::to_string(number), {{"w", values(number)}, {"number", number}}}}}};
+  }
+
+  static std::vector<float> values(int number) {
+    return std::vector<float>(kValues, static_cast<float>(number));
+  }
+
+  [[nodiscard]] PartialSave partial(PartialSaveOptions options = {}) const {
+    return PartialSave(target(), std::move(options), *context_);
+  }
+
+  void expect_layers(int count) const {
+    Loaded loaded = load_items();
+    const Tree state = loaded.take<Tree>("state");
+    EXPECT_EQ(state.at("layers").size(), static_cast<std::size_t>(count));
+    for (int number = 0; number < count; ++number) {
+      const Tree& one = state.at("layers/layer" + std::to_string(number));
+      EXPECT_EQ(one.at("number").as<int>(), number);
+      EXPECT_EQ(one.at("w").as<std::vector<float>>(), values(number));
+    }
+  }
+
+  [[nodiscard]] std::filesystem::path parts() const { return directory_ / ".partial-checkpoint"; }
+
+  std::shared_ptr<WatchedFiles> files_;
+};
+
+}  // namespace cairn::testing
