@@ -2,7 +2,6 @@
 #include <system_error>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +18,7 @@
 #include "cairn/base/error.hpp"
 
 #include "api/check_destinations.hpp"
+#include "api/internal/damage.hpp"
 #include "api/internal/look.hpp"
 #include "base/internal/clock.hpp"
 #include "core/internal/disk_calls.hpp"
@@ -127,7 +127,7 @@ class Search {
       std::error_code ignored;
       is_removed_ = error.code() == std::errc::no_such_file_or_directory &&
                     !std::filesystem::exists(path, ignored) && !ignored;
-      if (!is_removed_ && (!options_.fall_back || !is_damage(error.code(), path))) {
+      if (!is_removed_ && (!options_.fall_back || !api::is_damage(error.code(), calls_.syscalls(), path))) {
         throw;
       }
       passed_over_.push_back({found_.back().path, error.code(), error.what()});
@@ -162,19 +162,6 @@ class Search {
       ordered.push_back(std::move(found[index]));
     }
     return ordered;
-  }
-
-  /// Whether a failure is that of the checkpoint itself: another one may be loaded. Of what was asked for in vain it is not, nor of
-  /// what would stop any load.
-  bool is_damage(std::error_code code, const std::filesystem::path& path) const {
-    if (code == std::errc::no_such_file_or_directory) {
-      return !store::is_committed(calls_.syscalls(),
-                                  path);  // Else it is what was asked for that is not in it.
-    }
-    return code == Errc::checksum_mismatch || code == Errc::malformed_metadata ||
-           code == Errc::not_committed || code == Errc::io_failure ||
-           code == std::error_code(EIO, std::system_category()) ||
-           code == std::error_code(EUCLEAN, std::system_category());
   }
 
   [[noreturn]] void throw_none() const {

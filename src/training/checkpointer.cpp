@@ -2,6 +2,7 @@
 #include "cairn/training/checkpointer.hpp"
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,11 +10,14 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
+#include "training/step_load.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn {
 
+using training::StepLoad;
 using training::StepSave;
 using training::StepUser;
 
@@ -68,19 +72,25 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
-    state_->throw_load_failure(step, path);
+    std::rethrow_exception(state_->judge_load(step, path, std::current_exception()));
   }
 }
 
 StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests& requests,
                                           const LoadOptions& options) {
   const std::uint64_t step = state_->resolve(which);
-  auto user = std::make_shared<const StepUser>(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  const std::weak_ptr<State> weak = state_;
+  StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
+    const std::shared_ptr<State> state = weak.lock();
+    return state ? state->judge_load(step, path, failure) : failure;
+  };
+  auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
+                                               std::move(judge));
   try {
-    return {load_checkpointables_async(path, requests, options, state_->context), std::move(user)};
+    return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {
-    state_->throw_load_failure(step, path);
+    std::rethrow_exception(load->judge(std::current_exception()));
   }
 }
 

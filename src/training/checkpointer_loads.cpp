@@ -12,6 +12,7 @@
 #include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 
+#include "api/internal/damage.hpp"
 #include "api/internal/look.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/rank_resume.hpp"
@@ -46,18 +47,29 @@ std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
   return directory.path(step);
 }
 
-/// Rethrows what a load has thrown, and learns from it.
-void Checkpointer::State::throw_load_failure(std::uint64_t step, const std::filesystem::path& path) {
-  const std::exception_ptr failure = std::current_exception();
+/// Returns what to tell of a load that has failed, and learns from it.
+std::exception_ptr Checkpointer::State::judge_load(std::uint64_t step, const std::filesystem::path& path,
+                                                   const std::exception_ptr& failure) {
   const std::optional<std::error_code> code = code_of(failure);
   std::error_code ignored;
   if (code == make_error_code(Errc::not_found) && !std::filesystem::exists(path, ignored) && !ignored) {
-    throw Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string()));
+    return std::make_exception_ptr(
+        Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string())));
   }
-  if (code && training::is_damage(*code)) {
+  if (is_damage(failure, path)) {
     remover.set_damaged(step, true);
   }
-  std::rethrow_exception(failure);
+  return failure;
+}
+
+bool Checkpointer::State::is_damage(const std::exception_ptr& failure,
+                                    const std::filesystem::path& path) const {
+  const std::optional<std::error_code> code = code_of(failure);
+  try {
+    return code && api::is_damage(*code, training::syscalls_of(context), path);
+  } catch (const Error&) {
+    return false;  // The disk does not say; the failure of the load is told.
+  }
 }
 
 std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, const ResumeOptions& how) {
@@ -68,12 +80,13 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
   rank.load_newest = [&](const std::set<std::uint64_t>& without) {
     return resume_newest(requests, how, without);
   };
+  std::filesystem::path named;
   rank.load = [&](std::uint64_t step) {
-    return load_checkpointables(directory.path(step), requests, how.load, context);
+    named = directory.path(step);
+    return load_checkpointables(named, requests, how.load, context);
   };
   rank.may_fall_back = [&](const std::exception_ptr& failure) {
-    const std::optional<std::error_code> code = code_of(failure);
-    return how.fall_back && code && training::is_damage(*code);
+    return how.fall_back && is_damage(failure, named);
   };
   std::optional<Resumed> resumed = training::resume_together(coordinator(), rank);
   if (!is_primary()) {
@@ -98,9 +111,9 @@ std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& reques
   std::optional<LoadedLatest> loaded;
   try {
     loaded = load_latest(directory.root(), requests, latest, context);
-  } catch (const Error& error) {
+  } catch (...) {
     const std::optional<std::uint64_t> newest = directory.latest();
-    if (newest && training::is_damage(error.code())) {
+    if (newest && is_damage(std::current_exception(), directory.path(*newest))) {
       remover.set_damaged(*newest, true);
     }
     throw;

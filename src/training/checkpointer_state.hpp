@@ -73,7 +73,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
-  [[noreturn]] void throw_load_failure(std::uint64_t step, const std::filesystem::path& path);
+  [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
+                                              const std::exception_ptr& failure);
+  [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);

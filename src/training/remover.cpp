@@ -47,11 +47,6 @@ io::Syscalls& syscalls_of(const Context& context) {
   return injected ? *injected : io::posix_syscalls();
 }
 
-bool is_damage(std::error_code code) {
-  return code == Errc::checksum_mismatch || code == Errc::malformed_metadata || code == Errc::not_committed ||
-         code == Errc::io_failure;
-}
-
 Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline, StepDirectory& directory,
                  const Context& context)
     : policy_(std::move(policy)),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <system_error>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -29,9 +27,6 @@ namespace cairn::training {
 
 /// The operating system, or what a context has in its place.
 [[nodiscard]] io::Syscalls& syscalls_of(const Context& context);
-
-/// Whether a failure to load is that of the checkpoint itself.
-[[nodiscard]] bool is_damage(std::error_code code);
 
 /// Removes the steps that a policy does not keep.
 ///

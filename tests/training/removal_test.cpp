@@ -121,6 +121,61 @@ TEST_F(Checkpointers, WhereTheNewestIsDamagedTheNewestSoundIsKept) {
   EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
 }
 
+TEST_F(Checkpointers, WhatALoadInTheBackgroundHasFoundDamagedIsKnownToBe) {
+  for (const bool is_awaited : {false, true}) {
+    fs::remove_all(root());
+    for (const char* step : {"1", "2", "3"}) {
+      save_alone(step);
+    }
+    alter(3);
+    const auto run = make(keeping(keep::latest(0)));
+    EXPECT_THAT(
+        [&] {
+          const StepLoadResponse loading = run->load_async(3);
+          static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
+        },
+        Fails(Errc::checksum_mismatch));
+    save(*run, 0).wait();
+    run->wait();
+
+    EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+  }
+}
+
+TEST_F(Checkpointers, AStepThatLacksAFileIsKnownToBeDamaged) {
+  for (const bool is_awaited : {false, true}) {
+    fs::remove_all(root());
+    for (const char* step : {"1", "2", "3"}) {
+      save_alone(step);
+    }
+    for (const auto& entry : fs::directory_iterator(root() / "3/state")) {
+      fs::remove(entry.path());
+    }
+    const auto run = make(keeping(keep::latest(0)));
+    EXPECT_ANY_THROW({
+      const StepLoadResponse loading = run->load_async(3);
+      static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
+    });
+    save(*run, 0).wait();
+    run->wait();
+
+    EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+  }
+}
+
+TEST_F(Checkpointers, WhatWasAskedForInVainIsNoDamage) {
+  for (const char* step : {"1", "2", "3"}) {
+    save_alone(step);
+  }
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load(3, {"model"})); }, Fails(Errc::not_found));
+  EXPECT_THAT([&] { static_cast<void>(run->load_async(3, {"model"}).wait()); }, Fails(Errc::not_found));
+  save(*run, 0).wait();
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 3));
+}
+
 TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
   const auto run = make(keeping(
       KeepPolicy("mine", false, [](std::span<const StepInfo>, CommitTime) { return std::vector<bool>(); })));

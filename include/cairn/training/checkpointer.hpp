@@ -84,6 +84,7 @@ class Checkpointer {
 
   /// Loads a step; see load_checkpointables.
   ///
+  /// A step whose load fails because it is damaged is known to be from then on; see plan_retention.
   /// Errors: Errc::not_found: no such step, or it was removed meanwhile; no step at all; no step with the metric. As
   ///         load_checkpointables.
   [[nodiscard]] Loaded load(const WhichStep& which, const Requests& requests = {},

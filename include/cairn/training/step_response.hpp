@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
+#include "cairn/async/awaitable.hpp"
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/load.hpp"
 #include "cairn/core/save.hpp"
@@ -11,8 +11,8 @@
 namespace cairn {
 
 namespace training {
+struct StepLoad;
 class StepSave;
-class StepUser;
 }  // namespace training
 
 /// The save of a step, in flight or over; empty when the policy declined.
@@ -52,25 +52,29 @@ class StepResponse {
 /// The load of a step in flight. While there is one, its step is not removed by this process.
 class StepLoadResponse : private LoadResponse {
  public:
-  StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepUser> user) noexcept;
+  StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepLoad> load) noexcept;
   ~StepLoadResponse();
   StepLoadResponse(StepLoadResponse&&) noexcept = default;
   StepLoadResponse& operator=(StepLoadResponse&&) noexcept = default;
+
+  /// As those of LoadResponse. A failure that is one of the checkpoint itself is known to the Checkpointer from then on; see
+  /// Checkpointer::load.
+  [[nodiscard]] Loaded wait() const;
+  [[nodiscard]] Loaded wait(Timeout timeout) const;
+  [[nodiscard]] Awaitable<Loaded> loaded() const;
+  [[nodiscard]] LoadResult result() const;
 
   using LoadResponse::cancel;
   using LoadResponse::done;
   using LoadResponse::is_done;
   using LoadResponse::is_released;
-  using LoadResponse::loaded;
   using LoadResponse::progress;
   using LoadResponse::released;
-  using LoadResponse::result;
-  using LoadResponse::wait;
   using LoadResponse::wait_done;
   using LoadResponse::wait_released;
 
  private:
-  std::shared_ptr<const training::StepUser> user_;
+  std::shared_ptr<const training::StepLoad> load_;
 };
 
 }  // namespace cairn
