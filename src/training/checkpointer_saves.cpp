@@ -10,6 +10,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/internal/annotations.hpp"
@@ -179,7 +180,8 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
       state->end(ended, failure);
     }
   };
-  auto started = std::make_shared<StepSave>(step, std::move(response), std::move(user), std::move(on_end));
+  auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
+                                            std::move(user), std::move(on_end));
   enter(started, begin);
   return StepResponse(std::move(started));
 }

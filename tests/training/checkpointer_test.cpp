@@ -229,6 +229,27 @@ TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
   EXPECT_THAT(run->steps(), IsEmpty());
 }
 
+/// Fails in its background phase with the code of a call that is wrong.
+struct Refused {
+  Awaitable<Background<>> save(SaveContext /*context*/) const { co_return fail(); }
+
+ private:
+  static Background<> fail() {
+    throw Error(Errc::invalid_argument, "not like this");
+    co_return;
+  }
+};
+
+TEST_F(Checkpointers, AFailureWhoseCodeIsThatOfAWrongCallIsToldOnce) {
+  const auto run = make();
+  const Refused refused;
+  const StepResponse response = run->save(1, {{"state", refused}});
+
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::invalid_argument, HasSubstr("not like this")));
+  run->wait();
+  run->close();
+}
+
 /// Its blocking phase waits until it is let go, and then succeeds or fails.
 struct Slow {
   async::Event go;
