@@ -37,7 +37,7 @@ Checkpointer::~Checkpointer() {
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
   }
-  state_->worker.wait_idle();
+  state_->wait_idle();
 }
 
 bool Checkpointer::should_save(std::uint64_t step) const {
@@ -141,7 +141,7 @@ void Checkpointer::reload() {
 }
 
 void Checkpointer::wait() {
-  state_->worker.wait_idle();
+  state_->wait_idle();
   state_->throw_failures();
 }
 
@@ -154,12 +154,16 @@ void Checkpointer::close(Timeout timeout) {
     const std::lock_guard lock(state_->mutex);
     state_->is_closed = true;
   }
-  if (!state_->worker.wait_idle(timeout)) {
-    const std::shared_ptr<StepSave> save = state_->in_flight();
-    const std::string root = state_->directory.root().string();
-    throw Error(Errc::still_running,
-                save ? fmt::format("step {} of {} is still being saved", save->step(), root)
-                     : fmt::format("old steps of {} are still being removed", root));
+  const std::string root = state_->directory.root().string();
+  const auto end = later(state_->clock.steady_now(), timeout);
+  if (!state_->saves.wait_idle(end)) {
+    if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
+      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved", save->step(), root));
+    }
+    state_->saves.wait_idle();  // It has ended: it posts its removals, which takes no time.
+  }
+  if (!state_->removals.wait_idle(end)) {
+    throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.

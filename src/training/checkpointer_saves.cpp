@@ -39,6 +39,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
     throw_save_failure();
     return is_due ? start(step, items, how) : StepResponse();
   } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
       tell_others(std::current_exception());
     }
@@ -160,7 +161,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     throw_save_failure();
   }
   if (remover.uses()->is_being_removed(step)) {
-    worker.wait_idle();  // It is saved again: after it was removed.
+    removals.wait_idle();  // It is saved again: after it was removed.
   }
   const std::filesystem::path path = directory.path(step);
   if (!ranks && directory.has(step) &&
@@ -168,6 +169,8 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     throw Error(Errc::already_exists, fmt::format("step {} is there: {}", step, path.string()));
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
+  saves.start();  // What can fail, does so before the others are waited for.
+  removals.start();
   if (ranks) {
     begin_on_ranks(step, save);
   }
@@ -194,14 +197,16 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
     last_begin = begin;
     has_saved_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   }
-  worker.post([this, save = std::move(save)] { finish(*save); });
+  saves.post([this, save = std::move(save)] { finish(*save); });
 }
 
 /// On the thread that was the first to hear of the end.
 void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
   if (!failure) {
     directory.add(save.step());
-    remover.set_damaged(save.step(), false);
+    if (is_primary()) {
+      remover.add_saved(save.step());
+    }
   }
   const std::lock_guard lock(mutex);
   const std::chrono::nanoseconds duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
@@ -218,22 +223,40 @@ void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure)
   announce();
 }
 
-/// On the worker.
+/// On the thread that waits for saves.
 void Checkpointer::State::finish(StepSave& save) noexcept {
   if (!save.settle() || !is_primary()) {
     return;
   }
-  history.enter(false);
   try {
-    list_again([&] { remover.retain(save.step()); });
-  } catch (...) {
-    if (options.on_retention_failure) {
-      options.on_retention_failure(std::current_exception());
-      return;
-    }
+    removals.post([this, step = save.step()] { retain(step); });
+  } catch (...) {  // No memory.
     const std::lock_guard lock(mutex);
-    retention_failure = retention_failure ? retention_failure : std::current_exception();
+    retention_failure = std::current_exception();
   }
+}
+
+/// On the thread that removes.
+void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
+  history.enter(false);
+  std::exception_ptr failure;
+  try {
+    list_again([&] { remover.retain(just_saved); });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure && options.on_retention_failure) {
+    options.on_retention_failure(failure);
+    return;
+  }
+  const std::lock_guard lock(mutex);
+  retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
+}
+
+/// Blocks until no save is in flight and nothing is to be removed.
+void Checkpointer::State::wait_idle() {
+  saves.wait_idle();  // First: it has posted what is to be removed then.
+  removals.wait_idle();
 }
 
 void Checkpointer::State::throw_save_failure() {

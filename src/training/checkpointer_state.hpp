@@ -36,7 +36,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where),
-        worker(clock) {
+        removals(clock),
+        saves(clock) {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
@@ -65,6 +66,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
   void end(training::StepSave& save, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
+  void retain(std::uint64_t just_saved) noexcept;
+  void wait_idle();
   void throw_save_failure();
   void throw_failures();
   void require_open() const;
@@ -89,7 +92,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
 
-  mutable std::mutex mutex;  // Protects all up to the worker.
+  mutable std::mutex mutex;  // Protects all up to the ranks.
   std::shared_ptr<training::StepSave> saving;
   std::shared_ptr<training::StepSave> failed;  // A save of whose failure nobody was told yet.
   std::exception_ptr save_failure;
@@ -104,7 +107,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
 
   std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
 
-  training::Worker worker;  // First to stop: it uses all above.
+  // A thread each: a removal that takes long keeps no save from having ended.
+  training::Worker removals;
+  training::Worker saves;  // First to stop: it uses all above.
 };
 
 }  // namespace cairn

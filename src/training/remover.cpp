@@ -12,6 +12,8 @@
 #include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/internal/disk_calls.hpp"
+
 namespace cairn::training {
 namespace {
 
@@ -52,21 +54,26 @@ Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline,
     : policy_(std::move(policy)),
       removal_deadline_(removal_deadline),
       directory_(directory),
-      links_(std::move(links), directory, syscalls_of(context)),
+      links_(std::move(links), directory),
       context_(context),
       uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {}
 
 void Remover::retain(std::uint64_t just_saved) {
+  if (is_stopped_) {
+    return;
+  }
   directory_.refresh();
   std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
   StepUse use;
   use.in_use = uses_->in_use();
-  use.recent = {just_saved};
   {
     const std::lock_guard lock(mutex_);
     use.damaged = damaged_;
+    use.recent = saved_;
+    saved_.erase(just_saved);
   }
-  const RetentionPlan plan = plan_retention(policy_, steps, clock_of(context_).now(), use);
+  use.recent.insert(just_saved);
+  const RetentionPlan plan = this->plan(steps, use);
   std::exception_ptr failure;
   const auto attempt = [&failure](const auto& work) {
     try {
@@ -88,15 +95,23 @@ void Remover::retain(std::uint64_t just_saved) {
   }
 }
 
+RetentionPlan Remover::plan(const std::vector<StepInfo>& steps, const StepUse& use) const {
+  try {
+    return plan_retention(policy_, steps, clock_of(context_).now(), use);
+  } catch (...) {
+    std::rethrow_exception(with_context(std::current_exception(), directory_.root().string()));
+  }
+}
+
 /// None may lead to a step that goes.
-void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const {
+void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) {
   std::set<std::uint64_t> removed;
   for (const StepInfo& each : plan.removed) {
     removed.insert(each.step);
   }
   const auto is_removed = [&removed](const StepInfo& each) { return removed.count(each.step) != 0; };
   steps.erase(std::remove_if(steps.begin(), steps.end(), is_removed), steps.end());
-  links_.update(steps);
+  links_.update(steps, core::DiskCalls(context_), removal_deadline_);
 }
 
 bool Remover::try_remove(std::uint64_t step) {
@@ -132,6 +147,12 @@ void Remover::remove(std::uint64_t step) {
     directory_.refresh();
     throw;
   }
+}
+
+void Remover::add_saved(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  damaged_.erase(step);
+  saved_.insert(step);
 }
 
 void Remover::set_damaged(std::uint64_t step, bool is_damaged) {

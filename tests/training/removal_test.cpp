@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -205,6 +209,28 @@ TEST_F(Checkpointers, RemoveAStepWhenTheyAreTold) {
   EXPECT_THAT([&] { run->remove(1); }, Fails(Errc::not_found, HasSubstr("step 1")));
 }
 
+/// Of a policy whose answer comes right before removals begin: what it does happens to them.
+KeepPolicy latest_after(std::function<void()> act) {
+  return {"latest", false, [act = std::move(act)](std::span<const StepInfo> steps, CommitTime now) {
+            act();
+            return keep::latest(1)(steps, now);
+          }};
+}
+
+TEST_F(Checkpointers, AFailureToRemoveThatALaterOneHasMadeGoodIsNotTold) {
+  const auto run = make(keeping(latest_after([calls = 0]() mutable {
+    if (++calls == 2) {
+      throw std::runtime_error("not now");
+    }
+  })));
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    save(*run, step);
+  }
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
 /// With a file system whose answers tests decide.
 class HeldCheckpointers : public Checkpointers {
  protected:
@@ -289,6 +315,72 @@ TEST_F(HeldCheckpointers, TwoOfAProcessKnowWhatTheOtherLoads) {
   EXPECT_THAT(run->steps(), ElementsAre(1, 2));
 }
 
+/// Whatever is removed takes long, from the second save on.
+class SlowlyRemovingCheckpointers : public HeldCheckpointers {
+ protected:
+  [[nodiscard]] std::unique_ptr<Checkpointer> make_slow(SavePolicy policy = save_when::asked()) {
+    CheckpointerOptions options = keeping(latest_after([this, calls = 0]() mutable {
+      if (++calls == 2) {
+        disk_->hold(testing::Held::unlink, 1);
+      }
+    }));
+    options.save = std::move(policy);
+    auto run = make(std::move(options));
+    save(*run, 1).wait();
+    run->wait();
+    save(*run, 2).wait();
+    EXPECT_TRUE(disk_->holds());
+    return run;
+  }
+};
+
+TEST_F(SlowlyRemovingCheckpointers, KnowWhatIsSavedMeanwhile) {
+  const auto run = make_slow(save_when::continuously());
+
+  StepOptions forced;
+  forced.force = true;
+  save(*run, 3, forced).wait();
+
+  EXPECT_EQ(run->latest(), 3u);
+  EXPECT_TRUE(run->should_save(4));
+  EXPECT_THAT([&] { run->close(seconds(0)); },
+              Fails(Errc::still_running, AllOf(HasSubstr("old steps"), HasSubstr("removed"))));
+  clock_->advance(seconds(100));
+  EXPECT_EQ(run->period(seconds(1000)).costs.durable, seconds(0));
+  disk_->let_go();
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(SlowlyRemovingCheckpointers, LeaveALowerStepUntilItsOwnTurn) {
+  const auto run = make_slow();
+  save(*run, 9).wait();
+  save(*run, 0).wait();  // The steps of 9 are removed by then.
+
+  disk_->let_go();
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 9));
+}
+
+TEST_F(HeldCheckpointers, EndInTimeWhereALinkDoesNot) {
+  CheckpointerOptions options = keeping(latest_after([this] { disk_->hold(testing::Held::link, 1); }));
+  options.links.latest = true;
+  options.close_timeout = seconds(1);
+  auto run = make(std::move(options));
+  save(*run, 1).wait();
+  ASSERT_TRUE(disk_->holds());
+  EXPECT_THAT([&] { run->close(seconds(0)); }, Fails(Errc::still_running, HasSubstr("old steps")));
+
+  std::future<void> end = std::async(std::launch::async, [&run] { run.reset(); });
+  while (end.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    ASSERT_LT(clock_->steady_now().time_since_epoch(), std::chrono::hours(2));
+    clock_->advance(std::chrono::milliseconds(100));
+  }
+
+  EXPECT_EQ(disk_->held(), 1);
+}
+
 /// With a file system that fails as tests say.
 class FaultyCheckpointers : public Checkpointers {
  protected:
@@ -304,14 +396,6 @@ class FaultyCheckpointers : public Checkpointers {
 
   std::shared_ptr<io::FaultySyscalls> disk_;
 };
-
-/// Of a policy whose answer comes right before removals begin: what it does fails them.
-KeepPolicy latest_after(std::function<void()> act) {
-  return {"latest", false, [act = std::move(act)](std::span<const StepInfo> steps, CommitTime now) {
-            act();
-            return keep::latest(1)(steps, now);
-          }};
-}
 
 TEST_F(FaultyCheckpointers, WhatCannotBeRemovedIsToldByCloseAndTriedAgain) {
   const auto run = make(keeping(latest_after([this, calls = 0]() mutable {

@@ -122,11 +122,13 @@ class Checkpointer {
 
   /// Blocks until no save is in flight and old steps are removed.
   ///
-  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals; each once.
+  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try has made good; each
+  ///         once.
   void wait();
   /// As `wait`, and refuses new saves from then on. May be called again.
   ///
-  /// Errors: as `wait`. Errc::still_running, which names the step: it did not end in time, and goes on.
+  /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it did not end in time,
+  ///         and goes on.
   void close();
   void close(Timeout timeout);
 
