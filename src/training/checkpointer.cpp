@@ -121,8 +121,9 @@ bool Checkpointer::is_preempted() const {
 
 void Checkpointer::remove(std::uint64_t step) {
   if (!state_->is_primary()) {
-    state_->list_again([&] { state_->directory.forget(step); });
-    return;
+    throw Error(Errc::invalid_argument,
+                fmt::format("step {} of {}: of several ranks rank 0 alone removes steps", step,
+                            state_->directory.root().string()));
   }
   state_->list_again([&] { state_->remover.remove(step); });
 }

@@ -108,9 +108,9 @@ class Checkpointer {
   /// Errors: Errc::not_found: no step has that metric.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
 
-  /// Removes a step now, whether or not the policy would keep it. Blocks.
+  /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the others `reload`.
   ///
-  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; another rank than 0 is asked. As remove_checkpoint.
   void remove(std::uint64_t step);
 
   /// As StepDirectory.
