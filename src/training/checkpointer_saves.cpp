@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,29 +22,44 @@ namespace cairn {
 using training::StepSave;
 using training::StepUser;
 
-bool Checkpointer::State::decide(std::uint64_t step) {
+bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
+  if (!ranks && is_forced) {
+    return true;
+  }
   StepDirectory::Steps steps;  // Holds what the moment shows.
   const SaveMoment moment = look(step, steps);
-  return ranks ? ranks->decide(moment) : options.save(moment);
+  try {
+    return ranks ? ranks->decide(moment, is_forced) : options.save(moment);
+  } catch (...) {
+    std::rethrow_exception(with_context(std::current_exception(), directory.root().string()));
+  }
 }
 
-/// What is the same on all ranks is decided; the others wait for one that fails from here on.
+/// What is the same on all ranks is decided; the others wait for one that fails from here on. However it ends, they go by the same word on
+/// what to save next.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
-  bool is_due = true;
+  bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
+  std::optional<std::uint64_t> number;
   has_joined = false;
   try {
-    is_due = how.force || decide(step);
+    is_due = decide(step, how.force);
+    if (ranks && is_due) {
+      number = ranks->open_save(step);
+    }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_save_failure();
-    return is_due ? start(step, items, how) : StepResponse();
+    return is_due ? start(step, items, how, number.value_or(0)) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
-      tell_others(std::current_exception());
+      tell_others(failure);
     }
-    throw;
+    if (number) {
+      ranks->end_save(*number, step, std::nullopt);
+    }
+    std::rethrow_exception(failure);
   }
 }
 
@@ -55,12 +71,12 @@ void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexc
 }
 
 /// Rank 0's word on the steps ahead goes with the save.
-void Checkpointer::State::begin_on_ranks(std::uint64_t step, SaveOptions& save) {
+void Checkpointer::State::begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save) {
   StepDirectory::Steps steps;  // Holds what the moment shows.
-  save.word = ranks->begin_save(look(step, steps));
-  save.on_word = [self = weak_from_this()](std::string_view word) {
+  save.word = ranks->begin_save(number, look(step, steps));
+  save.on_word = [self = weak_from_this(), number](std::string_view word) {
     if (const std::shared_ptr<State> state = self.lock()) {
-      state->ranks->hear(word);
+      state->ranks->hear(number, word);
     }
   };
 }
@@ -147,7 +163,7 @@ SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOpti
 }
 
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
-                                        const StepOptions& how) {
+                                        const StepOptions& how, std::uint64_t number) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy: of several ranks not all may be busy");
@@ -172,15 +188,16 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   saves.start();  // What can fail, does so before the others are waited for.
   removals.start();
   if (ranks) {
-    begin_on_ranks(step, save);
+    begin_on_ranks(number, step, save);
   }
   const auto begin = clock.steady_now();
   has_joined = true;
   AsyncResponse response = save_checkpointables_async(path, items, save, context);
   costs.add_blocking(clock.steady_now() - begin);
-  StepSave::OnEnd on_end = [self = weak_from_this()](StepSave& ended, const std::exception_ptr& failure) {
+  StepSave::OnEnd on_end = [self = weak_from_this(), number](StepSave& ended,
+                                                             const std::exception_ptr& failure) {
     if (const std::shared_ptr<State> state = self.lock()) {
-      state->end(ended, failure);
+      state->end(ended, number, failure);
     }
   };
   auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
@@ -201,26 +218,30 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
 }
 
 /// On the thread that was the first to hear of the end.
-void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
+void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::exception_ptr& failure) {
   if (!failure) {
     directory.add(save.step());
     if (is_primary()) {
       remover.add_saved(save.step());
     }
   }
-  const std::lock_guard lock(mutex);
-  const std::chrono::nanoseconds duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
-  if (ranks) {
-    ranks->end_save(duration);
+  std::chrono::nanoseconds duration{0};
+  {
+    const std::lock_guard lock(mutex);
+    duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
+    if (!failure) {
+      costs.add_durable(duration);
+    } else {
+      failed = saving;
+      save_failure = with_context(failure, fmt::format("step {}", save.step()));
+      has_saved_preempted = false;
+    }
+    saving = nullptr;
+    announce();
   }
-  if (!failure) {
-    costs.add_durable(duration);
-  } else {
-    failed = saving;
-    save_failure = with_context(failure, fmt::format("step {}", save.step()));
+  if (ranks) {  // Without the lock: it may speak to them.
+    ranks->end_save(number, save.step(), failure ? std::nullopt : std::optional(duration));
   }
-  saving = nullptr;
-  announce();
 }
 
 /// On the thread that waits for saves.

@@ -52,19 +52,20 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] bool is_primary() const { return coordinator().rank() == 0; }
 
   // Saves.
-  [[nodiscard]] bool decide(std::uint64_t step);
+  [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
-  void begin_on_ranks(std::uint64_t step, SaveOptions& save);
+  void begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save);
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
   void announce();
   void list_again(const std::function<void()>& look_again);
-  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
+                     std::uint64_t number);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
-  void end(training::StepSave& save, const std::exception_ptr& failure);
+  void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
   void wait_idle();

@@ -197,6 +197,20 @@ TEST_F(Checkpointers, SaveOnceWhenTheyArePreempted) {
   EXPECT_THAT(run->steps(), ElementsAre(2));
 }
 
+TEST_F(Checkpointers, WhoseSaveFailsAfterASignalSaveAgain) {
+  const PreemptionGuard guard({SIGUSR1});
+  CheckpointerOptions options = when(save_when::preempted());
+  options.preemption = &guard;
+  const auto run = make(std::move(options));
+  std::raise(SIGUSR1);
+  EXPECT_THAT([&] { save_unsavable(*run, 1).wait(); }, Fails(Errc::handler_failed));
+
+  EXPECT_TRUE(save(*run, 2));
+  EXPECT_FALSE(save(*run, 3));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+}
+
 // Failures.
 
 TEST_F(Checkpointers, AFailureIsThrownOnceByTheNextSaveWhichSavesNothing) {

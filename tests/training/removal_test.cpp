@@ -186,7 +186,8 @@ TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
   save(*run, 1);
   save(*run, 2);
 
-  EXPECT_THAT([&] { run->close(); }, Fails(Errc::invalid_argument, HasSubstr("'mine'")));
+  EXPECT_THAT([&] { run->close(); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr(root().string()), HasSubstr("'mine'"))));
   run->close();
   EXPECT_THAT(run->steps(), ElementsAre(1, 2));
 }
@@ -194,7 +195,8 @@ TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
 TEST_F(Checkpointers, ASavePolicyThatFailsIsThrownBySave) {
   const auto run = make(when([](const SaveMoment&) -> bool { throw std::runtime_error("no idea"); }));
 
-  EXPECT_THAT([&] { save(*run, 1); }, Fails(Errc::handler_failed, HasSubstr("no idea")));
+  EXPECT_THAT([&] { save(*run, 1); },
+              Fails(Errc::handler_failed, AllOf(HasSubstr(root().string()), HasSubstr("no idea"))));
 }
 
 TEST_F(Checkpointers, RemoveAStepWhenTheyAreTold) {

@@ -54,7 +54,9 @@ class Checkpointer {
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
   ///            `overwrite`). Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
-  ///            throw. As save_checkpointables_async.
+  ///            throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for CoordinatorOptions::lost_after where this one
+  ///            had to ask it what is saved next. As save_checkpointables_async.
+  ///            Of several ranks: a save that fails on one fails on all, and all decide alike on the steps after it.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
   /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
