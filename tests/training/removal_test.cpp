@@ -461,6 +461,27 @@ TEST_F(FaultyCheckpointers, AStepThatWasOverwrittenWithoutAnExchangeIsOneStep) {
   EXPECT_FALSE(fs::exists(root() / "1.g2"));
 }
 
+TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatIsDeclined) {
+  for (const bool asks_time : {false, true}) {
+    CheckpointerOptions options =
+        when(asks_time ? save_when::continuously(std::chrono::hours(1)) : save_when::every_steps(100'000));
+    options.keep = keep::latest(1);
+    const auto run = make(std::move(options));
+    StepOptions first;
+    first.force = true;
+    first.save.overwrite = true;
+    save(*run, 0, first);
+    run->wait();
+    const int calls = disk_->calls();
+    for (std::uint64_t step = 1; step < 1000; ++step) {
+      clock_->advance(seconds(1));
+      EXPECT_FALSE(save(*run, step));
+    }
+
+    EXPECT_EQ(disk_->calls(), calls);
+  }
+}
+
 TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {
   const auto run = make();
   io::Fault fault;
