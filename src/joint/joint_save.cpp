@@ -36,10 +36,10 @@ Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject 
     work->fail_together(error);
     throw error;
   }
-  static_cast<void>(subject.broadcast(word.of_primary));
   if (word.heard) {
-    word.heard(word.of_primary);
+    word.heard(word.of_primary);  // First: what it throws keeps the others from hearing it.
   }
+  static_cast<void>(subject.broadcast(word.of_primary));
 }
 
 Awaitable<> hear_agreement(Awaitable<std::string> answer, JointSave::Word word) {

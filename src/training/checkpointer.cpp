@@ -2,6 +2,7 @@
 #include "cairn/training/checkpointer.hpp"
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/step_load.hpp"
 #include "training/step_uses.hpp"
@@ -35,7 +37,7 @@ Checkpointer::~Checkpointer() {
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
   }
-  state_->worker.wait_idle();
+  state_->wait_idle();
 }
 
 bool Checkpointer::should_save(std::uint64_t step) const {
@@ -70,7 +72,7 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
-    std::rethrow_exception(state_->explain_load_failure(step, path, std::current_exception()));
+    std::rethrow_exception(state_->judge_load(step, path, std::current_exception()));
   }
 }
 
@@ -78,15 +80,17 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
                                           const LoadOptions& options) {
   const std::uint64_t step = state_->resolve(which);
   const std::filesystem::path path = state_->path_of(step);
-  auto explain = [weak = std::weak_ptr<State>(state_), step, path](const std::exception_ptr& failure) {
+  const std::weak_ptr<State> weak = state_;
+  StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
     const std::shared_ptr<State> state = weak.lock();
-    return state ? state->explain_load_failure(step, path, failure) : failure;
+    return state ? state->judge_load(step, path, failure) : failure;
   };
-  auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, std::move(explain));
+  auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
+                                               std::move(judge));
   try {
     return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {
-    std::rethrow_exception(load->explain(std::current_exception()));
+    std::rethrow_exception(load->judge(std::current_exception()));
   }
 }
 
@@ -123,8 +127,9 @@ bool Checkpointer::is_preempted() const {
 
 void Checkpointer::remove(std::uint64_t step) {
   if (!state_->is_primary()) {
-    state_->list_again([&] { state_->directory.forget(step); });
-    return;
+    throw Error(Errc::invalid_argument,
+                fmt::format("step {} of {}: of several ranks rank 0 alone removes steps", step,
+                            state_->directory.root().string()));
   }
   state_->list_again([&] { state_->remover.remove(step); });
 }
@@ -143,7 +148,7 @@ void Checkpointer::reload() {
 }
 
 void Checkpointer::wait() {
-  state_->worker.wait_idle();
+  state_->wait_idle();
   state_->throw_failures();
 }
 
@@ -156,12 +161,16 @@ void Checkpointer::close(Timeout timeout) {
     const std::lock_guard lock(state_->mutex);
     state_->is_closed = true;
   }
-  if (!state_->worker.wait_idle(timeout)) {
-    const std::shared_ptr<StepSave> save = state_->in_flight();
-    const std::string root = state_->directory.root().string();
-    throw Error(Errc::still_running,
-                save ? fmt::format("step {} of {} is still being saved", save->step(), root)
-                     : fmt::format("old steps of {} are still being removed", root));
+  const std::string root = state_->directory.root().string();
+  const auto end = later(state_->clock.steady_now(), timeout);
+  if (!state_->saves.wait_idle(end)) {
+    if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
+      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved", save->step(), root));
+    }
+    state_->saves.wait_idle();  // It has ended: it posts its removals, which takes no time.
+  }
+  if (!state_->removals.wait_idle(end)) {
+    throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.

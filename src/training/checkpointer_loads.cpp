@@ -49,7 +49,7 @@ std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
   return directory.path(step);
 }
 
-/// What cannot be told is none: the failure itself counts.
+/// What cannot be told is not damage: the failure itself counts.
 bool Checkpointer::State::is_damage(const std::exception_ptr& failure,
                                     const std::filesystem::path& path) const {
   const std::optional<std::error_code> code = code_of(failure);
@@ -60,10 +60,9 @@ bool Checkpointer::State::is_damage(const std::exception_ptr& failure,
   }
 }
 
-/// Learns from what a load has thrown, and returns what to throw.
-std::exception_ptr Checkpointer::State::explain_load_failure(std::uint64_t step,
-                                                             const std::filesystem::path& path,
-                                                             const std::exception_ptr& failure) {
+/// Returns what to tell of a load that has failed, and learns from it.
+std::exception_ptr Checkpointer::State::judge_load(std::uint64_t step, const std::filesystem::path& path,
+                                                   const std::exception_ptr& failure) {
   if (code_of(failure) == make_error_code(Errc::not_found) && !is_on_disk(step)) {
     return std::make_exception_ptr(
         Error(Errc::not_found, fmt::format("step {} was removed meanwhile: {}", step, path.string())));
@@ -136,7 +135,7 @@ std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& reques
   std::optional<LoadedLatest> loaded;
   try {
     loaded = load_latest(directory.root(), requests, latest, context);
-  } catch (const Error&) {
+  } catch (...) {
     const std::optional<std::uint64_t> newest = newest_on_disk(without);
     if (newest && is_damage(std::current_exception(), directory.path(*newest))) {
       remover.set_damaged(*newest, true);

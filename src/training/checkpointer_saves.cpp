@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/internal/annotations.hpp"
@@ -20,28 +22,44 @@ namespace cairn {
 using training::StepSave;
 using training::StepUser;
 
-bool Checkpointer::State::decide(std::uint64_t step) {
+bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
+  if (!ranks && is_forced) {
+    return true;
+  }
   StepDirectory::Steps steps;  // Holds what the moment shows.
   const SaveMoment moment = look(step, steps);
-  return ranks ? ranks->decide(moment) : options.save(moment);
+  try {
+    return ranks ? ranks->decide(moment, is_forced) : options.save(moment);
+  } catch (...) {
+    std::rethrow_exception(with_context(std::current_exception(), directory.root().string()));
+  }
 }
 
-/// What is the same on all ranks is decided; the others wait for one that fails from here on.
+/// What is the same on all ranks is decided; the others wait for one that fails from here on. However it ends, they go by the same word on
+/// what to save next.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
-  bool is_due = true;
+  bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
+  std::optional<std::uint64_t> number;
   has_joined = false;
   try {
-    is_due = how.force || decide(step);
+    is_due = decide(step, how.force);
+    if (ranks && is_due) {
+      number = ranks->open_save(step);
+    }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_save_failure();
-    return is_due ? start(step, items, how) : StepResponse();
+    return is_due ? start(step, items, how, number.value_or(0)) : StepResponse();
   } catch (...) {
+    const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
-      tell_others(std::current_exception());
+      tell_others(failure);
     }
-    throw;
+    if (number) {
+      ranks->end_save(*number, step, std::nullopt);
+    }
+    std::rethrow_exception(failure);
   }
 }
 
@@ -53,12 +71,12 @@ void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexc
 }
 
 /// Rank 0's word on the steps ahead goes with the save.
-void Checkpointer::State::begin_on_ranks(std::uint64_t step, SaveOptions& save) {
+void Checkpointer::State::begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save) {
   StepDirectory::Steps steps;  // Holds what the moment shows.
-  save.word = ranks->begin_save(look(step, steps));
-  save.on_word = [self = weak_from_this()](std::string_view word) {
+  save.word = ranks->begin_save(number, look(step, steps));
+  save.on_word = [self = weak_from_this(), number](std::string_view word) {
     if (const std::shared_ptr<State> state = self.lock()) {
-      state->ranks->hear(word);
+      state->ranks->hear(number, word);
     }
   };
 }
@@ -145,7 +163,7 @@ SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOpti
 }
 
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
-                                        const StepOptions& how) {
+                                        const StepOptions& how, std::uint64_t number) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
@@ -159,26 +177,30 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     throw_save_failure();
   }
   if (remover.uses()->is_being_removed(step)) {
-    worker.wait_idle();  // It is saved again: after it was removed.
+    removals.wait_idle();  // It is saved again: after it was removed.
   }
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
     make_way(step, save.overwrite);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
+  saves.start();  // What can fail, does so before the others are waited for.
+  removals.start();
   if (ranks) {
-    begin_on_ranks(step, save);
+    begin_on_ranks(number, step, save);
   }
   const auto begin = clock.steady_now();
   has_joined = true;
   AsyncResponse response = save_checkpointables_async(path, items, save, context);
   costs.add_blocking(clock.steady_now() - begin);
-  StepSave::OnEnd on_end = [self = weak_from_this()](StepSave& ended, const std::exception_ptr& failure) {
+  StepSave::OnEnd on_end = [self = weak_from_this(), number](StepSave& ended,
+                                                             const std::exception_ptr& failure) {
     if (const std::shared_ptr<State> state = self.lock()) {
-      state->end(ended, failure);
+      state->end(ended, number, failure);
     }
   };
-  auto started = std::make_shared<StepSave>(step, std::move(response), std::move(user), std::move(on_end));
+  auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
+                                            std::move(user), std::move(on_end));
   enter(started, begin);
   return StepResponse(std::move(started));
 }
@@ -191,46 +213,70 @@ void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::ste
     last_begin = begin;
     has_saved_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   }
-  worker.post([this, save = std::move(save)] { finish(*save); });
+  saves.post([this, save = std::move(save)] { finish(*save); });
 }
 
 /// On the thread that was the first to hear of the end.
-void Checkpointer::State::end(StepSave& save, const std::exception_ptr& failure) {
+void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::exception_ptr& failure) {
   if (!failure) {
     directory.add(save.step());
-    remover.set_damaged(save.step(), false);
+    if (is_primary()) {
+      remover.add_saved(save.step());
+    }
   }
-  const std::lock_guard lock(mutex);
-  const std::chrono::nanoseconds duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
-  if (ranks) {
-    ranks->end_save(duration);
+  std::chrono::nanoseconds duration{0};
+  {
+    const std::lock_guard lock(mutex);
+    duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
+    if (!failure) {
+      costs.add_durable(duration);
+    } else {
+      failed = saving;
+      save_failure = with_context(failure, fmt::format("step {}", save.step()));
+      has_saved_preempted = false;
+    }
+    saving = nullptr;
+    announce();
   }
-  if (!failure) {
-    costs.add_durable(duration);
-  } else {
-    failed = saving;
-    save_failure = with_context(failure, fmt::format("step {}", save.step()));
+  if (ranks) {  // Without the lock: it may speak to them.
+    ranks->end_save(number, save.step(), failure ? std::nullopt : std::optional(duration));
   }
-  saving = nullptr;
-  announce();
 }
 
-/// On the worker.
+/// On the thread that waits for saves.
 void Checkpointer::State::finish(StepSave& save) noexcept {
   if (!save.settle() || !is_primary()) {
     return;
   }
-  history.enter(false);
   try {
-    list_again([&] { remover.retain(save.step()); });
-  } catch (...) {
-    if (options.on_retention_failure) {
-      options.on_retention_failure(std::current_exception());
-      return;
-    }
+    removals.post([this, step = save.step()] { retain(step); });
+  } catch (...) {  // No memory.
     const std::lock_guard lock(mutex);
-    retention_failure = retention_failure ? retention_failure : std::current_exception();
+    retention_failure = std::current_exception();
   }
+}
+
+/// On the thread that removes.
+void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
+  history.enter(false);
+  std::exception_ptr failure;
+  try {
+    list_again([&] { remover.retain(just_saved); });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure && options.on_retention_failure) {
+    options.on_retention_failure(failure);
+    return;
+  }
+  const std::lock_guard lock(mutex);
+  retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
+}
+
+/// Blocks until no save is in flight and nothing is to be removed.
+void Checkpointer::State::wait_idle() {
+  saves.wait_idle();  // First: it has posted what is to be removed then.
+  removals.wait_idle();
 }
 
 void Checkpointer::State::throw_save_failure() {

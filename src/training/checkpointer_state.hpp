@@ -37,7 +37,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
         history(directory.root(), options.save.needs_history() && is_primary(), where),
-        worker(clock) {
+        removals(clock),
+        saves(clock) {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
@@ -52,9 +53,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] bool is_primary() const { return coordinator().rank() == 0; }
 
   // Saves.
-  [[nodiscard]] bool decide(std::uint64_t step);
+  [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
-  void begin_on_ranks(std::uint64_t step, SaveOptions& save);
+  void begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save);
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
@@ -62,12 +63,15 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void list_again(const std::function<void()>& look_again);
   [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
   void make_way(std::uint64_t step, bool overwrite) const;
-  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
+                     std::uint64_t number);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
-  void end(training::StepSave& save, const std::exception_ptr& failure);
+  void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
+  void retain(std::uint64_t just_saved) noexcept;
+  void wait_idle();
   void throw_save_failure();
   void throw_failures();
   void require_open() const;
@@ -76,8 +80,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
-  [[nodiscard]] std::exception_ptr explain_load_failure(std::uint64_t step, const std::filesystem::path& path,
-                                                        const std::exception_ptr& failure);
+  [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
+                                              const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
   [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
@@ -94,7 +98,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
 
-  mutable std::mutex mutex;  // Protects all up to the worker.
+  mutable std::mutex mutex;  // Protects all up to the ranks.
   std::shared_ptr<training::StepSave> saving;
   std::shared_ptr<training::StepSave> failed;  // A save of whose failure nobody was told yet.
   std::exception_ptr save_failure;
@@ -109,7 +113,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
 
   std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
 
-  training::Worker worker;  // First to stop: it uses all above.
+  // A thread each: a removal that takes long keeps no save from having ended.
+  training::Worker removals;
+  training::Worker saves;  // First to stop: it uses all above.
 };
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,6 +27,9 @@ constexpr std::string_view kAgreed = "agreed";
 constexpr std::chrono::milliseconds kAgain{100};
 /// Where the coordinator has no thread of its own.
 constexpr std::chrono::milliseconds kLend{1};
+
+/// In a proposal: there is no step ahead of all ranks any more, as one has come to the last that has a number.
+constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
 
 }  // namespace
 
@@ -65,7 +69,9 @@ bool PreemptedStep::is_at(std::uint64_t step) {
   heed_signal();
   wait_for_agreement();
   const std::lock_guard lock(mutex_);
-  if (proposal_ && proposal_->is_agreed && step >= proposal_->step && !come_at_) {
+  // A rank may hear of a later one before it has come to the one before.
+  while (!agreed_.empty() && agreed_.front() <= step) {
+    agreed_.pop_front();
     come_at_ = step;
   }
   return come_at_ == step;
@@ -90,7 +96,8 @@ void PreemptedStep::heed_signal() {
 }
 
 bool PreemptedStep::is_held() const {
-  return proposal_ && !proposal_->is_agreed && !proposal_->is_passed && asked_ >= proposal_->step;
+  return proposal_ && !proposal_->is_agreed && !proposal_->is_passed && proposal_->step != kNoStep &&
+         asked_ >= proposal_->step;
 }
 
 void PreemptedStep::wait_for_agreement() {
@@ -150,9 +157,28 @@ void PreemptedStep::propose() {
     if (proposal_) {
       return;
     }
-    notice = enter(1, asked_ ? *asked_ + margin_ : 0);
+    notice = enter(1, asked_ ? ahead_of(*asked_) : 0);
   }
   coordinator_.notify(topic_, encode(notice));
+}
+
+void PreemptedStep::propose_again(std::uint64_t step) {
+  if (coordinator_.rank() != 0) {
+    return;
+  }
+  Notice notice;
+  {
+    const std::lock_guard lock(mutex_);
+    if (come_at_ != step || !proposal_->is_agreed || !agreed_.empty()) {
+      return;  // Another save, or one was proposed already.
+    }
+    notice = enter(proposal_->round + 1, ahead_of(*asked_));
+  }
+  coordinator_.notify(topic_, encode(notice));
+}
+
+std::uint64_t PreemptedStep::ahead_of(std::uint64_t step) const {
+  return step + std::min(margin_, kNoStep - step);
 }
 
 /// Called with the lock held. Returns what to tell the others.
@@ -172,15 +198,14 @@ void PreemptedStep::hear_answer(std::size_t from, std::uint64_t round, std::opti
       return;
     }
     if (passed) {
-      notice = enter(round + 1, std::max({*passed, proposal_->step, asked_.value_or(0)}) + margin_);
+      notice = enter(round + 1, ahead_of(std::max({*passed, proposal_->step, asked_.value_or(0)})));
     } else {
       is_before_[from] = true;
       if (std::find(is_before_.begin(), is_before_.end(), false) != is_before_.end()) {
         return;
       }
-      proposal_->is_agreed = true;
+      agree();
       notice = {kAgreed, round, proposal_->step};
-      heard_.notify_all();
     }
   }
   coordinator_.notify(topic_, encode(notice));
@@ -194,7 +219,7 @@ void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
       proposal_ = Proposal{.round = round, .step = step, .is_passed = asked_ && *asked_ >= step};
       heard_.notify_all();
     }
-    if (proposal_->round != round) {
+    if (proposal_->round != round || step == kNoStep) {
       return;
     }
     if (proposal_->is_passed) {
@@ -206,10 +231,16 @@ void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
 
 void PreemptedStep::hear_agreement(std::uint64_t round) {
   const std::lock_guard lock(mutex_);
-  if (proposal_ && proposal_->round == round) {
-    proposal_->is_agreed = true;
-    heard_.notify_all();
+  if (proposal_ && proposal_->round == round && !proposal_->is_agreed) {
+    agree();
   }
+}
+
+/// Called with the lock held.
+void PreemptedStep::agree() {
+  proposal_->is_agreed = true;
+  agreed_.push_back(proposal_->step);
+  heard_.notify_all();
 }
 
 }  // namespace cairn::training

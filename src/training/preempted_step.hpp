@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,7 +21,8 @@ namespace cairn::training {
 ///
 /// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before that step; if so it waits
 /// there until rank 0 has heard it of all, which is soon: transports answer, not trainings. If one has passed the step, rank 0
-/// proposes a later one, and the ranks that wait go on. Without a signal nothing is sent.
+/// proposes a later one, and the ranks that wait go on. Without a signal nothing is sent. Where no step is ahead of all ranks any more, as
+/// steps have numbers below 2^64, there is none.
 /// Threads: `is_at` by one thread at a time, on each rank for the same steps; `has_come` from any.
 class PreemptedStep {
  public:
@@ -32,6 +34,8 @@ class PreemptedStep {
   ///
   /// Errors: Errc::peer_failed: ranks (by number) did not answer within CoordinatorOptions::lost_after.
   [[nodiscard]] bool is_at(std::uint64_t step);
+  /// The save of `step` has failed. Where that was the step that all ranks have come to, rank 0 proposes a later one.
+  void propose_again(std::uint64_t step);
   /// Whether it was asked about.
   [[nodiscard]] bool has_come() const;
 
@@ -53,6 +57,7 @@ class PreemptedStep {
 
   void heed_signal();
   void wait_for_agreement();
+  void agree();
   /// Whether the training may not go on from the step that is asked about. Called with the lock held.
   [[nodiscard]] bool is_held() const;
   [[nodiscard]] std::string missing_answers() const;
@@ -60,6 +65,7 @@ class PreemptedStep {
   void hear(std::size_t from, std::string_view text);
   // On rank 0.
   void propose();
+  [[nodiscard]] std::uint64_t ahead_of(std::uint64_t step) const;
   Notice enter(std::uint64_t round, std::uint64_t step);
   void hear_answer(std::size_t from, std::uint64_t round, std::optional<std::uint64_t> passed);
   // Elsewhere.
@@ -75,6 +81,7 @@ class PreemptedStep {
   std::condition_variable heard_;
   std::optional<std::uint64_t> asked_;  // The highest step that was asked about.
   std::optional<std::uint64_t> come_at_;
+  std::deque<std::uint64_t> agreed_;  // Steps that are still to come.
   std::optional<Proposal> proposal_;
   std::vector<bool> is_before_;  // On rank 0: who has answered so.
 

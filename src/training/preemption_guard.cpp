@@ -51,6 +51,15 @@ void handle(int signal, siginfo_t* info, void* context) {
 PreemptionGuard::PreemptionGuard(std::vector<int> signals) : signals_(std::move(signals)) {
   std::sort(signals_.begin(), signals_.end());
   signals_.erase(std::unique(signals_.begin(), signals_.end()), signals_.end());
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    if (std::binary_search(signals_.begin(), signals_.end(), fault)) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("a PreemptionGuard of signal {}: it says that the program is at fault, which would "
+                      "do the same again for ever",
+                      fault));
+    }
+  }
   if (signals_.empty()) {
     throw Error(Errc::invalid_argument, "PreemptionGuard needs at least one signal");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -21,8 +22,30 @@ constexpr std::uint64_t kHorizon = 10'000;
 constexpr char kSave = 's';
 constexpr char kLook = 'l';
 
-std::string encode(bool is_save, std::uint64_t step) {
-  return fmt::format("{}{}", is_save ? kSave : kLook, step);
+// What ranks say of a save: a word, its number; its step, or what is next.
+constexpr std::string_view kAsk = "ask";
+constexpr std::string_view kNext = "next";
+constexpr std::string_view kWait = "wait";
+
+/// What is asked may be lost, or rank 0 may not know yet: it is asked again.
+constexpr std::chrono::milliseconds kAskAgain{100};
+/// All ranks hear an answer: so often is enough, however many ask.
+constexpr std::chrono::milliseconds kAnswerAgain{50};
+/// Where the coordinator has no thread of its own.
+constexpr std::chrono::milliseconds kLendThread{1};
+
+constexpr std::uint64_t kLastStep = std::numeric_limits<std::uint64_t>::max();
+
+/// So many steps later; the last one that has a number where that is beyond it.
+std::uint64_t later_step(std::uint64_t step, std::uint64_t more) {
+  return step + std::min(more, kLastStep - step);
+}
+
+/// Takes what comes before the next blank.
+std::string_view take_part(std::string_view& text) {
+  const std::string_view part = text.substr(0, text.find(' '));
+  text.remove_prefix(std::min(text.size(), part.size() + 1));
+  return part;
 }
 
 std::uint64_t number_in(std::string_view text) {
@@ -40,6 +63,14 @@ SaveMoment alike(const SaveMoment& here, bool is_preempted) {
 
 }  // namespace
 
+std::string RankDecisions::encode(const Named& named) {
+  return fmt::format("{}{}", named.is_save ? kSave : kLook, named.step);
+}
+
+RankDecisions::Named RankDecisions::decode(std::string_view text) {
+  return {text.front() == kSave, number_in(text.substr(1))};
+}
+
 RankDecisions::RankDecisions(const SavePolicy& policy, const PreemptionGuard* preemption,
                              Coordinator& coordinator, const Clock& clock, std::uint64_t margin,
                              const std::filesystem::path& root)
@@ -47,10 +78,18 @@ RankDecisions::RankDecisions(const SavePolicy& policy, const PreemptionGuard* pr
       coordinator_(coordinator),
       clock_(clock),
       topic_("cairn.training " + root.string()),
-      preempted_(preemption, coordinator, margin, topic_) {}
+      words_topic_("cairn.training words " + root.string()),
+      preempted_(preemption, coordinator, margin, topic_),
+      listening_(coordinator_.listen(words_topic_, [this](std::size_t /*from*/, std::string_view text) {
+        coordinator_.rank() == 0 ? hear_question(text) : hear_answer(text);
+      })) {}
 
-bool RankDecisions::decide(const SaveMoment& here) {
-  if (preempted_.is_at(here.step)) {
+bool RankDecisions::decide(const SaveMoment& here, bool is_forced) {
+  const bool is_preempted = preempted_.is_at(here.step);  // Asked at each step: it must not pass unseen.
+  if (is_forced) {
+    return true;
+  }
+  if (is_preempted) {
     return policy_(alike(here, true));
   }
   return policy_.asks_time() ? decide_by_time(here) : policy_(alike(here, false));
@@ -62,7 +101,7 @@ bool RankDecisions::decide_by_time(const SaveMoment& here) {
   std::optional<Named> next;
   {
     std::unique_lock lock(mutex_);
-    heard_.wait(lock, [this] { return !is_word_awaited_; });
+    wait_for_word(lock);
     next = next_;
   }
   if (next && here.step < next->step) {
@@ -76,19 +115,88 @@ bool RankDecisions::decide_by_time(const SaveMoment& here) {
   return next->is_save && here.step >= next->step;
 }
 
+bool RankDecisions::is_word_coming() const {
+  return is_running_ ||
+         coordinator_.rank() == 0;  // There it is settled by the end of the save, if not before.
+}
+
+void RankDecisions::wait_for_word(std::unique_lock<std::mutex>& lock) {
+  const auto is_known = [this] { return next_ || number_ == 0; };
+  answered_ = std::chrono::steady_clock::now();
+  while (!is_known()) {
+    const bool asks = !is_word_coming();
+    const auto now = std::chrono::steady_clock::now();
+    if (!asks) {
+      answered_ = now;
+    } else if (now - answered_ > coordinator_.lost_after()) {
+      throw Error(
+          Errc::peer_failed,
+          fmt::format("rank 0 does not say at which step to save after step {}, whose save has failed",
+                      step_));
+    }
+    const std::string question = fmt::format("{} {} {}", kAsk, number_, step_);
+    lock.unlock();
+    if (asks) {
+      coordinator_.notify(words_topic_, question);
+    }
+    const bool lends_thread = coordinator_.progress();
+    lock.lock();
+    heard_.wait_for(lock, lends_thread ? kLendThread : kAskAgain,
+                    [&] { return is_known() || asks == is_word_coming(); });
+  }
+}
+
+/// On rank 0.
+void RankDecisions::hear_question(std::string_view text) {
+  if (take_part(text) != kAsk) {
+    return;
+  }
+  const std::uint64_t number = number_in(take_part(text));
+  const std::uint64_t step = number_in(text);
+  std::string answer;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    const auto found = words_.find(number);
+    if (number > number_ || (found != words_.end() && !found->second.is_settled)) {
+      answer = fmt::format("{} {}", kWait, number);
+    } else if (found != words_.end() && found->second.step == step) {
+      answer = fmt::format("{} {} {}", kNext, number, encode(found->second.next));
+    }
+    if (answer.empty() || now - said_ < kAnswerAgain) {
+      return;
+    }
+    said_ = now;
+  }
+  coordinator_.notify(words_topic_, answer);
+}
+
+/// On the others.
+void RankDecisions::hear_answer(std::string_view text) {
+  const std::string_view word = take_part(text);
+  const std::uint64_t number = number_in(take_part(text));
+  if (word == kNext) {
+    hear(number, text);
+  }
+  const std::lock_guard lock(mutex_);
+  answered_ = std::chrono::steady_clock::now();
+}
+
 void RankDecisions::look(const SaveMoment& here) {
   Conversation conversation = coordinator_.join();
   Subject subject = conversation.about(topic_);
   if (coordinator_.rank() != 0) {
-    hear(await_here(subject.broadcast("")));
+    const std::string word = await_here(subject.broadcast(""));
+    const std::lock_guard lock(mutex_);
+    next_ = decode(word);
   } else {
     try {
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
-      const std::string word = encode(next.is_save, next.step);
-      await_here(subject.broadcast(word));
-      hear(word);
+      await_here(subject.broadcast(encode(next)));
+      const std::lock_guard lock(mutex_);
+      next_ = next;
     } catch (...) {
       conversation.fail(std::current_exception());
       throw;
@@ -114,10 +222,11 @@ RankDecisions::Named RankDecisions::find_next(const SaveMoment& moment, std::uin
   }
   SaveMoment ahead = moment;
   ahead.is_preempted = false;
-  for (std::uint64_t step = first; step - first < kHorizon; ++step) {
+  const std::uint64_t last = later_step(first, kHorizon - 1);
+  for (std::uint64_t step = first;; ++step) {
     const std::uint64_t steps = step - moment.step;
     if (steps > 0 && !step_time_) {
-      return {false, step};
+      return look_at(step);
     }
     const auto time = step_time_.value_or(std::chrono::nanoseconds(0)) * static_cast<std::int64_t>(steps);
     ahead.step = step;
@@ -127,54 +236,119 @@ RankDecisions::Named RankDecisions::find_next(const SaveMoment& moment, std::uin
     }
     if (moment.is_saving && steps > 0) {
       if (!save_time) {  // Nobody knows how long it will take: later and later looks.
-        return {false, moment.step + (std::uint64_t{1} << std::min<std::uint64_t>(looks_, 20))};
+        return look_at(later_step(moment.step, std::uint64_t{1} << std::min<std::uint64_t>(looks_, 20)));
       }
       ahead.is_saving = ahead.since_last_save.value_or(time) < *save_time;
     }
-    if (policy_(ahead)) {
-      return {true, step};
+    try {
+      if (policy_(ahead)) {
+        return {true, step};
+      }
+    } catch (...) {
+      if (steps == 0) {
+        throw;
+      }
+      return look_at(step);
+    }
+    if (step == last) {
+      return look_at(later_step(last, 1));
     }
   }
-  return {false, first + kHorizon};
 }
 
-std::string RankDecisions::begin_save(const SaveMoment& here) {
-  std::string word;
-  if (policy_.asks_time() && coordinator_.rank() == 0) {
-    measure_steps(here.step);
-    looks_ = 0;
-    std::vector<std::uint64_t> steps(here.steps.begin(), here.steps.end());
-    const auto place = std::lower_bound(steps.begin(), steps.end(), here.step);
-    if (place == steps.end() || *place != here.step) {
-      steps.insert(place, here.step);
+// Saves.
+
+std::uint64_t RankDecisions::open_save(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (policy_.asks_time()) {
+    if (coordinator_.rank() == 0) {
+      words_[number_ + 1].step = step;
     }
-    SaveMoment begun = here;
-    begun.steps = steps;
-    begun.is_saving = true;
-    begun.since_last_save = std::chrono::nanoseconds(0);
-    const Named next = find_next(begun, here.step + 1);
-    word = encode(next.is_save, next.step);
+    ++number_;
+    step_ = step;
+    is_running_ = true;
+    next_.reset();
   }
-  const std::lock_guard lock(mutex_);
-  is_word_awaited_ = policy_.asks_time();
-  next_.reset();
-  return word;
+  return number_;
 }
 
-void RankDecisions::hear(std::string_view word) {
-  const std::lock_guard lock(mutex_);
-  if (!word.empty()) {
-    next_ = Named{word.front() == kSave, number_in(word.substr(1))};
+std::string RankDecisions::begin_save(std::uint64_t number, const SaveMoment& here) {
+  if (!policy_.asks_time() || coordinator_.rank() != 0) {
+    return {};
   }
-  is_word_awaited_ = false;
+  measure_steps(here.step);
+  looks_ = 0;
+  std::vector<std::uint64_t> steps(here.steps.begin(), here.steps.end());
+  const auto place = std::lower_bound(steps.begin(), steps.end(), here.step);
+  if (place == steps.end() || *place != here.step) {
+    steps.insert(place, here.step);
+  }
+  SaveMoment begun = here;
+  begun.steps = steps;
+  begun.is_saving = true;
+  begun.since_last_save = std::chrono::nanoseconds(0);
+  const Named next = here.step == kLastStep ? look_at(kLastStep) : find_next(begun, here.step + 1);
+  const std::lock_guard lock(mutex_);
+  words_[number].next = next;
+  return encode(next);
+}
+
+void RankDecisions::hear(std::uint64_t number, std::string_view word) {
+  if (!policy_.asks_time()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (coordinator_.rank() == 0) {
+    const auto found = words_.find(number);
+    if (found == words_.end() || found->second.is_settled) {
+      throw Error(Errc::closed, "the save has failed before all ranks had agreed on it");
+    }
+    found->second.is_settled = true;
+    words_.erase(words_.begin(), found);  // All ranks have come to this save, and ask for no earlier word.
+    if (number == number_) {
+      next_ = found->second.next;
+    }
+  } else if (number == number_ && !next_ && !word.empty()) {
+    next_ = decode(word);
+  }
   heard_.notify_all();
 }
 
-void RankDecisions::end_save(std::chrono::nanoseconds duration) {
+void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
+                             std::optional<std::chrono::nanoseconds> duration) noexcept {
+  try {
+    if (!duration) {
+      preempted_.propose_again(step);
+    }
+    const std::string word = settle(number, duration);
+    if (!word.empty()) {
+      coordinator_.notify(words_topic_, word);  // Those that ask already need not wait.
+    }
+  } catch (...) {  // No memory for what is said at once: it is said when it is asked for.
+  }
+}
+
+/// Returns what to tell the others.
+std::string RankDecisions::settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration) {
   const std::lock_guard lock(mutex_);
-  save_time_ = duration;
-  is_word_awaited_ = false;  // Where it has failed before the ranks agreed, they look again.
   heard_.notify_all();
+  if (number == number_) {
+    is_running_ = false;
+  }
+  if (duration) {
+    save_time_ = duration;
+  }
+  const auto found = words_.find(number);
+  if (found == words_.end() || found->second.is_settled) {
+    return {};
+  }
+  Word& word = found->second;
+  word.is_settled = true;
+  word.next = look_at(later_step(word.step, 1));
+  if (number == number_) {
+    next_ = word.next;
+  }
+  return fmt::format("{} {} {}", kNext, number, encode(word.next));
 }
 
 }  // namespace cairn::training

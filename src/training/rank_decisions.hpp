@@ -5,10 +5,13 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/preemption_guard.hpp"
@@ -28,23 +31,37 @@ namespace cairn::training {
 /// - A rank that was sent a signal has all save at a step that none has come to; see PreemptedStep.
 ///
 /// A step that was named is the first one that is asked about and is not below it.
-/// Threads: `decide` by one thread at a time, on each rank for the same steps; the rest from any.
+///
+/// Saves are counted, on each rank alike: each step that all ranks are to save is one, however it ends here and there. To each belongs one
+/// word of rank 0: what it named when it began that save or, where that failed before the others were told, to look at the next step. A
+/// rank whose save has failed before it heard the word asks for it, outside of conversations, and rank 0 answers while it computes.
+/// Whatever fails on whichever rank, all of them go by the same words.
+/// Invariant: rank 0 settles each word once; only one that is settled is told, and counts on rank 0 itself.
+/// Threads: `decide`, `open_save` and `begin_save` by one thread at a time, on each rank for the same steps; the rest from any.
 class RankDecisions {
  public:
   /// All but the last two are the caller's and outlive this.
   RankDecisions(const SavePolicy& policy, const PreemptionGuard* preemption, Coordinator& coordinator,
                 const Clock& clock, std::uint64_t margin, const std::filesystem::path& root);
 
-  /// Whether to save `here.step`: the same on all ranks. May talk to them, and wait for their answers.
+  /// Whether to save `here.step`: the same on all ranks. May talk to them, and wait for their answers. `is_forced`: it is saved whatever the
+  /// policy says, which is not asked then.
   ///
   /// Errors: what the policy throws; Errc::peer_failed.
-  [[nodiscard]] bool decide(const SaveMoment& here);
+  [[nodiscard]] bool decide(const SaveMoment& here, bool is_forced);
 
-  /// A save begins: what rank 0 tells the others with it.
-  [[nodiscard]] std::string begin_save(const SaveMoment& here);
-  void hear(std::string_view word);
-  /// It has ended after so long; on rank 0 that counts.
-  void end_save(std::chrono::nanoseconds duration);
+  /// All ranks are to save a step, whatever becomes of that. Returns the number of that save.
+  [[nodiscard]] std::uint64_t open_save(std::uint64_t step);
+  /// It begins here: what rank 0 tells the others with it.
+  [[nodiscard]] std::string begin_save(std::uint64_t number, const SaveMoment& here);
+  /// What rank 0 has said with it; on rank 0 itself before the others are told.
+  ///
+  /// Errors: Errc::closed on rank 0: the save has failed already, and the others are told something else.
+  void hear(std::uint64_t number, std::string_view word);
+  /// It has ended here, in one way or another; nothing: it has failed, perhaps before it began. Of one that is committed the time on rank
+  /// 0 counts. May be called again.
+  void end_save(std::uint64_t number, std::uint64_t step,
+                std::optional<std::chrono::nanoseconds> duration) noexcept;
 
   /// From the step on that was agreed on because of a signal.
   [[nodiscard]] bool is_preempted() const { return preempted_.has_come(); }
@@ -56,28 +73,59 @@ class RankDecisions {
     std::uint64_t step = 0;
   };
 
+  /// What rank 0 says with a save.
+  struct Word {
+    std::uint64_t step = 0;  ///< That is saved.
+    Named next;
+    bool is_settled = false;
+  };
+
+  static std::string encode(const Named& named);
+  static Named decode(std::string_view text);
+  /// The policy is to be asked at that step, and not before.
+  static Named look_at(std::uint64_t step) { return {false, step}; }
+
   [[nodiscard]] bool decide_by_time(const SaveMoment& here);
+  /// Waits for the word of the last save; `lock` is that of `mutex_`.
+  ///
+  /// Errors: Errc::peer_failed.
+  void wait_for_word(std::unique_lock<std::mutex>& lock);
+  /// Whether it can be waited for without a question to rank 0.
+  [[nodiscard]] bool is_word_coming() const;
   void look(const SaveMoment& here);
   void measure_steps(std::uint64_t step);
-  /// The next step to save at from `first` on, as the policy will see it; `moment` is that of now, at `step`.
+  /// The next step to save at from `first` on, as the policy will see it; `moment` is that of now, at `step`. What the policy throws of a later
+  /// step it will throw there.
   [[nodiscard]] Named find_next(const SaveMoment& moment, std::uint64_t first) const;
+  [[nodiscard]] std::string settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration);
+  void hear_question(std::string_view text);
+  void hear_answer(std::string_view text);
 
   const SavePolicy& policy_;
   Coordinator& coordinator_;
   const Clock& clock_;
   const std::string topic_;
+  const std::string words_topic_;
   PreemptedStep preempted_;
 
   mutable std::mutex mutex_;  // Protects what follows.
   std::condition_variable heard_;
-  bool is_word_awaited_ = false;
+  std::uint64_t number_ = 0;  // Of the last save.
+  std::uint64_t step_ = 0;    // Of that, too.
+  bool is_running_ = false;   // Likewise: it may still bring its word.
   std::optional<Named> next_;
+  std::chrono::steady_clock::time_point answered_;  // When rank 0 was heard last.
+  // Of rank 0: by the number of the save. Those that no rank asks for any more go.
+  std::map<std::uint64_t, Word> words_;
+  std::chrono::steady_clock::time_point said_;  // When it has answered last.
 
   // Of rank 0, on the thread that decides.
   std::optional<std::pair<std::uint64_t, std::chrono::steady_clock::time_point>> mark_;
   std::optional<std::chrono::nanoseconds> step_time_;
   std::optional<std::chrono::nanoseconds> save_time_;  // Protected by `mutex_`, too.
   std::uint64_t looks_ = 0;                            // Since the last save.
+
+  std::shared_ptr<void> listening_;  // Goes first.
 };
 
 }  // namespace cairn::training

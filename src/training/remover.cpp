@@ -13,6 +13,8 @@
 #include "cairn/api/maintain.hpp"
 #include "cairn/base/error.hpp"
 
+#include "core/internal/disk_calls.hpp"
+
 namespace cairn::training {
 namespace {
 
@@ -72,11 +74,14 @@ Remover::Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline,
     : policy_(std::move(policy)),
       removal_deadline_(removal_deadline),
       directory_(directory),
-      links_(std::move(links), directory, syscalls_of(context)),
+      links_(std::move(links), directory),
       context_(context),
       uses_(StepUses::of(directory.root(), context.options().syscalls.get())) {}
 
 void Remover::retain(std::uint64_t just_saved) {
+  if (is_stopped_) {
+    return;
+  }
   directory_.refresh();
   std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
   const RetentionPlan plan = plan_removals(just_saved, steps);
@@ -106,15 +111,16 @@ void Remover::retain(std::uint64_t just_saved) {
 RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps) {
   StepUse use;
   use.in_use = uses_->in_use();
-  use.recent = {just_saved};
   {
     const std::lock_guard lock(mutex_);
     use.damaged = damaged_;
+    use.recent = saved_;
+    saved_.erase(just_saved);
   }
-  const CommitTime now = clock_of(context_).now();
+  use.recent.insert(just_saved);
   std::set<std::uint64_t> doubted;
   for (;;) {
-    RetentionPlan plan = plan_retention(policy_, steps, now, use);
+    RetentionPlan plan = ask_policy(steps, use);
     if (plan.removed.empty()) {
       return plan;
     }
@@ -135,15 +141,23 @@ RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepI
   }
 }
 
+RetentionPlan Remover::ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const {
+  try {
+    return plan_retention(policy_, steps, clock_of(context_).now(), use);
+  } catch (...) {
+    std::rethrow_exception(with_context(std::current_exception(), directory_.root().string()));
+  }
+}
+
 /// None may lead to a step that goes.
-void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const {
+void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) {
   std::set<std::uint64_t> removed;
   for (const StepInfo& each : plan.removed) {
     removed.insert(each.step);
   }
   const auto is_removed = [&removed](const StepInfo& each) { return removed.count(each.step) != 0; };
   steps.erase(std::remove_if(steps.begin(), steps.end(), is_removed), steps.end());
-  links_.update(steps);
+  links_.update(steps, core::DiskCalls(context_), removal_deadline_);
 }
 
 bool Remover::try_remove(std::uint64_t step) {
@@ -184,6 +198,12 @@ void Remover::remove(std::uint64_t step) {
 bool Remover::is_damaged(std::uint64_t step) const {
   const std::lock_guard lock(mutex_);
   return damaged_.contains(step);
+}
+
+void Remover::add_saved(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  damaged_.erase(step);
+  saved_.insert(step);
 }
 
 void Remover::set_damaged(std::uint64_t step, bool is_damaged) {

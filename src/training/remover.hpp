@@ -47,11 +47,14 @@ class Remover {
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
-  /// A load of the step has failed because it is damaged; or it was saved again.
+  /// The step was saved, again perhaps, and `retain` will be called for it; until then none of another step removes it.
+  void add_saved(std::uint64_t step);
+
+  /// A load of the step has failed because it is damaged; or it was removed.
   void set_damaged(std::uint64_t step, bool is_damaged);
   [[nodiscard]] bool is_damaged(std::uint64_t step) const;
 
-  /// Nothing more is removed.
+  /// Nothing more is removed, and no link is made.
   void stop() noexcept { is_stopped_ = true; }
 
   [[nodiscard]] const std::shared_ptr<StepUses>& uses() const noexcept { return uses_; }
@@ -60,17 +63,19 @@ class Remover {
   /// False when it was pinned, or used, since the policy was asked.
   bool try_remove(std::uint64_t step);
   [[nodiscard]] RetentionPlan plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps);
-  void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan) const;
+  [[nodiscard]] RetentionPlan ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const;
+  void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan);
 
   const KeepPolicy policy_;
   const Timeout removal_deadline_;
   StepDirectory& directory_;
-  const StepLinks links_;
+  StepLinks links_;
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
-  mutable std::mutex mutex_;  // Protects `damaged_`.
+  mutable std::mutex mutex_;  // Protects all below.
   std::set<std::uint64_t> damaged_;
+  std::set<std::uint64_t> saved_;  // Those for which `retain` is still to be called.
 };
 
 }  // namespace cairn::training

@@ -40,32 +40,55 @@ std::optional<std::uint64_t> best_of(std::span<const StepInfo> steps, const std:
   return steps[static_cast<std::size_t>(found - is_best.begin())].step;
 }
 
-void StepLinks::update(std::span<const StepInfo> steps) const {
+std::vector<StepLinks::Wanted> StepLinks::wanted(std::span<const StepInfo> steps) const {
+  std::vector<Wanted> links;
+  const auto add = [&](const char* name, std::optional<std::uint64_t> step) {
+    links.push_back({name, step ? std::optional(directory_.entry(*step).filename().string()) : std::nullopt});
+  };
   if (options_.latest) {
-    update("latest", steps.empty() ? std::nullopt : std::optional(steps.back().step));
+    add("latest", steps.empty() ? std::nullopt : std::optional(steps.back().step));
   }
   const std::string& metric = options_.best_metric;
   if (!metric.empty()) {
     const bool is_known = std::any_of(steps.begin(), steps.end(),
                                       [&](const StepInfo& each) { return each.metrics.count(metric) != 0; });
-    update("best", is_known ? best_of(steps, metric, options_.best_prefer) : std::nullopt);
+    add("best", is_known ? best_of(steps, metric, options_.best_prefer) : std::nullopt);
   }
+  return links;
 }
 
-void StepLinks::update(std::string_view name, std::optional<std::uint64_t> step) const {
-  const io::Directory root = io::Directory::open(syscalls_, directory_.root());
-  const std::string link(name);
-  const std::string next = "." + link;  // A crash may have left one.
-  const bool is_there = has_link(root, link);
+void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& calls, Timeout deadline) {
+  const std::vector<Wanted> links = wanted(steps);
+  if (links.empty()) {
+    return;
+  }
+  const std::filesystem::path root = directory_.root();
+  calls.run(fmt::format("links of {}", root.string()), deadline,
+            [calls, root, links, turn = turn_, number = ++calls_] {
+              const std::lock_guard lock(turn->mutex);
+              if (number < turn->newest) {
+                return;  // It has waited for longer than its call, and a later one was faster.
+              }
+              turn->newest = number;
+              const io::Directory directory = io::Directory::open(calls.syscalls(), root);
+              for (const Wanted& each : links) {
+                place(directory, calls.syscalls(), each);
+              }
+            });
+}
+
+void StepLinks::place(const io::Directory& root, io::Syscalls& syscalls, const Wanted& wanted) {
+  const std::string next = "." + wanted.name;  // A crash may have left one.
+  const bool is_there = has_link(root, wanted.name);
   if (has_link(root, next)) {
     io::remove_if_there([&] { root.remove_file(next); });
   }
-  if (step) {
-    const std::string target = directory_.entry(*step).filename().string();
-    io::require(syscalls_.symlink_at(target.c_str(), root.fd(), next.c_str()), "symlink", root.path() / next);
-    root.rename(next, root, link, io::RenameMode::replace);
+  if (wanted.target) {
+    io::require(syscalls.symlink_at(wanted.target->c_str(), root.fd(), next.c_str()), "symlink",
+                root.path() / next);
+    root.rename(next, root, wanted.name, io::RenameMode::replace);
   } else if (is_there) {
-    io::remove_if_there([&] { root.remove_file(link); });
+    io::remove_if_there([&] { root.remove_file(wanted.name); });
   }
   root.sync();  // Before the step goes that it has led to.
 }

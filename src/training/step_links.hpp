@@ -3,16 +3,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
+#include <vector>
 
+#include "cairn/base/timeout.hpp"
 #include "cairn/training/keep_policy.hpp"
 #include "cairn/training/step_directory.hpp"
 #include "cairn/training/step_info.hpp"
 #include "cairn/training/step_options.hpp"
 
+#include "core/internal/disk_calls.hpp"
 #include "io/internal/file.hpp"
 
 namespace cairn::training {
@@ -27,23 +31,39 @@ namespace cairn::training {
 class StepLinks {
  public:
   /// The directory must outlive it.
-  StepLinks(LinkOptions options, const StepDirectory& directory, io::Syscalls& syscalls)
-      : options_(std::move(options)), directory_(directory), syscalls_(syscalls) {}
+  StepLinks(LinkOptions options, const StepDirectory& directory)
+      : options_(std::move(options)), directory_(directory) {}
 
   /// Whether it needs the metrics of steps.
   [[nodiscard]] bool reads_manifests() const { return !options_.best_metric.empty(); }
 
   /// Lets them lead to the newest and the best of `steps`, sorted; a link to nothing goes.
   ///
-  /// Errors: Errc::already_exists: the name is taken by something that is not a link. OS errors.
-  void update(std::span<const StepInfo> steps) const;
+  /// Threads: by one thread at a time.
+  /// Errors: Errc::already_exists: the name is taken by something that is not a link. Errc::timed_out, after `deadline`: it goes on, unless
+  ///         another call does it meanwhile. OS errors.
+  void update(std::span<const StepInfo> steps, const core::DiskCalls& calls, Timeout deadline);
 
  private:
-  void update(std::string_view name, std::optional<std::uint64_t> step) const;
+  /// A link, and what it is to lead to; nothing: it goes.
+  struct Wanted {
+    std::string name;
+    std::optional<std::string> target;
+  };
+
+  /// What calls that have not ended yet share.
+  struct Turn {
+    std::mutex mutex;  // Held while links are made; protects what follows.
+    std::uint64_t newest = 0;
+  };
+
+  [[nodiscard]] std::vector<Wanted> wanted(std::span<const StepInfo> steps) const;
+  static void place(const io::Directory& root, io::Syscalls& syscalls, const Wanted& wanted);
 
   const LinkOptions options_;
   const StepDirectory& directory_;
-  io::Syscalls& syscalls_;
+  const std::shared_ptr<Turn> turn_ = std::make_shared<Turn>();
+  std::uint64_t calls_ = 0;
 };
 
 }  // namespace cairn::training

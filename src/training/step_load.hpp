@@ -7,27 +7,22 @@
 #include <memory>
 #include <utility>
 
+#include "core/internal/disk_calls.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn::training {
 
-/// The load of a step, for as long as somebody has its response: the step is in use, and a failure teaches what is wrong with it.
-class StepLoad {
- public:
-  /// Learns from a failure, and returns what to tell of it.
-  using Explain = std::function<std::exception_ptr(const std::exception_ptr& failure)>;
+/// The load of a step, shared by those who wait for it: until they are gone, the step is not removed.
+struct StepLoad {
+  /// Returns what to tell of a failure, and learns from it. May ask the disk.
+  using Judge = std::function<std::exception_ptr(const std::exception_ptr& failure)>;
 
-  /// Errors: as StepUser.
-  StepLoad(std::shared_ptr<StepUses> uses, std::uint64_t step, Explain explain)
-      : user_(std::move(uses), step), explain_(std::move(explain)) {}
+  StepLoad(std::shared_ptr<StepUses> uses, std::uint64_t step, core::DiskCalls disk, Judge judging)
+      : user(std::move(uses), step), calls(std::move(disk)), judge(std::move(judging)) {}
 
-  [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
-    return explain_(failure);
-  }
-
- private:
-  const StepUser user_;
-  const Explain explain_;
+  const StepUser user;
+  const core::DiskCalls calls;
+  const Judge judge;
 };
 
 }  // namespace cairn::training

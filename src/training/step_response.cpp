@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/step_response.hpp"
 
+#include <system_error>
+
+#include <chrono>
 #include <exception>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <utility>
+
+#include "cairn/base/error.hpp"
 
 #include "training/step_load.hpp"
 #include "training/step_save.hpp"
@@ -52,50 +58,62 @@ void StepResponse::cancel() const {
 
 namespace {
 
-using training::StepLoad;
-
-template <class Ask>
-auto explained(const std::shared_ptr<const StepLoad>& load, Ask ask) {
+/// The result of `act`; a failure is judged.
+template <class Act>
+auto judged(const std::shared_ptr<const training::StepLoad>& load, const Act& act) {
   try {
-    return ask();
+    return act();
   } catch (...) {
-    std::rethrow_exception(load->explain(std::current_exception()));
+    std::rethrow_exception(load ? load->judge(std::current_exception()) : std::current_exception());
   }
 }
 
-Awaitable<Loaded> await_explained(std::shared_ptr<const StepLoad> load, Awaitable<Loaded> loaded) {
+Awaitable<Loaded> await_judged(Awaitable<Loaded> loading, std::shared_ptr<const training::StepLoad> load) {
+  std::optional<Loaded> loaded;
   std::exception_ptr failure;
   try {
-    co_return co_await std::move(loaded);
+    loaded = co_await std::move(loading);
   } catch (...) {
     failure = std::current_exception();
   }
-  std::rethrow_exception(load->explain(failure));
+  if (loaded) {
+    co_return std::move(*loaded);
+  }
+  const std::optional<std::error_code> code = code_of(failure);
+  if (code && *code == std::errc::no_such_file_or_directory) {  // Asks the disk, and blocks.
+    std::function<std::exception_ptr()> judge = [load, failure] { return load->judge(failure); };
+    failure = co_await load->calls.await_answer("a look at what could not be loaded",
+                                                std::chrono::nanoseconds::zero(), std::move(judge));
+  } else {
+    failure = load->judge(failure);
+  }
+  std::rethrow_exception(failure);
 }
 
 }  // namespace
 
-StepLoadResponse::StepLoadResponse(LoadResponse response, std::shared_ptr<const StepLoad> load) noexcept
+StepLoadResponse::StepLoadResponse(LoadResponse response,
+                                   std::shared_ptr<const training::StepLoad> load) noexcept
     : LoadResponse(std::move(response)), load_(std::move(load)) {}
-
-Loaded StepLoadResponse::wait() const {
-  return explained(load_, [this] { return LoadResponse::wait(); });
-}
-
-Loaded StepLoadResponse::wait(Timeout timeout) const {
-  return explained(load_, [this, timeout] { return LoadResponse::wait(timeout); });
-}
-
-Awaitable<Loaded> StepLoadResponse::loaded() const {
-  return await_explained(load_, LoadResponse::loaded());
-}
-
-LoadResult StepLoadResponse::result() const {
-  return explained(load_, [this] { return LoadResponse::result(); });
-}
 
 StepLoadResponse::~StepLoadResponse() {
   LoadResponse::operator=(LoadResponse());  // Stops it where it must; only then the step may be removed.
+}
+
+Loaded StepLoadResponse::wait() const {
+  return judged(load_, [this] { return LoadResponse::wait(); });
+}
+
+Loaded StepLoadResponse::wait(Timeout timeout) const {
+  return judged(load_, [this, timeout] { return LoadResponse::wait(timeout); });
+}
+
+LoadResult StepLoadResponse::result() const {
+  return judged(load_, [this] { return LoadResponse::result(); });
+}
+
+Awaitable<Loaded> StepLoadResponse::loaded() const {
+  return load_ ? await_judged(LoadResponse::loaded(), load_) : LoadResponse::loaded();
 }
 
 }  // namespace cairn

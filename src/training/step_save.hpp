@@ -13,6 +13,10 @@
 
 #include "training/step_uses.hpp"
 
+namespace cairn::core {
+class Services;
+}
+
 namespace cairn::training {
 
 /// The save of a step, shared by the Checkpointer and by whom it has told of it.
@@ -23,7 +27,9 @@ class StepSave {
   /// Called once, when the save has ended, before anybody is told; null: it is committed.
   using OnEnd = std::function<void(StepSave& save, const std::exception_ptr& failure)>;
 
-  StepSave(std::uint64_t step, AsyncResponse response, std::unique_ptr<StepUser> user, OnEnd on_end);
+  /// `services` are those of the context that saves.
+  StepSave(std::uint64_t step, AsyncResponse response, std::shared_ptr<core::Services> services,
+           std::unique_ptr<StepUser> user, OnEnd on_end);
 
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
@@ -42,14 +48,21 @@ class StepSave {
   bool tell() noexcept { return is_told_.exchange(true); }
 
  private:
-  SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout);
-  void tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout);
+  /// Of what a code speaks that two things may throw: the save, or a wait that comes back before it.
+  enum class Code : std::uint8_t { of_save, of_wait };
+
+  SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout,
+                         Code still_running);
+  void tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout, Code still_running);
+  /// Of what Errc::invalid_argument speaks on this thread: one of the context's own may not wait.
+  [[nodiscard]] Code refusal_to_wait() const;
   /// Whether the exception that is being handled is how the save has failed.
-  [[nodiscard]] static bool is_failure_of_save();
+  [[nodiscard]] static bool is_failure_of_save(Code still_running, Code invalid_argument);
   void end(const std::exception_ptr& failure);
 
   const std::uint64_t step_;
   const AsyncResponse response_;
+  const std::shared_ptr<core::Services> services_;
   std::unique_ptr<StepUser> user_;
   const OnEnd on_end_;
   std::once_flag ended_;

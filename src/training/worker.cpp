@@ -18,11 +18,21 @@ Worker::~Worker() {
   }
 }
 
-void Worker::post(std::function<void()> work) {
+void Worker::start() {
   const std::lock_guard lock(mutex_);
+  start_unless_running();
+}
+
+/// Called with the lock held.
+void Worker::start_unless_running() {
   if (!thread_.joinable()) {
     thread_ = start_thread("cairn-training", [this] { run(); });
   }
+}
+
+void Worker::post(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  start_unless_running();
   work_.push_back(std::move(work));
   changed_.notify_all();
 }
@@ -32,9 +42,9 @@ void Worker::wait_idle() {
   changed_.wait(lock, [this] { return is_idle(); });
 }
 
-bool Worker::wait_idle(Timeout timeout) {
+bool Worker::wait_idle(std::chrono::steady_clock::time_point end) {
   std::unique_lock lock(mutex_);
-  return clock_.wait_until(lock, changed_, later(clock_.steady_now(), timeout), [this] { return is_idle(); });
+  return clock_.wait_until(lock, changed_, end, [this] { return is_idle(); });
 }
 
 void Worker::run() {

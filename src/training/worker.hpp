@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
-
-#include "cairn/base/timeout.hpp"
 
 #include "base/internal/clock.hpp"
 
@@ -24,17 +23,22 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  /// Starts the thread already: then `post` needs nothing but memory.
+  ///
+  /// Errors: OS errors, when it cannot be started.
+  void start();
   /// `work` must not throw.
   ///
-  /// Errors: OS errors, when no thread can be started; then nothing is done.
+  /// Errors: as `start`; then nothing is done.
   void post(std::function<void()> work);
 
   /// Blocks until all is done.
   void wait_idle();
-  /// The same for `timeout` at most. Returns whether all is done.
-  [[nodiscard]] bool wait_idle(Timeout timeout);
+  /// The same until `end` at most. Returns whether all is done.
+  [[nodiscard]] bool wait_idle(std::chrono::steady_clock::time_point end);
 
  private:
+  void start_unless_running();
   void run();
   [[nodiscard]] bool is_idle() const { return work_.empty() && !is_busy_; }
 

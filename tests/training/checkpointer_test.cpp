@@ -229,6 +229,20 @@ TEST_F(Checkpointers, SaveOnceWhenTheyArePreempted) {
   EXPECT_THAT(run->steps(), ElementsAre(2));
 }
 
+TEST_F(Checkpointers, WhoseSaveFailsAfterASignalSaveAgain) {
+  const PreemptionGuard guard({SIGUSR1});
+  CheckpointerOptions options = when(save_when::preempted());
+  options.preemption = &guard;
+  const auto run = make(std::move(options));
+  std::raise(SIGUSR1);
+  EXPECT_THAT([&] { save_unsavable(*run, 1).wait(); }, Fails(Errc::handler_failed));
+
+  EXPECT_TRUE(save(*run, 2));
+  EXPECT_FALSE(save(*run, 3));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(2));
+}
+
 // Failures.
 
 TEST_F(Checkpointers, AFailureIsThrownOnceByTheNextSaveWhichSavesNothing) {
@@ -259,6 +273,27 @@ TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
   EXPECT_THAT([&] { response.wait(); }, Fails(Errc::handler_failed, HasSubstr("cannot be saved")));
   run->close();
   EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+/// Fails in its background phase with the code of a call that is wrong.
+struct Refused {
+  Awaitable<Background<>> save(SaveContext /*context*/) const { co_return fail(); }
+
+ private:
+  static Background<> fail() {
+    throw Error(Errc::invalid_argument, "not like this");
+    co_return;
+  }
+};
+
+TEST_F(Checkpointers, AFailureWhoseCodeIsThatOfAWrongCallIsToldOnce) {
+  const auto run = make();
+  const Refused refused;
+  const StepResponse response = run->save(1, {{"state", refused}});
+
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::invalid_argument, HasSubstr("not like this")));
+  run->wait();
+  run->close();
 }
 
 /// Its blocking phase waits until it is let go, and then succeeds or fails.

@@ -129,8 +129,8 @@ TEST(PreemptionGuard, MadeTwiceIsRefusedAndTheFirstGoesOn) {
   EXPECT_TRUE(is_default(SIGUSR1));
 }
 
-TEST(PreemptionGuard, OfSignalsThatCannotBeCaughtIsRefusedAndLeavesNothing) {
-  for (const int signal : {SIGKILL, 0, -1, 4711}) {
+TEST(PreemptionGuard, OfFaultsAndSignalsThatCannotBeCaughtIsRefusedAndLeavesNothing) {
+  for (const int signal : {SIGKILL, 0, -1, 4711, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
     EXPECT_THAT(
         [&] {
           const PreemptionGuard guard({SIGUSR1, signal});

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trainings of several ranks, which are threads here, each with a context and a clock of its own.
-#include <array>
+#include "training/ranks.hpp"
+
 #include <barrier>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -23,7 +23,6 @@
 #include "cairn/training/preemption_guard.hpp"
 
 #include "support/fails.hpp"
-#include "training/fixture.hpp"
 
 namespace cairn {
 namespace {
@@ -32,57 +31,10 @@ using std::chrono::seconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::kThree;
 using testing::ManualClock;
-
-constexpr std::size_t kThree = 3;
-
-/// What a rank has, whose training is under test.
-struct Trainer {
-  std::size_t rank;
-  Context& context;
-  ManualClock& clock;
-  std::barrier<>& all;  // Where ranks wait for each other, as they do at the sum of gradients.
-};
-
-class RanksOfATraining : public testing::TrainingTest {
- protected:
-  /// Runs `train` on each rank. Their clocks differ by an hour. Returns what they threw, a line for each.
-  std::string on_ranks(const std::function<void(Trainer&)>& train) {
-    std::barrier all(kThree);
-    return testing::failures_on_ranks(kThree, [&](const std::shared_ptr<Coordinator>& coordinator) {
-      auto clock = std::make_shared<ManualClock>();
-      clock->advance(std::chrono::hours(coordinator->rank()));
-      ContextOptions options = with_clock(clock);
-      options.coordinator = coordinator;
-      Context context(options);
-      Trainer trainer{coordinator->rank(), context, *clock, all};
-      train(trainer);
-    });
-  }
-
-  /// Saves a step, and remembers that this rank did.
-  void save(Checkpointer& run, std::size_t rank, std::uint64_t step) {
-    const Tree state = {{"step", step}};
-    if (run.save(step, {{"state", state}})) {
-      const std::lock_guard lock(mutex_);
-      saved_[rank].push_back(step);
-    }
-  }
-
-  /// The steps that all ranks have saved alike.
-  std::vector<std::uint64_t> saved() {
-    EXPECT_EQ(saved_[0], saved_[1]);
-    EXPECT_EQ(saved_[0], saved_[2]);
-    return saved_[0];
-  }
-
-  [[nodiscard]] std::vector<std::uint64_t> on_disk() const {
-    return *StepDirectory(root(), {}, *context_).steps();
-  }
-
-  std::mutex mutex_;  // Protects what ranks write here.
-  std::map<std::size_t, std::vector<std::uint64_t>> saved_;
-};
+using testing::RanksOfATraining;
+using testing::Trainer;
 
 TEST_F(RanksOfATraining, SaveAndRemoveAndGoOnTogether) {
   const std::string failures = on_ranks([&](Trainer& trainer) {
@@ -122,46 +74,6 @@ TEST_F(RanksOfATraining, TakeTimesFromRank0) {
 
   EXPECT_EQ(failures, "");
   EXPECT_THAT(saved(), ElementsAre(0, 10, 20, 30, 40, 50));
-}
-
-TEST_F(RanksOfATraining, SayNothingOfStepsThatAreDeclined) {
-  for (const bool asks_time : {false, true}) {
-    std::filesystem::create_directories(root());
-    testing::LocalRanks job(2);
-    std::barrier all(2);
-    std::vector<std::thread> ranks;
-    std::array<std::uint64_t, 2> said{};
-    for (std::size_t rank = 0; rank < 2; ++rank) {
-      ranks.emplace_back([&, rank] {
-        auto clock = std::make_shared<ManualClock>();
-        ContextOptions options = with_clock(clock);
-        options.coordinator = std::make_shared<Coordinator>(job.transport(rank));
-        Context context(options);
-        CheckpointerOptions how;
-        how.save =
-            asks_time ? save_when::continuously(std::chrono::hours(1)) : save_when::every_steps(10'000);
-        Checkpointer run(root() / std::to_string(asks_time), how, context);
-        for (std::uint64_t step = 0; step < 1000; ++step) {
-          clock->advance(seconds(1));
-          save(run, rank, step);
-          if (step == 10) {
-            run.wait();
-          }
-          if (step == 100) {  // By now rank 0 knows how long steps and saves take.
-            all.arrive_and_wait();
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));  // Last words of the save.
-            said[rank] = job.sent_bytes(rank);
-          }
-        }
-        EXPECT_EQ(job.sent_bytes(rank), said[rank]) << "rank " << rank;
-        all.arrive_and_wait();
-        run.close();
-      });
-    }
-    for (std::thread& rank : ranks) {
-      rank.join();
-    }
-  }
 }
 
 TEST_F(RanksOfATraining, SaveTheSameStepWhenOneIsSentASignal) {
@@ -362,6 +274,30 @@ TEST_F(RanksOfATraining, ASaveThatOneRankRefusesFailsOnAll) {
   EXPECT_THAT(failures,
               AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "), HasSubstr("loss")));
   EXPECT_FALSE(std::filesystem::exists(root() / "1"));
+}
+
+TEST_F(RanksOfATraining, RemoveStepsOnRank0Alone) {
+  for (const char* step : {"1", "2"}) {
+    save_alone(step);
+  }
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    Checkpointer run(root(), {}, trainer.context);
+    trainer.all.arrive_and_wait();
+    for (const std::uint64_t step : {1, 77}) {
+      if (trainer.rank != 0) {
+        EXPECT_THAT([&] { run.remove(step); },
+                    testing::Fails(Errc::invalid_argument, HasSubstr("rank 0 alone")));
+      }
+    }
+    EXPECT_THAT(run.steps(), ElementsAre(1, 2));
+    trainer.all.arrive_and_wait();
+    if (trainer.rank == 0) {
+      run.remove(1);
+    }
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_THAT(on_disk(), ElementsAre(2));
 }
 
 }  // namespace

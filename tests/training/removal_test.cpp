@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "async/internal/event.hpp"
 #include "io/faulty_syscalls.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/held_syscalls.hpp"
@@ -152,13 +156,69 @@ TEST_F(Checkpointers, WhereTheNewestIsDamagedTheNewestSoundIsKept) {
   EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
 }
 
+TEST_F(Checkpointers, WhatALoadInTheBackgroundHasFoundDamagedIsKnownToBe) {
+  for (const bool is_awaited : {false, true}) {
+    fs::remove_all(root());
+    for (const char* step : {"1", "2", "3"}) {
+      save_alone(step);
+    }
+    alter(3);
+    const auto run = make(keeping(keep::latest(0)));
+    EXPECT_THAT(
+        [&] {
+          const StepLoadResponse loading = run->load_async(3);
+          static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
+        },
+        Fails(Errc::checksum_mismatch));
+    save(*run, 0).wait();
+    run->wait();
+
+    EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+  }
+}
+
+TEST_F(Checkpointers, AStepThatLacksAFileIsKnownToBeDamaged) {
+  for (const bool is_awaited : {false, true}) {
+    fs::remove_all(root());
+    for (const char* step : {"1", "2", "3"}) {
+      save_alone(step);
+    }
+    for (const auto& entry : fs::directory_iterator(root() / "3/state")) {
+      fs::remove(entry.path());
+    }
+    const auto run = make(keeping(keep::latest(0)));
+    EXPECT_ANY_THROW({
+      const StepLoadResponse loading = run->load_async(3);
+      static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
+    });
+    save(*run, 0).wait();
+    run->wait();
+
+    EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
+  }
+}
+
+TEST_F(Checkpointers, WhatWasAskedForInVainIsNoDamage) {
+  for (const char* step : {"1", "2", "3"}) {
+    save_alone(step);
+  }
+  const auto run = make(keeping(keep::latest(0)));
+  EXPECT_THAT([&] { static_cast<void>(run->load(3, {"model"})); }, Fails(Errc::not_found));
+  EXPECT_THAT([&] { static_cast<void>(run->load_async(3, {"model"}).wait()); }, Fails(Errc::not_found));
+  save(*run, 0).wait();
+  run->wait();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 3));
+}
+
 TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
   const auto run = make(keeping(
       KeepPolicy("mine", false, [](std::span<const StepInfo>, CommitTime) { return std::vector<bool>(); })));
   save(*run, 1);
   save(*run, 2);
 
-  EXPECT_THAT([&] { run->close(); }, Fails(Errc::invalid_argument, HasSubstr("'mine'")));
+  EXPECT_THAT([&] { run->close(); },
+              Fails(Errc::invalid_argument, AllOf(HasSubstr(root().string()), HasSubstr("'mine'"))));
   run->close();
   EXPECT_THAT(run->steps(), ElementsAre(1, 2));
 }
@@ -166,7 +226,8 @@ TEST_F(Checkpointers, APolicyThatFailsRemovesNothingAndIsNamedByClose) {
 TEST_F(Checkpointers, ASavePolicyThatFailsIsThrownBySave) {
   const auto run = make(when([](const SaveMoment&) -> bool { throw std::runtime_error("no idea"); }));
 
-  EXPECT_THAT([&] { save(*run, 1); }, Fails(Errc::handler_failed, HasSubstr("no idea")));
+  EXPECT_THAT([&] { save(*run, 1); },
+              Fails(Errc::handler_failed, AllOf(HasSubstr(root().string()), HasSubstr("no idea"))));
 }
 
 TEST_F(Checkpointers, RemoveAStepWhenTheyAreTold) {
@@ -179,6 +240,28 @@ TEST_F(Checkpointers, RemoveAStepWhenTheyAreTold) {
   EXPECT_THAT(run->steps(), ElementsAre(2));
   EXPECT_FALSE(fs::exists(root() / "1"));
   EXPECT_THAT([&] { run->remove(1); }, Fails(Errc::not_found, HasSubstr("step 1")));
+}
+
+/// Of a policy whose answer comes right before removals begin: what it does happens to them.
+KeepPolicy latest_after(std::function<void()> act) {
+  return {"latest", false, [act = std::move(act)](std::span<const StepInfo> steps, CommitTime now) {
+            act();
+            return keep::latest(1)(steps, now);
+          }};
+}
+
+TEST_F(Checkpointers, AFailureToRemoveThatALaterOneHasMadeGoodIsNotTold) {
+  const auto run = make(keeping(latest_after([calls = 0]() mutable {
+    if (++calls == 2) {
+      throw std::runtime_error("not now");
+    }
+  })));
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    save(*run, step);
+  }
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(3));
 }
 
 /// With a file system whose answers tests decide.
@@ -265,6 +348,75 @@ TEST_F(HeldCheckpointers, TwoOfAProcessKnowWhatTheOtherLoads) {
   EXPECT_THAT(run->steps(), ElementsAre(1, 2));
 }
 
+/// Whatever is removed takes long, from the second save on.
+class SlowlyRemovingCheckpointers : public HeldCheckpointers {
+ protected:
+  [[nodiscard]] std::unique_ptr<Checkpointer> make_slow(SavePolicy policy = save_when::asked()) {
+    CheckpointerOptions options = keeping(latest_after([this, calls = 0]() mutable {
+      if (++calls == 2) {
+        disk_->hold(testing::Held::unlink, 1);
+      }
+    }));
+    options.save = std::move(policy);
+    auto run = make(std::move(options));
+    save(*run, 1).wait();
+    run->wait();
+    save(*run, 2).wait();
+    EXPECT_TRUE(disk_->holds());
+    return run;
+  }
+};
+
+TEST_F(SlowlyRemovingCheckpointers, KnowWhatIsSavedMeanwhile) {
+  const auto run = make_slow(save_when::continuously());
+
+  StepOptions forced;
+  forced.force = true;
+  save(*run, 3, forced);  // Nobody asks its response.
+  for (int i = 0; i < 10'000 && run->latest() != 3; ++i) {
+    static_cast<void>(async::Event().wait_for(std::chrono::milliseconds(1)));
+  }
+
+  EXPECT_EQ(run->latest(), 3u);
+  EXPECT_TRUE(run->should_save(4));
+  EXPECT_THAT([&] { run->close(seconds(0)); },
+              Fails(Errc::still_running, AllOf(HasSubstr("old steps"), HasSubstr("removed"))));
+  clock_->advance(seconds(100));
+  EXPECT_EQ(run->period(seconds(1000)).costs.durable, seconds(0));
+  disk_->let_go();
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(3));
+}
+
+TEST_F(SlowlyRemovingCheckpointers, LeaveALowerStepUntilItsOwnTurn) {
+  const auto run = make_slow();
+  save(*run, 9).wait();
+  save(*run, 0).wait();  // The steps of 9 are removed by then.
+
+  disk_->let_go();
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(0, 9));
+}
+
+TEST_F(HeldCheckpointers, EndInTimeWhereALinkDoesNot) {
+  CheckpointerOptions options = keeping(latest_after([this] { disk_->hold(testing::Held::link, 1); }));
+  options.links.latest = true;
+  options.close_timeout = seconds(1);
+  auto run = make(std::move(options));
+  save(*run, 1).wait();
+  ASSERT_TRUE(disk_->holds());
+  EXPECT_THAT([&] { run->close(seconds(0)); }, Fails(Errc::still_running, HasSubstr("old steps")));
+
+  std::future<void> end = std::async(std::launch::async, [&run] { run.reset(); });
+  while (end.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    ASSERT_LT(clock_->steady_now().time_since_epoch(), std::chrono::hours(2));
+    clock_->advance(std::chrono::milliseconds(100));
+  }
+
+  EXPECT_EQ(disk_->held(), 1);
+}
+
 /// With a file system that fails as tests say.
 class FaultyCheckpointers : public Checkpointers {
  protected:
@@ -280,14 +432,6 @@ class FaultyCheckpointers : public Checkpointers {
 
   std::shared_ptr<io::FaultySyscalls> disk_;
 };
-
-/// Of a policy whose answer comes right before removals begin: what it does fails them.
-KeepPolicy latest_after(std::function<void()> act) {
-  return {"latest", false, [act = std::move(act)](std::span<const StepInfo> steps, CommitTime now) {
-            act();
-            return keep::latest(1)(steps, now);
-          }};
-}
 
 TEST_F(FaultyCheckpointers, WhatCannotBeRemovedIsToldByCloseAndTriedAgain) {
   const auto run = make(keeping(latest_after([this, calls = 0]() mutable {
@@ -351,19 +495,6 @@ TEST_F(FaultyCheckpointers, AStepThatWasOverwrittenWithoutAnExchangeIsOneStep) {
   EXPECT_FALSE(fs::exists(root() / "1.g2"));
 }
 
-TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatTheyDecline) {
-  const auto run = make(when(save_when::any_of({save_when::every_steps(1000), save_when::preempted()})));
-  save(*run, 0).wait();
-  run->wait();
-  const int before = disk_->calls();
-  for (std::uint64_t step = 1; step < 1000; ++step) {
-    EXPECT_FALSE(save(*run, step));
-    EXPECT_FALSE(run->should_save(step));
-  }
-
-  EXPECT_EQ(disk_->calls(), before);
-}
-
 /// Counts what is read.
 class CountedReads final : public testing::ForwardingSyscalls {
  public:
@@ -396,6 +527,27 @@ TEST_F(Checkpointers, ReadNoManifestWhereNothingIsToGo) {
 
   EXPECT_EQ(reads_of_a_save(keep::latest(100), 21), alone);
   EXPECT_GE(reads_of_a_save(keep::latest(22), 22), alone + 22);  // All, as one goes.
+}
+
+TEST_F(FaultyCheckpointers, AskTheSystemForNothingAtAStepThatIsDeclined) {
+  for (const bool asks_time : {false, true}) {
+    CheckpointerOptions options =
+        when(asks_time ? save_when::continuously(std::chrono::hours(1)) : save_when::every_steps(100'000));
+    options.keep = keep::latest(1);
+    const auto run = make(std::move(options));
+    StepOptions first;
+    first.force = true;
+    first.save.overwrite = true;
+    save(*run, 0, first);
+    run->wait();
+    const int calls = disk_->calls();
+    for (std::uint64_t step = 1; step < 1000; ++step) {
+      clock_->advance(seconds(1));
+      EXPECT_FALSE(save(*run, step));
+    }
+
+    EXPECT_EQ(disk_->calls(), calls);
+  }
 }
 
 TEST_F(FaultyCheckpointers, ARootThatMayNotBeWrittenIsToldBySave) {

@@ -60,7 +60,8 @@ TEST(StepFormat, RefusesPrefixesThatNamesCannotHave) {
                                     std::string("run.g"), std::string(190, 'x')}) {
     EXPECT_THAT([&] { StepFormat format(prefix); }, Fails(Errc::invalid_argument, HasSubstr("prefix")));
   }
-  EXPECT_THAT([] { StepFormat format("", 21); }, Fails(Errc::invalid_argument, HasSubstr("at most 20 digits, not 21")));
+  EXPECT_THAT([] { StepFormat format("", 21); },
+              Fails(Errc::invalid_argument, HasSubstr("at most 20 digits, not 21")));
 }
 
 }  // namespace

@@ -55,7 +55,8 @@ struct SaveOptions {
   /// of one process.
   std::string word;
   /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On a thread of the
-  /// context's; must neither block nor throw.
+  /// context's; must not block. On rank 0 it is called before the others are told: what it throws there fails the save, and nobody else
+  /// hears the word. Elsewhere it must not throw.
   std::function<void(std::string_view word)> on_word;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;

@@ -53,8 +53,10 @@ class Checkpointer {
   /// A step that is lower than the latest may be saved, and is not the latest then.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits. Errc::closed. What policies
-  ///            throw. As save_checkpointables_async.
+  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits.
+  ///            Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for
+  ///            CoordinatorOptions::lost_after where this one had to ask it what is saved next. As save_checkpointables_async.
+  ///            A save of several ranks that fails on one fails on all, and all decide alike on the steps after it.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
   /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
@@ -84,6 +86,7 @@ class Checkpointer {
 
   /// Loads a step; see load_checkpointables.
   ///
+  /// A step whose load fails because it is damaged is known to be from then on; see plan_retention.
   /// Errors: Errc::not_found: no such step, or it was removed meanwhile; no step at all; no step with the metric. As
   ///         load_checkpointables.
   [[nodiscard]] Loaded load(const WhichStep& which, const Requests& requests = {},
@@ -107,9 +110,9 @@ class Checkpointer {
   /// Errors: Errc::not_found: no step has that metric.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
 
-  /// Removes a step now, whether or not the policy would keep it. Blocks.
+  /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the others `reload`.
   ///
-  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; another rank than 0 is asked. As remove_checkpoint.
   void remove(std::uint64_t step);
 
   /// As StepDirectory.
@@ -121,11 +124,13 @@ class Checkpointer {
 
   /// Blocks until no save is in flight and old steps are removed.
   ///
-  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals; each once.
+  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try has made good; each
+  ///         once.
   void wait();
   /// As `wait`, and refuses new saves from then on. May be called again.
   ///
-  /// Errors: as `wait`. Errc::still_running, which names the step: it did not end in time, and goes on.
+  /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it did not end in time,
+  ///         and goes on.
   void close();
   void close(Timeout timeout);
 

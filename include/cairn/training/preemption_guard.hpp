@@ -19,7 +19,8 @@ namespace cairn {
 /// Threads: `is_preempted` may be called from any thread, and from handlers of signals.
 class PreemptionGuard {
  public:
-  /// Errors: Errc::already_exists: there is another guard; Errc::invalid_argument: no signal, or one that cannot be caught.
+  /// Errors: Errc::already_exists: there is another guard; Errc::invalid_argument: no signal, one that cannot be caught, or one of a fault
+  ///         (SIGSEGV, SIGBUS, SIGFPE, SIGILL).
   explicit PreemptionGuard(std::vector<int> signals = {SIGTERM});
   ~PreemptionGuard();
   PreemptionGuard(const PreemptionGuard&) = delete;

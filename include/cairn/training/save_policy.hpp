@@ -32,13 +32,16 @@ struct SaveMoment {
   /// What saves have cost so far, without a mean time between failures; all 0 before the first one has ended. Only for policies that
   /// ask for the time.
   PeriodCosts costs;
-  bool is_preempted = false;  ///< Whether the end of the process was announced, and nothing was saved since.
+  bool is_preempted =
+      false;  ///< Whether the end of the process was announced, and no save was begun since, or the last has failed.
 };
 
 /// Says at which steps to save: a value, without a state of its own.
 ///
 /// Example: options.save = save_when::any_of({save_when::every_steps(1000), save_when::preempted()});
 ///          options.save = [](const SaveMoment& moment) { return moment.step % 7 == 3; };
+/// Of several ranks rank 0 asks one that goes by the time ahead, up to 10,000 steps, with moments as it expects them; any function of a
+/// program's own is such a one. What it throws of a step ahead does not count: it is asked again when that step has come.
 /// Threads: asked on the thread that calls Checkpointer::save.
 class SavePolicy {
  public:
@@ -95,7 +98,7 @@ namespace save_when {
 /// When nothing is saved yet.
 [[nodiscard]] SavePolicy first();
 
-/// Once, after the end of the process was announced; see PreemptionGuard.
+/// Once, after the end of the process was announced; again where that save has failed. See PreemptionGuard.
 [[nodiscard]] SavePolicy preempted();
 
 /// When one of them says so; with none, never.

@@ -51,10 +51,11 @@ struct CheckpointerOptions {
   /// of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there until all are known to come: the more
   /// steps, the less they wait. At least 1.
   std::uint64_t preemption_margin = 2;
-  /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal may take.
+  /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or the making of links,
+  /// may take.
   Timeout close_timeout = std::chrono::seconds(600);
   /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save. Must not throw. Null: the
-  /// first such failure is thrown by the next `wait` or `close`.
+  /// first such failure is thrown by the next `wait` or `close`, unless a later try has succeeded.
   std::function<void(const std::exception_ptr& failure)> on_retention_failure;
 };
 

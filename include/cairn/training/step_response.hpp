@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "cairn/async/awaitable.hpp"
@@ -12,7 +11,7 @@
 namespace cairn {
 
 namespace training {
-class StepLoad;
+struct StepLoad;
 class StepSave;
 }  // namespace training
 
@@ -59,7 +58,8 @@ class StepLoadResponse : private LoadResponse {
   StepLoadResponse(StepLoadResponse&&) noexcept = default;
   StepLoadResponse& operator=(StepLoadResponse&&) noexcept = default;
 
-  /// As those of LoadResponse.
+  /// As those of LoadResponse. A failure that is one of the checkpoint itself is known to the Checkpointer from then on; see
+  /// Checkpointer::load.
   [[nodiscard]] Loaded wait() const;
   [[nodiscard]] Loaded wait(Timeout timeout) const;
   [[nodiscard]] Awaitable<Loaded> loaded() const;

@@ -47,7 +47,7 @@ struct Verdict {
 /// Threads: `fail`, `tell` and `leave` may be called from any thread; the rest by the coroutines of one save.
 class JointSave {
  public:
-  /// Something that rank 0 tells all along with their agreement, and who hears it; see SaveOptions::word.
+  /// Something that rank 0 tells all along with their agreement, and who hears it, rank 0 first; see SaveOptions::word.
   struct Word {
     std::string of_primary;
     std::function<void(std::string_view word)> heard;
