@@ -2,6 +2,10 @@
 include(GNUInstallDirs)
 
 set(CAIRN_WARNINGS -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # g++ inlines the operator new of Asio's coroutines and not their operator delete, and takes the two for strangers.
+  list(APPEND CAIRN_WARNINGS -Wno-mismatched-new-delete)
+endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND CAIRN_WARNINGS -Wno-subobject-linkage)  # Every source is an included file then.
 endif()

@@ -101,7 +101,7 @@ CheckpointMetadata Checkpointer::metadata(const WhichStep& which) const {
   try {
     return checkpointables_metadata(path, state_->context);
   } catch (...) {
-    std::rethrow_exception(state_->explain_load_failure(step, path, std::current_exception()));
+    std::rethrow_exception(state_->judge_load(step, path, std::current_exception()));
   }
 }
 
