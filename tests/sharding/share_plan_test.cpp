@@ -472,9 +472,14 @@ TEST(SharePlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
       Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both call box [0:2] replica 0")));
   EXPECT_THAT(
       [&] {
-        return plan_of({{{front, 0}}, {{back, 0}, {back, 1}}});
+        return plan_of({{{front, 0}}, {{back, 1}, {back, 1}}});
       },
-      Fails(Errc::overlapping_shards, HasSubstr("'w': rank 1 holds box [2:4] twice")));
+      Fails(Errc::overlapping_shards, HasSubstr("'w': rank 1 holds box [2:4] twice as replica 1")));
+  EXPECT_THAT(
+      [&] {
+        return plan_of({{{front, 0}, {back, 0}, {back, 2}}, {{back, 2}}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'w': ranks 0 and 1 both call box [2:4] replica 2")));
   EXPECT_THAT(
       [&] {
         return plan_of({{{front, 0}}, {{Box({2}, {3}), 0}}});
@@ -490,6 +495,20 @@ TEST(SharePlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
         return SharePlan({floats("w", 4, Sharding::of_grid({2}, {1, 1}))}, 2);
       },
       Fails(Errc::incomplete_shards, HasSubstr("'w': no rank holds box [0:2]")));
+}
+
+TEST(SharePlan, WritesOnceWhatARankHoldsAsSeveralReplicas) {
+  const Box front({0}, {2});
+  const Box back({2}, {2});
+
+  const SharePlan alone = plan_of({{{front, 0}}, {{back, 0}, {back, 1}}});
+  const SharePlan copied =
+      plan_of({{{front, 0}, {back, 3}, {back, 0}}, {{back, 1}, {back, 2}}}, ReplicaChoice::main);
+
+  EXPECT_TRUE(alone.has_no_copies());
+  EXPECT_EQ(alone.shares(1), (std::vector<Share>{{0, back}}));
+  EXPECT_EQ(copied.shares(0), (std::vector<Share>{{0, front}, {0, back}}));
+  EXPECT_TRUE(copied.shares(1).empty());
 }
 
 // ---- What ranks say they hold.

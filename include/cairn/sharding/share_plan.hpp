@@ -56,7 +56,7 @@ class SharePlan {
   ///
   /// Time:   linear in arrays times parts of their layouts, and n log n in boxes that several ranks hold.
   /// Errors: all name the array, and boxes and ranks where there are any. Errc::overlapping_shards for boxes that overlap
-  ///         but are not equal, or that one rank holds twice; Errc::incomplete_shards for elements that nobody holds, or
+  ///         but are not equal, or that one rank holds twice as one replica; Errc::incomplete_shards for elements that nobody holds, or
   ///         where ReplicaChoice::main finds no main replica; Errc::invalid_argument for a sharding that does not fit the
   ///         shape or has more ranks than the job, a replica number given twice, an array that has no number of bytes,
   ///         two arrays of one name, and a job of no ranks or of more than kMaxRanks.
