@@ -41,8 +41,8 @@ bool is_before(const T& a, const T& b) {
   return order != 0 ? order < 0 : a.replica < b.replica;
 }
 
-/// The shards that have elements, in the order of their boxes; of replicas in this process the first.
-std::vector<const Shard*> different_shards(const HeldArray& array) {
+/// The shards that have elements, in the order of their boxes and replicas.
+std::vector<const Shard*> sorted_shards(const HeldArray& array) {
   std::vector<const Shard*> shards;
   for (const Shard& shard : array.sharded->shards()) {
     if (!shard.box.is_empty()) {
@@ -57,6 +57,12 @@ std::vector<const Shard*> different_shards(const HeldArray& array) {
                               to_string(shards[i]->box), shards[i]->replica));
     }
   }
+  return shards;
+}
+
+/// The same; of replicas in this process the first.
+std::vector<const Shard*> different_shards(const HeldArray& array) {
+  std::vector<const Shard*> shards = sorted_shards(array);
   shards.erase(std::unique(shards.begin(), shards.end(),
                            [](const Shard* a, const Shard* b) { return a->box == b->box; }),
                shards.end());
@@ -218,7 +224,7 @@ std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_
     holding.name = array.path;
     holding.dtype = array.sharded->dtype();
     holding.shape = array.sharded->shape();
-    for (const Shard* shard : different_shards(array)) {
+    for (const Shard* shard : sorted_shards(array)) {
       holding.boxes.push_back({shard->box, shard->replica});
     }
     holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);

@@ -34,7 +34,7 @@ struct WrittenPart {
   Array values;  ///< Of the extents of the box.
 };
 
-/// What `rank` of `ranks` holds of the sharded ones among the arrays.
+/// What `rank` of `ranks` holds of the sharded ones among the arrays: boxes in order, with all replicas of each.
 ///
 /// Errors: Errc::invalid_argument, naming path and box, when a box is held twice as the same replica.
 [[nodiscard]] std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank,

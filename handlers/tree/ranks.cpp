@@ -38,7 +38,9 @@ std::vector<Share> shares_of(std::string_view answer, std::span<const Holding> m
   std::vector<Share> shares;
   for (std::uint32_t array = 0; array < mine.size(); ++array) {
     for (const PlacedBox& placed : mine[array].boxes) {
-      shares.push_back({array, placed.box});
+      if (shares.empty() || shares.back() != Share{array, placed.box}) {  // Replicas follow each other.
+        shares.push_back({array, placed.box});
+      }
     }
   }
   return shares;

@@ -78,22 +78,22 @@ std::vector<std::uint32_t> sorted_boxes(const TableRule& table) {
   return order;
 }
 
-/// Refuses copies on one rank, and replicas of one number.
-void check_holders(const PlannedArray& array, const Box& box, std::span<const Parts::Holder> holders) {
-  std::vector<Parts::Holder> sorted(holders.begin(), holders.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.replica < b.replica; });
-  for (std::size_t i = 1; i < holders.size(); ++i) {
-    if (holders[i - 1].rank == holders[i].rank) {
+/// Refuses replicas of one number; `held` is in the order of the ranks.
+void check_holders(const PlannedArray& array, const Box& box, std::vector<Parts::Holder> held) {
+  std::stable_sort(held.begin(), held.end(),
+                   [](const auto& a, const auto& b) { return a.replica < b.replica; });
+  for (std::size_t i = 1; i < held.size(); ++i) {
+    if (held[i - 1].replica != held[i].replica) {
+      continue;
+    }
+    if (held[i - 1].rank == held[i].rank) {
       refuse_array(Errc::overlapping_shards, array,
-                   fmt::format("rank {} holds box {} twice", holders[i].rank, to_string(box)));
+                   fmt::format("rank {} holds box {} twice as replica {}", held[i].rank, to_string(box),
+                               held[i].replica));
     }
-    if (sorted[i - 1].replica == sorted[i].replica) {
-      refuse_array(
-          Errc::invalid_argument, array,
-          fmt::format("ranks {} and {} both call box {} replica {}",
-                      std::min(sorted[i - 1].rank, sorted[i].rank),
-                      std::max(sorted[i - 1].rank, sorted[i].rank), to_string(box), sorted[i].replica));
-    }
+    refuse_array(Errc::invalid_argument, array,
+                 fmt::format("ranks {} and {} both call box {} replica {}", held[i - 1].rank, held[i].rank,
+                             to_string(box), held[i].replica));
   }
 }
 
@@ -163,11 +163,13 @@ ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule
   std::vector<std::uint64_t> elements;
   std::vector<Box> boxes;
   std::vector<std::uint32_t> first_holders;
+  std::vector<Parts::Holder> held;  // Of one part, with all replicas that a rank has.
   const std::vector<std::uint32_t> ranks = ranks_of_boxes(table);
   const auto finish_part = [&] {
     if (!boxes.empty()) {
       parts->firsts.push_back(static_cast<std::uint32_t>(parts->holders.size()));
-      check_holders(array, boxes.back(), parts->holders_of(parts->count() - 1));
+      check_holders(array, boxes.back(), std::move(held));
+      held.clear();
     }
   };
   parts->part_of_box.assign(table.size(), Sharding::kNoPart);
@@ -185,8 +187,16 @@ ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule
       parts->box_of_part.push_back(number);
       boxes.push_back(std::move(box));
     }
+    const Parts::Holder holder = {ranks[number], table.replica(number)};
+    const bool is_held_again = !held.empty() && held.back().rank == holder.rank;
+    held.push_back(holder);
+    if (is_held_again) {  // Another replica on the same rank, which writes one of them if any.
+      std::uint32_t& replica = parts->holders.back().replica;
+      replica = std::min(replica, holder.replica);
+      continue;
+    }
     parts->part_of_box[number] = static_cast<std::uint32_t>(boxes.size() - 1);
-    parts->holders.push_back({ranks[number], table.replica(number)});
+    parts->holders.push_back(holder);
   }
   finish_part();
   check_cover(array.name, Box::whole(array.shape), boxes, first_holders);

@@ -14,25 +14,20 @@
 
 #include "base/internal/checked.hpp"
 #include "sharding/array_parts.hpp"
+#include "sharding/given_parts.hpp"
+#include "sharding/rank_loads.hpp"
 
 namespace cairn {
 
 using sharding_detail::ArrayParts;
+using sharding_detail::GivenParts;
 using sharding_detail::GridRule;
 using sharding_detail::Parts;
 using sharding_detail::PartsFinder;
+using sharding_detail::RankLoads;
 using sharding_detail::TableRule;
 
 namespace {
-
-constexpr std::uint32_t kSeveral = UINT32_MAX;  // For a rank: several write the part.
-
-// Nobody is left with more than this above its share for want of a split: the numbers of boxes stay small, and ranks within
-// 2 % + 1 / 32 of each other.
-constexpr std::uint64_t kTolerancePercent = 2;
-constexpr std::uint64_t kSmallestSplit = 32;   // Parts below 1 / 32 of a rank's share are never split.
-constexpr std::uint64_t kSmallestPiece = 256;  // Nor does anybody get a piece below 1 / 256 of it.
-constexpr std::uint64_t kPieceTolerance = 32;  // Pieces end at rows, which may give or take 1 / 32 of it.
 
 using Wide = unsigned __int128;  // Products of sizes.
 
@@ -50,36 +45,43 @@ std::uint64_t bytes_of(DType dtype, std::uint64_t elements) {
 struct SharePlan::Plan {
   struct Planned {
     std::shared_ptr<const Parts> parts;
-    std::vector<std::uint32_t> writers;  // By part; empty where each part has one holder.
+    bool has_copies = false;  // Otherwise each rank writes all that it holds.
   };
 
-  [[nodiscard]] static std::uint64_t key(std::uint32_t array, std::uint32_t part) {
-    return std::uint64_t{array} << 32 | part;
-  }
-
-  void append_part(std::uint32_t rank, std::uint32_t array, std::uint32_t part,
-                   std::vector<Share>& shares) const;
+  void append_part(std::uint32_t array, std::uint32_t part, std::vector<Share>& shares) const;
+  void append_held(std::uint32_t rank, std::uint32_t array, std::vector<Share>& shares) const;
 
   std::vector<PlannedArray> arrays;
   std::uint32_t ranks = 0;
-  std::vector<Planned> planned;  // By array.
-  std::unordered_map<std::uint64_t, std::vector<SplitPiece>> splits;
+  std::vector<Planned> planned;      // By array.
+  GivenParts given;                  // Of arrays that have copies.
+  std::vector<Box> pieces;           // Of parts that are cut.
   std::vector<std::uint64_t> bytes;  // By rank.
 };
 
-void SharePlan::Plan::append_part(std::uint32_t rank, std::uint32_t array, std::uint32_t part,
-                                  std::vector<Share>& shares) const {
-  const Planned& own = planned[array];
-  const std::uint32_t writer = own.writers.empty() ? rank : own.writers[part];
-  if (writer == rank) {
-    for (Box& box : sharding_detail::boxes_of_part(arrays[array], *own.parts, part)) {
-      shares.push_back({array, std::move(box)});
+void SharePlan::Plan::append_part(std::uint32_t array, std::uint32_t part, std::vector<Share>& shares) const {
+  for (Box& box : sharding_detail::boxes_of_part(arrays[array], *planned[array].parts, part)) {
+    shares.push_back({array, std::move(box)});
+  }
+}
+
+/// What a rank holds of an array without copies.
+void SharePlan::Plan::append_held(std::uint32_t rank, std::uint32_t array, std::vector<Share>& shares) const {
+  const Sharding& sharding = arrays[array].sharding;
+  if (rank >= sharding.ranks()) {
+    return;
+  }
+  if (const auto* grid = dynamic_cast<const GridRule*>(&sharding.rule())) {
+    if (const auto place = grid->place(rank)) {
+      append_part(array, place->part, shares);
     }
-  } else if (writer == kSeveral) {
-    for (const SplitPiece& piece : splits.at(key(array, part))) {
-      if (piece.rank == rank) {
-        shares.push_back({array, piece.box});
-      }
+    return;
+  }
+  const auto& table = dynamic_cast<const TableRule&>(sharding.rule());
+  for (std::uint32_t number = table.first(rank); number < table.first(rank + 1); ++number) {
+    const std::uint32_t part = planned[array].parts->part_of_box[number];
+    if (part != Sharding::kNoPart) {
+      append_part(array, part, shares);
     }
   }
 }
@@ -87,20 +89,22 @@ void SharePlan::Plan::append_part(std::uint32_t rank, std::uint32_t array, std::
 /// Gives every part that several ranks hold to one of them, or to several.
 class SharePlan::Planner {
  public:
-  Planner(Plan& plan, ReplicaChoice choice) : plan_(plan), choice_(choice) {}
+  Planner(Plan& plan, ReplicaChoice choice) : plan_(plan), choice_(choice), loads_(plan.ranks) {}
 
   void run() {
     check_names();
-    plan_.bytes.assign(plan_.ranks, 0);
     plan_.planned.resize(plan_.arrays.size());
     PartsFinder finder(plan_.ranks);
     for (std::uint32_t array = 0; array < plan_.arrays.size(); ++array) {
       add(array, finder.find(plan_.arrays[array]));
     }
+    loads_.set_share(std::max<std::uint64_t>(total_bytes_ / plan_.ranks, 1));
     std::sort(candidates_.begin(), candidates_.end(), comes_before);
     for (const Candidate& candidate : candidates_) {
       give(candidate);
     }
+    plan_.given.finish();
+    plan_.bytes.assign(loads_.loads().begin(), loads_.loads().end());
   }
 
  private:
@@ -112,6 +116,7 @@ class SharePlan::Planner {
     std::uint32_t name;  // Its place among all names.
     std::uint32_t array;
     std::uint32_t part;
+    RankLoads::Group group;  // Its holders; kNoGroup where the choice is the caller's.
   };
 
   static bool comes_before(const Candidate& a, const Candidate& b) {
@@ -144,6 +149,9 @@ class SharePlan::Planner {
     planned.parts = std::move(found.parts);
     const Parts& parts = *planned.parts;
     for (std::uint32_t part = 0; part < parts.count(); ++part) {
+      planned.has_copies |= found.elements[part] != 0 && parts.holders_of(part).size() > 1;
+    }
+    for (std::uint32_t part = 0; part < parts.count(); ++part) {
       if (found.elements[part] == 0) {
         continue;
       }
@@ -153,19 +161,41 @@ class SharePlan::Planner {
       if (choice_ == ReplicaChoice::main) {
         check_main(array, part, holders);
       }
-      if (holders.size() == 1) {
-        plan_.bytes[holders[0].rank] += bytes;
+      if (holders.size() > 1) {
+        add_candidate(array, part, bytes);
         continue;
       }
-      if (planned.writers.empty()) {
-        planned.writers.resize(parts.count());
-        for (std::uint32_t i = 0; i < parts.count(); ++i) {
-          planned.writers[i] = parts.holders_of(i).empty() ? 0 : parts.holders_of(i)[0].rank;
-        }
+      loads_.add(holders[0].rank, bytes);
+      if (planned.has_copies) {
+        plan_.given.add({holders[0].rank, array, part});
       }
-      candidates_.push_back({plan_.arrays[array].turn, static_cast<std::uint32_t>(holders.size()), bytes,
-                             names_[array], array, part});
     }
+  }
+
+  void add_candidate(std::uint32_t array, std::uint32_t part, std::uint64_t bytes) {
+    const Parts& parts = *plan_.planned[array].parts;
+    RankLoads::Group group = kNoGroup;
+    if (choice_ != ReplicaChoice::main) {
+      group = group_of(parts, part);
+      loads_.expect(group, bytes);
+    }
+    candidates_.push_back({plan_.arrays[array].turn,
+                           static_cast<std::uint32_t>(parts.holders_of(part).size()), bytes, names_[array],
+                           array, part, group});
+  }
+
+  /// Arrays that are divided alike have the same parts, whose holders are looked at once.
+  RankLoads::Group group_of(const Parts& parts, std::uint32_t part) {
+    std::vector<RankLoads::Group>& groups = groups_[&parts];
+    groups.resize(parts.count(), kNoGroup);
+    if (groups[part] == kNoGroup) {
+      std::vector<std::uint32_t> ranks;
+      for (const Parts::Holder& holder : parts.holders_of(part)) {
+        ranks.push_back(holder.rank);
+      }
+      groups[part] = loads_.group_of(std::move(ranks));
+    }
+    return groups[part];
   }
 
   void check_main(std::uint32_t array, std::uint32_t part, std::span<const Parts::Holder> holders) const {
@@ -181,91 +211,57 @@ class SharePlan::Planner {
   }
 
   void give(const Candidate& candidate) {
-    const auto holders = plan_.planned[candidate.array].parts->holders_of(candidate.part);
-    std::uint32_t& writer = plan_.planned[candidate.array].writers[candidate.part];
     if (choice_ == ReplicaChoice::main) {
-      writer = std::find_if(holders.begin(), holders.end(), [](const auto& one) {
-                 return one.replica == 0;
-               })->rank;
-    } else {
-      const auto is_less_loaded = [&](const Parts::Holder& a, const Parts::Holder& b) {
-        return plan_.bytes[a.rank] < plan_.bytes[b.rank];
-      };
-      writer = std::min_element(holders.begin(), holders.end(), is_less_loaded)->rank;
-      if (choice_ == ReplicaChoice::balanced_and_split && is_too_much(candidate.bytes, plan_.bytes[writer]) &&
-          split(candidate, holders)) {
-        writer = kSeveral;
-        return;
-      }
+      const auto holders = plan_.planned[candidate.array].parts->holders_of(candidate.part);
+      give_whole(candidate, std::find_if(holders.begin(), holders.end(), [](const auto& one) {
+                              return one.replica == 0;
+                            })->rank);
+      return;
     }
-    plan_.bytes[writer] += candidate.bytes;
+    const std::uint32_t rank = loads_.least_loaded(candidate.group);
+    if (choice_ != ReplicaChoice::balanced_and_split ||
+        !loads_.is_too_much(candidate.bytes, candidate.group) || !split(candidate)) {
+      give_whole(candidate, rank);
+    }
+    loads_.settle(candidate.group, candidate.bytes);
   }
 
-  [[nodiscard]] std::uint64_t share() const { return std::max<std::uint64_t>(total_bytes_ / plan_.ranks, 1); }
-
-  [[nodiscard]] bool is_too_much(std::uint64_t bytes, std::uint64_t load) const {
-    return bytes > share() / kSmallestSplit && load + bytes > share() + share() / 100 * kTolerancePercent;
+  void give_whole(const Candidate& candidate, std::uint32_t rank) {
+    loads_.add(rank, candidate.bytes);
+    plan_.given.add({rank, candidate.array, candidate.part});
   }
 
-  /// Fills up the least loaded holders to a common level. False when the part cannot be cut.
-  bool split(const Candidate& candidate, std::span<const Parts::Holder> holders) {
+  /// False when the part cannot be cut, or need not be.
+  bool split(const Candidate& candidate) {
     const PlannedArray& array = plan_.arrays[candidate.array];
-    std::vector<Box> boxes =
+    const std::vector<Box> boxes =
         sharding_detail::boxes_of_part(array, *plan_.planned[candidate.array].parts, candidate.part);
     if (is_packed(array.dtype) || boxes.size() != 1 || boxes[0].rank() == 0) {
       return false;
     }
-    const std::vector<Amount> amounts = level(candidate.bytes, holders);
+    const std::vector<RankLoads::Amount> amounts = loads_.divide(candidate.group, candidate.bytes);
     if (amounts.size() < 2) {
       return false;
     }
-    std::vector<SplitPiece>& pieces = plan_.splits[Plan::key(candidate.array, candidate.part)];
     const std::uint64_t item_bytes = bits(array.dtype) / 8;
     for (SplitPiece& piece : cut_into(boxes[0], candidate.bytes, amounts)) {
-      plan_.bytes[piece.rank] += *element_count(piece.box.extents()) * item_bytes;
-      pieces.push_back(std::move(piece));
+      loads_.add(piece.rank, *element_count(piece.box.extents()) * item_bytes);
+      plan_.given.add(
+          {piece.rank, candidate.array, candidate.part, static_cast<std::uint32_t>(plan_.pieces.size())});
+      plan_.pieces.push_back(std::move(piece.box));
     }
     return true;
   }
 
-  struct Amount {
-    std::uint32_t rank = 0;
-    std::uint64_t bytes = 0;
-  };
-
-  [[nodiscard]] std::vector<Amount> level(std::uint64_t bytes, std::span<const Parts::Holder> holders) const {
-    std::vector<Amount> amounts;  // First the loads, then what each gets.
-    for (const Parts::Holder& holder : holders) {
-      amounts.push_back({holder.rank, plan_.bytes[holder.rank]});
-    }
-    std::stable_sort(amounts.begin(), amounts.end(),
-                     [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-    // The most holders whose loads, made equal, have room below the next one's.
-    Wide sum = bytes;
-    std::size_t count = 0;
-    while (count < amounts.size() && Wide{amounts[count].bytes} * count < sum) {
-      sum += amounts[count++].bytes;
-    }
-    const auto water = static_cast<std::uint64_t>(sum / count);
-    amounts.resize(count);
-    for (Amount& amount : amounts) {
-      amount.bytes = water - std::min(water, amount.bytes);
-    }
-    while (amounts.size() > 1 && amounts.back().bytes <= share() / kSmallestPiece) {
-      amounts.pop_back();  // The others share it: pieces are cut in proportion.
-    }
-    return amounts;
-  }
-
   /// Where each amount ends, in rows: the rows are divided in proportion.
-  [[nodiscard]] static std::vector<std::uint64_t> ends_in_rows(std::uint64_t rows,
-                                                               const std::vector<Amount>& amounts) {
-    const std::uint64_t sum =
-        std::accumulate(amounts.begin(), amounts.end(), std::uint64_t{0},
-                        [](std::uint64_t before, const Amount& one) { return before + one.bytes; });
+  [[nodiscard]] static std::vector<std::uint64_t> ends_in_rows(
+      std::uint64_t rows, const std::vector<RankLoads::Amount>& amounts) {
+    const std::uint64_t sum = std::accumulate(
+        amounts.begin(), amounts.end(), std::uint64_t{0},
+        [](std::uint64_t before, const RankLoads::Amount& one) { return before + one.bytes; });
     std::vector<std::uint64_t> ends;
     std::uint64_t given = 0;
-    for (const Amount& amount : amounts) {
+    for (const RankLoads::Amount& amount : amounts) {
       given += amount.bytes;
       ends.push_back(static_cast<std::uint64_t>((Wide{given} * rows + sum / 2) / sum));
     }
@@ -274,12 +270,10 @@ class SharePlan::Planner {
 
   /// Whether rows of so many bytes, divided so, give each about its amount.
   [[nodiscard]] bool are_close(const std::vector<std::uint64_t>& ends, std::uint64_t row_bytes,
-                               const std::vector<Amount>& amounts) const {
+                               const std::vector<RankLoads::Amount>& amounts) const {
     std::uint64_t begin = 0;
     for (std::size_t i = 0; i < amounts.size(); ++i) {
-      const std::uint64_t bytes = (ends[i] - begin) * row_bytes;
-      const std::uint64_t off = std::max(bytes, amounts[i].bytes) - std::min(bytes, amounts[i].bytes);
-      if (off > share() / kPieceTolerance) {
+      if (!loads_.is_close((ends[i] - begin) * row_bytes, amounts[i].bytes)) {
         return false;
       }
       begin = ends[i];
@@ -290,7 +284,7 @@ class SharePlan::Planner {
   /// Cuts a box into ranges of rows, in proportion to the amounts; a row is an index of as many outer dimensions as it takes
   /// to come close to them. The fewer these are, the fewer boxes there are.
   [[nodiscard]] std::vector<SplitPiece> cut_into(const Box& box, std::uint64_t bytes,
-                                                 const std::vector<Amount>& amounts) const {
+                                                 const std::vector<RankLoads::Amount>& amounts) const {
     std::uint64_t rows = 1;
     std::size_t outer = 0;
     std::vector<std::uint64_t> ends;
@@ -316,10 +310,14 @@ class SharePlan::Planner {
     return pieces;
   }
 
+  static constexpr RankLoads::Group kNoGroup = UINT32_MAX;
+
   Plan& plan_;
   ReplicaChoice choice_;
+  RankLoads loads_;
   std::uint64_t total_bytes_ = 0;
   std::vector<std::uint32_t> names_;  // By array: its place among all names.
+  std::unordered_map<const Parts*, std::vector<RankLoads::Group>> groups_;  // By part.
   std::vector<Candidate> candidates_;
 };
 
@@ -345,8 +343,8 @@ std::uint32_t SharePlan::ranks() const noexcept {
 }
 
 bool SharePlan::has_no_copies() const noexcept {
-  return std::all_of(plan_->planned.begin(), plan_->planned.end(),
-                     [](const Plan::Planned& array) { return array.writers.empty(); });
+  return std::none_of(plan_->planned.begin(), plan_->planned.end(),
+                      [](const Plan::Planned& array) { return array.has_copies; });
 }
 
 std::span<const std::uint64_t> SharePlan::bytes_by_rank() const noexcept {
@@ -359,22 +357,18 @@ std::vector<Share> SharePlan::shares(std::uint32_t rank) const {
                 fmt::format("sharding: there is no rank {} among {}", rank, plan_->ranks));
   }
   std::vector<Share> shares;
+  const std::span<const GivenParts::Given> all_given = plan_->given.of(rank);
+  auto given = all_given.begin();
   for (std::uint32_t array = 0; array < plan_->arrays.size(); ++array) {
-    const Sharding& sharding = plan_->arrays[array].sharding;
-    if (rank >= sharding.ranks()) {
+    if (!plan_->planned[array].has_copies) {
+      plan_->append_held(rank, array, shares);
       continue;
     }
-    if (const auto* grid = dynamic_cast<const GridRule*>(&sharding.rule())) {
-      if (const auto place = grid->place(rank)) {
-        plan_->append_part(rank, array, place->part, shares);
-      }
-      continue;
-    }
-    const auto& table = dynamic_cast<const TableRule&>(sharding.rule());
-    for (std::uint32_t number = table.first(rank); number < table.first(rank + 1); ++number) {
-      const std::uint32_t part = plan_->planned[array].parts->part_of_box[number];
-      if (part != Sharding::kNoPart) {
-        plan_->append_part(rank, array, part, shares);
+    for (; given != all_given.end() && given->array == array; ++given) {
+      if (given->piece == GivenParts::kWhole) {
+        plan_->append_part(array, given->part, shares);
+      } else {
+        shares.push_back({array, plan_->pieces[given->piece]});
       }
     }
   }

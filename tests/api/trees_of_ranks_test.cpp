@@ -441,6 +441,19 @@ TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwice) {
       AllOf(HasSubstr("'w'"), HasSubstr("replica 0")));
 }
 
+TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwiceAlsoBehindAnother) {
+  const Box box = Box::whole(whole_.shape());
+  expect_refused(
+      [&](std::uint32_t rank) {
+        std::vector<Shard> shards = {{box, whole_, rank}};
+        if (rank == 1) {
+          shards.push_back({box, whole_, 3});
+        }
+        return Tree{{"w", ShardedArray(whole_.shape(), whole_.dtype(), std::move(shards))}};
+      },
+      AllOf(HasSubstr("'w'"), HasSubstr("ranks 1 and 3"), HasSubstr("replica 3")));
+}
+
 TEST_F(TreesOfRanks, TellRanksThatDiffer) {
   const Tree common = {{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}};
   const std::vector<std::pair<Tree, std::string>> others = {

@@ -4,10 +4,12 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,8 +65,15 @@ void time_rules(std::uint32_t ranks, std::size_t arrays) {
   };
   const SharePlan rows = plan("plan by rule: rows on all ranks", Sharding::of_spec(flat, {{"all"}}));
   plan("plan by rule: two copies of each box", Sharding::of_spec(halves, {{"model"}}));
-  plan("plan by rule: copies everywhere", Sharding::replicated(ranks));
-  timed("shares of all ranks", [&] { return all_shares(rows); });
+  const SharePlan copies = plan("plan by rule: copies everywhere", Sharding::replicated(ranks));
+  timed("shares of all ranks: rows", [&] { return all_shares(rows); });
+  const std::uint64_t count =
+      timed("shares of all ranks: copies everywhere", [&] { return all_shares(copies); });
+  const auto bytes = copies.bytes_by_rank();
+  const double mean = std::accumulate(bytes.begin(), bytes.end(), 0.0) / ranks;
+  std::printf("    %llu shares, the busiest rank has %.3f of the mean\n",
+              static_cast<unsigned long long>(count),
+              static_cast<double>(*std::max_element(bytes.begin(), bytes.end())) / mean);
 }
 
 void time_exchange(std::uint32_t ranks, std::size_t arrays) {

@@ -30,8 +30,9 @@ enum class ReplicaChoice : std::uint8_t {
   main,
   /// The least loaded: boxes with the fewest holders first, of these the largest, of these by name; lowest rank on a tie.
   balanced,
-  /// As balanced, but where giving a copy to one rank would leave it with more than its share, several of its holders
-  /// write a part of it each.
+  /// As balanced, but a copy that would leave one rank with more than its share fills up the least loaded of its holders,
+  /// one after the other. Those end within 5 % of each other unless what cannot be cut (packed types, several boxes of one
+  /// rank) makes them differ. There are about as many pieces as copies and holders together.
   balanced_and_split,
 };
 
@@ -53,9 +54,9 @@ class SharePlan {
  public:
   /// Arrays of no elements have no shares.
   ///
-  /// Time:   linear in arrays times ranks, and n log n in boxes that several ranks hold.
+  /// Time:   linear in arrays times parts of their layouts, and n log n in boxes that several ranks hold.
   /// Errors: all name the array, and boxes and ranks where there are any. Errc::overlapping_shards for boxes that overlap
-  ///         but are not equal, or that one rank holds twice; Errc::incomplete_shards for elements that nobody holds, or
+  ///         but are not equal, or that one rank holds twice as one replica; Errc::incomplete_shards for elements that nobody holds, or
   ///         where ReplicaChoice::main finds no main replica; Errc::invalid_argument for a sharding that does not fit the
   ///         shape or has more ranks than the job, a replica number given twice, an array that has no number of bytes,
   ///         two arrays of one name, and a job of no ranks or of more than kMaxRanks.
@@ -70,6 +71,7 @@ class SharePlan {
 
   /// What `rank` writes, array by array; each box has elements.
   ///
+  /// Time:   linear in arrays and in what it returns.
   /// Errors: Errc::invalid_argument when the job has no such rank.
   [[nodiscard]] std::vector<Share> shares(std::uint32_t rank) const;
 
