@@ -53,10 +53,14 @@ bool InFlight::wait_for_all(Operations running, std::chrono::nanoseconds timeout
   });
 }
 
-void InFlight::stop_all(Operations running) const {
+void InFlight::stop(Operations running) {
   for (const auto& operation : running) {
     operation->stop(Errc::closed, "the context was closed before this ended");
   }
+}
+
+void InFlight::stop_all(Operations running) const {
+  stop(running);
   static_cast<void>(wait_for_all(running, options_.stop_grace));
   // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
   for (const auto& operation : running) {
@@ -74,8 +78,13 @@ std::exception_ptr InFlight::close() {
     is_closed_ = true;
     running = operations_;
   }
-  if (!wait_for_all(running, options_.close_timeout)) {
-    stop_all(running);
+  // At exit() on a thread that runs one of them: that cannot end before this has returned.
+  const auto own = std::partition(running.begin(), running.end(),
+                                  [](const auto& operation) { return !operation->runs_here(); });
+  stop({own, running.end()});
+  const Operations others(running.begin(), own);
+  if (!wait_for_all(others, options_.close_timeout)) {
+    stop_all(others);
   }
   std::string still_running;
   for (const auto& operation : running) {
