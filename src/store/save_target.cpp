@@ -30,7 +30,8 @@ bool is_missing(const Error& error) {
 
 SaveTarget opened(Target parsed, io::Directory parent) {
   io::FileStatus status;
-  io::require(parent.syscalls().status(parent.fd(), status), "stat", parent.path());
+  io::require(io::uninterrupted([&] { return parent.syscalls().status(parent.fd(), status); }), "stat",
+              parent.path());
   return {std::move(parsed.path), std::move(parsed.name), std::move(parent), status.id, nullptr};
 }
 
@@ -107,7 +108,9 @@ void require_short(const Way& way, const Target& target, unsigned create_parents
 std::optional<io::Directory> make_levels(Way way, std::vector<MadeLevel>& levels) {
   io::Directory at = std::move(way.there);
   for (const std::string& name : way.missing) {
-    const int made = at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode);
+    // After an interrupted call nobody can tell whose it is: then it counts as somebody else's.
+    const int made = io::uninterrupted(
+        [&] { return at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode); });
     if (made == -ENOENT) {
       return std::nullopt;
     }
