@@ -3,6 +3,8 @@
 
 #include "cairn/handlers/builtin.hpp"
 
+#include "core/internal/close_at_exit.hpp"
+
 namespace cairn {
 
 namespace {
@@ -10,25 +12,20 @@ namespace {
 /// Closes the default context when the program ends, as its destructor would.
 class CloseAtExit {
  public:
-  explicit CloseAtExit(Context& context) : context_(context) {}
-  ~CloseAtExit() {
-    try {
-      context_.close();
-    } catch (...) {  // Lost failures were reported to nobody: there is no `on_lost_failure`.
-    }
-  }
+  explicit CloseAtExit(const Context& context) : context_(context) {}
+  ~CloseAtExit() { core::close_at_exit(context_); }
   CloseAtExit(const CloseAtExit&) = delete;
   CloseAtExit& operator=(const CloseAtExit&) = delete;
 
  private:
-  Context& context_;
+  const Context& context_;
 };
 
 }  // namespace
 
 const Context& default_context() {
   // Never destroyed: destructors of other static objects may still call, and are told that it was closed.
-  static Context& context = *new Context;
+  static const Context& context = *new Context;
   static const CloseAtExit closer(context);
   return context;
 }

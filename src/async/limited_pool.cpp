@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+#include "async/internal/inside.hpp"
 #include "async/internal/suspend.hpp"
 
 namespace cairn::async {
@@ -15,6 +16,7 @@ struct LimitedPool::State {
 
   /// Runs functions one after the other, on one thread, until none waits.
   static void run(const std::shared_ptr<State>& self, std::function<void()> work) noexcept {
+    const Inside inside(self.get());
     while (work) {
       work();
       work = nullptr;
@@ -49,6 +51,10 @@ void LimitedPool::submit(std::function<void()> work) const {
   }
   state_->pool.submit(
       [state = state_, work = std::move(work)]() mutable { State::run(state, std::move(work)); });
+}
+
+bool LimitedPool::runs_this_thread() const noexcept {
+  return Inside::is_in(state_.get());
 }
 
 Awaitable<> offload(LimitedPool pool, std::function<void()> work) {

@@ -4,40 +4,10 @@
 #include <boost/asio/execution.hpp>
 #include <boost/asio/require.hpp>
 
+#include "async/internal/inside.hpp"
+
 namespace cairn::async {
 namespace asio = boost::asio;
-
-namespace {
-
-/// The turns that the calling thread has, the innermost first: one strand's work may begin a turn of another.
-class ThreadTurn {
- public:
-  explicit ThreadTurn(const StrandQueue& queue) noexcept : queue_(&queue), outer_(innermost) {
-    innermost = this;
-  }
-
-  ~ThreadTurn() { innermost = outer_; }
-
-  ThreadTurn(const ThreadTurn&) = delete;
-  ThreadTurn& operator=(const ThreadTurn&) = delete;
-
-  static bool is_of(const StrandQueue& queue) noexcept {
-    for (const ThreadTurn* turn = innermost; turn != nullptr; turn = turn->outer_) {
-      if (turn->queue_ == &queue) {
-        return true;
-      }
-    }
-    return false;
-  }
-
- private:
-  static inline thread_local const ThreadTurn* innermost = nullptr;
-
-  const StrandQueue* queue_;
-  const ThreadTurn* outer_;
-};
-
-}  // namespace
 
 void StrandItems::push(StrandItem& item) noexcept {
   item.next = nullptr;
@@ -124,7 +94,7 @@ class StrandQueue::Turn {
 };
 
 bool StrandQueue::runs_this_thread() const noexcept {
-  return ThreadTurn::is_of(*this);
+  return Inside::is_in(this);
 }
 
 void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
@@ -167,7 +137,7 @@ bool StrandQueue::take_in(std::shared_ptr<StrandQueue> guest) {
 }
 
 bool StrandQueue::run_those_there() {
-  const ThreadTurn turn(*this);
+  const Inside turn(this);
   StrandItems ready;
   {
     const std::lock_guard lock(mutex_);
@@ -220,8 +190,7 @@ void StrandQueue::drive() noexcept {
 }
 
 void StrandQueue::run_as_turn(StrandItem& item) const {
-  const ThreadTurn turn(
-      *this);  // Not around a guest's turn: what that gives to this queue waits for its own.
+  const Inside turn(this);  // Not around a guest's turn: what that gives to this queue waits for its own.
   run_item(item);
 }
 

@@ -149,6 +149,10 @@ void release_driver(const Executor& strand) noexcept {
   strand.target<Strand>()->queue().release();
 }
 
+bool runs_this_thread(const Executor& strand) noexcept {
+  return strand.target<Strand>()->queue().runs_this_thread();
+}
+
 Executor make_lane(const Executor& strand, Gate gate) {
   return strand.target<Strand>()->lane(std::move(gate));
 }

@@ -9,23 +9,6 @@
 
 namespace cairn::core {
 
-DrivenHere::DrivenHere(const Services& services) noexcept : services_(&services), outer_(innermost) {
-  innermost = this;
-}
-
-DrivenHere::~DrivenHere() {
-  innermost = outer_;
-}
-
-bool DrivenHere::is_of(const Services& services) noexcept {
-  for (const DrivenHere* driven = innermost; driven != nullptr; driven = driven->outer_) {
-    if (driven->services_ == &services) {
-      return true;
-    }
-  }
-  return false;
-}
-
 bool is_busy_here(const Services& services) noexcept {
   return services.threads.runs_this_thread() || DrivenHere::is_of(services);
 }

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "core/check_options.hpp"
+#include "core/internal/busy_here.hpp"
+#include "core/internal/close_at_exit.hpp"
 #include "core/services.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -40,8 +42,16 @@ void Context::close() {
   if (!services_->is_own_process()) {
     return;
   }
+  core::refuse_here(*services_, "a close");
   if (const std::exception_ptr lost = services_->in_flight.close()) {
     std::rethrow_exception(lost);
+  }
+}
+
+void core::close_at_exit(const Context& context) noexcept {
+  const std::shared_ptr<Services>& services = services_of(context);
+  if (services->is_own_process()) {
+    services->in_flight.close();  // What it returns is for nobody.
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <exception>
 
+#include <boost/asio/cancellation_type.hpp>
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
@@ -31,12 +33,44 @@ std::string beginning(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
+/// Whether it is a word that operations say of their own ends, and that is no cancellation.
+bool is_verdict_of_another(const std::exception_ptr& failure) {
+  const auto code = code_of(failure);
+  return code == Errc::commit_unknown || code == Errc::timed_out || code == Errc::superseded;
+}
+
+[[noreturn]] void throw_failed_handler(const std::exception_ptr& failure, std::string_view who) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    std::throw_with_nested(
+        Error(Errc::handler_failed, fmt::format("{}: {}", who, describe(std::current_exception()))));
+  }
+}
+
 }  // namespace
 
-void rethrow_of(const std::exception_ptr& failure, std::string_view who) {
+Asked asked_of(const boost::asio::cancellation_state& state, bool is_stopped) {
+  if (is_stopped) {
+    return Asked::to_stop;
+  }
+  return state.cancelled() == boost::asio::cancellation_type::none ? Asked::nothing : Asked::to_end;
+}
+
+void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked asked) {
+  const bool is_cancellation = async::is_cancelled(failure);
+  const bool is_verdict = is_cancellation || is_verdict_of_another(failure);
+  if (is_verdict && asked == Asked::to_stop) {
+    std::rethrow_exception(async::cancelled());  // Why it was stopped, the operation says itself.
+  }
+  if (is_cancellation && asked == Asked::to_end) {
+    std::rethrow_exception(failure);
+  }
+  if (is_verdict) {
+    throw_failed_handler(failure, who);
+  }
   const bool is_of_another_rank = code_of(failure) == Errc::peer_failed;  // Which has said whose it is.
-  const bool is_clear = is_of_another_rank || async::is_cancelled(failure);
-  std::rethrow_exception(is_clear ? failure : with_context(failure, who));
+  std::rethrow_exception(is_of_another_rank ? failure : with_context(failure, who));
 }
 
 std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem) {

@@ -1,16 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <boost/asio/cancellation_state.hpp>
+
 namespace cairn::core {
 
-/// Throws a failure with `who` before its text; a cancellation as it is, because it is nobody's fault.
-[[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who);
+/// What had been asked of a handler when it failed.
+enum class Asked : std::uint8_t {
+  nothing,
+  to_end,   ///< Another handler of the operation has failed.
+  to_stop,  ///< The operation was stopped.
+};
+
+/// Of a coroutine with this state, of an operation that was stopped or not.
+[[nodiscard]] Asked asked_of(const boost::asio::cancellation_state& state, bool is_stopped);
+
+/// Throws a failure of a handler with `who` before its text; a cancellation that was asked for as it is, because it is nobody's fault.
+///
+/// What an operation says of itself (commit_unknown, timed_out, superseded, cancelled) is never true because a handler says it, of
+/// another save, say: it becomes Errc::handler_failed with the original nested, or counts as the cancellation that was asked for.
+[[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked asked);
 
 /// The failure with `problem` in its text; as it is when there is no problem, or it is a cancellation.
 std::exception_ptr with_problem(const std::exception_ptr& failure, const std::string& problem);

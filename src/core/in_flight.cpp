@@ -66,10 +66,14 @@ bool InFlight::wait_for_all(Operations running, std::span<const Call> calls,
          std::all_of(calls.begin(), calls.end(), [&](const Call& call) { return wait(call.told); });
 }
 
-void InFlight::stop_all(Operations running) const {
+void InFlight::stop(Operations running) {
   for (const auto& operation : running) {
     operation->stop(Errc::closed, "the context was closed before this ended");
   }
+}
+
+void InFlight::stop_all(Operations running) const {
+  stop(running);
   static_cast<void>(wait_for_all(running, {}, options_.stop_grace));
   // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
   for (const auto& operation : running) {
@@ -89,8 +93,13 @@ std::exception_ptr InFlight::close() {
     running = operations_;
     calls = calls_;
   }
-  if (!wait_for_all(running, calls, options_.close_timeout)) {
-    stop_all(running);
+  // At exit() on a thread that runs one of them: that cannot end before this has returned.
+  const auto own = std::partition(running.begin(), running.end(),
+                                  [](const auto& operation) { return !operation->runs_here(); });
+  stop({own, running.end()});
+  const Operations others(running.begin(), own);
+  if (!wait_for_all(others, calls, options_.close_timeout)) {
+    stop_all(others);
   }
   std::string still_running;
   const auto name = [&](const std::string& title) {

@@ -46,7 +46,8 @@ class InFlight {
   void lose(const std::string& path, const std::exception_ptr& failure);
 
   /// Refuses new operations and calls, waits for those in flight, stops operations that take too long; what does not end then is left
-  /// behind after the grace. Returns the first lost failure; when there is none, what still runs; else null.
+  /// behind after the grace. What the calling thread runs itself is stopped at once, and not waited for.
+  /// Returns the first lost failure; when there is none, what still runs; else null.
   std::exception_ptr close();
 
  private:
@@ -55,6 +56,8 @@ class InFlight {
   /// Returns whether all have told how they ended before `timeout`.
   [[nodiscard]] bool wait_for_all(Operations running, std::span<const Call> calls,
                                   std::chrono::nanoseconds timeout) const;
+  static void stop(Operations running);
+  /// Stops them, and waits until they have told how they ended, for the grace at most.
   void stop_all(Operations running) const;
 
   const ContextOptions& options_;

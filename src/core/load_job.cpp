@@ -160,7 +160,9 @@ Awaitable<> LoadJob::begin_part(std::size_t index, Backgrounds* backgrounds) {
     failure = std::current_exception();
   }
   if (failure) {
-    rethrow(failure, part);
+    const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
+    const Asked asked = asked_of(state, is_stopped());
+    rethrow(failure, part, asked);
   }
 }
 
@@ -175,7 +177,9 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
     failure = std::current_exception();
   }
   if (failure) {
-    rethrow(failure, part);
+    const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
+    const Asked asked = asked_of(state, is_stopped());
+    rethrow(failure, part, asked);
   }
 }
 

@@ -8,14 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include <boost/asio/this_coro.hpp>
+
 #include "async/internal/suspend.hpp"
 
 namespace cairn::core {
 namespace {
 
 /// Whether a failure says something of what was read, and not of the program that reads it.
-bool is_about_item(const std::exception_ptr& failure) {
-  if (!failure || async::is_cancelled(failure)) {
+bool is_about_item(const std::exception_ptr& failure, Asked asked) {
+  if (asked != Asked::nothing && async::is_cancelled(failure)) {
     return false;
   }
   try {
@@ -90,17 +92,20 @@ Awaitable<> MetadataJob::describe_part(std::size_t index) {
   if (failure && source().manifest() == nullptr) {
     std::rethrow_exception(failure);
   }
-  if (failure && !is_about_item(failure)) {
-    rethrow(failure, part);
-  }
   if (failure) {
-    note_problem(part, failure, answer);
+    const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
+    const Asked asked = asked_of(state, is_stopped());
+    if (!is_about_item(failure, asked)) {
+      rethrow(failure, part, asked);
+    }
+    note_problem(part, failure, answer, asked);
   }
   const std::lock_guard lock(mutex_);
   metadata_.items.insert_or_assign(part.item.name, std::move(answer));
 }
 
-void MetadataJob::note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer) {
+void MetadataJob::note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer,
+                               Asked asked) {
   if (code_of(failure) == make_error_code(Errc::not_found)) {
     missing_ = failure;
   }
@@ -110,7 +115,7 @@ void MetadataJob::note_problem(const Part& part, const std::exception_ptr& failu
     if (is_unknown) {
       std::rethrow_exception(failure);
     }
-    rethrow(failure, part);
+    rethrow(failure, part, asked);
   } catch (const Error& error) {
     answer.problem = error.detail();
     answer.problem_code = error.code();

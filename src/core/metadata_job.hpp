@@ -25,7 +25,7 @@ class MetadataJob final : public ReadJob {
   void describe_checkpoint();
   Awaitable<> describe_part(std::size_t index);
   /// Enters what keeps a checkpointable from being described.
-  void note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer);
+  void note_problem(const Part& part, const std::exception_ptr& failure, ItemMetadata& answer, Asked asked);
   void count_end(const std::exception_ptr& /*failure*/) override {}
 
   std::exception_ptr missing_;  // Says that something of a checkpointable is not there.

@@ -10,6 +10,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
+#include "async/internal/inside.hpp"
 #include "async/internal/thread_pool.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
@@ -50,6 +51,8 @@ staging::DataPlane Operation::make_plane() const {
       .workers = threads.workers,
       .calls = async::LimitedPool(threads.calls, threads.workers.size()),
       .behind = async::LimitedPool(threads.background, threads.workers.size()),
+      .users = async::LimitedPool(threads.calls, threads.workers.size()),
+      .users_behind = async::LimitedPool(threads.background, threads.workers.size()),
       .buffers = services_->memory.buffers,
       .scratch = services_->memory.scratch,
       .transfers = disk.transfers,
@@ -66,6 +69,11 @@ staging::DataPlane Operation::make_plane() const {
 
 const async::Event& Operation::released() const noexcept {
   return loan_.released();
+}
+
+bool Operation::runs_here() const noexcept {
+  return async::runs_this_thread(strand_) || async::runs_this_thread(data_strand_) ||
+         plane_.runs_this_thread() || async::Inside::is_in(this);
 }
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
@@ -172,6 +180,7 @@ void Operation::finish(std::exception_ptr failure) noexcept {
 }
 
 void Operation::tell(const std::exception_ptr& failure) const noexcept {
+  const async::Inside telling(this);  // Who hears it may end the program, which waits for what is not told.
   milestones_.answer(failure);
   async::release_driver(strand_);  // The caller still drives it when the blocking phase failed.
 }

@@ -79,6 +79,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Happens when nothing of it touches the caller's memory any more.
   [[nodiscard]] const async::Event& released() const noexcept;
 
+  /// Whether the calling thread runs some of it, a handler of it included, or tells its answer: then it must not wait for its end.
+  [[nodiscard]] bool runs_here() const noexcept;
+
   /// Whether the caller has seen, or has asked for, how it ended.
   std::atomic<bool> is_observed{false};
 

@@ -105,7 +105,7 @@ std::string ReadJob::explain(const Part& part) const {
   return contract::explain_choice(registry_, part.item.handler_id, part.wanted, *part.registration);
 }
 
-void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part) const {
+void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part, Asked asked) const {
   std::string handler = explain(part);
   const bool is_other = !handler.empty();
   if (!is_other) {
@@ -121,7 +121,7 @@ void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part) const
       throw Error(Errc::type_mismatch, fmt::format("{}: {}", who, error.detail()));
     }
   }
-  rethrow_of(failure, who);
+  rethrow_of(failure, who, asked);
 }
 
 bool ReadJob::was_replaced() const {

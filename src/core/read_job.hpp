@@ -69,8 +69,8 @@ class ReadJob : public Operation, public contract::LoadHost {
   [[nodiscard]] LoadContext context(const Part& part);
   /// Says so when another handler reads a part than the one that saved it.
   [[nodiscard]] std::string explain(const Part& part) const;
-  /// Names the part before what failed.
-  [[noreturn]] void rethrow(const std::exception_ptr& failure, const Part& part) const;
+  /// Names the part before what failed, see `rethrow_of`.
+  [[noreturn]] void rethrow(const std::exception_ptr& failure, const Part& part, Asked asked) const;
   /// Whether another checkpoint is at the path than the one that was opened; asks the disk.
   ///
   /// Errors: those of opening it, when nobody can tell.

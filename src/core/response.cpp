@@ -26,11 +26,6 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
   }
 }
 
-/// As above, for what comes at the end.
-void require_may_wait(const Operation& operation) {
-  require_may_wait(operation, operation.answered());
-}
-
 /// Errors: Errc::still_running when it has not happened within `timeout`.
 void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
   if (!event.wait_for(timeout, operation.services().clock)) {
@@ -44,11 +39,14 @@ Awaitable<> await_event(std::shared_ptr<Operation> operation, async::Event event
   static_cast<void>(operation);
 }
 
-/// Stops an operation that has not released the caller's memory, and blocks until it has.
+/// Stops an operation that has not released the caller's memory, and blocks until it has; not on a thread that runs it, which would
+/// wait for itself.
 void take_memory_back(Operation& operation) noexcept {
   if (!operation.released().has_happened()) {
     operation.stop(Errc::cancelled, "its response was dropped before the caller's memory was free");
-    operation.released().get();
+    if (!operation.runs_here()) {
+      operation.released().get();
+    }
   }
 }
 
@@ -93,7 +91,7 @@ void Response::let_go() noexcept {
 
 void Response::wait_answered() const {
   if (operation_) {
-    require_may_wait(*operation_);
+    require_may_wait(*operation_, operation_->answered());
     operation_->is_observed = true;
     operation_->answered().get();
   }
@@ -103,7 +101,7 @@ void Response::wait_answered(Timeout timeout) const {
   if (!operation_) {
     return;
   }
-  require_may_wait(*operation_);
+  require_may_wait(*operation_, operation_->answered());
   wait_within(*operation_, operation_->answered(), timeout);
 }
 
@@ -131,14 +129,14 @@ void Response::wait_prepared(Timeout timeout) const {
 
 void Response::wait_released() const {
   if (operation_) {
-    require_may_wait(*operation_);
+    require_may_wait(*operation_, operation_->released());
     operation_->released().get();
   }
 }
 
 void Response::wait_done() const {
   if (operation_) {
-    require_may_wait(*operation_);
+    require_may_wait(*operation_, operation_->done());
     operation_->done().get();
   }
 }

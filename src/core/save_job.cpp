@@ -353,7 +353,10 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
     failure = std::current_exception();
   }
   if (failure) {
-    rethrow_of(failure, who(item));
+    // Not in a coroutine of its own: to await one throws where this one was cancelled.
+    const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
+    const Asked asked = asked_of(state, is_stopped());
+    rethrow_of(failure, who(item), asked);
   }
 }
 
@@ -373,7 +376,9 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
     failure = checks_->judge(index, std::move(failure));
   }
   if (failure) {
-    rethrow_of(failure, who(items_[index]));
+    const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
+    const Asked asked = asked_of(state, is_stopped());
+    rethrow_of(failure, who(items_[index]), asked);
   }
 }
 
@@ -441,7 +446,7 @@ void SaveJob::judge_handlers() {
   }
   for (std::size_t i = 0; i < items_.size(); ++i) {
     if (auto failure = checks_->judge(i, nullptr)) {
-      rethrow_of(failure, who(items_[i]));
+      rethrow_of(failure, who(items_[i]), Asked::nothing);
     }
   }
   add_problem(checks_->not_checked());
@@ -517,6 +522,7 @@ void SaveJob::let_go() noexcept {
   }
   answered().on_complete(
       [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr& failure) {
+        // Superseded: it has given way, and no handler can say so in its place (`rethrow_of`).
         if (failure && !self->is_observed && code_of(failure) != Errc::superseded) {
           self->services().in_flight.lose(self->path_.string(), failure);
         }

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "io/internal/check.hpp"
+
 namespace cairn::io {
 namespace {
 
@@ -14,7 +16,8 @@ constexpr const char* kRefused = "the file system refuses O_DIRECT";
 
 std::string why_not_direct(const FileHandle& file) {
   FileStatus status;
-  if (file.syscalls().status(file.fd(), status) != 0 || !status.is_direct_alignment_known) {
+  if (uninterrupted([&] { return file.syscalls().status(file.fd(), status); }) != 0 ||
+      !status.is_direct_alignment_known) {
     return {};
   }
   if (status.direct_alignment_bytes == 0) {

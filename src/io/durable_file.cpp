@@ -194,7 +194,8 @@ Background<> DurableFile::run_finish(std::shared_ptr<State> state, std::uint64_t
   // The size first: fdatasync covers it. All data has arrived before the sync is asked for, because
   // neither engine orders a sync after the writes that are in flight.
   FileStatus status;
-  require(state->buffered.syscalls().status(state->buffered.fd(), status), "stat", state->path);
+  require(uninterrupted([&] { return state->buffered.syscalls().status(state->buffered.fd(), status); }),
+          "stat", state->path);
   if (status.size_bytes != final_bytes) {
     require(
         uninterrupted([&] { return state->buffered.syscalls().truncate(state->buffered.fd(), final_bytes); }),

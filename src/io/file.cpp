@@ -192,7 +192,10 @@ Directory Directory::open_directory(std::string_view relative) const {
 Directory Directory::make_directory(std::string_view name, std::uint32_t mode) const {
   require_component(name);
   const std::string text(name);
-  require(syscalls().make_directory_at(fd(), text.c_str(), mode), "mkdir", path_ / name);
+  // One that is there after an interrupted call is looked at below.
+  const int result =
+      done_at_last(-EEXIST, [&] { return syscalls().make_directory_at(fd(), text.c_str(), mode); });
+  require(result, "mkdir", path_ / name);
   try {
     Directory made = open_directory(name);
     if (made.list().empty()) {
@@ -230,7 +233,7 @@ FileHandle Directory::open_file(std::string_view relative, int flags) const {
   }
   FileHandle file(syscalls(), fd);
   FileStatus status;
-  require(syscalls().status(fd, status), "stat", path_ / relative);
+  require(uninterrupted([&] { return syscalls().status(fd, status); }), "stat", path_ / relative);
   if (status.kind != FileKind::regular) {
     throw_open_failure(ENXIO, path_ / relative);
   }
@@ -251,7 +254,7 @@ FileHandle Directory::open_linked_file(std::string_view name, int flags) const {
   }
   FileHandle file(syscalls(), require(fd, "open", path_ / name));
   FileStatus status;
-  require(syscalls().status(fd, status), "stat", path_ / name);
+  require(uninterrupted([&] { return syscalls().status(fd, status); }), "stat", path_ / name);
   if (status.kind != FileKind::regular) {
     refuse();
   }
@@ -270,7 +273,8 @@ std::optional<FileStatus> Directory::status(std::string_view relative) const {
     }
     return open_directory(parent).status(relative.substr(slash + 1));
   }
-  const int result = syscalls().status_at(fd(), std::string(relative).c_str(), status);
+  const std::string name(relative);
+  const int result = uninterrupted([&] { return syscalls().status_at(fd(), name.c_str(), status); });
   if (result == -ENOENT) {
     return std::nullopt;
   }
@@ -294,18 +298,26 @@ void Directory::rename(std::string_view name, const Directory& to, std::string_v
                        RenameMode mode) const {
   require_component(name);
   require_component(new_name);
-  require(syscalls().rename_at(fd(), std::string(name).c_str(), to.fd(), std::string(new_name).c_str(), mode),
-          fmt::format("rename {} to", (path_ / name).string()), to.path() / new_name);
+  const std::string from(name);
+  const std::string into(new_name);
+  const auto call = [&] { return syscalls().rename_at(fd(), from.c_str(), to.fd(), into.c_str(), mode); };
+  // Done twice, an exchange is undone.
+  const int result = mode == RenameMode::exchange ? call() : done_at_last(-ENOENT, call);
+  require(result, fmt::format("rename {} to", (path_ / name).string()), to.path() / new_name);
 }
 
 void Directory::remove_file(std::string_view name) const {
   require_component(name);
-  require(syscalls().unlink_at(fd(), std::string(name).c_str(), false), "unlink", path_ / name);
+  const std::string text(name);
+  require(done_at_last(-ENOENT, [&] { return syscalls().unlink_at(fd(), text.c_str(), false); }), "unlink",
+          path_ / name);
 }
 
 void Directory::remove_empty_directory(std::string_view name) const {
   require_component(name);
-  require(syscalls().unlink_at(fd(), std::string(name).c_str(), true), "rmdir", path_ / name);
+  const std::string text(name);
+  require(done_at_last(-ENOENT, [&] { return syscalls().unlink_at(fd(), text.c_str(), true); }), "rmdir",
+          path_ / name);
 }
 
 void remove_directory(const Directory& parent, std::string_view name, const Directory& directory,
@@ -319,7 +331,8 @@ void remove_directory(const Directory& parent, std::string_view name, const Dire
 bool Directory::is_replaced() const {
   const auto id_of = [](const Directory& directory) {
     FileStatus status;
-    require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
+    require(uninterrupted([&] { return directory.syscalls().status(directory.fd(), status); }), "stat",
+            directory.path());
     return status.id;
   };
   try {
@@ -372,7 +385,7 @@ void write_all(const FileHandle& file, std::span<const std::byte> data, std::uin
 std::string read_small_file(const FileHandle& file, const std::filesystem::path& path,
                             std::size_t max_bytes) {
   FileStatus status;
-  require(file.syscalls().status(file.fd(), status), "stat", path);
+  require(uninterrupted([&] { return file.syscalls().status(file.fd(), status); }), "stat", path);
   if (status.size_bytes > max_bytes) {
     throw Error(Errc::malformed_metadata, fmt::format("{} has {} bytes; at most {} are allowed",
                                                       path.string(), status.size_bytes, max_bytes));

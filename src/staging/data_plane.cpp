@@ -33,7 +33,12 @@ Awaitable<> DataPlane::run_call(std::function<void()> work) const {
 
 Awaitable<> DataPlane::run_users(std::function<void()> work) const {
   const bool is_behind = gives_way && prepared.has_happened();
-  return async::offload(is_behind ? behind : calls, std::move(work));
+  return async::offload(is_behind ? users_behind : users, std::move(work));
+}
+
+bool DataPlane::runs_this_thread() const noexcept {
+  return calls.runs_this_thread() || behind.runs_this_thread() || users.runs_this_thread() ||
+         users_behind.runs_this_thread();
 }
 
 async::Gate::Visit DataPlane::touch_memory() const {

@@ -67,6 +67,8 @@ OwnPlane::OwnPlane(io::Syscalls& syscalls, std::size_t threads)
              .workers = pool_,
              .calls = async::LimitedPool(pool_, threads),
              .behind = async::LimitedPool(pool_, threads),
+             .users = async::LimitedPool(pool_, threads),
+             .users_behind = async::LimitedPool(pool_, threads),
              .buffers = BufferPool((transfers_for(threads) + threads) * kBufferBytes),
              .scratch = async::Semaphore(0),
              .transfers = async::Semaphore(transfers_for(threads)),

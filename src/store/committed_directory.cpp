@@ -246,7 +246,7 @@ io::FileHandle CommittedDirectory::open_file(std::string_view relative, int flag
   }
   io::FileHandle file = directory_.open_file(relative, flags);
   io::FileStatus status;
-  io::require(file.syscalls().status(file.fd(), status), "stat", path);
+  io::require(io::uninterrupted([&] { return file.syscalls().status(file.fd(), status); }), "stat", path);
   if (status.size_bytes != entry->size_bytes) {
     throw Error(Errc::checksum_mismatch,
                 fmt::format("{}: {} bytes instead of {}", path, status.size_bytes, entry->size_bytes));
@@ -264,7 +264,8 @@ io::FileDigest CommittedDirectory::digest(std::string_view relative) const {
   const std::string table_path = path() / table_name(entry.rank);
   const io::FileHandle table = directory_.open_file(table_name(entry.rank));
   io::FileStatus status;
-  io::require(table.syscalls().status(table.fd(), status), "stat", table_path);
+  io::require(io::uninterrupted([&] { return table.syscalls().status(table.fd(), status); }), "stat",
+              table_path);
   const std::uint64_t expected = index_->table_bytes(entry.rank);
   const std::uint64_t bytes = io::chunk_count(entry.size_bytes) * sizeof(std::uint64_t);
   if (status.size_bytes != expected || bytes > kMaxChunkTableBytes) {

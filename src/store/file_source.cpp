@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/check.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
@@ -124,7 +125,8 @@ void FileSource::add_link(const std::string& name) {
   try {
     const io::FileHandle file = foreign_->open_linked_file(name);
     io::FileStatus status;
-    if (const int result = file.syscalls().status(file.fd(), status); result < 0) {
+    if (const int result = io::uninterrupted([&] { return file.syscalls().status(file.fd(), status); });
+        result < 0) {
       throw_errno(-result, "stat", path_ / name);
     }
     foreign_files_.emplace(name, status.size_bytes);

@@ -99,7 +99,8 @@ io::FileHandle open_mark(const io::Directory& staged) {
 /// Whether a directory is seen to be gone: another rank that removes it, too, was faster.
 bool is_gone(const io::Directory& parent, const std::string& name) noexcept {
   io::FileStatus ignored;
-  return parent.syscalls().status_at(parent.fd(), name.c_str(), ignored) == -ENOENT;
+  return io::uninterrupted([&] { return parent.syscalls().status_at(parent.fd(), name.c_str(), ignored); }) ==
+         -ENOENT;
 }
 
 /// Removes what is left of a directory that rank 0 has let go of: it had to leave what ranks were still writing.
@@ -167,8 +168,10 @@ LoneVerdict decide(State& state) {
   }
   const std::string trash = trash_name(state.name, state.uuid);
   const auto rename = [&state](const std::string& from, const std::string& to) {
-    return state.parent.syscalls().rename_at(state.parent.fd(), from.c_str(), state.parent.fd(), to.c_str(),
-                                             io::RenameMode::no_replace);
+    return io::uninterrupted([&] {
+      return state.parent.syscalls().rename_at(state.parent.fd(), from.c_str(), state.parent.fd(), to.c_str(),
+                                               io::RenameMode::no_replace);
+    });
   };
   const int moved = rename(state.staged_name, trash);
   if (io::is_unsupported(moved)) {

@@ -14,6 +14,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/check.hpp"
+
 namespace cairn::store {
 namespace {
 
@@ -89,7 +91,8 @@ class Digester {
  private:
   static std::uint64_t size_of(const io::FileHandle& file, const std::filesystem::path& path) {
     io::FileStatus status;
-    if (const int result = file.syscalls().status(file.fd(), status); result < 0) {
+    if (const int result = io::uninterrupted([&] { return file.syscalls().status(file.fd(), status); });
+        result < 0) {
       throw_errno(-result, "stat", path);
     }
     return status.size_bytes;

@@ -36,6 +36,8 @@
 namespace cairn::store {
 namespace {
 
+constexpr int kMostInterruptions = 1000;  // As io::uninterrupted has it: no fault makes a save hang.
+
 using State = StagedDirectory::State;
 
 void tell(const State& state, PublishStep step) {
@@ -120,7 +122,9 @@ Whose whose_directory(const State& state, const std::string& name) {
       return Whose::not_ours;
     }
     io::FileStatus staged;
-    if (state.parent.syscalls().status(state.staged.fd(), staged) >= 0 && staged.id == found->id) {
+    io::Syscalls& syscalls = state.parent.syscalls();
+    const int result = io::uninterrupted([&] { return syscalls.status(state.staged.fd(), staged); });
+    if (result >= 0 && staged.id == found->id) {
       return Whose::ours;  // The common case needs no descriptor: there may be none left.
     }
     // Some network file systems number a directory anew: what it says of itself counts.
@@ -153,17 +157,25 @@ Whose whose_commit(const State& state, const io::Directory& published) {
 /// Errors: Errc::commit_unknown when nobody can tell whether it was renamed.
 int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
   require_permission(state);
-  const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
-                                                       state.parent.fd(), name.c_str(), mode);
-  if (result >= 0 || io::is_unsupported(result) || result == -EXDEV) {  // Nothing was done, by any server.
-    return result;
+  for (int interruptions = 0;; ++interruptions) {
+    const int result = state.parent.syscalls().rename_at(state.parent.fd(), state.staged_name.c_str(),
+                                                         state.parent.fd(), name.c_str(), mode);
+    if (result >= 0 || io::is_unsupported(result) || result == -EXDEV) {  // Nothing was done, by any server.
+      return result;
+    }
+    // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
+    const Whose whose = whose_directory(state, name);
+    if (whose == Whose::unknown) {
+      give_up_unknown(state, "rename", result);
+    }
+    if (whose == Whose::ours) {
+      return 0;
+    }
+    // Repeated only after this look: an exchange that is done twice is undone.
+    if (result != -EINTR || interruptions == kMostInterruptions) {
+      return result;
+    }
   }
-  // A network file system may repeat a rename whose answer was lost, and report that the repetition failed.
-  const Whose whose = whose_directory(state, name);
-  if (whose == Whose::unknown) {
-    give_up_unknown(state, "rename", result);
-  }
-  return whose == Whose::ours ? 0 : result;
 }
 
 /// Links COMMIT into the directory that has its final name.
@@ -172,8 +184,9 @@ int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
 void link_commit(State& state, const io::Directory& published) {
   require_permission(state);
   const std::string commit(kCommitName);
-  const int result =
-      state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
+  const int result = io::uninterrupted([&] {
+    return state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
+  });
   if (result >= 0) {
     return;
   }
@@ -255,7 +268,7 @@ void drop_mark(State& state) noexcept {
   // A left-over is harmless: readers ignore it and recovery removes it.
   const io::Directory& published = state.marked ? *state.marked : state.staged;
   const std::string name(state.marked ? kUncommittedName : kOwnerName);
-  published.syscalls().unlink_at(published.fd(), name.c_str(), false);
+  io::uninterrupted([&] { return published.syscalls().unlink_at(published.fd(), name.c_str(), false); });
   [[maybe_unused]] const int ignored = (state.marked ? state.marker : state.owner).close();
 }
 
@@ -277,8 +290,10 @@ const io::Directory& make_marked_directory(State& state, const std::string& name
   state.marker = claim(marked, kUncommittedName, state.uuid);
   state.marker_name = name;  // Before there is something to lose.
   const std::string publishing(kPublishingName);
-  const int result = state.parent.syscalls().rename_at(
-      state.staged.fd(), publishing.c_str(), state.parent.fd(), name.c_str(), io::RenameMode::replace);
+  const int result = io::uninterrupted([&] {
+    return state.parent.syscalls().rename_at(state.staged.fd(), publishing.c_str(), state.parent.fd(),
+                                             name.c_str(), io::RenameMode::replace);
+  });
   if (result < 0 && !is_called(state.parent, name, marked)) {
     throw_not_renamed(state, name, result);  // Without COMMIT it is not a checkpoint, wherever it is.
   }

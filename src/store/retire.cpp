@@ -77,30 +77,35 @@ bool is_called(const io::Directory& parent, const std::string& name,
   io::FileStatus found;
   io::FileStatus own;
   io::Syscalls& syscalls = parent.syscalls();
-  return syscalls.status_at(parent.fd(), name.c_str(), found) >= 0 &&
-         syscalls.status(directory.fd(), own) >= 0 && found.id == own.id;
+  return io::uninterrupted([&] { return syscalls.status_at(parent.fd(), name.c_str(), found); }) >= 0 &&
+         io::uninterrupted([&] { return syscalls.status(directory.fd(), own); }) >= 0 && found.id == own.id;
 }
 
 void rename_to_free_name(const io::Directory& parent, const std::string& name, const std::string& free_name) {
   const std::filesystem::path path = parent.path() / free_name;
   const std::string operation = fmt::format("rename {} to", (parent.path() / name).string());
-  int result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), free_name.c_str(),
-                                           io::RenameMode::no_replace);
+  const auto rename = [&](io::RenameMode mode) {
+    return io::done_at_last(-ENOENT, [&] {
+      return parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), free_name.c_str(), mode);
+    });
+  };
+  int result = rename(io::RenameMode::no_replace);
   if (io::is_unsupported(result)) {
     if (parent.status(free_name)) {
       throw_errno(EEXIST, operation, path);
     }
     // What may come between is replaced only when it is an empty directory.
-    result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), free_name.c_str(),
-                                         io::RenameMode::replace);
+    result = rename(io::RenameMode::replace);
   }
   io::require(result, operation, path);
 }
 
 void set_aside(const io::Directory& parent, const std::string& name, const std::string& aside,
                const io::Directory& directory) {
-  const int result = parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), aside.c_str(),
-                                                 io::RenameMode::replace);  // The new name is nobody's.
+  const int result = io::uninterrupted([&] {
+    return parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), aside.c_str(),
+                                       io::RenameMode::replace);  // The new name is nobody's.
+  });
   if (result == -EXDEV) {
     throw Error(
         std::error_code(EXDEV, std::system_category()),

@@ -30,7 +30,8 @@ bool is_missing(const Error& error) {
 
 io::FileId id_of(const io::Directory& directory) {
   io::FileStatus status;
-  io::require(directory.syscalls().status(directory.fd(), status), "stat", directory.path());
+  io::require(io::uninterrupted([&] { return directory.syscalls().status(directory.fd(), status); }), "stat",
+              directory.path());
   return status.id;
 }
 
@@ -118,7 +119,9 @@ struct Reached {
 /// Makes a directory that is missing, and joins those that use it. Nothing when somebody has removed it meanwhile, or the one above.
 std::optional<Reached> make_level(const Reached& above, const std::string& name) {
   const io::Directory& parent = *above.directory;
-  const int made = parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kDirectoryMode);
+  // After an interrupted call nobody can tell whose it is: then it counts as somebody else's.
+  const int made = io::uninterrupted(
+      [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kDirectoryMode); });
   if (made == -ENOENT) {
     if (parent.is_replaced()) {
       return std::nullopt;

@@ -49,7 +49,8 @@ void discard(const io::Directory& parent, const std::string& name, const io::Dir
 /// Errors: EMFILE, ENFILE.
 io::FileHandle open_reserve(const io::Directory& parent) {
   io::Syscalls& syscalls = parent.syscalls();
-  const int fd = syscalls.open_at(parent.fd(), ".", O_PATH | O_DIRECTORY, 0);
+  const int fd =
+      io::uninterrupted([&] { return syscalls.open_at(parent.fd(), ".", O_PATH | O_DIRECTORY, 0); });
   if (fd == -EMFILE || fd == -ENFILE) {
     throw_errno(-fd, "open", parent.path());
   }
@@ -62,6 +63,9 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
   try {
     return parent.make_directory(name, mode);
   } catch (const Error& error) {
+    // A call that failed may have made it all the same. Its name has the uuid of this save; what has something in it stays.
+    static_cast<void>(
+        io::uninterrupted([&] { return parent.syscalls().unlink_at(parent.fd(), name.c_str(), true); }));
     if (error.code() != std::errc::no_such_file_or_directory || attempt + 1 == kMostAttempts) {
       throw;
     }
@@ -72,7 +76,8 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
 /// What `name` is, seen from a directory; nothing when there is no such thing, or when nobody may look.
 std::optional<io::FileStatus> look_up(const io::Directory& directory, const std::string& name) {
   io::FileStatus status;
-  const int result = directory.syscalls().status_at(directory.fd(), name.c_str(), status);
+  const int result =
+      io::uninterrupted([&] { return directory.syscalls().status_at(directory.fd(), name.c_str(), status); });
   if (result == -ENOENT || result == -ENOTDIR || result == -EACCES) {
     return std::nullopt;
   }
@@ -90,7 +95,8 @@ void make_directories(const io::Directory& staged, std::string_view relative) {
   for (std::size_t end = relative.find('/', ++begin); end != std::string_view::npos;
        end = relative.find('/', begin)) {
     const std::string name(relative.substr(begin, end - begin));
-    const int made = at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode);
+    const int made = io::uninterrupted(
+        [&] { return at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode); });
     if (made != -EEXIST) {
       io::require(made, "mkdir", at.path() / name);
     }
@@ -104,6 +110,18 @@ std::string readable(const std::filesystem::path& path) {
   std::error_code failed;
   const std::filesystem::path resolved = std::filesystem::canonical(path, failed);
   return failed ? path.string() : resolved.string();
+}
+
+/// Removes what this process has made, as far as possible.
+void abandon_own(StagedDirectory::State& state) noexcept {
+  // Who sees the directory without its lock now may remove it as well: it is to go.
+  for (io::FileHandle* handle : {&state.marker, &state.owner, &state.reserve}) {
+    [[maybe_unused]] const int ignored = handle->close();
+  }
+  if (state.marked) {
+    discard(state.parent, state.marker_name, *state.marked, &state.abandonment_problem);
+  }
+  discard(state.parent, state.staged_name, state.staged, &state.abandonment_problem);
 }
 
 bool has_commit(const io::Directory& parent, const std::string& name) {
@@ -324,28 +342,25 @@ void StagedDirectory::adopt(std::string_view relative) {
 
 void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest> digests,
                               std::span<const FileEntry> others) {
-  if (state_->is_settled || state_->is_joined) {
+  if (state_->is_settled || state_->is_abandoned || state_->is_joined) {
     throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
   }
   publish_staged(*state_, std::move(manifest), digests, others);
 }
 
 void StagedDirectory::abandon() noexcept {
-  if (!state_ || std::exchange(state_->is_settled, true)) {
+  if (!state_ || state_->is_settled) {
     return;
   }
+  state_->is_abandoned = true;
+  state_->abandonment_problem.clear();
   if (state_->is_joined) {
     abandon_joined(*state_);
-    return;
+  } else {
+    abandon_own(*state_);
   }
-  // Who sees the directory without its lock now may remove it as well: it is to go.
-  for (io::FileHandle* handle : {&state_->marker, &state_->owner, &state_->reserve}) {
-    [[maybe_unused]] const int ignored = handle->close();
-  }
-  if (state_->marked) {
-    discard(state_->parent, state_->marker_name, *state_->marked, &state_->abandonment_problem);
-  }
-  discard(state_->parent, state_->staged_name, state_->staged, &state_->abandonment_problem);
+  // A handler that outlives its verdict may write on, past its context: whoever sees its end tries once more.
+  state_->is_settled = state_->abandonment_problem.empty();
 }
 
 }  // namespace cairn::store

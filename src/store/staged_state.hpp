@@ -55,7 +55,8 @@ struct StagedDirectory::State {
   io::FileHandle marker;                ///< Likewise on `.uncommitted`, in marker mode.
   std::string marker_name;              ///< Of the final directory that marker mode has made.
   std::optional<io::Directory> marked;  ///< That directory.
-  bool is_settled = false;  ///< Published, or abandoned, or nobody knows: nothing may be removed any more.
+  bool is_abandoned = false;            ///< Something of it may be gone: it cannot be published.
+  bool is_settled = false;  ///< Published, or gone, or nobody knows: nothing may be removed any more.
   std::string retirement_problem;
 
   // Of a directory that was joined.

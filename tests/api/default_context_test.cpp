@@ -4,10 +4,15 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "cairn/cairn.hpp"
+#include "cairn/contract/handler.hpp"
 
 #include "api/fixture.hpp"
 
@@ -47,8 +52,40 @@ class LooksAtTheEnd {
   std::filesystem::path path_;
 };
 
+struct EndsAll {};
+
+/// Ends the program in its background phase, or fails there.
+template <bool fails>
+class EndingHandler final : public CheckpointableHandler<EndsAll> {
+ public:
+  std::string_view id() const noexcept override { return "test.ending/1"; }
+
+  // outlives: nobody looks at it.
+  Awaitable<Background<>> save(SaveContext context, const EndsAll&) const override {
+    co_return finish(std::move(context));
+  }
+
+  Awaitable<Background<EndsAll>> load(LoadContext, std::optional<EndsAll>) const override {
+    throw Error(Errc::invalid_argument, "nobody loads it");
+  }
+
+  Awaitable<EndsAll> metadata(LoadContext) const override { co_return EndsAll(); }
+
+ private:
+  static Background<> finish(SaveContext context) {
+    co_await context.write_file("ended.txt", "something");
+    if (fails) {
+      throw Error(Errc::shape_mismatch, "nobody hears this");
+    }
+    std::exit(3);
+  }
+};
+
 class DefaultContext : public ::testing::Test {
  protected:
+  /// Much less than `close_timeout`: a program that takes longer is ended by SIGALRM.
+  static constexpr unsigned kMostSeconds = 60;
+
   DefaultContext() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 
   const testing::TempDir directory_;
@@ -88,6 +125,37 @@ TEST_F(DefaultContext, WaitsForSavesInFlightAtTheEnd) {
         std::exit(0);
       },
       ::testing::ExitedWithCode(0), "committed");
+}
+
+TEST_F(DefaultContext, DoesNotWaitForTheHandlerThatEndsTheProgram) {
+  const std::filesystem::path path = directory_ / "ended";
+
+  EXPECT_EXIT(
+      {
+        ::alarm(kMostSeconds);
+        static const LooksAtTheEnd before_the_context(path);
+        SaveOptions options;
+        options.registry.add<EndingHandler<false>>();
+        save_checkpointables(path, {{"ends", EndsAll()}}, options);
+      },
+      ::testing::ExitedWithCode(3), "missing");
+}
+
+TEST_F(DefaultContext, AContextDoesNotWaitForItsOnLostFailureThatEndsTheProgram) {
+  const std::filesystem::path path = directory_ / "lost";
+
+  EXPECT_EXIT(
+      {
+        ::alarm(kMostSeconds);
+        ContextOptions context_options;
+        context_options.on_lost_failure = [](const std::string&, const std::exception_ptr&) { std::exit(4); };
+        static const Context context(std::move(context_options));
+        SaveOptions options;
+        options.registry.add<EndingHandler<true>>();
+        static_cast<void>(save_checkpointables_async(path, {{"ends", EndsAll()}}, options, context));
+        ::pause();
+      },
+      ::testing::ExitedWithCode(4), "");
 }
 
 }  // namespace

@@ -92,6 +92,55 @@ TEST_F(HandlerFailure, ByWhatIsNoStandardExceptionIsReportedInBothPhases) {
   EXPECT_THAT(left(), IsEmpty());
 }
 
+TEST_F(HandlerFailure, ThatIsAVerdictOfAnotherSaveIsNotThatOfItsOwn) {
+  for (const Act act : {Act::throw_unknown, Act::throw_superseded}) {
+    for (const Script& script : {Script(act, Act::pass), Script(Act::pass, act)}) {
+      EXPECT_THAT(
+          [&] {
+            save_items({{"broken", script}});
+          },
+          Fails(Errc::handler_failed,
+                AllOf(HasSubstr("'broken'"), HasSubstr("test.scripted/1"), HasSubstr("of an inner save"))));
+    }
+  }
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(HandlerFailure, ThatIsACancellationNobodyAskedForNamesTheHandler) {
+  for (const Script& script :
+       {Script(Act::throw_cancelled, Act::pass), Script(Act::pass, Act::throw_cancelled)}) {
+    EXPECT_THAT(
+        [&] {
+          save_items({{"broken", script}});
+        },
+        Fails(Errc::handler_failed, AllOf(HasSubstr("'broken'"), HasSubstr("test.scripted/1"))));
+  }
+}
+
+TEST_F(HandlerFailure, ThatIsAVerdictOfAnotherSaveIsNotThatOfAStoppedOne) {
+  Script script(Act::pass, Act::throw_unknown);
+  script.delay = std::chrono::hours(1);
+  const AsyncResponse response = save_checkpointables_async(target(), {{"slow", script}}, *context_);
+
+  response.cancel();
+
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::cancelled));
+}
+
+TEST_F(HandlerFailure, OfALoadIsNoVerdictOfAnotherSave) {
+  save_items({{"script", Script()}});
+
+  for (const Act act : {Act::throw_unknown, Act::throw_cancelled}) {
+    for (const Script& script : {Script(act, Act::pass), Script(Act::pass, act)}) {
+      EXPECT_THAT(
+          [&] {
+            static_cast<void>(load_items({{"script", script}}));
+          },
+          Fails(Errc::handler_failed, HasSubstr("'script'")));
+    }
+  }
+}
+
 TEST_F(HandlerFailure, OfALoadNamesTheCheckpointableInBothPhases) {
   save_items({{"script", Script()}});
 
@@ -222,6 +271,17 @@ TEST_F(HandlerFailure, NobodyWaitedForIsToldToTheContext) {
 
   EXPECT_THAT([&] { context.close(); }, Fails(Errc::shape_mismatch, HasSubstr("'lost'")));
   EXPECT_THAT(lost, AllOf(HasSubstr(target().string()), HasSubstr("'lost'")));
+}
+
+TEST_F(HandlerFailure, CannotKeepItselfFromBeingToldToTheContext) {
+  Context context(scripted());
+
+  {
+    const auto dropped =
+        save_checkpointables_async(target(), {{"lost", Script(Act::pass, Act::throw_superseded)}}, context);
+  }
+
+  EXPECT_THAT([&] { context.close(); }, Fails(Errc::handler_failed, HasSubstr("'lost'")));
 }
 
 TEST_F(HandlerFailure, ClosingTheContextEndsWhatStillRuns) {

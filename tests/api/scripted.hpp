@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +18,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/sleep.hpp"
+#include "async/internal/suspend.hpp"
 
 namespace cairn::testing {
 
@@ -26,6 +28,9 @@ enum class Act {
   throw_error,
   throw_standard,
   throw_integer,
+  throw_unknown,        ///< As another save may say of itself.
+  throw_superseded,     ///< Likewise.
+  throw_cancelled,      ///< Though nobody has asked for it.
   wait,                 ///< Until it is cancelled.
   finish_after_cancel,  ///< As wait, but ends as if nothing had happened.
   ignore_cancel,        ///< Goes on for five seconds, whatever is asked of it.
@@ -93,6 +98,12 @@ class ScriptedHandler final : public CheckpointableHandler<Script> {
         throw std::runtime_error("out of luck");
       case Act::throw_integer:
         throw 42;
+      case Act::throw_unknown:
+        throw Error(Errc::commit_unknown, "of an inner save");
+      case Act::throw_superseded:
+        throw Error(Errc::superseded, "of an inner save");
+      case Act::throw_cancelled:
+        std::rethrow_exception(async::cancelled());
       case Act::wait:
         co_await async::sleep_for(kForEver);
         break;

@@ -2,9 +2,11 @@
 // Which thread runs what, and that nobody waits for a stranger's handler.
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "api/fixture.hpp"
 #include "async/internal/event.hpp"
 #include "async/internal/sleep.hpp"
+#include "support/held_syscalls.hpp"
 
 namespace cairn {
 namespace {
@@ -213,6 +216,125 @@ TEST_F(Threads, WaitingInAHandlerIsRefused) {
               Fails(Errc::invalid_argument, HasSubstr("would deadlock: waited for")));
 }
 
+TEST_F(Threads, ClosingInAHandlerIsRefused) {
+  ContextOptions options = acting();
+  options.close_timeout = 100ms;
+  context_.emplace(std::move(options));
+  Acted acted;
+  const auto close = [&](const SaveContext&) { context_->close(); };
+  const auto is_refused = Fails(Errc::invalid_argument, HasSubstr("a close that blocks"));
+
+  acted.blocking = close;
+  EXPECT_THAT([&] { static_cast<void>(start(acted)); }, is_refused);
+  acted.blocking = nullptr;
+  acted.background = close;
+  EXPECT_THAT([&] { start(acted).wait(); }, is_refused);
+
+  EXPECT_NO_THROW(start(Acted()).wait()) << "it was closed all the same";
+}
+
+TEST_F(Threads, ClosingInOnLostFailureIsRefused) {
+  std::exception_ptr refusal;
+  const async::Event told;
+  ContextOptions options = acting();
+  options.close_timeout = 100ms;
+  options.on_lost_failure = [&](const std::string&, const std::exception_ptr&) {
+    try {
+      context_->close();
+    } catch (...) {
+      refusal = std::current_exception();
+    }
+    told.set();
+  };
+  context_.emplace(std::move(options));
+  Acted acted;
+  acted.background = [go_on = go_on_](const SaveContext&) {
+    go_on.get();
+    throw Error(Errc::shape_mismatch, "nobody hears this");
+  };
+
+  static_cast<void>(start(acted));
+  go_on_.set();
+
+  ASSERT_TRUE(told.wait_for(60s));
+  EXPECT_EQ(code_of(refusal), make_error_code(Errc::invalid_argument));
+}
+
+TEST_F(Threads, AHandlerThatOutlivesItsVerdictIsRefusedToWaitForItsEnd) {
+  AsyncResponse response;
+  const async::Event entered;
+  const async::Event tried;
+  Acted acted;
+  acted.background = [&](const SaveContext&) {
+    entered.set();
+    go_on_.get();
+    EXPECT_THAT([&] { response.wait_done(); }, Fails(Errc::invalid_argument, HasSubstr("must not wait")));
+    tried.set();
+  };
+  response = start(acted);
+  ASSERT_TRUE(entered.wait_for(60s));
+  response.cancel();
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::cancelled));
+  EXPECT_FALSE(response.is_done());
+
+  go_on_.set();
+
+  ASSERT_TRUE(tried.wait_for(60s));
+  response.wait_done();
+}
+
+TEST_F(Threads, AHandlerThatWritesOnPastItsContextLeavesNothing) {
+  const auto calls = std::make_shared<testing::HeldSyscalls>();
+  ContextOptions options = acting();
+  options.syscalls = calls;
+  context_.emplace(std::move(options));
+  const async::Event entered;
+  const async::Event may_write;
+  const async::Event written;
+  Acted acted;
+  acted.background = [&](const SaveContext& context) {
+    entered.set();
+    may_write.get();
+    testing::write_text(context.directory() / "late.txt", "x");
+    written.set();
+    go_on_.get();
+  };
+  const AsyncResponse response = start(acted);
+  ASSERT_TRUE(entered.wait_for(60s));
+  calls->hold(testing::Held::unlink, 1);  // The removal, once it has looked at what is there.
+  response.cancel();
+  EXPECT_THAT([&] { response.wait(); }, Fails(Errc::cancelled));
+  ASSERT_TRUE(calls->holds());
+
+  may_write.set();
+  ASSERT_TRUE(written.wait_for(60s));
+  calls->let_go();
+  go_on_.set();
+  response.wait_done();
+
+  EXPECT_THAT(left(), IsEmpty());
+}
+
+TEST_F(Threads, AHandlerThatDropsTheResponseOfItsSaveStopsItWithoutWaiting) {
+  AsyncResponse response;
+  const async::Event dropped;
+  Acted acted;
+  acted.background = [&](const SaveContext&) {
+    go_on_.get();
+    response = AsyncResponse();
+    dropped.set();
+  };
+  SaveOptions options;
+  options.snapshot = Snapshot::borrow;
+  response = start(acted, options);
+
+  go_on_.set();
+
+  ASSERT_TRUE(dropped.wait_for(60s));
+  EXPECT_THAT([&] { context_->close(); }, Fails(Errc::cancelled, HasSubstr("response was dropped")));
+  EXPECT_THAT(left(), IsEmpty());
+}
+
 TEST_F(Threads, SavingAndLoadingInAHandlerAreRefused) {
   const auto save_here = [&](const SaveContext&) { save(directory_ / "nested", tree_, {}, *context_); };
   const auto load_here = [&](const SaveContext&) {
@@ -303,6 +425,70 @@ TEST_F(Running, ASaveInWorkIsRefused) {
     EXPECT_THAT([&] { response.wait(); },
                 Fails(Errc::invalid_argument, HasSubstr("would deadlock: blocking call")));
   }
+}
+
+/// With one worker, and so one share of blocking calls for each operation.
+class RunningOnOneWorker : public Running {
+ protected:
+  RunningOnOneWorker() {
+    ContextOptions options = running();
+    options.worker_threads = 1;
+    context_.emplace(std::move(options));
+  }
+};
+
+/// Waits in its blocking phase, on a thread of the context's, until its directory is there.
+class LooksForItsDirectory final : public CheckpointableHandler<Acted> {
+ public:
+  std::string_view id() const noexcept override { return "test.looks/1"; }
+
+  // outlives: the caller keeps the value during the blocking phase.
+  Awaitable<Background<>> save(SaveContext context, const Acted&) const override {
+    bool is_there = false;
+    std::function<void()> look = [&] {
+      is_there = eventually([&] { return std::filesystem::exists(context.directory()); });
+    };
+    co_await context.run(std::move(look));
+    if (!is_there) {
+      throw Error(Errc::not_found, "its own directory");
+    }
+    co_return finish(std::move(context));
+  }
+
+  Awaitable<Background<Acted>> load(LoadContext, std::optional<Acted>) const override {
+    throw Error(Errc::invalid_argument, "nobody loads it");
+  }
+
+  Awaitable<Acted> metadata(LoadContext) const override { co_return Acted(); }
+
+ private:
+  static Background<> finish(SaveContext context) { co_await context.write_file("looked.txt", "something"); }
+};
+
+TEST_F(RunningOnOneWorker, WorkMayWaitForTheDirectoryOfItsSave) {
+  SaveOptions options;
+  options.registry.add<LooksForItsDirectory>();
+
+  EXPECT_NO_THROW(save_checkpointables(target(), {{"looks", Acted()}}, options, *context_));
+}
+
+TEST_F(Running, WorkThatDropsTheResponseOfItsSaveStopsItWithoutWaiting) {
+  AsyncResponse response;
+  const async::Event go_on;
+  const async::Event dropped;
+  const std::function<void()> act = [&] {
+    go_on.get();
+    response = AsyncResponse();
+    dropped.set();
+  };
+  SaveOptions options;
+  options.snapshot = Snapshot::borrow;
+  response = save_checkpointables_async(target(), {{"run", act}}, options, *context_);
+
+  go_on.set();
+
+  ASSERT_TRUE(dropped.wait_for(60s));
+  EXPECT_THAT([&] { context_->close(); }, Fails(Errc::cancelled, HasSubstr("response was dropped")));
 }
 
 TEST_F(Running, AnAcceptedSaveInWorkTakesOnlyWhatIsMovedIn) {

@@ -57,6 +57,26 @@ TEST(LimitedPool, LeavesThreadsToOthers) {
   last.get();
 }
 
+TEST(LimitedPool, KnowsTheThreadThatRunsItsWork) {
+  ThreadPool pool(1, "pool");
+  const LimitedPool share(pool, 1);
+  const LimitedPool other(pool, 1);
+  bool runs = false;
+  bool runs_other = true;
+  const Event looked;
+
+  share.submit([&] {
+    runs = share.runs_this_thread();
+    runs_other = other.runs_this_thread();
+    looked.set();
+  });
+  looked.get();
+
+  EXPECT_TRUE(runs);
+  EXPECT_FALSE(runs_other);
+  EXPECT_FALSE(share.runs_this_thread());
+}
+
 TEST(LimitedPool, RethrowsWhatWorkThrows) {
   ThreadPool pool(1, "test");
   const LimitedPool share(pool, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/failures.hpp"
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -23,6 +24,63 @@ using ::testing::SizeIs;
 
 std::exception_ptr failure_of(const std::string& text, Errc code = Errc::io_failure) {
   return std::make_exception_ptr(Error(code, text));
+}
+
+/// What `rethrow_of` makes of a failure.
+std::exception_ptr rethrown(const std::exception_ptr& failure, Asked asked) {
+  try {
+    rethrow_of(failure, "'x'", asked);
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+constexpr Errc kVerdicts[] = {Errc::commit_unknown, Errc::timed_out, Errc::superseded, Errc::cancelled};
+
+TEST(FailureOfAHandler, KeepsItsCode) {
+  for (const Asked asked : {Asked::nothing, Asked::to_end, Asked::to_stop}) {
+    const std::exception_ptr failure = rethrown(failure_of("a disk"), asked);
+    EXPECT_THAT([&] { std::rethrow_exception(failure); }, Fails(Errc::io_failure, HasSubstr("'x': a disk")));
+  }
+}
+
+TEST(FailureOfAHandler, IsNoVerdictOfItsOperation) {
+  for (const Errc code : kVerdicts) {
+    const std::exception_ptr inner = failure_of("of an inner save", code);
+    const std::exception_ptr failure = rethrown(inner, Asked::nothing);
+
+    EXPECT_THAT([&] { std::rethrow_exception(failure); },
+                Fails(Errc::handler_failed,
+                      AllOf(HasSubstr("'x': of an inner save"), HasSubstr(make_error_code(code).message()))));
+    std::exception_ptr nested;
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      nested = dynamic_cast<const std::nested_exception&>(error).nested_ptr();
+    }
+    EXPECT_EQ(code_of(nested), make_error_code(code));
+  }
+}
+
+TEST(FailureOfAHandler, IsNoCancellationThatNobodyAskedFor) {
+  const std::exception_ptr failure = rethrown(async::cancelled(), Asked::nothing);
+
+  EXPECT_THAT([&] { std::rethrow_exception(failure); }, Fails(Errc::handler_failed, HasSubstr("'x'")));
+}
+
+TEST(FailureOfAHandler, IsACancellationWhereThatWasAskedFor) {
+  EXPECT_TRUE(async::is_cancelled(rethrown(async::cancelled(), Asked::to_end)));
+  EXPECT_EQ(code_of(rethrown(failure_of("inner", Errc::commit_unknown), Asked::to_end)),
+            make_error_code(Errc::handler_failed));
+  for (const Errc code : kVerdicts) {
+    EXPECT_TRUE(async::is_cancelled(rethrown(failure_of("inner", code), Asked::to_stop)));
+  }
+}
+
+TEST(FailureOfAHandler, NamesNobodyBeforeThatOfAnotherRank) {
+  const std::exception_ptr failure = failure_of("rank 1: lost", Errc::peer_failed);
+
+  EXPECT_EQ(rethrown(failure, Asked::nothing), failure);
 }
 
 TEST(CombinedFailure, IsTheOnlyOneAsItIs) {

@@ -108,6 +108,28 @@ TEST_F(InFlightTest, WaitsForWhatEnds) {
   EXPECT_NO_THROW(operation->answered().get());
 }
 
+TEST_F(InFlightTest, DoesNotWaitForWhatItsThreadTells) {
+  ContextOptions options;
+  options.close_timeout = 60s;  // More than the test has.
+  options.stop_grace = 1ms;
+  const Context patient(options);
+  auto operation = std::make_shared<Waits>(patient, "load of /a");
+  operation->launch(wait_for(may_end_, true), 0ns);
+  std::exception_ptr failure;
+  const async::Event is_closed;
+  operation->answered().on_complete([&](const std::exception_ptr&) {
+    failure = services_of(patient)->in_flight.close();
+    is_closed.set();
+  });
+
+  operation->stop(Errc::cancelled, "by the test");
+
+  EXPECT_TRUE(is_closed.wait_for(30s));
+  EXPECT_EQ(code_of(failure), make_error_code(Errc::still_running));
+  may_end_.set();
+  operation->done().get();
+}
+
 TEST_F(InFlightTest, TellsTheFirstLostFailureOnce) {
   in_flight().lose("/a", std::make_exception_ptr(Error(Errc::io_failure, "first")));
   in_flight().lose("/b", std::make_exception_ptr(Error(Errc::not_found, "second")));

@@ -25,6 +25,9 @@ void add_files(std::vector<Way>& ways) {
   add(ways, Op::link, {EIO, ENOSPC, EDQUOT, EMLINK}, Effect::once, Expect::told);
   add(ways, Op::unlink, {EIO, EACCES}, Effect::once, Expect::borne);
   add(ways, Op::unlink, {EIO}, Effect::lasts, Expect::borne);
+  for (const Op op : {Op::status, Op::make_directory, Op::rename, Op::link, Op::unlink}) {
+    add(ways, op, {EINTR}, Effect::once, Expect::retried);
+  }
   add(ways, Op::lock, {EAGAIN, ENOLCK}, Effect::once, Expect::borne);
 }
 

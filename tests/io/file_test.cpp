@@ -206,6 +206,39 @@ TEST_F(DirectoryTest, OpensAgainAfterASignal) {
   EXPECT_NO_THROW(Directory::open(syscalls, temp_.path()));
 }
 
+TEST_F(DirectoryTest, RepeatsWhatASignalInterruptedWhetherItWasDoneOrNot) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  for (const bool is_performed : {false, true}) {
+    syscalls.plan({Call::make_directory, 1, 1, -EINTR, is_performed});
+    EXPECT_NO_THROW(static_cast<void>(directory.make_directory("made")));
+    write_text(temp_ / "file", "");
+    syscalls.plan({Call::status, 1, 1, -EINTR, is_performed});
+    EXPECT_TRUE(directory.status("file"));
+    syscalls.plan({Call::rename, 1, 1, -EINTR, is_performed});
+    EXPECT_NO_THROW(directory.rename("file", directory, "renamed", RenameMode::no_replace));
+    syscalls.plan({Call::unlink, 1, 1, -EINTR, is_performed});
+    EXPECT_NO_THROW(directory.remove_file("renamed"));
+    syscalls.plan({Call::unlink, 1, 1, -EINTR, is_performed});
+    EXPECT_NO_THROW(directory.remove_empty_directory("made"));
+    EXPECT_THAT(list_tree(temp_.path()), ::testing::IsEmpty());
+  }
+}
+
+TEST_F(DirectoryTest, DoesNotRepeatAnExchangeOrASync) {
+  FaultySyscalls syscalls;
+  const Directory directory = Directory::open(syscalls, temp_.path());
+  write_text(temp_ / "a", "a");
+  write_text(temp_ / "b", "b");
+
+  syscalls.plan({Call::rename, 1, 1, -EINTR, true});
+  EXPECT_THAT([&] { directory.rename("a", directory, "b", RenameMode::exchange); },
+              FailsWithErrno(EINTR, HasSubstr("rename")));
+  EXPECT_EQ(testing::read_text(temp_ / "a"), "b") << "done twice, it is undone";
+  syscalls.plan({Call::sync, 1, 1, -EINTR});
+  EXPECT_THAT([&] { directory.sync(); }, FailsWithErrno(EINTR, HasSubstr("fsync")));
+}
+
 TEST_F(DirectoryTest, ListsAgainAfterASignal) {
   FaultySyscalls syscalls;
   const Directory directory = Directory::open(syscalls, temp_.path());

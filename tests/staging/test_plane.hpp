@@ -121,6 +121,8 @@ struct TestPlane {
                             .workers = pool,
                             .calls = async::LimitedPool(pool, 2),
                             .behind = async::LimitedPool(pool, 2),
+                            .users = async::LimitedPool(pool, 2),
+                            .users_behind = async::LimitedPool(pool, 2),
                             .buffers = BufferPool(buffers * kBufferBytes),
                             .scratch = async::Semaphore(0),
                             .transfers = async::Semaphore(4),

@@ -35,15 +35,15 @@ enum class Errc : int {
   overlapping_shards,    ///< Stored slices of one array overlap.
   not_committed,         ///< The directory is not a committed checkpoint.
   commit_unknown,        ///< The checkpoint may be there or not, whole in any case; see docs/reliability.md.
-  handler_failed,        ///< A handler threw something that is not a `cairn::Error`, or forgot a file.
-  peer_failed,           ///< Another rank failed.
-  timed_out,             ///< A deadline passed.
-  cancelled,             ///< `cancel()` was called.
-  closed,                ///< The object was closed before the operation ran.
-  device_failure,        ///< An accelerator reported an error.
-  io_failure,            ///< A storage operation broke its contract (a write of no bytes, say).
-  superseded,            ///< A save gave way to a later one, as it was asked to.
-  still_running,         ///< `wait(timeout)` came back before the operation: nothing has been promised.
+  handler_failed,  ///< A handler threw something that is not a `cairn::Error`, or a verdict, or forgot a file.
+  peer_failed,     ///< Another rank failed.
+  timed_out,       ///< A deadline passed.
+  cancelled,       ///< `cancel()` was called.
+  closed,          ///< The object was closed before the operation ran.
+  device_failure,  ///< An accelerator reported an error.
+  io_failure,      ///< A storage operation broke its contract (a write of no bytes, say).
+  superseded,      ///< A save gave way to a later one, as it was asked to.
+  still_running,   ///< `wait(timeout)` came back before the operation: nothing has been promised.
 };
 
 /// What metrics and docs call a code: "not_found". Empty for a value that is not one.

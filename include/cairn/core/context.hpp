@@ -93,13 +93,16 @@ struct ContextOptions {
 /// A forked child has none of the threads: there saves and loads fail with Errc::closed, responses must not be
 /// waited for, and the destructor does nothing.
 ///
-/// Threads: every method may be called from any thread; the destructor not from one of the context's own.
+/// Threads: every method may be called from any thread; the destructor not from one of the context's own, but by exit().
 class Context {
  public:
   /// Errors: OS errors when `engine` was named and is not available, or memory is not.
   explicit Context(ContextOptions options = {});
 
   /// As `close`, but reports what it would throw to `on_lost_failure`.
+  ///
+  /// exit() may call it on one of the context's own threads, in a handler or in `on_lost_failure`: operations that this thread runs
+  /// are stopped then, and not waited for.
   ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) = delete;

@@ -22,7 +22,8 @@ class Operation;
 /// `released`.
 ///
 /// A response that is destroyed or assigned to before the operation has released the caller's memory stops it and waits for
-/// that. Any other may be dropped: the operation goes on.
+/// that. A handler of the operation itself must not wait so: it stops the operation, and the memory is free when the handler has
+/// ended. Any other response may be dropped: the operation goes on.
 /// Threads: every method may be called from any thread; those that wait, not from one of the context's own.
 class Response {
  public:

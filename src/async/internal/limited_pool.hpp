@@ -22,6 +22,9 @@ class LimitedPool {
   /// Queues `work`, which must not throw.
   void submit(std::function<void()> work) const;
 
+  /// Whether the calling thread runs some of its work.
+  [[nodiscard]] bool runs_this_thread() const noexcept;
+
  private:
   struct State;
 

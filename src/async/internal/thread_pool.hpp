@@ -67,6 +67,9 @@ Executor make_strand_beside(const Executor& strand);
 void drive(const Executor& strand) noexcept;
 void release_driver(const Executor& strand) noexcept;
 
+/// Whether the calling thread runs work of a strand of a pool.
+[[nodiscard]] bool runs_this_thread(const Executor& strand) noexcept;
+
 /// The same strand (of a pool) for work that can be given up: once `gate` is closed, such work is destroyed when its turn
 /// comes, with the coroutines that it would resume. Work that runs is a visitor of the gate.
 Executor make_lane(const Executor& strand, Gate gate);

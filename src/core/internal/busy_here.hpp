@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "async/internal/inside.hpp"
+
 namespace cairn::core {
 
 class Services;
@@ -10,18 +12,14 @@ class Services;
 /// The calling thread runs the blocking phase of an operation of a context while this lives.
 class DrivenHere {
  public:
-  explicit DrivenHere(const Services& services) noexcept;
-  ~DrivenHere();
-  DrivenHere(const DrivenHere&) = delete;
-  DrivenHere& operator=(const DrivenHere&) = delete;
+  explicit DrivenHere(const Services& services) noexcept : inside_(&services) {}
 
-  [[nodiscard]] static bool is_of(const Services& services) noexcept;
+  [[nodiscard]] static bool is_of(const Services& services) noexcept {
+    return async::Inside::is_in(&services);
+  }
 
  private:
-  static inline thread_local const DrivenHere* innermost = nullptr;
-
-  const Services* services_;
-  const DrivenHere* outer_;
+  const async::Inside inside_;
 };
 
 /// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of

@@ -36,6 +36,18 @@ auto uninterrupted(Call call) noexcept {
   return result;
 }
 
+/// As `uninterrupted`, for what cannot be done twice: an interrupted call may have done it all the same, and then the next one answers
+/// `done`.
+template <class Call>
+int done_at_last(int done, Call call) noexcept {
+  const int first = call();
+  if (first != -EINTR) {
+    return first;
+  }
+  const int result = uninterrupted(call);
+  return result == done ? 0 : result;
+}
+
 /// How often a transfer is asked for without progress.
 inline constexpr int kMostTransferAttempts = 100;
 

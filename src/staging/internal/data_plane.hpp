@@ -30,9 +30,11 @@ namespace cairn::staging {
 struct DataPlane {
   io::Engine& engine;
   observe::Meter& meter;
-  async::ThreadPool& workers;  ///< Copy and hash: nothing that blocks.
-  async::LimitedPool calls;    ///< For system calls that block.
-  async::LimitedPool behind;   ///< Hash, where that gives way to the program.
+  async::ThreadPool& workers;       ///< Copy and hash: nothing that blocks.
+  async::LimitedPool calls;         ///< For system calls that block.
+  async::LimitedPool behind;        ///< Hash, where that gives way to the program.
+  async::LimitedPool users;         ///< For code of handlers: it may wait for what the others do.
+  async::LimitedPool users_behind;  ///< Likewise, where it gives way.
   BufferPool buffers;
   async::Semaphore scratch;    ///< Memory for small runs of reads, which would waste most of a buffer.
   async::Semaphore transfers;  ///< One permit for each request in flight.
@@ -65,6 +67,9 @@ struct DataPlane {
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
   /// Runs code of a handler, which may compute or block.
   [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
+
+  /// Whether the calling thread runs something that was given to `run_call` or `run_users`.
+  [[nodiscard]] bool runs_this_thread() const noexcept;
 
   /// To be held while memory that may be the caller's is touched: a visit of the gate of the phase that runs.
   ///

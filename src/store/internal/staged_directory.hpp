@@ -162,10 +162,10 @@ class StagedDirectory {
   [[nodiscard]] const std::string& retirement_problem() const noexcept;
 
   /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to
-  /// `recover`. Of a joined directory only what this rank has made, unless rank 0 has let go of it.
+  /// `recover`; who calls again tries again. Of a joined directory only what this rank has made, unless rank 0 has let go of it.
   void abandon() noexcept;
 
-  /// What kept `abandon` from removing all; empty when nothing did.
+  /// What kept the last `abandon` from removing all; empty when nothing did.
   [[nodiscard]] const std::string& abandonment_problem() const noexcept;
 
   struct State;
