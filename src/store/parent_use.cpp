@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "io/internal/check.hpp"
+
 namespace cairn::store {
 namespace {
 
@@ -54,8 +56,8 @@ struct ParentUse::Shared {
   /// Takes it away when it is empty.
   void remove() noexcept {
     is_removed = true;
-    [[maybe_unused]] const int ignored =
-        made->parent->syscalls().unlink_at(made->parent->fd(), made->name.c_str(), true);
+    [[maybe_unused]] const int ignored = io::uninterrupted(
+        [this] { return made->parent->syscalls().unlink_at(made->parent->fd(), made->name.c_str(), true); });
     ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
   }
 };
