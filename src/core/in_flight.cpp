@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/operation.hpp"
 
 namespace cairn::core {
@@ -49,7 +50,8 @@ bool InFlight::wait_for_all(Operations running, std::chrono::nanoseconds timeout
     const auto now = clock_.steady_now();
     const auto left = deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
     const bool is_endless = deadline == std::chrono::steady_clock::time_point::max();
-    return operation->told().wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock_);
+    return coord::wait_lent(operation->services().coordinator, operation->told(),
+                            is_endless ? std::chrono::nanoseconds::max() : left, clock_);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/thread_pool.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
 
@@ -89,7 +90,12 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
 
 void Operation::drive() noexcept {
   const DrivenHere here(*services_);
-  async::drive(strand_);
+  coord::LentThread thread(services_->coordinator);
+  if (!thread.is_wanted()) {
+    async::drive(strand_);
+    return;
+  }
+  async::drive(strand_, [&thread](bool has_worked) { return thread.progress(has_worked); });
 }
 
 Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> work) {

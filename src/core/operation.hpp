@@ -64,7 +64,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
 
   /// The caller's part of an operation whose blocking phase he runs: returns once it is prepared, or has failed and touches
-  /// his memory no more.
+  /// his memory no more. Between its parts his thread is lent to the coordinator, where that needs it.
   void drive() noexcept;
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.

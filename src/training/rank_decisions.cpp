@@ -80,14 +80,14 @@ void RankDecisions::look(const SaveMoment& here) {
   Conversation conversation = coordinator_.join();
   Subject subject = conversation.about(topic_);
   if (coordinator_.rank() != 0) {
-    hear(await_here(subject.broadcast("")));
+    hear(await_here(coordinator_, subject.broadcast("")));
   } else {
     try {
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
       const std::string word = encode(next.is_save, next.step);
-      await_here(subject.broadcast(word));
+      await_here(coordinator_, subject.broadcast(word));
       hear(word);
     } catch (...) {
       conversation.fail(std::current_exception());

@@ -78,7 +78,8 @@ class Coordinator {
   /// transport's thread: it must neither block nor throw, nor let go of what is returned.
   [[nodiscard]] std::shared_ptr<void> listen(std::string topic, NoticeHandler handler);
 
-  /// Lends the coordinator the calling thread; see Transport::progress.
+  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it while they wait for nothing of this
+  /// library but a save is under way, more often than `lost_after`.
   bool progress();
 
  private:

@@ -47,7 +47,10 @@ class Transport {
   [[nodiscard]] virtual Time now() const = 0;
 
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
-  /// needs that. What is sent leaves within a call: one is due after the last word of a conversation, too.
+  /// needs that of this thread. What is sent leaves within a call: one is due after the last word of a conversation, too. Calls of
+  /// this library that block lend the thread that they block, unless the library has started it.
+  ///
+  /// Threads: may be called from any thread; does nothing on one that it must not use, or while another is lent.
   virtual bool progress() { return false; }
 };
 
