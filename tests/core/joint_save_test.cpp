@@ -230,6 +230,23 @@ TEST_F(JointSaving, SaysOnAllRanksThatTheTargetIsTaken) {
   EXPECT_THAT(names(), ElementsAre("step"));
 }
 
+TEST_F(JointSaving, FailsAtOnceWithoutARankThatHasEnded) {
+  JointJob::Options options(4);
+  options.fan_out = 2;
+  JointJob job(options);
+  expect_committed(job.save_all(target(), make_blob(10)));
+  job.close(3);
+
+  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+    return rank == 3 ? SaveResult() : job.save(rank, target(), make_blob(11), overwriting_save());
+  });
+
+  for (const std::size_t rank : {0, 1, 2}) {
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 has closed its")));
+  }
+  EXPECT_EQ(load_alone(target(), job.registry()).take<Blob>("blob"), make_blob(10));
+}
+
 /// One rank does something else than the others.
 class ALoadMeetsASave : public JointSaving, public ::testing::WithParamInterface<std::size_t> {};
 

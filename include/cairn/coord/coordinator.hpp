@@ -50,7 +50,8 @@ class Coordinator {
  public:
   /// Errors: Errc::invalid_argument for a job of no ranks, a rank beyond it, or options that make no sense.
   explicit Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options = {});
-  /// Ends the conversations that are left with Errc::closed, here and on all ranks.
+  /// Ends the conversations that are left with Errc::closed here, and tells all ranks: what they join later fails at once with
+  /// Errc::peer_failed, and names this one. MPI_Finalize does the same.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
