@@ -152,10 +152,11 @@ bool StrandQueue::run_those_there() {
   return has_turn_;
 }
 
-void StrandQueue::drive() noexcept {
+void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle) noexcept {
   const std::shared_ptr<StrandQueue> keep = shared_from_this();  // An item may drop the last reference.
   std::unique_lock lock(mutex_);
   driver_ = std::this_thread::get_id();
+  bool has_worked = true;
   while (is_driven_) {
     if (const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr)) {
       // One turn of the guest, then a look at `is_driven_` again: the caller leaves even while the guest goes on.
@@ -163,14 +164,24 @@ void StrandQueue::drive() noexcept {
       const bool has_more = guest->run_those_there();
       lock.lock();
       guest_ = has_more ? guest : nullptr;
+      has_worked = true;
     } else if (!items_.is_empty()) {
       StrandItem& item = items_.pop();
       lock.unlock();
       run_as_turn(item);
       lock.lock();
-    } else {
+      has_worked = true;
+    } else if (!while_idle) {
       is_idle_ = true;  // From here on `take_in` may give it a guest.
       changed_.wait(lock);
+      is_idle_ = false;
+    } else {
+      lock.unlock();
+      const std::chrono::nanoseconds pause = while_idle(std::exchange(has_worked, false));
+      lock.lock();
+      is_idle_ = true;
+      // Something may have come meanwhile.
+      changed_.wait_for(lock, pause, [this] { return !is_driven_ || guest_ || !items_.is_empty(); });
       is_idle_ = false;
     }
   }

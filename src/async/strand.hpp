@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -106,8 +107,9 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   /// allowed.
   void push(StrandItem& item, bool is_never_at_once);
 
-  /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over.
-  void drive() noexcept;
+  /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over. `while_idle`,
+  /// if it is not empty, is called while there are none, as often as it says: `has_worked` since it was called last. Must not throw.
+  void drive(const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle) noexcept;
   /// Sends the driver away, after the item that it runs. Does nothing to a queue that nobody drives.
   void release() noexcept;
 

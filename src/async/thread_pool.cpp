@@ -141,8 +141,9 @@ Executor make_strand_beside(const Executor& strand) {
   return strand.target<Strand>()->beside();
 }
 
-void drive(const Executor& strand) noexcept {
-  strand.target<Strand>()->queue().drive();
+void drive(const Executor& strand,
+           const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle) noexcept {
+  strand.target<Strand>()->queue().drive(while_idle);
 }
 
 void release_driver(const Executor& strand) noexcept {

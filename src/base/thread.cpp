@@ -14,9 +14,15 @@
 #include "base/internal/limits_behind.hpp"
 
 namespace cairn {
+namespace {
+
+thread_local bool is_own = false;
+
+}  // namespace
 
 std::thread start_thread(const std::string& name, std::function<void()> body) {
   auto run = [title = name.substr(0, 15), work = std::move(body)]() noexcept {
+    is_own = true;
     ::pthread_setname_np(::pthread_self(), title.c_str());
     work();
   };
@@ -26,6 +32,10 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
     const std::error_code code(error.code().value(), std::system_category());
     throw Error(code, fmt::format("start a thread '{}' ({})", name, limits_of_threads()));
   }
+}
+
+bool is_own_thread() noexcept {
+  return is_own;
 }
 
 void give_way(int niceness) noexcept {

@@ -78,6 +78,17 @@ bool Exchange::leave() noexcept {
   return true;
 }
 
+void Exchange::miss(std::size_t rank) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!has_joined_ || (bond_ == Bond::above && !tree_.is_above(rank, rank_))) {
+      return;
+    }
+  }
+  fail(std::make_exception_ptr(Error(
+      Errc::peer_failed, fmt::format("rank {} has closed its coordinator: it takes part no more", rank))));
+}
+
 void Exchange::close() noexcept {
   fail(std::make_exception_ptr(Error(Errc::closed, "the coordinator was closed")));
   const std::lock_guard lock(mutex_);
@@ -363,7 +374,8 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       fail_if_somebody_left();
       break;
     case PacketKind::direct:  // See above.
-    case PacketKind::notice:  // Belongs to no conversation.
+    case PacketKind::notice:  // Belong to no conversation.
+    case PacketKind::closed:
       break;
   }
 }

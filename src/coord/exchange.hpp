@@ -66,6 +66,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
+  /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
+  void miss(std::size_t rank) noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
   void close() noexcept;
 

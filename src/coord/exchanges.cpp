@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coord/exchanges.hpp"
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/packed.hpp"
+
 namespace cairn::coord {
 
 Exchanges::Exchanges(Transport& transport, const CoordinatorOptions& options)
-    : transport_(&transport), options_(options), tree_{transport.size(), options.fan_out} {}
+    : transport_(&transport),
+      options_(options),
+      rank_(transport.rank()),
+      tree_{transport.size(), options.fan_out} {}
 
 std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
   const std::lock_guard lock(mutex_);
@@ -51,6 +58,7 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
   }
   for (std::size_t i = 0; i < joined.size(); ++i) {
     joined[i]->join(bonds[i]);
+    miss_those_gone(*joined[i]);  // Of whom this hears later, it is told.
   }
   return joined;
 }
@@ -58,7 +66,9 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
 void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
   try {
     const DecodedPacket decoded = decode(*packet);
-    if (const auto exchange = find(decoded.head.conversation)) {
+    if (decoded.head.kind == PacketKind::closed) {
+      take_closed(from, decoded, packet);
+    } else if (const auto exchange = find(decoded.head.conversation)) {
       exchange->receive(from, decoded, packet);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
@@ -74,12 +84,59 @@ void Exchanges::forget(std::uint64_t number) noexcept {
 }
 
 void Exchanges::close() noexcept {
+  PacketHead farewell;
+  farewell.kind = PacketKind::closed;
   {
     const std::lock_guard lock(mutex_);
-    is_closed_ = true;
+    if (std::exchange(is_closed_, true)) {
+      return;
+    }
+    farewell.conversation = next_;
   }
   for (const auto& exchange : all()) {
     exchange->close();
+  }
+  try {
+    std::string body;
+    put(body, static_cast<std::uint32_t>(rank_));
+    pass_on(std::make_shared<const std::string>(encode(farewell, body)), rank_);
+  } catch (...) {  // No memory: the others wait until their deadline.
+  }
+}
+
+void Exchanges::pass_on(const Packet& packet, std::size_t from) const {
+  for (const std::size_t neighbour : tree_.neighbours(rank_)) {
+    if (neighbour != from) {
+      transport_->send(neighbour, packet);
+    }
+  }
+}
+
+void Exchanges::take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  std::string_view body = decoded.body;
+  const auto rank = take<std::uint32_t>(body);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_closed_ || !gone_.emplace(rank, decoded.head.conversation).second) {
+      return;
+    }
+  }
+  pass_on(packet, from);
+  for (const auto& exchange : all()) {
+    miss_those_gone(*exchange);
+  }
+}
+
+void Exchanges::miss_those_gone(Exchange& exchange) const {
+  std::map<std::size_t, std::uint64_t> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    gone = gone_;
+  }
+  for (const auto& [rank, first] : gone) {
+    if (exchange.number() >= first) {
+      exchange.miss(rank);
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coord/exchange.hpp"
+#include "coord/packet.hpp"
 
 namespace cairn::coord {
 
@@ -25,20 +26,28 @@ class Exchanges {
   /// What belongs to a conversation that was left here is dropped: late packets of an old one never reach a new one.
   void receive(std::size_t from, const Packet& packet) noexcept;
   void forget(std::uint64_t number) noexcept;
+  /// Fails what is left, and tells all ranks that this one joins nothing more: what they join later fails at once.
   void close() noexcept;
 
  private:
   /// Null for one that was left.
   [[nodiscard]] std::shared_ptr<Exchange> find(std::uint64_t number);
   [[nodiscard]] std::vector<std::shared_ptr<Exchange>> all() const;
+  /// Sends it to the neighbours in the tree but one, who has sent it.
+  void pass_on(const Packet& packet, std::size_t from) const;
+  void take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
+  /// Fails one that a rank which is gone never joins.
+  void miss_those_gone(Exchange& exchange) const;
 
   Transport* const transport_;  // Until `close`.
   const CoordinatorOptions options_;
+  const std::size_t rank_;
   const Tree tree_;
   mutable std::mutex mutex_;  // Protects what follows.
   bool is_closed_ = false;
   std::uint64_t next_ = 0;  // Number of the conversation that this rank joins next.
   std::map<std::uint64_t, std::shared_ptr<Exchange>> exchanges_;
+  std::map<std::size_t, std::uint64_t> gone_;  // By rank: the first conversation that it does not join.
 };
 
 }  // namespace cairn::coord

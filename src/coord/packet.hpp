@@ -23,6 +23,7 @@ enum class PacketKind : std::uint8_t {
   left,    ///< I say nothing more.
   direct,  ///< What one rank tells another, past the tree.
   notice,  ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
+  closed,  ///< A rank (u32) joins none of the conversations from this one on.
 };
 
 struct PacketHead {

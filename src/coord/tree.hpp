@@ -22,6 +22,25 @@ struct Tree {
     return ranks;
   }
 
+  [[nodiscard]] std::vector<std::size_t> neighbours(std::size_t rank) const {
+    std::vector<std::size_t> ranks = children(rank);
+    if (rank != 0) {
+      ranks.push_back(parent(rank));
+    }
+    return ranks;
+  }
+
+  /// Whether `above` is between `rank` and the root, or is it.
+  [[nodiscard]] bool is_above(std::size_t above, std::size_t rank) const noexcept {
+    while (rank > above) {
+      rank = parent(rank);
+      if (rank == above) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   /// The child of `above` whose subtree holds `rank`.
   [[nodiscard]] std::size_t child_towards(std::size_t above, std::size_t rank) const noexcept {
     while (parent(rank) != above) {

@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/operation.hpp"
 
 namespace cairn::core {
@@ -55,15 +56,20 @@ void InFlight::lose(const std::string& path, const std::exception_ptr& failure) 
 bool InFlight::wait_for_all(Operations running, std::span<const Call> calls,
                             std::chrono::nanoseconds timeout) const {
   const auto deadline = later(clock_.steady_now(), timeout);
-  const auto wait = [&](const async::Event& end) {
+  const auto left = [&]() -> std::chrono::nanoseconds {
+    if (deadline == std::chrono::steady_clock::time_point::max()) {
+      return std::chrono::nanoseconds::max();
+    }
     const auto now = clock_.steady_now();
-    const auto left = deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
-    const bool is_endless = deadline == std::chrono::steady_clock::time_point::max();
-    return end.wait_for(is_endless ? std::chrono::nanoseconds::max() : left, clock_);
+    return deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
   };
   return std::all_of(running.begin(), running.end(),
-                     [&](const auto& operation) { return wait(operation->told()); }) &&
-         std::all_of(calls.begin(), calls.end(), [&](const Call& call) { return wait(call.told); });
+                     [&](const auto& operation) {
+                       return coord::wait_lent(operation->services().coordinator, operation->told(), left(),
+                                               clock_);
+                     }) &&
+         std::all_of(calls.begin(), calls.end(),
+                     [&](const Call& call) { return call.told.wait_for(left(), clock_); });
 }
 
 void InFlight::stop(Operations running) {

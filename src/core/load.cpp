@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
@@ -177,6 +178,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
     throw;
   }
   job->start();
+  coord::wait_lent(services->coordinator, job->prepared());
   job->prepared().get();
   return LoadResponse(std::move(job));
 }

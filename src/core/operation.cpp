@@ -12,6 +12,7 @@
 
 #include "async/internal/inside.hpp"
 #include "async/internal/thread_pool.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
 
@@ -98,7 +99,12 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
 
 void Operation::drive() noexcept {
   const DrivenHere here(*services_);
-  async::drive(strand_);
+  coord::LentThread thread(services_->coordinator);
+  if (!thread.is_wanted()) {
+    async::drive(strand_);
+    return;
+  }
+  async::drive(strand_, [&thread](bool has_worked) { return thread.progress(has_worked); });
 }
 
 // Static, with the operation as a parameter: `work` uses it, and all responses may have been dropped.

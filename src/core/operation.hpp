@@ -64,7 +64,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
 
   /// The caller's part of an operation whose blocking phase it runs: returns once it is prepared, or has failed and no longer
-  /// touches the caller's memory.
+  /// touches the caller's memory. Between its parts the thread is lent to the coordinator, where that needs it.
   void drive() noexcept;
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.

@@ -10,6 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/busy_here.hpp"
 
 namespace cairn::core {
@@ -26,9 +27,15 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
   }
 }
 
+/// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs it.
+void wait_until(const Operation& operation, const async::Event& event) {
+  coord::wait_lent(operation.services().coordinator, event);
+  event.get();
+}
+
 /// Errors: Errc::still_running when it has not happened within `timeout`.
 void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
-  if (!event.wait_for(timeout, operation.services().clock)) {
+  if (!coord::wait_lent(operation.services().coordinator, event, timeout, operation.services().clock)) {
     throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation.title(),
                                                  std::chrono::duration<double>(timeout).count()));
   }
@@ -45,7 +52,7 @@ void take_memory_back(Operation& operation) noexcept {
   if (!operation.released().has_happened()) {
     operation.stop(Errc::cancelled, "its response was dropped before the caller's memory was free");
     if (!operation.runs_here()) {
-      operation.released().get();
+      wait_until(operation, operation.released());
     }
   }
 }
@@ -93,7 +100,7 @@ void Response::wait_answered() const {
   if (operation_) {
     require_may_wait(*operation_, operation_->answered());
     operation_->is_observed = true;
-    operation_->answered().get();
+    wait_until(*operation_, operation_->answered());
   }
 }
 
@@ -111,7 +118,7 @@ void Response::wait_prepared() const {
   }
   require_may_wait(*operation_, operation_->prepared());
   try {
-    operation_->prepared().get();
+    wait_until(*operation_, operation_->prepared());
   } catch (...) {
     operation_->is_observed = true;
     throw;
@@ -130,14 +137,14 @@ void Response::wait_prepared(Timeout timeout) const {
 void Response::wait_released() const {
   if (operation_) {
     require_may_wait(*operation_, operation_->released());
-    operation_->released().get();
+    wait_until(*operation_, operation_->released());
   }
 }
 
 void Response::wait_done() const {
   if (operation_) {
     require_may_wait(*operation_, operation_->done());
-    operation_->done().get();
+    wait_until(*operation_, operation_->done());
   }
 }
 

@@ -22,9 +22,12 @@ std::string difference_between(std::string_view one, std::string_view two) {
   const auto other = take<std::uint32_t>(two);
   while (!one.empty() && !two.empty()) {
     const std::string_view what = take_text(one);
-    static_cast<void>(take_text(two));
+    const std::string_view other_what = take_text(two);
     const std::string_view here = take_text(one);
     const std::string_view there = take_text(two);
+    if (what != other_what) {
+      return fmt::format("{}rank {} says '{}', rank {} says '{}'", kDiffer, rank, what, other, other_what);
+    }
     if (here != there) {
       return fmt::format("{}{}: rank {} has '{}', rank {} has '{}'", kDiffer, what, rank, here, other, there);
     }
@@ -37,9 +40,11 @@ std::string difference_between(std::string_view one, std::string_view two) {
 
 }  // namespace
 
-std::string encode_claims(std::uint32_t rank, const Claims& claims) {
+std::string encode_claims(std::uint32_t rank, std::string_view what_is_done, const Claims& claims) {
   std::string text(1, kAgree);
   put(text, rank);
+  put_text(text, "what is done");
+  put_text(text, what_is_done);
   for (const auto& [what, mine] : claims) {
     put_text(text, what);
     const bool is_long = mine.size() > kMostShownBytes;

@@ -9,14 +9,26 @@
 
 #include "cairn/base/error.hpp"
 
+#include "joint/internal/conversations.hpp"
+
 namespace cairn::joint {
+namespace {
+
+/// Nobody has a last word in a load.
+Conversation join_first_of_two(Coordinator& coordinator) {
+  std::vector<Conversation> conversations = join_next(coordinator);
+  conversations[1].leave();
+  return std::move(conversations[0]);
+}
+
+}  // namespace
 
 std::unique_ptr<JointLoad> JointLoad::join(Coordinator& coordinator) {
   return coordinator.size() == 1 ? nullptr : std::make_unique<JointLoad>(coordinator);
 }
 
 JointLoad::JointLoad(Coordinator& coordinator)
-    : rank_(static_cast<std::uint32_t>(coordinator.rank())), work_(coordinator.join()) {}
+    : rank_(static_cast<std::uint32_t>(coordinator.rank())), work_(join_first_of_two(coordinator)) {}
 
 JointLoad::~JointLoad() {
   if (!has_ended_) {
@@ -27,7 +39,7 @@ JointLoad::~JointLoad() {
 
 Awaitable<> JointLoad::agree(Claims claims) {
   Subject subject = work_.about("claims");
-  Awaitable<std::string> reducing = subject.reduce(encode_claims(rank_, claims), merge_claims);
+  Awaitable<std::string> reducing = subject.reduce(encode_claims(rank_, "load", claims), merge_claims);
   const std::string merged = co_await std::move(reducing);
   if (const std::optional<std::string_view> difference = difference_in(merged)) {
     const Error error(Errc::invalid_argument, fmt::format("the ranks do not load the same: {}", *difference));

@@ -10,6 +10,7 @@
 #include "cairn/base/hash.hpp"
 
 #include "base/internal/packed.hpp"
+#include "joint/internal/conversations.hpp"
 
 namespace cairn::joint {
 namespace {
@@ -105,8 +106,7 @@ std::unique_ptr<JointSave> JointSave::join(Coordinator& coordinator) {
   return coordinator.size() == 1 ? nullptr : std::make_unique<JointSave>(coordinator);
 }
 
-JointSave::JointSave(Coordinator& coordinator)
-    : JointSave(coordinator, coordinator.join({Bond::all, Bond::above})) {}
+JointSave::JointSave(Coordinator& coordinator) : JointSave(coordinator, join_next(coordinator)) {}
 
 JointSave::JointSave(const Coordinator& coordinator, std::vector<Conversation> conversations)
     : rank_(static_cast<std::uint32_t>(coordinator.rank())),
@@ -150,7 +150,7 @@ void JointSave::on_failure(FailureListener::Work work) {
 
 Awaitable<> JointSave::agree(const Claims& claims, Word word) {
   Subject subject = work_->about("claims");
-  Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, claims), merge_claims);
+  Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, "save", claims), merge_claims);
   return is_primary() ? require_agreement(work_, subject, std::move(merged), std::move(word))
                       : hear_agreement(subject.broadcast(""), std::move(word));
 }

@@ -2,6 +2,7 @@
 #include "cairn/mpi/transport.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -93,7 +94,8 @@ Hash128 job_of(MPI_Comm communicator) {
 class MpiTransport final : public Transport {
  public:
   explicit MpiTransport(MPI_Comm communicator)
-      : is_lent_threads_(level_of_threads() != MPI_THREAD_MULTIPLE),
+      : level_(level_of_threads()),
+        main_thread_(std::this_thread::get_id()),
         communicator_(duplicate_of(communicator)),
         rank_(number_of(MPI_Comm_rank, communicator_)),
         size_(number_of(MPI_Comm_size, communicator_)),
@@ -101,7 +103,7 @@ class MpiTransport final : public Transport {
         job_(job_of(communicator_)),
         postbox_(std::make_unique<mpi::Postbox>(communicator_)) {
     hear_of_finalize();
-    if (!is_lent_threads_) {
+    if (level_ == MPI_THREAD_MULTIPLE) {
       thread_ = start_thread("cairn-mpi", [this] { serve(); });
     }
   }
@@ -141,10 +143,13 @@ class MpiTransport final : public Transport {
   }
 
   bool progress() override {
-    if (is_lent_threads_) {
+    const bool may_use_this = level_ == MPI_THREAD_SERIALIZED ||
+                              (level_ == MPI_THREAD_FUNNELED && std::this_thread::get_id() == main_thread_);
+    if (may_use_this && !is_turning_.exchange(true)) {
       turn();
+      is_turning_ = false;
     }
-    return is_lent_threads_;
+    return may_use_this;
   }
 
  private:
@@ -275,7 +280,8 @@ class MpiTransport final : public Transport {
     return work;
   }
 
-  const bool is_lent_threads_;
+  const int level_;                    // Of threads, as MPI names them.
+  const std::thread::id main_thread_;  // Of MPI, which this was made on, where only that may call it.
   const MPI_Comm communicator_;
   const std::size_t rank_;
   const std::size_t size_;
@@ -283,6 +289,7 @@ class MpiTransport final : public Transport {
   const Hash128 job_;
   int key_ = MPI_KEYVAL_INVALID;
   std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
+  std::atomic<bool> is_turning_{false};    // Of several threads that are lent, one makes progress.
   std::mutex mutex_;                       // Protects what follows.
   std::condition_variable changed_;
   bool is_closed_ = false;

@@ -9,12 +9,16 @@
 #include <boost/asio/io_context.hpp>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/coord/coordinator.hpp"
+
+#include "coord/internal/lent_thread.hpp"
 
 namespace cairn::training {
 
-/// Runs `task` on the calling thread, which it blocks until it has ended. Returns its result, rethrows its failure.
+/// Runs `task` on the calling thread, which it blocks until it has ended, and lends to the coordinator where that needs it.
+/// Returns its result, rethrows its failure.
 template <class T>
-T await_here(Awaitable<T> task) {
+T await_here(Coordinator& coordinator, Awaitable<T> task) {
   boost::asio::io_context here(1);
   std::optional<T> result;
   std::exception_ptr failure;
@@ -22,6 +26,10 @@ T await_here(Awaitable<T> task) {
     failure = why;
     result = std::move(value);
   });
+  coord::LentThread thread(coordinator);
+  while (thread.is_wanted() && !here.stopped()) {
+    here.run_for(thread.progress(false));
+  }
   here.run();
   if (failure) {
     std::rethrow_exception(failure);

@@ -186,7 +186,7 @@ void RankDecisions::look(const SaveMoment& here) {
   Conversation conversation = coordinator_.join();
   Subject subject = conversation.about(topic_);
   if (coordinator_.rank() != 0) {
-    const std::string word = await_here(subject.broadcast(""));
+    const std::string word = await_here(coordinator_, subject.broadcast(""));
     const std::lock_guard lock(mutex_);
     next_ = decode(word);
   } else {
@@ -194,7 +194,7 @@ void RankDecisions::look(const SaveMoment& here) {
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
-      await_here(subject.broadcast(encode(next)));
+      await_here(coordinator_, subject.broadcast(encode(next)));
       const std::lock_guard lock(mutex_);
       next_ = next;
     } catch (...) {

@@ -27,7 +27,8 @@ std::string first_said(const std::vector<std::string>& texts) {
 class Talk {
  public:
   Talk(Coordinator& coordinator, const RankResume& rank)
-      : rank_(rank),
+      : coordinator_(coordinator),
+        rank_(rank),
         number_(coordinator.rank()),
         conversation_(coordinator.join()),
         subject_(conversation_.about("resume")) {}
@@ -49,7 +50,7 @@ class Talk {
     std::vector<PassedOver> passed_over;
     while (true) {
       std::optional<Resumed> resumed = rank_.load_newest(without);
-      await_here(subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
+      await_here(coordinator_, subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
       if (!resumed) {
         return std::nullopt;
       }
@@ -66,7 +67,7 @@ class Talk {
 
   std::optional<Resumed> follow() {
     while (true) {
-      const std::string named = await_here(subject_.broadcast(""));
+      const std::string named = await_here(coordinator_, subject_.broadcast(""));
       if (named.empty()) {
         return std::nullopt;
       }
@@ -89,10 +90,11 @@ class Talk {
 
   /// What the first rank has to complain of, of all.
   std::string agree(const std::string& mine) {
-    const std::string merged = await_here(subject_.reduce(mine, first_said));
-    return await_here(subject_.broadcast(merged));
+    const std::string merged = await_here(coordinator_, subject_.reduce(mine, first_said));
+    return await_here(coordinator_, subject_.broadcast(merged));
   }
 
+  Coordinator& coordinator_;
   const RankResume& rank_;
   const std::size_t number_;
   Conversation conversation_;

@@ -49,6 +49,8 @@ class Job {
 
   [[nodiscard]] std::size_t size() const { return coordinators_.size(); }
   SimulatedNetwork& network() { return network_; }
+  /// As a rank does that ends.
+  void close(std::size_t rank) { coordinators_[rank].reset(); }
   Coordinator& coordinator(std::size_t rank) { return *coordinators_[rank]; }
 
   /// Starts a conversation of all ranks.

@@ -78,6 +78,8 @@ class JointJob {
 
   [[nodiscard]] std::size_t size() const { return contexts_.size(); }
   [[nodiscard]] const Context& context(std::size_t rank) const { return *contexts_[rank]; }
+  /// As a process does that ends.
+  void close(std::size_t rank) { contexts_[rank].reset(); }
   [[nodiscard]] RankSyscalls& syscalls(std::size_t rank) { return *syscalls_[rank]; }
   [[nodiscard]] const RegistrySnapshot& registry() const { return registry_; }
   LocalRanks& network() { return network_; }

@@ -230,6 +230,53 @@ TEST_F(JointSaving, SaysOnAllRanksThatTheTargetIsTaken) {
   EXPECT_THAT(names(), ElementsAre("step"));
 }
 
+TEST_F(JointSaving, FailsAtOnceWithoutARankThatHasEnded) {
+  JointJob::Options options(4);
+  options.fan_out = 2;
+  JointJob job(options);
+  expect_committed(job.save_all(target(), make_blob(10)));
+  job.close(3);
+
+  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+    return rank == 3 ? SaveResult() : job.save(rank, target(), make_blob(11), overwriting_save());
+  });
+
+  for (const std::size_t rank : {0, 1, 2}) {
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 has closed its")));
+  }
+  EXPECT_EQ(load_alone(target(), job.registry()).take<Blob>("blob"), make_blob(10));
+}
+
+/// One rank does something else than the others.
+class ALoadMeetsASave : public JointSaving, public ::testing::WithParamInterface<std::size_t> {};
+
+TEST_P(ALoadMeetsASave, IsToldSoOnAllRanksAndTheNextCallsMeet) {
+  JointJob::Options options(4);
+  options.fan_out = 2;
+  JointJob job(options);
+  expect_committed(job.save_all(target(), make_blob(10)));
+  LoadOptions together;
+  together.together = true;
+
+  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+    if (rank != GetParam()) {
+      return job.save(rank, directory_ / "next", make_blob(10));
+    }
+    static_cast<void>(core::start_load(target(), {}, job.registry(), together, job.context(rank)).wait());
+    return SaveResult();
+  });
+
+  for (const RankEnd& end : ends) {
+    EXPECT_THAT(
+        [&] { end.rethrow(); },
+        Fails(Errc::invalid_argument, AllOf(HasSubstr("what is done: "), HasSubstr("has 'save'"),
+                                            HasSubstr(fmt::format("rank {} has 'load'", GetParam())))));
+  }
+  expect_committed(job.save_all(directory_ / "next", make_blob(10)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ALoadMeetsASave, ::testing::Values(0, 1, 3));
+
 /// A rank that fails in one of its phases: its own failure there, and its words on all others.
 class FailingRank : public JointSaving, public ::testing::WithParamInterface<std::size_t> {
  protected:

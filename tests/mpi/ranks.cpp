@@ -228,9 +228,10 @@ class SharedDirectory {
     if (coordinator->rank() == 0) {
       own_.emplace();
     }
-    Conversation conversation = coordinator->join();
-    path_ = run(conversation.about("directory").broadcast(own_ ? own_->path().string() : ""));
-    conversation.leave();
+    std::string path = own_ ? own_->path().string() : "";
+    path.resize(1000);
+    MPI_Bcast(path.data(), 1000, MPI_CHAR, 0, MPI_COMM_WORLD);
+    path_ = path.c_str();
   }
 
   [[nodiscard]] std::filesystem::path target() const { return path_ / "step"; }
@@ -260,8 +261,20 @@ class Saver {
   SaveResult save(const std::filesystem::path& target) {
     SaveOptions options;
     options.overwrite = true;
+    options.deadline = 2 * kLostAfter;
     const testing::Part part(fmt::format("{};", rank_));
     return core::start_save(target, {{"part", part}}, registry_, options, *context_).wait();
+  }
+
+  /// The parts of all ranks, read by all together.
+  [[nodiscard]] std::string load_together(const std::filesystem::path& target) const {
+    LoadOptions options;
+    options.together = true;
+    options.deadline = kLostAfter;
+    return core::start_load(target, {}, registry_, options, *context_)
+        .wait()
+        .take<testing::Part>("part")
+        .text;
   }
 
   /// The parts of all ranks, read by this one alone.
@@ -292,6 +305,17 @@ void save(const std::shared_ptr<Coordinator>& coordinator) {
     require(saver.load(directory.target()) == all, "each process reads the parts of all");
     MPI_Barrier(MPI_COMM_WORLD);
   }
+}
+
+void load(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  Saver saver(coordinator);
+  saver.save(directory.target());
+  for (int i = 0; i < 3; ++i) {
+    require(saver.load_together(directory.target()).size() == 2 * coordinator->size(),
+            "all ranks read the parts of all");
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /// A save that no rank may say is committed; what each says instead. Then they save as if nothing had been.
@@ -438,6 +462,14 @@ bool ends_by_silence(const std::string& scene) {
   return scene == "stop" || scene.ends_with("stopped") || scene.ends_with("killed");
 }
 
+/// Of threads.
+int level_for(const std::string& scene) {
+  if (scene.starts_with("serialized")) {
+    return MPI_THREAD_SERIALIZED;
+  }
+  return scene == "lend" || scene.starts_with("funneled") ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
+}
+
 int main_of(const std::string& scene) {
   const std::map<std::string, std::function<void(const std::shared_ptr<Coordinator>&)>> scenes = {
       {"talk", talk},
@@ -448,6 +480,11 @@ int main_of(const std::string& scene) {
       {"finalize", finalize},
       {"lend", lend},
       {"save", save},
+      {"funneled_save", save},
+      {"serialized_save", save},
+      {"load", load},
+      {"funneled_load", load},
+      {"serialized_load", load},
       {"save_full", save_full},
       {"save_stopped", save_stopped},
       {"save_root_stopped", save_root_stopped},
@@ -463,7 +500,7 @@ int main_of(const std::string& scene) {
     return 0;
   }
   int level = 0;
-  MPI_Init_thread(nullptr, nullptr, scene == "lend" ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &level);
+  MPI_Init_thread(nullptr, nullptr, level_for(scene), &level);
   CoordinatorOptions options;
   options.heartbeat = 100ms;
   options.lost_after = ends_by_silence(scene) ? kSoonLostAfter : kLostAfter;

@@ -50,7 +50,8 @@ class Coordinator {
  public:
   /// Errors: Errc::invalid_argument for a job of no ranks, a rank beyond it, or options that make no sense.
   explicit Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options = {});
-  /// Ends the conversations that are left with Errc::closed, here and on all ranks.
+  /// Ends the conversations that are left with Errc::closed here, and tells all ranks: what they join later fails at once with
+  /// Errc::peer_failed, and names this one. MPI_Finalize does the same.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -78,7 +79,8 @@ class Coordinator {
   /// transport's thread: it must neither block nor throw, nor let go of what is returned.
   [[nodiscard]] std::shared_ptr<void> listen(std::string topic, NoticeHandler handler);
 
-  /// Lends the coordinator the calling thread; see Transport::progress.
+  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it while they wait for nothing of this
+  /// library but a save is under way, more often than `lost_after`.
   bool progress();
 
  private:

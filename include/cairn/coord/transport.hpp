@@ -47,7 +47,10 @@ class Transport {
   [[nodiscard]] virtual Time now() const = 0;
 
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
-  /// needs that. Queued packets are sent during calls, so call once more after the last step of a conversation.
+  /// needs that of this thread. Queued packets are sent during calls, so call once more after the last step of a conversation. Calls of
+  /// this library that block lend the thread that they block, unless the library has started it.
+  ///
+  /// Threads: may be called from any thread; does nothing on one that it must not use, or while another is lent.
   virtual bool progress() { return false; }
 };
 

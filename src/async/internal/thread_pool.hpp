@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -64,7 +65,9 @@ Executor make_strand_beside(const Executor& strand);
 
 /// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
 /// runs then has ended.
-void drive(const Executor& strand) noexcept;
+/// `while_idle`, if it is not empty, is called while there is no work, as often as it says. Must not throw.
+void drive(const Executor& strand,
+           const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle = {}) noexcept;
 void release_driver(const Executor& strand) noexcept;
 
 /// Whether the calling thread runs work of a strand of a pool.

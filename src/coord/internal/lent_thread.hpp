@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "cairn/coord/coordinator.hpp"
+
+#include "async/internal/event.hpp"
+#include "base/internal/clock.hpp"
+
+namespace cairn::coord {
+
+/// The calling thread while a call of this library waits on it: a coordinator whose transport has no thread of its own is lent it
+/// meanwhile. Threads that this library has started are never lent: the program does not know when they would call MPI.
+///
+/// Threads: none of its methods at the same time as another.
+class LentThread {
+ public:
+  explicit LentThread(Coordinator& coordinator) noexcept;
+  /// Makes progress once more: what was said last leaves.
+  ~LentThread();
+  LentThread(const LentThread&) = delete;
+  LentThread& operator=(const LentThread&) = delete;
+
+  /// Whether `progress` does anything.
+  [[nodiscard]] bool is_wanted() const noexcept { return is_wanted_; }
+
+  /// Returns how long the thread may wait before it calls this again: longer and longer, from 0.1 ms to 1 ms, until it `has_worked`.
+  std::chrono::nanoseconds progress(bool has_worked) noexcept;
+
+ private:
+  void lend() noexcept;
+
+  Coordinator& coordinator_;
+  bool is_wanted_ = false;
+  std::chrono::nanoseconds pause_;
+};
+
+/// Blocks the calling thread, which is lent meanwhile, until `event` has happened; does not throw its failure.
+void wait_lent(Coordinator& coordinator, const async::Event& event);
+
+/// The same for `timeout` of `clock` at most. Returns whether it has happened.
+[[nodiscard]] bool wait_lent(Coordinator& coordinator, const async::Event& event,
+                             std::chrono::nanoseconds timeout, const Clock& clock);
+
+}  // namespace cairn::coord

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coord/internal/lent_thread.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/internal/thread.hpp"
+
+namespace cairn::coord {
+namespace {
+
+constexpr std::chrono::microseconds kShortestPause{100};
+constexpr std::chrono::microseconds kLongestPause{1000};
+
+}  // namespace
+
+LentThread::LentThread(Coordinator& coordinator) noexcept
+    : coordinator_(coordinator), pause_(kShortestPause) {
+  if (!is_own_thread()) {
+    lend();
+  }
+}
+
+LentThread::~LentThread() {
+  if (is_wanted_) {
+    lend();
+  }
+}
+
+std::chrono::nanoseconds LentThread::progress(bool has_worked) noexcept {
+  if (has_worked) {
+    pause_ = kShortestPause;
+  }
+  lend();
+  return std::exchange(pause_, std::min<std::chrono::nanoseconds>(2 * pause_, kLongestPause));
+}
+
+void LentThread::lend() noexcept {
+  try {
+    is_wanted_ = coordinator_.progress();
+  } catch (...) {  // A transport that has broken down: others find that this rank is silent.
+  }
+}
+
+void wait_lent(Coordinator& coordinator, const async::Event& event) {
+  static_cast<void>(wait_lent(coordinator, event, std::chrono::nanoseconds::max(), system_clock()));
+}
+
+bool wait_lent(Coordinator& coordinator, const async::Event& event, std::chrono::nanoseconds timeout,
+               const Clock& clock) {
+  LentThread thread(coordinator);
+  if (!thread.is_wanted()) {
+    return event.wait_for(timeout, clock);
+  }
+  const auto end = later(clock.steady_now(), timeout);
+  while (!event.wait_for(thread.progress(false))) {
+    if (clock.steady_now() >= end) {
+      return event.has_happened();
+    }
+  }
+  return true;
+}
+
+}  // namespace cairn::coord
