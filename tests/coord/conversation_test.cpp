@@ -567,57 +567,5 @@ TEST(Coordinator, CountsTheRanksOfItsMachine) {
   EXPECT_EQ(job.coordinator(5).ranks_on_host(), 2u);
 }
 
-/// Nobody waits for a rank that has ended.
-class ClosedRank : public ::testing::TestWithParam<std::size_t> {
- protected:
-  void expect_named(const std::vector<End>& ends) const {
-    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-      if (rank != GetParam()) {
-        EXPECT_THAT([&] { ends[rank].rethrow(); },
-                    Fails(Errc::peer_failed, HasSubstr(fmt::format("rank {} has closed its", GetParam()))));
-        EXPECT_TRUE(ends[rank].is_reached) << rank;
-      }
-    }
-  }
-
-  Job job_{9};
-};
-
-TEST_P(ClosedRank, IsNamedByConversationsThatBeginLater) {
-  EXPECT_EQ(job_.run(gather).front().text, all_texts(9));
-  job_.close(GetParam());
-  job_.network().run();
-
-  for (int i = 0; i < 2; ++i) {
-    const Ends ends = job_.start_without(GetParam(), reduce_and_broadcast);
-    EXPECT_TRUE(job_.network().run(1s));
-    expect_named(*ends);
-  }
-}
-
-TEST_P(ClosedRank, IsNamedByAConversationThatWaitsForIt) {
-  const Ends ends = job_.start_without(GetParam(), reduce_and_broadcast);
-  EXPECT_FALSE(job_.network().run(5s));
-
-  job_.close(GetParam());
-
-  EXPECT_TRUE(job_.network().run(1s));
-  for (const End& end : *ends) {
-    EXPECT_THAT(Job::texts({end}).front(),
-                ::testing::AnyOf("", HasSubstr(fmt::format("rank {}", GetParam()))));
-  }
-}
-
-TEST_P(ClosedRank, DoesNotFailWhatItHasDone) {
-  const Ends ends = job_.start(gather);
-  job_.network().at(2s, [this] { job_.close(GetParam()); });
-
-  EXPECT_TRUE(job_.network().run());
-
-  EXPECT_EQ(ends->front().text, all_texts(9));
-}
-
-INSTANTIATE_TEST_SUITE_P(Ranks, ClosedRank, ::testing::Values(0, 2, 8));
-
 }  // namespace
 }  // namespace cairn

@@ -41,7 +41,7 @@ TEST(Claims, DoNotCompareOneThingWithAnother) {
 
 TEST(Claims, DifferInTheirNumber) {
   EXPECT_EQ(difference(encode_claims(0, "save", {}), encode_claims(1, "save", {{"verify", "true"}})),
-            "ranks 0 and 1 were called with another number of things");
+            "ranks 0 and 1 passed different numbers of arguments");
 }
 
 TEST(Claims, KeepADifferenceThatWasFoundOnTheWay) {

@@ -67,6 +67,7 @@ class MessagesOfATraining : public RanksOfATraining {
     std::filesystem::remove_all(root());
     std::filesystem::create_directories(root());
     std::atomic<int> packets{0};
+    int sent = 0;
     testing::LocalRanks job(kRanks);
     std::barrier all(kRanks);
     std::vector<std::thread> ranks;
@@ -91,12 +92,16 @@ class MessagesOfATraining : public RanksOfATraining {
         }
         run.close();
         all.arrive_and_wait();
+        if (rank == 0) {
+          sent = packets;  // Before ranks say goodbye, as they end.
+        }
+        all.arrive_and_wait();
       });
     }
     for (std::thread& rank : ranks) {
       rank.join();
     }
-    return packets;
+    return sent;
   }
 
   Save by_checkpointer() {
