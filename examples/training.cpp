@@ -142,6 +142,7 @@ void go_on_after_damage(cairn::Tree& state, std::uint64_t last) {
   }
   // [/resume]
   run.close();
+  std::cout << "went on to step " << step - 1 << ", past a damaged one\n";
 }
 
 cairn::Tree read_layer(std::size_t number) {

@@ -19,11 +19,15 @@ constexpr std::chrono::seconds kTelling{1};
 
 }  // namespace
 
-void InFlight::enter(const std::shared_ptr<Operation>& operation) {
-  const std::lock_guard lock(mutex_);
+void InFlight::require_open() const {
   if (is_closed_) {
     throw Error(Errc::closed, "the context was closed");
   }
+}
+
+void InFlight::enter(const std::shared_ptr<Operation>& operation) {
+  const std::lock_guard lock(mutex_);
+  require_open();
   operations_.push_back(operation);
 }
 
@@ -34,9 +38,7 @@ void InFlight::leave(const Operation* operation) {
 
 void InFlight::enter(Call call) {
   const std::lock_guard lock(mutex_);
-  if (is_closed_) {
-    throw Error(Errc::closed, "the context was closed");
-  }
+  require_open();
   std::erase_if(calls_, [](const Call& earlier) { return earlier.ended.has_happened(); });
   calls_.push_back(std::move(call));
 }

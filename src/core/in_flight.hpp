@@ -53,6 +53,8 @@ class InFlight {
  private:
   using Operations = std::span<const std::shared_ptr<Operation>>;
 
+  /// Errors: Errc::closed. The caller holds the mutex.
+  void require_open() const;
   /// Returns whether all have told how they ended before `timeout`.
   [[nodiscard]] bool wait_for_all(Operations running, std::span<const Call> calls,
                                   std::chrono::nanoseconds timeout) const;

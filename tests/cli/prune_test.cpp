@@ -94,7 +94,8 @@ TEST_F(CliPrune, AnswersInJson) {
 }
 
 TEST_F(CliPrune, NamesRemovedStepsInJson) {
-  const json answer = json::parse(run_cli({"prune", "--json", "--remove", root_, "--younger-than", "0.000001"}).out);
+  const json answer =
+      json::parse(run_cli({"prune", "--json", "--remove", root_, "--younger-than", "0.000001"}).out);
 
   ASSERT_EQ(answer["removed"].size(), 3u);
   EXPECT_EQ(answer["removed"][0]["step"], 200);

@@ -81,7 +81,7 @@ TEST(CliUsage, RefusesPoliciesThatCannotBeMeant) {
   expect_refused({"prune", "x", "--steps", "1,-2"}, "--steps: '-2' is not a whole number\n");
   expect_refused({"prune", "x", "--latest", "1", "--width", "21"},
                  "--width: '21' is not a whole number from 0 to 20\n");
-  expect_refused({"prune", "x", "--latest", "1", "--prefix", "a/b"}, "--prefix: 'a/b' cannot be the prefix");
+  expect_refused({"prune", "x", "--latest", "1", "--prefix", "a/b"}, "--prefix: 'a/b' cannot be a prefix");
   expect_refused({"prune", "x", "--best", "loss:0:lower"},
                  "--best: 'loss:0:lower' is not METRIC:N:lower or METRIC:N:higher with N of at least 1\n");
 }

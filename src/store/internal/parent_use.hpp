@@ -22,7 +22,7 @@ class ParentUse {
   struct Made {
     std::shared_ptr<const io::Directory> parent;
     std::string name;
-    bool is_own = true;                ///< This process has made it, and may remove it; else another was quicker.
+    bool is_own = true;  ///< This process has made it, and may remove it; else another was quicker.
     std::shared_ptr<ParentUse> above;  ///< Of the parent.
   };
 
