@@ -27,18 +27,18 @@ using ::testing::HasSubstr;
 using testing::Job;
 using testing::Shared;
 
-std::string in_a_row(std::vector<std::string> texts) {
+std::string one_after_another(std::vector<std::string> texts) {
   return fmt::format("{}", fmt::join(texts, ""));
 }
 
 Awaitable<std::string> tell_rank_zero(Shared conversation, std::size_t rank) {
   std::vector<std::string> texts = co_await conversation->about("it").gather(std::to_string(rank));
-  co_return in_a_row(std::move(texts));
+  co_return one_after_another(std::move(texts));
 }
 
 Awaitable<std::string> tell_each_other(Shared conversation, std::size_t rank) {
   Subject subject = conversation->about("it");
-  std::string all = co_await subject.reduce(std::to_string(rank), in_a_row);
+  std::string all = co_await subject.reduce(std::to_string(rank), one_after_another);
   co_return co_await subject.broadcast(std::move(all));
 }
 
