@@ -144,6 +144,11 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
   }
 }
 
+void JointSave::call_off(const Error& why) noexcept {
+  work_->fail_together(why);
+  fail(std::make_exception_ptr(why));
+}
+
 void JointSave::on_failure(FailureListener::Work work) {
   listener_.listen(*work_, std::move(work));
 }

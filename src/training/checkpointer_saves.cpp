@@ -49,7 +49,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
       number = ranks->open_save(step);
     }
     has_answered_signal = has_answered_signal || was_preempted;
-    throw_save_failure();
+    throw_earlier_failure(is_due);
     return is_due ? start(step, items, how, number.value_or(0)) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
@@ -66,6 +66,29 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
 void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexcept {
   try {
     joint::JointSave(coordinator()).fail(why);
+  } catch (...) {  // The coordinator was closed, which tells them, too.
+  }
+}
+
+/// What an earlier save has failed with is told in place of this one, if that is due, and only here perhaps. So the others have not failed:
+/// would they throw this at their next save, ranks that ask no response could fail each other's saves for ever.
+void Checkpointer::State::throw_earlier_failure(bool is_due) {
+  const std::exception_ptr failure = take_save_failure(Tells::at_save);
+  if (!failure) {
+    return;
+  }
+  if (ranks && is_due) {
+    has_joined = true;
+    call_off(failure);
+  }
+  std::rethrow_exception(failure);
+}
+
+void Checkpointer::State::call_off(const std::exception_ptr& why) const noexcept {
+  try {
+    const Error error(Errc::cancelled, fmt::format("rank {} was told of an earlier failure instead: {}",
+                                                   coordinator().rank(), describe(why)));
+    joint::JointSave(coordinator()).call_off(error);
   } catch (...) {  // The coordinator was closed, which tells them, too.
   }
 }
@@ -174,7 +197,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
       return {};
     }
     before->settle();
-    throw_save_failure();
+    throw_earlier_failure(true);
   }
   if (remover.uses()->is_being_removed(step)) {
     removals.wait_idle();  // It is saved again: after it was removed.
@@ -233,6 +256,7 @@ void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::e
     } else {
       failed = saving;
       save_failure = with_context(failure, fmt::format("step {}", save.step()));
+      is_called_off = ranks && code_of(failure) == Errc::cancelled;
       has_saved_preempted = false;
     }
     saving = nullptr;
@@ -279,21 +303,25 @@ void Checkpointer::State::wait_idle() {
   removals.wait_idle();
 }
 
-void Checkpointer::State::throw_save_failure() {
+/// The failure of a save that nobody was told of yet, if there is one.
+std::exception_ptr Checkpointer::State::take_save_failure(Tells when) {
   std::shared_ptr<StepSave> save;
   std::exception_ptr failure;
   {
     const std::lock_guard lock(mutex);
+    if (is_called_off && when == Tells::at_save) {
+      return nullptr;
+    }
     save = std::exchange(failed, nullptr);
     failure = std::exchange(save_failure, nullptr);
   }
-  if (save && !save->tell()) {
-    std::rethrow_exception(failure);
-  }
+  return save && !save->tell() ? failure : nullptr;
 }
 
 void Checkpointer::State::throw_failures() {
-  throw_save_failure();
+  if (const std::exception_ptr of_save = take_save_failure(Tells::at_end)) {
+    std::rethrow_exception(of_save);
+  }
   std::exception_ptr failure;
   {
     const std::lock_guard lock(mutex);

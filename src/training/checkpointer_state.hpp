@@ -72,7 +72,11 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
   void wait_idle();
-  void throw_save_failure();
+  /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
+  enum class Tells : std::uint8_t { at_save, at_end };
+  [[nodiscard]] std::exception_ptr take_save_failure(Tells when);
+  void throw_earlier_failure(bool is_due);
+  void call_off(const std::exception_ptr& why) const noexcept;
   void throw_failures();
   void require_open() const;
 
@@ -102,6 +106,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::shared_ptr<training::StepSave> saving;
   std::shared_ptr<training::StepSave> failed;  // A save of whose failure nobody was told yet.
   std::exception_ptr save_failure;
+  bool is_called_off = false;  // It is no failure but a save that was called off, here or on another rank.
   std::exception_ptr retention_failure;
   bool is_closed = false;
   bool has_joined = false;           // The others, for the save that begins. Of the thread that saves.

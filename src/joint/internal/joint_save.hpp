@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 
 #include "joint/internal/claims.hpp"
@@ -72,6 +73,8 @@ class JointSave {
 
   /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
   void fail(const std::exception_ptr& why) noexcept;
+  /// The same where no rank has failed: all end with what `why` says.
+  void call_off(const Error& why) noexcept;
   /// Calls `work` when another rank has failed first; see Conversation::on_failure. Called once.
   void on_failure(FailureListener::Work work);
   /// Returns when that work does not run, and will not.
