@@ -42,7 +42,8 @@ class Checkpointer {
   /// Errors: as StepDirectory.
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
                         const Context& context = default_context());
-  /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure.
+  /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure. Returns
+  /// when nothing of it runs: it waits for a disk that does not answer a look at the root.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
