@@ -31,9 +31,8 @@ std::string name_of(const SaveTarget& target) {
 
 /// Another may have made it, and have died before its name was durable; or makes it meanwhile, and begins to work there.
 void make_if_missing(const io::Directory& parent, const std::string& name) {
-  constexpr std::uint32_t kMode = 0777;
   const int made = io::uninterrupted(
-      [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kMode); });
+      [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), io::kDirectoryMode); });
   if (made != -EEXIST) {
     io::require(made, "mkdir", parent.path() / name);
   }

@@ -22,8 +22,6 @@
 namespace cairn::store {
 namespace {
 
-constexpr std::uint32_t kDirectoryMode = 0777;
-
 bool is_missing(const Error& error) {
   return error.code() == std::errc::no_such_file_or_directory;
 }
@@ -121,7 +119,7 @@ std::optional<Reached> make_level(const Reached& above, const std::string& name)
   const io::Directory& parent = *above.directory;
   // After an interrupted call nobody can tell whose it is: then it counts as somebody else's.
   const int made = io::uninterrupted(
-      [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), kDirectoryMode); });
+      [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), io::kDirectoryMode); });
   if (made == -ENOENT) {
     if (parent.is_replaced()) {
       return std::nullopt;

@@ -96,7 +96,7 @@ void make_directories(const io::Directory& staged, std::string_view relative) {
        end = relative.find('/', begin)) {
     const std::string name(relative.substr(begin, end - begin));
     const int made = io::uninterrupted(
-        [&] { return at.syscalls().make_directory_at(at.fd(), name.c_str(), kDirectoryMode); });
+        [&] { return at.syscalls().make_directory_at(at.fd(), name.c_str(), io::kDirectoryMode); });
     if (made != -EEXIST) {
       io::require(made, "mkdir", at.path() / name);
     }

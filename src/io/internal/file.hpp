@@ -14,6 +14,9 @@
 
 namespace cairn::io {
 
+/// What a new directory allows, less what the process's umask takes away.
+inline constexpr std::uint32_t kDirectoryMode = 0777;
+
 /// An open file or directory; closed with it.
 ///
 /// Threads: a value; moving from it leaves it empty.
@@ -62,7 +65,7 @@ class Directory {
   [[nodiscard]] Syscalls& syscalls() const noexcept { return handle_.syscalls(); }
 
   [[nodiscard]] Directory open_directory(std::string_view relative) const;
-  [[nodiscard]] Directory make_directory(std::string_view name, std::uint32_t mode = 0777) const;
+  [[nodiscard]] Directory make_directory(std::string_view name, std::uint32_t mode = kDirectoryMode) const;
 
   /// Makes a new file and opens it for reading and writing; never opens one that exists.
   /// `flags` are added to O_CREAT|O_EXCL|O_NOFOLLOW (O_DIRECT, say).

@@ -41,7 +41,7 @@ struct StagedOptions {
   /// Replace a committed checkpoint instead of failing. The old one stays until the new one is
   /// durable.
   bool overwrite = false;
-  std::uint32_t directory_mode = 0777;
+  std::uint32_t directory_mode = io::kDirectoryMode;
   CommitMode commit_mode = CommitMode::automatic;
   /// Identifies the checkpoint and its temporary directory; empty: made from `random`.
   std::optional<Uuid> uuid;
