@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shardings against tables that JAX and torch have made (tests/data/sharding/make_tables.py).
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/sharding/sharding.hpp"
+
+#include "support/temp_dir.hpp"
+
+namespace cairn {
+namespace {
+
+using Elements = std::set<std::uint64_t>;
+using nlohmann::json;
+
+json tables_of(const char* maker) {
+  const std::string path = std::string(CAIRN_TEST_DATA) + "/sharding/jax_and_torch.json";
+  return json::parse(testing::read_text(path)).at(maker);
+}
+
+Shape shape_of(const json& extents) {
+  const auto numbers = extents.get<std::vector<std::uint64_t>>();
+  return Shape(std::span<const std::uint64_t>(numbers));
+}
+
+/// The row-major numbers of the elements of a box.
+Elements elements_of(const Box& box, const Shape& shape) {
+  Elements elements{0};
+  for (std::size_t dimension = 0; dimension < shape.size(); ++dimension) {
+    Elements finer;
+    for (const std::uint64_t outer : elements) {
+      for (std::uint64_t i = box.begin(dimension); i < box.end(dimension); ++i) {
+        finer.insert(outer * shape[dimension] + i);
+      }
+    }
+    elements = std::move(finer);
+  }
+  return elements;
+}
+
+Elements elements_of(const json& ranges) {
+  Elements elements;
+  for (const json& range : ranges) {
+    for (std::uint64_t i = range[0]; i < range[1]; ++i) {
+      elements.insert(i);
+    }
+  }
+  return elements;
+}
+
+void expect_table(const Sharding& sharding, const json& table) {
+  const Shape shape = shape_of(table.at("shape"));
+  const json& ranks = table.at("ranks");
+  ASSERT_EQ(sharding.ranks(), ranks.size());
+  for (std::uint32_t rank = 0; rank < sharding.ranks(); ++rank) {
+    Elements held;
+    for (const PlacedBox& placed : sharding.boxes(rank, shape)) {
+      held.merge(elements_of(placed.box, shape));
+      if (ranks[rank].contains("replica")) {
+        EXPECT_EQ(placed.replica, ranks[rank]["replica"]) << "rank " << rank;
+      }
+    }
+    EXPECT_EQ(held, elements_of(ranks[rank].at("elements"))) << "rank " << rank;
+  }
+}
+
+/// The same said in other ways, where it can be.
+void expect_table_in_all_ways(const Sharding& sharding, const json& table) {
+  SCOPED_TRACE(table.dump());
+  const Shape shape = shape_of(table.at("shape"));
+  expect_table(sharding, table);
+  expect_table(sharding.as_boxes(shape), table);
+  for (const std::optional<Sharding>& other :
+       {sharding.as_spec(shape), sharding.as_placements(shape), sharding.as_grid(shape)}) {
+    if (other) {
+      expect_table(*other, table);
+    }
+  }
+}
+
+TEST(ShardingTables, OfSpecsAreThoseOfJax) {
+  const json tables = tables_of("jax");
+  ASSERT_EQ(tables.size(), 18u);
+  for (const json& table : tables) {
+    expect_table_in_all_ways(
+        Sharding::of_spec(Mesh(shape_of(table.at("mesh")), table.at("axes")), table.at("spec")), table);
+  }
+}
+
+TEST(ShardingTables, OfPlacementsAreThoseOfTorch) {
+  const json tables = tables_of("torch");
+  ASSERT_EQ(tables.size(), 21u);
+  for (const json& table : tables) {
+    std::vector<std::string> axes;
+    std::vector<Placement> placements;
+    for (const json& said : table.at("placements")) {
+      axes.push_back("d" + std::to_string(axes.size()));
+      placements.push_back(said.is_null() ? Placement::replicate() : Placement::shard(said[0], said[1]));
+    }
+    expect_table_in_all_ways(Sharding::of_placements(Mesh(shape_of(table.at("mesh")), axes), placements),
+                             table);
+  }
+}
+
+}  // namespace
+}  // namespace cairn
