@@ -102,7 +102,7 @@ std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
     return std::nullopt;
   }
   // Numbered: a handler may read several times, in the same order on all ranks.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
 }
 
@@ -171,7 +171,7 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
   std::exception_ptr failure;
   try {
     AnyValue value = co_await std::move(background);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     loaded_.values_.insert_or_assign(part.item.name, std::move(value));
   } catch (...) {
     failure = std::current_exception();
@@ -184,12 +184,12 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
 }
 
 void LoadJob::forget_attempt() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   loaded_ = Loaded();
 }
 
 void LoadJob::end_load(std::string problem) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   account().fill_numbers(result_);
   account().fill_words(result_);
   result_.path = source().path();
@@ -212,7 +212,7 @@ void LoadJob::count_end(const std::exception_ptr& failure) {
 }
 
 LoadResult LoadJob::result() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return result_;
 }
 
@@ -224,7 +224,7 @@ LoadProgress LoadJob::progress() const {
 }
 
 Loaded LoadJob::take_loaded() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(loaded_, Loaded());
 }
 

@@ -202,7 +202,7 @@ joint::Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
 
 joint::Verdict SaveJob::committed() const {
   joint::Verdict verdict(joint::Verdict::Kind::committed, "");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   verdict.files = result_.files;
   verdict.bytes = result_.bytes;
   return verdict;
@@ -220,7 +220,7 @@ void SaveJob::heed(const joint::Verdict& verdict) {
       static_cast<void>(fate_.end_commit());
       meter().end_step(Step::sync_parent);
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         result_.files = verdict.files;
         result_.bytes = verdict.bytes;
       }
