@@ -43,7 +43,7 @@ class Tree {
   using List = std::vector<Tree>;
 
   /// Null; becomes a map at the first `tree[key]`.
-  Tree() noexcept = default;
+  Tree() noexcept;
 
   /// Errors: Errc::invalid_argument when a key is given twice.
   Tree(std::initializer_list<TreeItem> items);
