@@ -26,7 +26,7 @@ LoadJob::~LoadJob() {
 
 void LoadJob::start() {
   if (joint_) {
-    joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
+    joint_->on_failure([this](const std::exception_ptr& why) { stop_because(why); });
   }
   launch(load(), options().deadline);
 }
@@ -104,16 +104,6 @@ std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
   // Numbered: a handler may read several times, in the same order on all ranks.
   const MutexLock lock(mutex_);
   return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
-}
-
-void LoadJob::hear_failure(const std::exception_ptr& why) noexcept {
-  try {
-    std::rethrow_exception(why);
-  } catch (const Error& error) {
-    const bool is_own = error.code().category() == cairn_category();
-    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
-  } catch (...) {  // Of this rank itself: its work says so.
-  }
 }
 
 void LoadJob::refuse_effect() noexcept {

@@ -43,7 +43,6 @@ class LoadJob final : public ReadJob {
   /// Opens the checkpoint that rank 0 has opened.
   Awaitable<> open_together();
   [[nodiscard]] joint::Claims claims() const;
-  void hear_failure(const std::exception_ptr& why) noexcept;
   void refuse_effect() noexcept override;
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
