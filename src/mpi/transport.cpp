@@ -246,10 +246,10 @@ class MpiTransport final : public Transport {
     const Receiver* receiver = nullptr;
     {
       const MutexLock lock(mutex_);
-      if (is_closed_ || !receiver_) {
+      if (is_closed_) {
         return false;
       }
-      receiver = &receiver_;  // Set once.
+      receiver = receiver_ ? &receiver_ : nullptr;  // Set once.
       outgoing = std::exchange(outgoing_, {});
     }
     bool has_any = !outgoing.empty();
@@ -262,7 +262,7 @@ class MpiTransport final : public Transport {
       end();
       return false;
     }
-    while (true) {
+    while (receiver != nullptr) {  // Until somebody listens, what has come waits.
       const auto [from, packet] = postbox_->take();
       if (!packet) {
         break;
