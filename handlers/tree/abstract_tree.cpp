@@ -95,6 +95,20 @@ DescribedValue described(std::string_view path, TreeKind kind, const Tree& value
 
 }  // namespace
 
+AbstractTree::AbstractTree() noexcept = default;
+
+AbstractTree::AbstractTree(AbstractArray array) : value_(std::move(array)) {}
+
+AbstractTree::AbstractTree(AbstractShardedArray array) : value_(std::move(array)) {}
+
+AbstractTree::AbstractTree(Placeholder) : value_(placeholder) {}
+
+AbstractTree::AbstractTree(AsSaved) : value_(as_saved) {}
+
+AbstractTree::AbstractTree(std::shared_ptr<TreeTarget> target) : value_(std::move(target)) {}
+
+AbstractTree::AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
+
 AbstractTree::AbstractTree(TreeKind kind, Narrowing narrowing) {
   if (narrowing == Narrowing::allowed && !detail::are_numbers(kind, kind)) {
     throw Error(Errc::invalid_argument,

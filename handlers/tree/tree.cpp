@@ -35,6 +35,8 @@ TreeItem::TreeItem(std::initializer_list<TreeItem> items) : tree_(items) {
   is_pair_ = items.size() == 2 && tree_.is_list() && tree_[0].is_string();
 }
 
+Tree::Tree() noexcept = default;
+
 Tree::Tree(std::initializer_list<TreeItem> items) {
   if (!std::all_of(items.begin(), items.end(), [](const TreeItem& item) { return item.is_pair_; })) {
     *this = list(items);

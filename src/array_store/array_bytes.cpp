@@ -152,7 +152,7 @@ void ArraySink::cast_units(std::uint64_t offset_bytes, std::span<const std::byte
 void ArraySink::collect(std::uint64_t offset_bytes, std::span<const std::byte> part) {
   const std::size_t unit = unit_bytes(stored_);
   const auto skipped = static_cast<std::size_t>(offset_bytes % unit);
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Torn& torn = torn_[offset_bytes - skipped];
   std::memcpy(torn.bytes.data() + skipped, part.data(), part.size());
   torn.count += part.size();

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "cairn/array/array.hpp"
 
 #include "array/internal/cast.hpp"
+#include "base/internal/mutex.hpp"
 #include "staging/internal/device_pieces.hpp"
 
 namespace cairn::array_store {
@@ -101,8 +101,8 @@ class ArraySink final : public ByteSink {
   DType stored_;
   Narrowing narrowing_;
   std::unique_ptr<ByteSink> device_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, Torn> torn_;  // By the offset of the unit.
+  Mutex mutex_;
+  std::map<std::uint64_t, Torn> torn_ CAIRN_GUARDED_BY(mutex_);  // By the offset of the unit.
 };
 
 }  // namespace cairn::array_store

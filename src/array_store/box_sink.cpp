@@ -170,7 +170,7 @@ void BoxSink::take_torn(std::size_t target, std::int64_t base, const Box& part, 
   const std::int64_t end = std::min(base + to.image.item_bytes(), range.end());
   const auto bytes = range.bytes.subspan(static_cast<std::size_t>(begin - range.begin),
                                          static_cast<std::size_t>(end - begin));
-  const std::scoped_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Torn& torn = torn_[{target, base}];
   std::memcpy(torn.bytes.data() + (begin - base), bytes.data(), bytes.size());
   torn.count += bytes.size();

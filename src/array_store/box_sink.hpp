@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "cairn/staging/pieces.hpp"
 
 #include "array/internal/cast.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::array_store {
 
@@ -93,8 +93,9 @@ class BoxSink final : public ByteSink {
   std::int64_t first_byte_;
   std::vector<BoxTarget> targets_;
   Narrowing narrowing_;
-  std::mutex mutex_;
-  std::map<std::pair<std::size_t, std::int64_t>, Torn> torn_;  // By target and place in the slice.
+  Mutex mutex_;
+  // By target and place in the slice.
+  std::map<std::pair<std::size_t, std::int64_t>, Torn> torn_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::array_store

@@ -11,11 +11,11 @@
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/box_table.hpp"
-#include "cairn/sharding/cover.hpp"
 
 #include "array/internal/overlap.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
+#include "sharding/internal/cover.hpp"
 
 namespace cairn::array_store {
 namespace {

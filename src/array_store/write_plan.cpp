@@ -23,7 +23,7 @@ class HeaderSource final : public ByteSource {
 
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override {
     Header& header = plan_->headers[file_];
-    std::unique_lock lock(header.mutex);
+    MutexLock lock(header.mutex);
     if (header.text.empty()) {
       header.text = make_header(*plan_, file_);
     }

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +21,7 @@
 #include "cairn/staging/pieces.hpp"
 
 #include "async/internal/event.hpp"
+#include "base/internal/mutex.hpp"
 #include "formats/internal/safetensors_layout.hpp"
 
 namespace cairn::array_store {
@@ -48,14 +48,15 @@ struct Header {
 
   /// Gives its memory back.
   void drop() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     std::pmr::string(text.get_allocator()).swap(text);
   }
 
   async::Event is_read;
-  std::mutex mutex;            // Protects all below.
-  std::pmr::string text;       ///< Empty until somebody needs it, and after it was dropped.
-  std::uint64_t unread_bytes;  ///< Not yet asked for.
+  Mutex mutex;
+  /// Empty until somebody needs it, and after it was dropped.
+  std::pmr::string text CAIRN_GUARDED_BY(mutex);
+  std::uint64_t unread_bytes CAIRN_GUARDED_BY(mutex);  ///< Not yet asked for.
 };
 
 /// Arrays, and the files that they become.

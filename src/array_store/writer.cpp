@@ -129,7 +129,7 @@ void Writer::add_source(std::string_view path, const Shape& whole, const Box& bo
   }
   const bool is_part = !box.is_whole(whole);
   const std::uint32_t number = is_part ? begin_part(path, whole, box) : 0;
-  const Shape extents = box.extents();
+  const Shape& extents = box.extents();
   const formats::TensorMeasure measured = measure(path, extents, stored, number);
   if (measured.size_bytes > 0) {
     SourcePiece piece;

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "async/internal/event.hpp"
 
-#include <condition_variable>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
 struct Event::State {
-  std::mutex mutex;
-  std::condition_variable condition;
-  bool has_happened = false;
-  std::exception_ptr failure;
-  std::vector<std::function<void(std::exception_ptr)>> callbacks;
+  Mutex mutex;
+  Condition condition;
+  bool has_happened CAIRN_GUARDED_BY(mutex) = false;
+  std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
+  std::vector<std::function<void(std::exception_ptr)>> callbacks CAIRN_GUARDED_BY(mutex);
 };
 
 Event::Event() : state_(std::make_shared<State>()) {}
@@ -29,7 +28,7 @@ Event Event::happened() {
 bool Event::complete(std::exception_ptr failure) const noexcept {
   std::vector<std::function<void(std::exception_ptr)>> callbacks;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->has_happened) {
       return false;
     }
@@ -45,20 +44,20 @@ bool Event::complete(std::exception_ptr failure) const noexcept {
 }
 
 bool Event::has_happened() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->has_happened;
 }
 
 bool Event::wait_for(std::chrono::nanoseconds timeout, const Clock& clock) const {
-  std::unique_lock lock(state_->mutex);
-  const auto happened = [this] { return state_->has_happened; };
+  MutexLock lock(state_->mutex);
+  const auto happened = [this]() CAIRN_REQUIRES(state_->mutex) { return state_->has_happened; };
   return state_->has_happened ||
          clock.wait_until(lock, state_->condition, later(clock.steady_now(), timeout), happened);
 }
 
 void Event::get() const {
-  std::unique_lock lock(state_->mutex);
-  state_->condition.wait(lock, [this] { return state_->has_happened; });
+  MutexLock lock(state_->mutex);
+  state_->condition.wait(lock, [this]() CAIRN_REQUIRES(state_->mutex) { return state_->has_happened; });
   if (state_->failure) {
     std::rethrow_exception(state_->failure);
   }
@@ -71,7 +70,7 @@ Awaitable<> Event::wait() const {
 Awaitable<> Event::wait_on(std::shared_ptr<State> state) {
   // The coroutine keeps no reference: an event that everybody else has dropped takes its waiters along.
   Start start = [state = std::move(state)](const Resume& resume) {
-    std::unique_lock lock(state->mutex);
+    MutexLock lock(state->mutex);
     if (state->has_happened) {
       std::exception_ptr failure = state->failure;
       lock.unlock();
@@ -85,7 +84,7 @@ Awaitable<> Event::wait_on(std::shared_ptr<State> state) {
 }
 
 void Event::on_complete(std::function<void(std::exception_ptr)> callback) const {
-  std::unique_lock lock(state_->mutex);
+  MutexLock lock(state_->mutex);
   if (!state_->has_happened) {
     state_->callbacks.push_back(std::move(callback));
     return;

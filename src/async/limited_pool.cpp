@@ -3,11 +3,11 @@
 
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <utility>
 
 #include "async/internal/inside.hpp"
 #include "async/internal/suspend.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
@@ -20,7 +20,7 @@ struct LimitedPool::State {
     while (work) {
       work();
       work = nullptr;
-      const std::lock_guard lock(self->mutex);
+      const MutexLock lock(self->mutex);
       if (self->waiting.empty()) {
         --self->running;
         return;
@@ -32,9 +32,9 @@ struct LimitedPool::State {
 
   ThreadPool& pool;
   const std::size_t most;
-  std::mutex mutex;  // Protects all below.
-  std::size_t running = 0;
-  std::deque<std::function<void()>> waiting;
+  Mutex mutex;
+  std::size_t running CAIRN_GUARDED_BY(mutex) = 0;
+  std::deque<std::function<void()>> waiting CAIRN_GUARDED_BY(mutex);
 };
 
 LimitedPool::LimitedPool(ThreadPool& pool, std::size_t most_at_once)
@@ -42,7 +42,7 @@ LimitedPool::LimitedPool(ThreadPool& pool, std::size_t most_at_once)
 
 void LimitedPool::submit(std::function<void()> work) const {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->running == state_->most) {
       state_->waiting.push_back(std::move(work));
       return;

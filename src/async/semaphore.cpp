@@ -3,10 +3,10 @@
 
 #include <list>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
@@ -26,12 +26,12 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
 
   explicit State(std::size_t most) : capacity(most) {}
 
-  bool fits(std::size_t count) const {
+  bool fits(std::size_t count) const CAIRN_REQUIRES(mutex) {
     return capacity == 0 || taken == 0 || (count <= capacity && taken <= capacity - count);
   }
 
   /// From here on the permit goes back with its waiter, also when the coroutine never runs on.
-  void grant(Waiter& waiter) {
+  void grant(Waiter& waiter) CAIRN_REQUIRES(mutex) {
     waiter.grant = Grant::granted;
     waiter.permit = Permit(shared_from_this(), waiter.count);
     taken += waiter.count;
@@ -41,7 +41,7 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
   bool leave(const std::shared_ptr<Waiter>& waiter) {
     Waiters granted;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (waiter->grant != Grant::waiting) {
         return false;
       }
@@ -57,7 +57,7 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
 
   /// Grants what fits, in order; returns who is to be resumed once the lock is given up. Takes no memory: a permit
   /// that goes away must not fail.
-  Waiters grant_waiters() noexcept {
+  Waiters grant_waiters() noexcept CAIRN_REQUIRES(mutex) {
     Waiters granted;
     while (!waiters.empty() && fits(waiters.front()->count)) {
       grant(*waiters.front());
@@ -69,7 +69,7 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
   void give_back(std::size_t count) {
     Waiters granted;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       taken -= count;
       granted = grant_waiters();
     }
@@ -79,9 +79,9 @@ struct Semaphore::State : std::enable_shared_from_this<State> {
   }
 
   const std::size_t capacity;
-  std::mutex mutex;
-  std::size_t taken = 0;
-  Waiters waiters;
+  Mutex mutex;
+  std::size_t taken CAIRN_GUARDED_BY(mutex) = 0;
+  Waiters waiters CAIRN_GUARDED_BY(mutex);
 };
 
 Semaphore::Semaphore(std::size_t capacity) : state_(std::make_shared<State>(capacity)) {}
@@ -113,7 +113,7 @@ Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t c
     State& semaphore = *place.state;
     place.waiter = std::make_shared<State::Waiter>(count, resume);
     {
-      const std::lock_guard lock(semaphore.mutex);
+      const MutexLock lock(semaphore.mutex);
       if (semaphore.waiters.empty() && semaphore.fits(count)) {
         semaphore.grant(*place.waiter);
       } else {
@@ -133,7 +133,7 @@ Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t c
 }
 
 Permit Semaphore::try_acquire(std::size_t count) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   if (!state_->waiters.empty() || !state_->fits(count)) {
     return {};
   }
@@ -146,12 +146,12 @@ std::size_t Semaphore::capacity() const noexcept {
 }
 
 std::size_t Semaphore::taken() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->taken;
 }
 
 std::size_t Semaphore::waiting() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->waiters.size();
 }
 

@@ -99,7 +99,7 @@ bool StrandQueue::runs_this_thread() const noexcept {
 
 void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     items_.push(item);
     if (is_driven_) {
       changed_.notify_one();
@@ -125,7 +125,7 @@ void StrandQueue::post_turn() {
 }
 
 bool StrandQueue::take_in(std::shared_ptr<StrandQueue> guest) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // A driver that is busy may run a handler, which may block for long: the guest then goes to the pool, which has other threads.
   // A call by the driving thread itself is fine: it comes back to the queue when its item ends.
   if (!is_driven_ || guest_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
@@ -140,21 +140,21 @@ bool StrandQueue::run_those_there() {
   const Inside turn(this);
   StrandItems ready;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ready = std::exchange(items_, {});
   }
   while (!ready.is_empty()) {
     run_item(ready.pop());
   }
   // Under the lock: an item that is pushed meanwhile is either seen here, or begins a turn of its own.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   has_turn_ = !items_.is_empty();
   return has_turn_;
 }
 
 void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle) noexcept {
   const std::shared_ptr<StrandQueue> keep = shared_from_this();  // An item may drop the last reference.
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   driver_ = std::this_thread::get_id();
   bool has_worked = true;
   while (is_driven_) {
@@ -181,7 +181,9 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
       lock.lock();
       is_idle_ = true;
       // Something may have come meanwhile.
-      changed_.wait_for(lock, pause, [this] { return !is_driven_ || guest_ || !items_.is_empty(); });
+      changed_.wait_for(lock, pause, [this]() CAIRN_REQUIRES(mutex_) {
+        return !is_driven_ || guest_ || !items_.is_empty();
+      });
       is_idle_ = false;
     }
   }
@@ -206,13 +208,13 @@ void StrandQueue::run_as_turn(StrandItem& item) const {
 }
 
 void StrandQueue::release() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   is_driven_ = false;
   changed_.notify_one();
 }
 
 void StrandQueue::drop_all() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!items_.is_empty()) {  // What is dropped may post.
     StrandItem& item = items_.pop();
     lock.unlock();

@@ -3,11 +3,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -20,6 +18,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "async/internal/gate.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
@@ -128,14 +127,14 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   const PoolExecutor pool_;
   BusyThreads& threads_;
   const std::shared_ptr<StrandQueue> host_;
-  std::mutex mutex_;  // Protects what follows.
-  std::condition_variable changed_;
-  StrandItems items_;
-  bool is_driven_;
-  bool has_turn_;  ///< One runs, is posted, or is the driver's.
-  std::thread::id driver_;
-  bool is_idle_ = false;                ///< The driver waits for items.
-  std::shared_ptr<StrandQueue> guest_;  ///< Whose turn is the driver's next.
+  Mutex mutex_;
+  Condition changed_;
+  StrandItems items_ CAIRN_GUARDED_BY(mutex_);
+  bool is_driven_ CAIRN_GUARDED_BY(mutex_);
+  bool has_turn_ CAIRN_GUARDED_BY(mutex_);  ///< One runs, is posted, or is the driver's.
+  std::thread::id driver_ CAIRN_GUARDED_BY(mutex_);
+  bool is_idle_ CAIRN_GUARDED_BY(mutex_) = false;                ///< The driver waits for items.
+  std::shared_ptr<StrandQueue> guest_ CAIRN_GUARDED_BY(mutex_);  ///< Whose turn is the driver's next.
 };
 
 /// Some of the work of a strand, that can be given up together: what comes to a closed lane is destroyed, not run.

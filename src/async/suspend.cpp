@@ -3,9 +3,7 @@
 
 #include <system_error>
 
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <optional>
 
 #include <boost/asio/associated_cancellation_slot.hpp>
@@ -19,6 +17,8 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/system/system_error.hpp>
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
@@ -58,10 +58,10 @@ class Resume::Registry {
  private:
   class Service;
 
-  std::mutex mutex_;  // Protects all below, and `Suspended::place_`.
-  std::condition_variable nobody_inside_;
-  std::size_t inside_ = 0;
-  std::list<Suspended*> suspended_;
+  Mutex mutex_;  // Protects `Suspended::place_`, too.
+  Condition nobody_inside_;
+  std::size_t inside_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::list<Suspended*> suspended_ CAIRN_GUARDED_BY(mutex_);
 };
 
 class Resume::Suspended {
@@ -130,17 +130,17 @@ std::shared_ptr<Resume::Registry> Resume::Registry::of(const Executor& executor)
 }
 
 void Resume::Registry::add(Suspended* suspended) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   suspended->place_ = suspended_.insert(suspended_.end(), suspended);
 }
 
 bool Resume::Registry::contains(const Suspended& suspended) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return suspended.place_.has_value();
 }
 
 bool Resume::Registry::enter(Suspended* suspended) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!suspended->place_) {
     return false;
   }
@@ -150,14 +150,14 @@ bool Resume::Registry::enter(Suspended* suspended) {
 }
 
 void Resume::Registry::leave() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (--inside_ == 0) {
     nobody_inside_.notify_all();
   }
 }
 
 void Resume::Registry::destroy_all() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!suspended_.empty()) {
     Suspended* suspended = suspended_.front();
     suspended_.pop_front();
@@ -170,7 +170,7 @@ void Resume::Registry::destroy_all() {
     executor = nullptr;
     lock.lock();
   }
-  nobody_inside_.wait(lock, [this] { return inside_ == 0; });
+  nobody_inside_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return inside_ == 0; });
 }
 
 void Resume::operator()(std::exception_ptr failure) const noexcept {

@@ -21,7 +21,7 @@ namespace asio = boost::asio;
 class TaskGroup::Task {
  public:
   explicit Task(std::shared_ptr<TaskGroup> group) : group_(std::move(group)) {
-    const std::lock_guard lock(group_->mutex_);
+    const MutexLock lock(group_->mutex_);
     ++group_->running_;
   }
 
@@ -56,13 +56,13 @@ void TaskGroup::spawn(Awaitable<> task) {
 void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
   asio::cancellation_slot slot;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     entry->signal = signals_.emplace(signals_.end());
     slot = (*entry->signal)->slot();
   }
   auto ended = [entry](std::exception_ptr failure) { entry->end(std::move(failure)); };
   asio::co_spawn(executor_, std::move(task), asio::bind_cancellation_slot(slot, std::move(ended)));
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (is_cancelled_) {
     lock.unlock();
     cancel();
@@ -72,7 +72,7 @@ void TaskGroup::launch(Awaitable<> task, const std::shared_ptr<Task>& entry) {
 void TaskGroup::end(Task& entry, std::exception_ptr failure) noexcept {
   std::optional<Resume> wake;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (entry.signal) {
       signals_.erase(*entry.signal);
     }
@@ -91,7 +91,7 @@ void TaskGroup::end(Task& entry, std::exception_ptr failure) noexcept {
 
 void TaskGroup::cancel() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_cancelled_ = true;
     if (std::exchange(is_raise_posted_, true)) {
       return;  // One round reaches all: n tasks spawned after a failure must not cost n rounds of n signals.
@@ -101,7 +101,7 @@ void TaskGroup::cancel() {
 }
 
 void TaskGroup::raise_signals() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   is_raise_posted_ = false;
   // Tasks begin and end in completions of their own on this strand, so the list stays as it is during this loop.
   for (asio::cancellation_signal& signal : signals_) {
@@ -112,18 +112,18 @@ void TaskGroup::raise_signals() {
 }
 
 void TaskGroup::wait() {
-  std::unique_lock lock(mutex_);
-  condition_.wait(lock, [this] { return running_ == 0; });
+  MutexLock lock(mutex_);
+  condition_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return running_ == 0; });
 }
 
 bool TaskGroup::is_running() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return running_ != 0;
 }
 
 void TaskGroup::resume_when_settled(const Resume& resume) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (running_ != 0) {
       waiting_.emplace(resume);
       return;
@@ -146,7 +146,7 @@ Awaitable<std::vector<std::exception_ptr>> TaskGroup::settle(std::shared_ptr<Tas
     co_await suspend(std::move(start), std::move(pass_on));
   }
   co_await asio::this_coro::throw_if_cancelled(throws);
-  const std::lock_guard lock(group->mutex_);
+  const MutexLock lock(group->mutex_);
   co_return std::exchange(group->failures_, {});
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +15,7 @@
 
 #include "async/internal/limited_pool.hpp"
 #include "async/strand.hpp"
+#include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
 
 namespace cairn::async {
@@ -53,7 +53,7 @@ class Pool : public asio::thread_pool {
 
  private:
   void start() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_ended_) {
       return;
     }
@@ -77,7 +77,7 @@ class Pool : public asio::thread_pool {
     asio::thread_pool::stop();
     std::vector<std::thread> threads;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_ended_ = true;
       threads.swap(threads_);
     }
@@ -89,9 +89,9 @@ class Pool : public asio::thread_pool {
   BusyThreads& busy_;
   const std::string name_;
   const int niceness_;
-  std::mutex mutex_;  // Protects all below.
-  bool is_ended_ = false;
-  std::vector<std::thread> threads_;
+  Mutex mutex_;
+  bool is_ended_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace

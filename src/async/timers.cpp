@@ -12,7 +12,7 @@ Timers::Timers(const Clock& clock) : clock_(clock), thread_(start_thread("cairn-
 
 Timers::~Timers() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_stopping_ = true;
   }
   changed_.notify_all();
@@ -22,7 +22,7 @@ Timers::~Timers() {
 Timers::Id Timers::at(TimePoint when, std::function<void()> call) {
   Id id = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     id = ++last_id_;
     calls_.emplace(Key(when, id), std::move(call));
   }
@@ -36,7 +36,7 @@ bool Timers::runs_this_thread() const noexcept {
 
 void Timers::forget(Id id) {
   std::function<void()> dropped;  // Destroyed without the lock: what it holds may call back.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = std::find_if(calls_.begin(), calls_.end(),
                                   [id](const auto& entry) { return entry.first.second == id; });
   if (found != calls_.end()) {
@@ -46,14 +46,14 @@ void Timers::forget(Id id) {
 }
 
 void Timers::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!is_stopping_) {
     if (calls_.empty()) {
-      changed_.wait(lock, [this] { return is_stopping_ || !calls_.empty(); });
+      changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_stopping_ || !calls_.empty(); });
       continue;
     }
     const TimePoint next = calls_.begin()->first.first;
-    const auto is_overtaken = [this, next] {
+    const auto is_overtaken = [this, next]() CAIRN_REQUIRES(mutex_) {
       return is_stopping_ || calls_.empty() || calls_.begin()->first.first != next;
     };
     if (clock_.wait_until(lock, changed_, next, is_overtaken)) {

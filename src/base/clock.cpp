@@ -14,8 +14,8 @@ class SystemClock final : public Clock {
 
 }  // namespace
 
-bool Clock::wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
-                       std::chrono::steady_clock::time_point when, const std::function<bool()>& ready) const {
+bool Clock::wait_until(MutexLock& lock, Condition& condition, std::chrono::steady_clock::time_point when,
+                       const std::function<bool()>& ready) const {
   if (when == std::chrono::steady_clock::time_point::max()) {
     condition.wait(lock, ready);
     return true;

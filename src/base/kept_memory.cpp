@@ -31,7 +31,7 @@ AlignedMemory make_block(std::size_t bytes) {
 KeptMemory::KeptMemory(std::size_t most_kept_bytes) noexcept : most_kept_bytes_(most_kept_bytes) {}
 
 std::size_t KeptMemory::kept_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return kept_bytes_;
 }
 
@@ -39,7 +39,7 @@ void* KeptMemory::do_allocate(std::size_t bytes, std::size_t alignment) {
   if (bytes < kLargeBytes || alignment > kLargeBytes) {
     return std::pmr::new_delete_resource()->allocate(bytes, alignment);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto fits = [bytes](const AlignedMemory& block) {
     return block.size() >= bytes && block.size() / kMostWaste <= bytes;
   };
@@ -69,7 +69,7 @@ void KeptMemory::do_deallocate(void* memory, std::size_t bytes, std::size_t alig
     std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto node = used_.extract(memory);
   AlignedMemory& block = node.mapped();
   if (block.size() <= most_kept_bytes_ - kept_bytes_) {

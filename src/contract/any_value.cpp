@@ -21,6 +21,20 @@ OptionSet& OptionSet::operator=(const OptionSet&) = default;
 OptionSet& OptionSet::operator=(OptionSet&&) noexcept = default;
 OptionSet::~OptionSet() = default;
 
+void OptionSet::set_use(std::type_index type, MakeUse make) {
+  uses_.insert_or_assign(type, make);
+}
+
+void OptionSet::set_value(AnyValue value) {
+  const std::type_index type = value.type();
+  options_.insert_or_assign(type, std::move(value));
+}
+
+const AnyValue* OptionSet::find(std::type_index type) const {
+  const auto found = options_.find(type);
+  return found == options_.end() ? nullptr : &found->second;
+}
+
 OptionSet::Uses OptionSet::begin_uses() const {
   Uses uses;
   for (const auto& [type, begin] : uses_) {

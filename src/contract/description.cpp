@@ -25,6 +25,13 @@ class DescribedArrays final : public ArrayEntries::Source {
 
 }  // namespace
 
+Description::Description() = default;
+Description::Description(const Description& other) = default;
+Description::Description(Description&& other) noexcept = default;
+Description& Description::operator=(const Description& other) = default;
+Description& Description::operator=(Description&& other) noexcept = default;
+Description::~Description() = default;
+
 ArrayEntries::ArrayEntries(std::vector<Described> arrays)
     : source_(std::make_shared<const DescribedArrays>(std::move(arrays))) {}
 

@@ -6,7 +6,7 @@
 namespace cairn::contract {
 
 std::shared_ptr<const void> KeptValues::find(const Key& key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) {
     return nullptr;
@@ -17,7 +17,7 @@ std::shared_ptr<const void> KeptValues::find(const Key& key) {
 
 void KeptValues::keep(Key key, std::shared_ptr<const void> value) {
   std::shared_ptr<const void> forgotten;  // Its destructor is a handler's: it runs without the lock.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Entry& entry = entries_[std::move(key)];
   forgotten = std::exchange(entry.value, std::move(value));
   entry.last_use = ++uses_;

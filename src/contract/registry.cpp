@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <mutex>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "contract/internal/resolve.hpp"
 
 namespace cairn {
@@ -57,8 +57,8 @@ bool Registration::reads(std::string_view id) const {
 }
 
 struct HandlerRegistry::State {
-  mutable std::mutex mutex;
-  RegistrySnapshot registrations;
+  mutable Mutex mutex;
+  RegistrySnapshot registrations CAIRN_GUARDED_BY(mutex);
 };
 
 HandlerRegistry::HandlerRegistry() : state_(std::make_unique<State>()) {}
@@ -69,7 +69,7 @@ HandlerRegistry::HandlerRegistry(const HandlerRegistry& other) : HandlerRegistry
 
 HandlerRegistry& HandlerRegistry::operator=(const HandlerRegistry& other) {
   RegistrySnapshot copy = other.snapshot();
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->registrations.swap(copy);  // What was there ends without the lock, as in `remove`.
   return *this;
 }
@@ -82,7 +82,7 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
                 fmt::format("{}: the id '{}' is not of the form 'dotted.name/version'",
                             type_name(handler->handler_type), handler->id()));
   }
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   for (const Registration& registration : state_->registrations) {
     if (is_same(*registration.handler, *handler) && registration.options == options) {
       return;
@@ -98,7 +98,7 @@ void HandlerRegistry::add_erased(std::shared_ptr<const ErasedHandler> handler, R
 
 bool HandlerRegistry::remove(std::string_view id) {
   RegistrySnapshot removed;  // Ends without the lock: the last reference to a handler runs its destructor.
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto kept =
       std::stable_partition(state_->registrations.begin(), state_->registrations.end(),
                             [id](const Registration& each) { return each.handler->id() != id; });
@@ -108,13 +108,13 @@ bool HandlerRegistry::remove(std::string_view id) {
 }
 
 bool HandlerRegistry::contains(std::string_view id) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return std::any_of(state_->registrations.begin(), state_->registrations.end(),
                      [id](const Registration& each) { return each.handler->id() == id; });
 }
 
 RegistrySnapshot HandlerRegistry::snapshot() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->registrations;
 }
 

@@ -33,13 +33,13 @@ Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOpti
 }
 
 std::exception_ptr Exchange::failure() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
 void Exchange::join(Bond bond) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     has_joined_ = true;
     bond_ = bond;
     if (transport_ == nullptr || neighbours_.empty()) {
@@ -55,7 +55,7 @@ void Exchange::join(Bond bond) {
 }
 
 std::vector<std::shared_ptr<Step>> Exchange::open_steps() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Step>> open;
   for (const auto& [key, step] : steps_) {
     if (step->is_begun) {
@@ -66,7 +66,7 @@ std::vector<std::shared_ptr<Step>> Exchange::open_steps() const {
 }
 
 bool Exchange::leave() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!has_joined_ || has_left_) {
     return false;
   }
@@ -80,7 +80,7 @@ bool Exchange::leave() noexcept {
 
 void Exchange::miss(std::size_t rank) noexcept {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!has_joined_ || (bond_ == Bond::above && !tree_.is_above(rank, rank_))) {
       return;
     }
@@ -91,7 +91,7 @@ void Exchange::miss(std::size_t rank) noexcept {
 
 void Exchange::close() noexcept {
   fail(std::make_exception_ptr(Error(Errc::closed, "the coordinator was closed")));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   transport_ = nullptr;
 }
 
@@ -155,7 +155,7 @@ std::shared_ptr<Step> Exchange::begin_up(const std::string& subject, std::uint32
   const Key key(subject, number);
   std::shared_ptr<Step> step;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     step = begin(key);
     step->merge = std::move(merge);
     if (!step->merge) {
@@ -172,7 +172,7 @@ std::shared_ptr<Step> Exchange::begin_up(const std::string& subject, std::uint32
 void Exchange::take_up(std::size_t from, const Key& key, std::string_view body) {
   std::shared_ptr<Step> step;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     step_at(key).arrived.emplace_back(from, body);
     step = steps_[key];
   }
@@ -182,7 +182,7 @@ void Exchange::take_up(std::size_t from, const Key& key, std::string_view body) 
 void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
   std::vector<RankedText> arrived;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!step->is_begun || step->arrived.size() != children_.size() + 1 || failure_) {
       return;
     }
@@ -213,7 +213,7 @@ void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
     return;
   }
   if (rank_ != 0) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     send(tree_.parent(rank_), packet_of(PacketKind::up, key, step->text));
   }
   step->done.set();
@@ -222,7 +222,7 @@ void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
 std::shared_ptr<Step> Exchange::begin_down(const std::string& subject, std::uint32_t number,
                                            std::string text) {
   const Key key(subject, number);
-  return begin_hearing(key, [&](Step& step) {
+  return begin_hearing(key, [&](Step& step) CAIRN_REQUIRES(mutex_) {
     send_down(packet_of(PacketKind::down, key, text));
     step.text = std::move(text);
   });
@@ -231,7 +231,7 @@ std::shared_ptr<Step> Exchange::begin_down(const std::string& subject, std::uint
 std::shared_ptr<Step> Exchange::begin_parts(const std::string& subject, std::uint32_t number,
                                             std::vector<std::string> by_rank) {
   const Key key(subject, number);
-  return begin_hearing(key, [&](Step& /*step*/) {
+  return begin_hearing(key, [&](Step& /*step*/) CAIRN_REQUIRES(mutex_) {
     std::vector<RankedText> texts;
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       texts.emplace_back(rank, std::move(by_rank[rank]));
@@ -244,7 +244,7 @@ std::shared_ptr<Step> Exchange::begin_parts(const std::string& subject, std::uin
 std::shared_ptr<Step> Exchange::begin_hearing(const Key& key, const std::function<void(Step&)>& speak) {
   std::shared_ptr<Step> step;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     step = begin(key);
     if (rank_ == 0) {
       speak(*step);
@@ -263,7 +263,7 @@ std::shared_ptr<Step> Exchange::begin_hearing(const Key& key, const std::functio
 void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet) {
   std::shared_ptr<Step> step;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     step_at(key);
     step = steps_[key];
     // Passed on first, even when this rank has not begun the step: ranks below do not wait for a slow one.
@@ -289,7 +289,7 @@ void Exchange::tell(const std::string& subject, std::span<const std::size_t> ran
   std::string bytes = encode({number_, PacketKind::direct, 0, subject}, text);
   bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
   const Packet packet = std::make_shared<const std::string>(std::move(bytes));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (failure_ || has_left_) {
     return;  // Nobody waits for it any more.
   }
@@ -299,7 +299,7 @@ void Exchange::tell(const std::string& subject, std::span<const std::size_t> ran
 }
 
 std::shared_ptr<Hearing> Exchange::hear(const std::string& subject) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto hearing = std::make_shared<Hearing>();
   Mailbox& mailbox = mailboxes_[subject];
   if (failure_) {
@@ -317,7 +317,7 @@ std::shared_ptr<Hearing> Exchange::hear(const std::string& subject) {
 void Exchange::take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
   std::shared_ptr<Hearing> hearing;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_ || has_left_) {
       return;
     }
@@ -343,7 +343,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto neighbour = std::find_if(neighbours_.begin(), neighbours_.end(),
                                         [from](const Neighbour& each) { return each.rank == from; });
     if (neighbour == neighbours_.end() || has_left_) {
@@ -387,7 +387,7 @@ void Exchange::fail_together(const Error& why) noexcept {
 void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept {
   std::vector<async::Event> waiting;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_ || has_left_) {
       return;
     }
@@ -435,7 +435,7 @@ bool Exchange::is_missing_from(const Neighbour& neighbour) const {
 void Exchange::fail_if_somebody_left() {
   std::optional<std::size_t> missing;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Neighbour& neighbour : neighbours_) {
       if (neighbour.has_left && is_missing_from(neighbour)) {
         missing = neighbour.rank;
@@ -451,7 +451,7 @@ void Exchange::fail_if_somebody_left() {
 // Signs of life.
 
 void Exchange::tick_later() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (transport_ != nullptr && !has_left_ && !failure_) {
     transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) {
@@ -462,7 +462,7 @@ void Exchange::tick_later() {
 }
 
 bool Exchange::is_bound_to(std::size_t neighbour) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bond_ == Bond::all || (rank_ != 0 && neighbour == tree_.parent(rank_));
 }
 
@@ -488,7 +488,7 @@ std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
 void Exchange::tick() {
   std::string lost;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (transport_ == nullptr || has_left_ || failure_) {
       return;
     }

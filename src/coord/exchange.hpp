@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +19,7 @@
 #include "cairn/coord/coordinator.hpp"
 
 #include "async/internal/event.hpp"
+#include "base/internal/mutex.hpp"
 #include "coord/packet.hpp"
 #include "coord/tree.hpp"
 
@@ -108,17 +108,16 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::deque<std::shared_ptr<Hearing>> hearings;
   };
 
-  // All of these hold the mutex.
-  Step& step_at(const Key& key);
-  std::shared_ptr<Step> begin(const Key& key);
-  void send(std::size_t to, const Packet& packet) const;
-  void send_down(const Packet& packet) const;
-  void send_parts(const Key& key, std::vector<RankedText> texts);
+  Step& step_at(const Key& key) CAIRN_REQUIRES(mutex_);
+  std::shared_ptr<Step> begin(const Key& key) CAIRN_REQUIRES(mutex_);
+  void send(std::size_t to, const Packet& packet) const CAIRN_REQUIRES(mutex_);
+  void send_down(const Packet& packet) const CAIRN_REQUIRES(mutex_);
+  void send_parts(const Key& key, std::vector<RankedText> texts) CAIRN_REQUIRES(mutex_);
   /// A step down: `speak` is rank 0's part of it.
   std::shared_ptr<Step> begin_hearing(const Key& key, const std::function<void(Step&)>& speak);
   [[nodiscard]] Packet packet_of(PacketKind kind, const Key& key, std::string_view body) const;
-  [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const;
-  [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
+  [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 
   void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
@@ -139,16 +138,16 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::vector<std::size_t> children_;
   const async::Event failed_;
 
-  mutable std::mutex mutex_;  // Protects what follows.
-  Transport* transport_;      // Null once closed.
-  bool has_joined_ = false;
-  bool has_left_ = false;
-  Bond bond_ = Bond::all;  // Until it has joined it only passes on.
-  std::exception_ptr failure_;
-  std::vector<Neighbour> neighbours_;
-  std::map<Key, std::shared_ptr<Step>> steps_;
-  std::map<std::string, Mailbox, std::less<>> mailboxes_;
-  Transport::Time last_tick_;
+  mutable Mutex mutex_;
+  Transport* transport_ CAIRN_GUARDED_BY(mutex_);  // Null once closed.
+  bool has_joined_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool has_left_ CAIRN_GUARDED_BY(mutex_) = false;
+  Bond bond_ CAIRN_GUARDED_BY(mutex_) = Bond::all;  // Until it has joined it only passes on.
+  std::exception_ptr failure_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Neighbour> neighbours_ CAIRN_GUARDED_BY(mutex_);
+  std::map<Key, std::shared_ptr<Step>> steps_ CAIRN_GUARDED_BY(mutex_);
+  std::map<std::string, Mailbox, std::less<>> mailboxes_ CAIRN_GUARDED_BY(mutex_);
+  Transport::Time last_tick_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::coord

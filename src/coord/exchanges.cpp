@@ -18,7 +18,7 @@ Exchanges::Exchanges(Transport& transport, const CoordinatorOptions& options)
       tree_{transport.size(), options.fan_out} {}
 
 std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = exchanges_.find(number);
   if (found != exchanges_.end()) {
     return found->second;
@@ -32,7 +32,7 @@ std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
 }
 
 std::vector<std::shared_ptr<Exchange>> Exchanges::all() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Exchange>> exchanges;
   for (const auto& [number, exchange] : exchanges_) {
     exchanges.push_back(exchange);
@@ -43,7 +43,7 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::all() const {
 std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& bonds) {
   std::vector<std::shared_ptr<Exchange>> joined;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_closed_) {
       throw Error(Errc::closed, "the coordinator was closed");
     }
@@ -79,7 +79,7 @@ void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
 }
 
 void Exchanges::forget(std::uint64_t number) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   exchanges_.erase(number);
 }
 
@@ -87,7 +87,7 @@ void Exchanges::close() noexcept {
   PacketHead farewell;
   farewell.kind = PacketKind::closed;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(is_closed_, true)) {
       return;
     }
@@ -116,7 +116,7 @@ void Exchanges::take_closed(std::size_t from, const DecodedPacket& decoded, cons
   std::string_view body = decoded.body;
   const auto rank = take<std::uint32_t>(body);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_closed_ || !gone_.emplace(rank, decoded.head.conversation).second) {
       return;
     }
@@ -130,7 +130,7 @@ void Exchanges::take_closed(std::size_t from, const DecodedPacket& decoded, cons
 void Exchanges::miss_those_gone(Exchange& exchange) const {
   std::map<std::size_t, std::uint64_t> gone;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     gone = gone_;
   }
   for (const auto& [rank, first] : gone) {

@@ -6,9 +6,9 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "coord/exchange.hpp"
 #include "coord/packet.hpp"
 
@@ -43,11 +43,12 @@ class Exchanges {
   const CoordinatorOptions options_;
   const std::size_t rank_;
   const Tree tree_;
-  mutable std::mutex mutex_;  // Protects what follows.
-  bool is_closed_ = false;
-  std::uint64_t next_ = 0;  // Number of the conversation that this rank joins next.
-  std::map<std::uint64_t, std::shared_ptr<Exchange>> exchanges_;
-  std::map<std::size_t, std::uint64_t> gone_;  // By rank: the first conversation that it does not join.
+  mutable Mutex mutex_;
+  bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::uint64_t next_ CAIRN_GUARDED_BY(mutex_) = 0;  // Number of the conversation that this rank joins next.
+  std::map<std::uint64_t, std::shared_ptr<Exchange>> exchanges_ CAIRN_GUARDED_BY(mutex_);
+  // By rank: the first conversation that it does not join.
+  std::map<std::size_t, std::uint64_t> gone_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::coord

@@ -26,14 +26,14 @@ void Notices::send(std::string_view topic, std::string_view text) {
     send_below(packet);
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (transport_ != nullptr) {
     transport_->send(0, packet);
   }
 }
 
 void Notices::send_below(const Packet& packet) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const std::size_t child : tree_.children(rank_)) {
     if (transport_ != nullptr) {
       transport_->send(child, packet);
@@ -48,7 +48,7 @@ void Notices::receive(std::size_t from, const Packet& packet) noexcept {
     }
     const DecodedPacket decoded = decode(*packet);
     for (const std::shared_ptr<Listener>& each : listeners_of(decoded.head.subject)) {
-      const std::lock_guard lock(each->mutex);
+      const MutexLock lock(each->mutex);
       if (each->handler) {
         each->handler(rank_ == 0 ? from : 0, decoded.body);
       }
@@ -58,29 +58,27 @@ void Notices::receive(std::size_t from, const Packet& packet) noexcept {
 }
 
 void Notices::close() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   transport_ = nullptr;
 }
 
 std::shared_ptr<void> Notices::listen(const std::shared_ptr<Notices>& notices, std::string topic,
                                       NoticeHandler handler) {
-  auto listener = std::make_shared<Listener>();
-  listener->topic = std::move(topic);
-  listener->handler = std::move(handler);
+  auto listener = std::make_shared<Listener>(std::move(topic), std::move(handler));
   std::shared_ptr<void> token(listener.get(), [notices, listener](void*) {
     {
-      const std::lock_guard lock(listener->mutex);
+      const MutexLock lock(listener->mutex);
       listener->handler = nullptr;
     }
     notices->forget(listener.get());
   });
-  const std::lock_guard lock(notices->mutex_);
+  const MutexLock lock(notices->mutex_);
   notices->listeners_.push_back(std::move(listener));
   return token;
 }
 
 std::vector<std::shared_ptr<Notices::Listener>> Notices::listeners_of(std::string_view topic) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<std::shared_ptr<Listener>> found;
   std::copy_if(listeners_.begin(), listeners_.end(), std::back_inserter(found),
                [topic](const auto& each) { return each->topic == topic; });
@@ -88,7 +86,7 @@ std::vector<std::shared_ptr<Notices::Listener>> Notices::listeners_of(std::strin
 }
 
 void Notices::forget(const Listener* listener) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(listeners_, [listener](const auto& each) { return each.get() == listener; });
 }
 

@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/coord/transport.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "coord/tree.hpp"
 
 namespace cairn::coord {
@@ -38,20 +39,23 @@ class Notices {
 
  private:
   struct Listener {
-    std::string topic;
-    std::mutex mutex;  // Protects the handler, also while it runs.
-    NoticeHandler handler;
+    Listener(std::string topic_in, NoticeHandler handler_in)
+        : topic(std::move(topic_in)), handler(std::move(handler_in)) {}
+
+    const std::string topic;
+    Mutex mutex;  // Also while the handler runs.
+    NoticeHandler handler CAIRN_GUARDED_BY(mutex);
   };
 
   void send_below(const Packet& packet);
   [[nodiscard]] std::vector<std::shared_ptr<Listener>> listeners_of(std::string_view topic) const;
   void forget(const Listener* listener) noexcept;
 
-  mutable std::mutex mutex_;  // Protects what follows.
-  Transport* transport_;      // Null once closed.
+  mutable Mutex mutex_;
+  Transport* transport_ CAIRN_GUARDED_BY(mutex_);  // Null once closed.
   const std::size_t rank_;
   const Tree tree_;
-  std::vector<std::shared_ptr<Listener>> listeners_;
+  std::vector<std::shared_ptr<Listener>> listeners_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::coord

@@ -7,14 +7,14 @@ namespace cairn::core {
 
 void Alarms::at(async::Timers::TimePoint when, std::function<void()> call) {
   const auto id = timers_.at(when, [&pool = pool_, call = std::move(call)] { pool.submit(call); });
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ids_.push_back(id);
 }
 
 void Alarms::forget() {
   std::vector<async::Timers::Id> ids;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ids.swap(ids_);
   }
   for (const async::Timers::Id id : ids) {

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "async/internal/thread_pool.hpp"
 #include "async/internal/timers.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::core {
 
@@ -30,8 +30,8 @@ class Alarms {
  private:
   async::Timers& timers_;
   async::ThreadPool& pool_;
-  std::mutex mutex_;  // Protects what follows.
-  std::vector<async::Timers::Id> ids_;
+  Mutex mutex_;
+  std::vector<async::Timers::Id> ids_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

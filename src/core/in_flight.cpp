@@ -26,18 +26,18 @@ void InFlight::require_open() const {
 }
 
 void InFlight::enter(const std::shared_ptr<Operation>& operation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   require_open();
   operations_.push_back(operation);
 }
 
 void InFlight::leave(const Operation* operation) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(operations_, [operation](const auto& entered) { return entered.get() == operation; });
 }
 
 void InFlight::enter(Call call) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   require_open();
   std::erase_if(calls_, [](const Call& earlier) { return earlier.ended.has_happened(); });
   calls_.push_back(std::move(call));
@@ -45,7 +45,7 @@ void InFlight::enter(Call call) {
 
 void InFlight::lose(const std::string& path, const std::exception_ptr& failure) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!lost_) {
       lost_ = failure;
     }
@@ -96,7 +96,7 @@ std::exception_ptr InFlight::close() {
   std::vector<std::shared_ptr<Operation>> running;
   std::vector<Call> calls;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_closed_ = true;
     running = operations_;
     calls = calls_;
@@ -123,7 +123,7 @@ std::exception_ptr InFlight::close() {
       name(call.title);
     }
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (lost_ || still_running.empty()) {
     return std::exchange(lost_, nullptr);
   }

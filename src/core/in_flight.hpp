@@ -4,7 +4,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 
 #include "async/internal/event.hpp"
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::core {
 
@@ -53,8 +53,8 @@ class InFlight {
  private:
   using Operations = std::span<const std::shared_ptr<Operation>>;
 
-  /// Errors: Errc::closed. The caller holds the mutex.
-  void require_open() const;
+  /// Errors: Errc::closed.
+  void require_open() const CAIRN_REQUIRES(mutex_);
   /// Returns whether all have told how they ended before `timeout`.
   [[nodiscard]] bool wait_for_all(Operations running, std::span<const Call> calls,
                                   std::chrono::nanoseconds timeout) const;
@@ -64,11 +64,11 @@ class InFlight {
 
   const ContextOptions& options_;
   const Clock& clock_;
-  std::mutex mutex_;  // Protects all below.
-  bool is_closed_ = false;
-  std::vector<std::shared_ptr<Operation>> operations_;
-  std::vector<Call> calls_;
-  std::exception_ptr lost_;
+  Mutex mutex_;
+  bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::vector<std::shared_ptr<Operation>> operations_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Call> calls_ CAIRN_GUARDED_BY(mutex_);
+  std::exception_ptr lost_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

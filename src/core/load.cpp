@@ -75,6 +75,10 @@ Loaded& Loaded::operator=(const Loaded&) = default;
 Loaded& Loaded::operator=(Loaded&&) noexcept = default;
 Loaded::~Loaded() = default;
 
+bool Loaded::has(std::string_view name) const {
+  return values_.find(name) != values_.end();
+}
+
 bool Loaded::is_held_as(std::string_view name, std::type_index type) const {
   const auto found = values_.find(name);
   return found != values_.end() && found->second.type() == type;

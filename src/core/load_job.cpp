@@ -26,7 +26,7 @@ LoadJob::~LoadJob() {
 
 void LoadJob::start() {
   if (joint_) {
-    joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
+    joint_->on_failure([this](const std::exception_ptr& why) { stop_because(why); });
   }
   launch(load(), options().deadline);
 }
@@ -102,18 +102,8 @@ std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
     return std::nullopt;
   }
   // Numbered: a handler may read several times, in the same order on all ranks.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
-}
-
-void LoadJob::hear_failure(const std::exception_ptr& why) noexcept {
-  try {
-    std::rethrow_exception(why);
-  } catch (const Error& error) {
-    const bool is_own = error.code().category() == cairn_category();
-    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
-  } catch (...) {  // Of this rank itself: its work says so.
-  }
 }
 
 void LoadJob::refuse_effect() noexcept {
@@ -171,7 +161,7 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
   std::exception_ptr failure;
   try {
     AnyValue value = co_await std::move(background);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     loaded_.values_.insert_or_assign(part.item.name, std::move(value));
   } catch (...) {
     failure = std::current_exception();
@@ -184,12 +174,12 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
 }
 
 void LoadJob::forget_attempt() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   loaded_ = Loaded();
 }
 
 void LoadJob::end_load(std::string problem) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   account().fill_numbers(result_);
   account().fill_words(result_);
   result_.path = source().path();
@@ -212,7 +202,7 @@ void LoadJob::count_end(const std::exception_ptr& failure) {
 }
 
 LoadResult LoadJob::result() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return result_;
 }
 
@@ -224,7 +214,7 @@ LoadProgress LoadJob::progress() const {
 }
 
 Loaded LoadJob::take_loaded() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(loaded_, Loaded());
 }
 

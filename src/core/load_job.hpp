@@ -5,11 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "core/read_job.hpp"
 #include "joint/internal/joint_load.hpp"
 
@@ -43,7 +43,6 @@ class LoadJob final : public ReadJob {
   /// Opens the checkpoint that rank 0 has opened.
   Awaitable<> open_together();
   [[nodiscard]] joint::Claims claims() const;
-  void hear_failure(const std::exception_ptr& why) noexcept;
   void refuse_effect() noexcept override;
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
@@ -54,10 +53,11 @@ class LoadJob final : public ReadJob {
 
   const std::unique_ptr<joint::JointLoad> joint_;  // Null: this process loads alone.
 
-  mutable std::mutex mutex_;             // Protects all below.
-  std::map<std::string, int> readings_;  // How often handlers have read files of each directory together.
-  Loaded loaded_;
-  LoadResult result_;
+  mutable Mutex mutex_;
+  // How often handlers have read files of each directory together.
+  std::map<std::string, int> readings_ CAIRN_GUARDED_BY(mutex_);
+  Loaded loaded_ CAIRN_GUARDED_BY(mutex_);
+  LoadResult result_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

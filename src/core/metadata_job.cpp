@@ -58,7 +58,7 @@ Awaitable<> MetadataJob::attempt() {
 }
 
 void MetadataJob::describe_checkpoint() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   metadata_.path = source().path();
   if (const store::Manifest* manifest = source().manifest()) {
     metadata_.uuid = store::to_string(manifest->uuid);
@@ -100,7 +100,7 @@ Awaitable<> MetadataJob::describe_part(std::size_t index) {
     }
     note_problem(part, failure, answer, asked);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   metadata_.items.insert_or_assign(part.item.name, std::move(answer));
 }
 
@@ -124,12 +124,12 @@ void MetadataJob::note_problem(const Part& part, const std::exception_ptr& failu
 
 void MetadataJob::forget_attempt() {
   missing_ = nullptr;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   metadata_ = CheckpointMetadata();
 }
 
 CheckpointMetadata MetadataJob::take_metadata() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(metadata_, CheckpointMetadata());
 }
 

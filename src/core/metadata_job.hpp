@@ -2,8 +2,8 @@
 #pragma once
 
 #include <exception>
-#include <mutex>
 
+#include "base/internal/mutex.hpp"
 #include "core/read_job.hpp"
 
 namespace cairn::core {
@@ -29,8 +29,8 @@ class MetadataJob final : public ReadJob {
   void count_end(const std::exception_ptr& /*failure*/) override {}
 
   std::exception_ptr missing_;  // Says that something of a checkpointable is not there.
-  std::mutex mutex_;            // Protects what follows.
-  CheckpointMetadata metadata_;
+  Mutex mutex_;
+  CheckpointMetadata metadata_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

@@ -132,6 +132,16 @@ void Operation::stop(Errc reason, std::string_view why) noexcept {
   });
 }
 
+void Operation::stop_because(const std::exception_ptr& elsewhere) noexcept {
+  try {
+    std::rethrow_exception(elsewhere);
+  } catch (const Error& error) {
+    const bool is_own = error.code().category() == cairn_category();
+    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
+  } catch (...) {  // Of this rank itself: its work says so.
+  }
+}
+
 void Operation::give_up() noexcept {
   if (milestones_.is_ending()) {
     return;

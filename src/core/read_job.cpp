@@ -154,7 +154,7 @@ void ReadJob::start_over() {
   staging::DataPlane& plane = this->plane();
   plane.read_bytes = plane.cached_bytes = plane.wanted_bytes = plane.loaded_bytes = 0;
   {
-    const std::lock_guard lock(files_mutex_);
+    const MutexLock lock(files_mutex_);
     files_.clear();
   }
   forget_attempt();
@@ -185,12 +185,12 @@ Awaitable<> ReadJob::run_undisturbed() {
 }
 
 void ReadJob::count_file(const std::string& relative) {
-  const std::lock_guard lock(files_mutex_);
+  const MutexLock lock(files_mutex_);
   files_.insert(relative);
 }
 
 std::size_t ReadJob::count_of_files() const {
-  const std::lock_guard lock(files_mutex_);
+  const MutexLock lock(files_mutex_);
   return files_.size();
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "cairn/coord/conversation.hpp"
 #include "cairn/core/load.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "contract/internal/host.hpp"
 #include "core/operation.hpp"
 #include "store/internal/file_source.hpp"
@@ -89,8 +89,8 @@ class ReadJob : public Operation, public contract::LoadHost {
   std::shared_ptr<const store::FileSource> source_;
   std::vector<Part> parts_;
 
-  mutable std::mutex files_mutex_;  // Protects what follows.
-  std::set<std::string, std::less<>> files_;
+  mutable Mutex files_mutex_;
+  std::set<std::string, std::less<>> files_ CAIRN_GUARDED_BY(files_mutex_);
 };
 
 }  // namespace cairn::core

@@ -200,7 +200,7 @@ Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
     co_await agreed_.wait();
   }
   meter().end_step(Step::stage);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   result_.blocking_time = meter().last() - meter().begin();
 }
 
@@ -279,7 +279,7 @@ std::exception_ptr SaveJob::clean_up(std::exception_ptr failure) {
 }
 
 void SaveJob::abandon() noexcept {
-  const std::lock_guard lock(abandon_mutex_);
+  const MutexLock lock(abandon_mutex_);
   if (staged_) {
     staged_->abandon();
   }
@@ -288,7 +288,7 @@ void SaveJob::abandon() noexcept {
 void SaveJob::close_directory() noexcept {
   directory_gate_.close();
   if (directory_gate_.left().has_happened()) {
-    const std::lock_guard lock(abandon_mutex_);
+    const MutexLock lock(abandon_mutex_);
     staged_.reset();
     target_.reset();
     parents_.reset();  // After what was in them.
@@ -453,13 +453,13 @@ void SaveJob::judge_handlers() {
 }
 
 void SaveJob::measure_result() noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   account().fill_numbers(result_);
   result_.durable_time = meter().last() - meter().begin();
 }
 
 void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   account().fill_words(result_);
   result_.path = path_;
   result_.files = digests.size() + others_.size();
@@ -490,7 +490,7 @@ void SaveJob::end_publish_step(store::PublishStep step) {
 }
 
 void SaveJob::add_problem(const std::string& problem) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!problem.empty()) {
     result_.problems.push_back(problem);
   }
@@ -500,13 +500,13 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);
   } else {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     services().metrics.end_save(result_);
   }
 }
 
 SaveResult SaveJob::result() const noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return result_;
 }
 

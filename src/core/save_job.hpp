@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <memory_resource>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/save.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "contract/internal/host.hpp"
 #include "core/handler_checks.hpp"
 #include "core/internal/fate.hpp"
@@ -183,11 +183,11 @@ class SaveJob final : public Operation, public contract::SaveHost {
   async::Gate
       directory_gate_;  // Visited while the directory is worked in; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;
-  std::mutex abandon_mutex_;  // One removes at a time.
+  Mutex abandon_mutex_;  // One removes at a time.
   WrittenFiles files_;
 
-  mutable std::mutex mutex_;  // Protects all below.
-  SaveResult result_;
+  mutable Mutex mutex_;
+  SaveResult result_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

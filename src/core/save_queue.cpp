@@ -21,7 +21,7 @@ SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
     entry.series = save->path().parent_path();
   }
   Entered entered{entry.turn, {}};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   bool is_oldest = true;
   for (const Entry& earlier : entries_) {
     if (!entry.series.empty() && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
@@ -36,7 +36,7 @@ SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
 }
 
 void SaveQueue::leave(const SaveJob* save) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [save](const Entry& entry) { return entry.key == save; });
   if (found == entries_.end()) {

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "async/internal/event.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::core {
 
@@ -47,8 +47,8 @@ class SaveQueue {
   };
 
   std::size_t most_;
-  std::mutex mutex_;  // Protects all below.
-  std::list<Entry> entries_;
+  Mutex mutex_;
+  std::list<Entry> entries_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

@@ -202,7 +202,7 @@ joint::Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
 
 joint::Verdict SaveJob::committed() const {
   joint::Verdict verdict(joint::Verdict::Kind::committed, "");
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   verdict.files = result_.files;
   verdict.bytes = result_.bytes;
   return verdict;
@@ -220,7 +220,7 @@ void SaveJob::heed(const joint::Verdict& verdict) {
       static_cast<void>(fate_.end_commit());
       meter().end_step(Step::sync_parent);
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         result_.files = verdict.files;
         result_.bytes = verdict.bytes;
       }
@@ -268,15 +268,9 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
 }
 
 void SaveJob::hear_failure(const std::exception_ptr& why) noexcept {
-  if (fate_.stop() != Fate::State::stopped) {
-    return;  // It has been handed over, or is being published: the verdict will come.
-  }
-  try {
-    std::rethrow_exception(why);
-  } catch (const Error& error) {
-    const bool is_own = error.code().category() == cairn_category();
-    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
-  } catch (...) {  // Of this rank itself: its work says so.
+  if (fate_.stop() ==
+      Fate::State::stopped) {  // Else it was handed over, or is being published: the verdict will come.
+    stop_because(why);
   }
 }
 

@@ -8,7 +8,7 @@
 namespace cairn::core {
 
 bool Stopping::ask(Errc reason, std::string_view why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (reason_) {
     return false;
   }
@@ -17,12 +17,12 @@ bool Stopping::ask(Errc reason, std::string_view why) {
 }
 
 bool Stopping::is_asked() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return reason_.has_value();
 }
 
 Error Stopping::reason() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return reason_.value_or(Error(Errc::cancelled, what_));
 }
 

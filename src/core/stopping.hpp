@@ -2,12 +2,13 @@
 #pragma once
 
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "cairn/base/error.hpp"
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::core {
 
@@ -30,8 +31,8 @@ class Stopping {
 
  private:
   const std::string what_;
-  mutable std::mutex mutex_;  // Protects what follows.
-  std::optional<Error> reason_;
+  mutable Mutex mutex_;
+  std::optional<Error> reason_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

@@ -10,7 +10,7 @@
 namespace cairn::core {
 
 void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!claimed_.insert(path).second) {
     throw Error(Errc::already_exists, fmt::format("the file '{}' is written twice", path));
   }
@@ -18,13 +18,13 @@ void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
 }
 
 void WrittenFiles::add(io::FileDigest digest) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::string path = digest.path;
   digests_.emplace(std::move(path), std::move(digest));
 }
 
 void WrittenFiles::require_complete(const std::string& prefix, std::string_view remark) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto path = claimed_.lower_bound(prefix); path != claimed_.end() && path->starts_with(prefix);
        ++path) {
     if (!digests_.contains(*path)) {
@@ -36,7 +36,7 @@ void WrittenFiles::require_complete(const std::string& prefix, std::string_view 
 }
 
 WrittenFiles::Digests WrittenFiles::take_digests() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(digests_, {});
 }
 

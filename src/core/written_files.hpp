@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/chunk_hash.hpp"
 
 namespace cairn::core {
@@ -41,9 +41,9 @@ class WrittenFiles {
  private:
   std::atomic<std::uint64_t> bytes_{0};
 
-  mutable std::mutex mutex_;  // Protects all below.
-  std::set<std::string> claimed_;
-  Digests digests_;
+  mutable Mutex mutex_;
+  std::set<std::string> claimed_ CAIRN_GUARDED_BY(mutex_);
+  Digests digests_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::core

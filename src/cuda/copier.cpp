@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 
+#include "base/internal/mutex.hpp"
 #include "cuda/copy_tiles.hpp"
 #include "cuda/cuda_error.hpp"
 
@@ -128,8 +128,8 @@ class Transfer final : public DeviceTransfer {
 
 /// How much the copier has allocated.
 struct Lent {
-  std::mutex mutex;
-  std::size_t bytes = 0;
+  Mutex mutex;
+  std::size_t bytes CAIRN_GUARDED_BY(mutex) = 0;
 };
 
 class Copier final : public DeviceCopier {
@@ -160,7 +160,7 @@ class Copier final : public DeviceCopier {
     return static_cast<cudaStream_t>(stream != nullptr ? stream : options_.stream);
   }
 
-  [[nodiscard]] bool has_room(std::size_t bytes) const;
+  [[nodiscard]] bool has_room(std::size_t bytes) const CAIRN_REQUIRES(lent_->mutex);
   void copy_one(const DeviceCopy& copy, cudaMemcpyKind kind) const;
   void copy_batch(std::span<const DeviceCopy> copies) const;
   [[nodiscard]] std::unique_ptr<PinnedTiles> copy_within(std::span<const DeviceCopy> copies) const;
@@ -252,7 +252,7 @@ bool Copier::has_room(std::size_t bytes) const {
 
 std::shared_ptr<std::byte> Copier::allocate(std::size_t bytes) {
   const DeviceScope scope(device());
-  const std::lock_guard lock(lent_->mutex);
+  const MutexLock lock(lent_->mutex);
   if (!has_room(bytes)) {
     return nullptr;
   }
@@ -265,7 +265,7 @@ std::shared_ptr<std::byte> Copier::allocate(std::size_t bytes) {
   lent_->bytes += bytes;
   const auto free = [stream = stream_, lent = lent_, bytes](std::byte* address) {
     static_cast<void>(cudaFreeAsync(address, stream->handle()));
-    const std::lock_guard inner(lent->mutex);
+    const MutexLock inner(lent->mutex);
     lent->bytes -= bytes;
   };
   return {static_cast<std::byte*>(memory), free};

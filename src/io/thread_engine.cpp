@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
 #include "io/request_queue.hpp"
 
@@ -40,7 +39,7 @@ class Crew {
 
   void submit(Request& request) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       queue_.push(request);
       if (++pending_ > threads_.size() && threads_.size() < most_ && !is_stopping_) {
         try {
@@ -59,7 +58,7 @@ class Crew {
 
   void stop() noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_stopping_ = true;
     }
     changed_.notify_all();
@@ -70,9 +69,9 @@ class Crew {
 
   // A thread leaves only when nothing is queued; what the last `done` submits is run by the thread that called it.
   void run() noexcept {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return is_stopping_ || !queue_.is_empty(); });
+      changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_stopping_ || !queue_.is_empty(); });
       if (queue_.is_empty()) {
         return;
       }
@@ -100,11 +99,11 @@ class Crew {
   Syscalls& syscalls_;
   const std::size_t most_;
   std::atomic<std::size_t> pending_{0};  // Queued, or being performed.
-  std::mutex mutex_;                     // Guards all below.
-  std::condition_variable changed_;
-  RequestQueue queue_;
-  bool is_stopping_ = false;
-  std::vector<std::thread> threads_;
+  Mutex mutex_;
+  Condition changed_;
+  RequestQueue queue_ CAIRN_GUARDED_BY(mutex_);
+  bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // Grows under the mutex; is joined when nobody submits any more.
 };
 
 class ThreadEngine final : public Engine {

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -20,6 +19,7 @@
 
 #include "async/internal/sleep.hpp"
 #include "async/internal/suspend.hpp"
+#include "base/internal/mutex.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::io {
@@ -67,9 +67,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
       return;
     }
     resume_.emplace(std::move(resume));
-    self_ = shared_from_this();
-    active_ = pieces_.size();
-    const auto keep = self_;  // The pieces may all be in before the loop ends.
+    const auto keep = shared_from_this();  // The pieces may all be in before the loop ends.
+    expect(pieces_.size(), keep);
     for (Piece& piece : pieces_) {
       piece.transfer = this;
       piece.done = &Transfer::on_done;
@@ -94,11 +93,10 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   /// Asks once more for the pieces that were put off.
   void go_on(async::Resume resume) {
     resume_.emplace(std::move(resume));
-    self_ = shared_from_this();
-    const auto keep = self_;
-    active_ = static_cast<std::size_t>(
+    const auto keep = shared_from_this();
+    auto left = static_cast<std::size_t>(
         std::count_if(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return piece.is_put_off; }));
-    std::size_t left = active_;
+    expect(left, keep);
     for (Piece& piece : pieces_) {
       if (piece.is_put_off) {
         piece.is_put_off = false;
@@ -173,10 +171,17 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     }
   }
 
+  /// So many pieces are under way from now on; the last of them drops `self`.
+  void expect(std::size_t pieces, std::shared_ptr<Transfer> self) {
+    const MutexLock lock(mutex_);
+    active_ = pieces;
+    self_ = std::move(self);
+  }
+
   /// Gives the piece the next part of the transfer; when there is none, or one has failed, the piece ends.
   void advance(Piece& piece) noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       const bool is_sync = span_.operation == Operation::sync_data;
       if (error_ != 0 || (!is_sync && next_ == span_.size)) {
         piece.size = 0;
@@ -196,8 +201,9 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
 
   void finish_piece(Piece& piece, int error) noexcept {
     std::shared_ptr<Transfer> self;
+    std::uint64_t offset = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (error != 0 && error_ == 0) {
         error_ = error;
         error_offset_ = piece.offset;
@@ -206,33 +212,34 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
         return;
       }
       self = std::move(self_);
+      error = error_;
+      offset = error_offset_;
     }
     const async::Resume resume = *std::exchange(resume_, std::nullopt);
     std::exception_ptr failed;
     try {
-      failed = failure();
+      failed = failure(error, offset);
     } catch (...) {
       failed = std::current_exception();  // No memory for the words.
     }
     resume(std::move(failed));  // The waiting coroutine may already run on another thread.
   }
 
-  [[nodiscard]] std::exception_ptr failure() const {
-    if (error_ == 0) {
+  [[nodiscard]] std::exception_ptr failure(int error, std::uint64_t offset) const {
+    if (error == 0) {
       return nullptr;
     }
-    if (error_ == kNothingMoved) {
+    if (error == kNothingMoved) {
       const bool is_read = span_.operation == Operation::read;
-      return std::make_exception_ptr(
-          Error(Errc::io_failure,
-                fmt::format("{} {} at {}: {}", name_of(span_.operation), path_.string(), error_offset_,
-                            is_read ? "the file ends here" : "nothing was written")));
+      return std::make_exception_ptr(Error(
+          Errc::io_failure, fmt::format("{} {} at {}: {}", name_of(span_.operation), path_.string(), offset,
+                                        is_read ? "the file ends here" : "nothing was written")));
     }
     const std::string detail =
         span_.operation == Operation::sync_data
             ? fmt::format("fdatasync {}", path_.string())
-            : fmt::format("{} {} at {}", name_of(span_.operation), path_.string(), error_offset_);
-    return std::make_exception_ptr(Error(std::error_code(error_, std::system_category()), detail));
+            : fmt::format("{} {} at {}", name_of(span_.operation), path_.string(), offset);
+    return std::make_exception_ptr(Error(std::error_code(error, std::system_category()), detail));
   }
 
   static constexpr int kNothingMoved = -1;  // No errno: the kernel reported success and moved no byte.
@@ -243,12 +250,12 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   std::optional<async::Resume> resume_;
   std::vector<Piece> pieces_;
 
-  std::mutex mutex_;  // Guards what follows; the last piece reads it alone.
-  std::size_t next_ = 0;
-  std::size_t active_ = 0;
-  int error_ = 0;
-  std::uint64_t error_offset_ = 0;
-  std::shared_ptr<Transfer> self_;
+  Mutex mutex_;
+  std::size_t next_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::size_t active_ CAIRN_GUARDED_BY(mutex_) = 0;
+  int error_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t error_offset_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Transfer> self_ CAIRN_GUARDED_BY(mutex_);
 };
 
 Background<> run(std::shared_ptr<Transfer> transfer) {

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <chrono>
 #include <future>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
 #include "io/request_queue.hpp"
 
@@ -117,7 +117,7 @@ class UringEngine final : public Engine {
   ~UringEngine() override {
     if (thread_.joinable()) {
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         is_stopping_ = true;
       }
       wake();
@@ -169,7 +169,7 @@ class UringEngine final : public Engine {
     bool is_taken = false;
     bool was_empty = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_taken = !is_closed_;
       if (is_taken) {
         was_empty = inbox_.is_empty();
@@ -225,7 +225,7 @@ class UringEngine final : public Engine {
 
   /// Returns false when the ring is closed: it was refused, or the engine is being destroyed and nothing is left.
   bool take_inbox() noexcept {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     backlog_.take(inbox_);
     is_closed_ = is_closed_ || (is_stopping_ && in_flight_ == 0 && backlog_.is_empty());
     return !is_closed_;
@@ -242,7 +242,7 @@ class UringEngine final : public Engine {
     }
     offered_.clear();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_closed_ = true;
       backlog_.take(inbox_);
     }
@@ -341,10 +341,10 @@ class UringEngine final : public Engine {
   int wake_fd_ = -1;
   std::atomic<int> refusal_{0};  ///< The errno with which the kernel refused the ring.
 
-  std::mutex mutex_;  // Guards the inbox and how it ends.
-  RequestQueue inbox_;
-  bool is_stopping_ = false;
-  bool is_closed_ = false;  ///< The threads have all that comes now.
+  Mutex mutex_;
+  RequestQueue inbox_ CAIRN_GUARDED_BY(mutex_);
+  bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;  ///< The threads have all that comes now.
 
   // The ring thread's own.
   io_uring ring_{};

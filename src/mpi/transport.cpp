@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <queue>
 #include <random>
 #include <thread>
@@ -19,6 +17,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
 #include "mpi/mpi_error.hpp"
 #include "mpi/postbox.hpp"
@@ -124,20 +123,20 @@ class MpiTransport final : public Transport {
   Time now() const override { return std::chrono::steady_clock::now(); }
 
   void send(std::size_t to, Packet packet) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     outgoing_.emplace_back(to, std::move(packet));
     changed_.notify_all();
   }
 
   void listen(Receiver receiver, std::function<void()> ended) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     receiver_ = std::move(receiver);
     ended_ = std::move(ended);
     changed_.notify_all();
   }
 
   void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     later_.push({now() + delay, std::move(work)});
     changed_.notify_all();
   }
@@ -174,7 +173,7 @@ class MpiTransport final : public Transport {
   void end() {
     std::function<void()> ended;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ended = std::exchange(ended_, nullptr);
     }
     if (ended) {
@@ -184,7 +183,7 @@ class MpiTransport final : public Transport {
 
   void close() noexcept {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_closed_ = true;
       changed_.notify_all();
     }
@@ -201,7 +200,7 @@ class MpiTransport final : public Transport {
   void flush() noexcept {
     const Time end = now() + kLongestFlush;
     try {
-      for (const auto& [to, packet] : outgoing_) {
+      for (const auto& [to, packet] : take_outgoing()) {
         postbox_->send(to, packet);
       }
       while (postbox_->is_sending() && now() < end) {
@@ -211,27 +210,32 @@ class MpiTransport final : public Transport {
       }
     } catch (const Error&) {  // Those who wait for it find that this rank is silent.
     }
-    outgoing_.clear();
+  }
+
+  std::deque<std::pair<std::size_t, Packet>> take_outgoing() {
+    const MutexLock lock(mutex_);
+    return std::exchange(outgoing_, {});
   }
 
   void serve() {
     std::chrono::microseconds pause = kShortestPause;
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!is_closed_) {
       if (!is_busy()) {
-        changed_.wait(lock, [this] { return is_closed_ || is_busy(); });
+        changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || is_busy(); });
         continue;
       }
       lock.unlock();
       const bool has_any = turn();
       lock.lock();
       pause = has_any ? kShortestPause : std::min(pause * 2, kLongestPause);
-      changed_.wait_for(lock, pause, [this] { return is_closed_ || !outgoing_.empty(); });
+      changed_.wait_for(lock, pause,
+                        [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || !outgoing_.empty(); });
     }
   }
 
   /// While nothing is under way here nobody looks for packets: they wait in MPI.
-  bool is_busy() const {
+  bool is_busy() const CAIRN_REQUIRES(mutex_) {
     return receiver_ &&
            (!outgoing_.empty() || !later_.empty() || postbox_->is_sending() || postbox_->is_receiving());
   }
@@ -239,11 +243,13 @@ class MpiTransport final : public Transport {
   /// Sends, receives, and calls what is due. Returns whether there was any of it.
   bool turn() {
     std::deque<std::pair<std::size_t, Packet>> outgoing;
+    const Receiver* receiver = nullptr;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (is_closed_) {
         return false;
       }
+      receiver = receiver_ ? &receiver_ : nullptr;  // Set once.
       outgoing = std::exchange(outgoing_, {});
     }
     bool has_any = !outgoing.empty();
@@ -256,12 +262,12 @@ class MpiTransport final : public Transport {
       end();
       return false;
     }
-    while (true) {
+    while (receiver != nullptr) {  // Until somebody listens, what has come waits.
       const auto [from, packet] = postbox_->take();
       if (!packet) {
         break;
       }
-      receiver_(from, packet);
+      (*receiver)(from, packet);
     }
     while (const std::function<void()> work = next_due()) {
       work();
@@ -271,7 +277,7 @@ class MpiTransport final : public Transport {
   }
 
   std::function<void()> next_due() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (later_.empty() || later_.top().time > now()) {
       return nullptr;
     }
@@ -290,13 +296,13 @@ class MpiTransport final : public Transport {
   int key_ = MPI_KEYVAL_INVALID;
   std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
   std::atomic<bool> is_turning_{false};    // Of several threads that are lent, one makes progress.
-  std::mutex mutex_;                       // Protects what follows.
-  std::condition_variable changed_;
-  bool is_closed_ = false;
-  Receiver receiver_;
-  std::function<void()> ended_;
-  std::deque<std::pair<std::size_t, Packet>> outgoing_;
-  std::priority_queue<Later> later_;
+  Mutex mutex_;
+  Condition changed_;
+  bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
+  Receiver receiver_ CAIRN_GUARDED_BY(mutex_);
+  std::function<void()> ended_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<std::pair<std::size_t, Packet>> outgoing_ CAIRN_GUARDED_BY(mutex_);
+  std::priority_queue<Later> later_ CAIRN_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -64,7 +64,7 @@ void Meter::waited_for_pool(std::chrono::nanoseconds time) {
 }
 
 void Meter::add_fallback(const std::string& what, const std::string& file) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Fallback& fallback = fallbacks_[what];
   if (fallback.files++ == 0) {
     fallback.first = file;
@@ -85,7 +85,7 @@ void Meter::fill_numbers(Report& report) const noexcept {
 }
 
 void Meter::fill_words(Report& report) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [what, fallback] : fallbacks_) {
     report.fallbacks.push_back(
         fallback.files == 1 ? fmt::format("'{}': {}", fallback.first, what)

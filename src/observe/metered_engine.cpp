@@ -33,7 +33,7 @@ void MeteredEngine::submit(io::Request& request) noexcept {
 }
 
 MeteredEngine::Slot* MeteredEngine::take_slot() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (free_.empty()) {
     free_.reserve(slots_.size() + 1);  // So that giving a slot back never allocates.
     slots_.push_back(std::make_unique<Slot>());
@@ -53,7 +53,7 @@ void MeteredEngine::on_done(io::Request& request, std::int64_t result) noexcept 
 }
 
 void MeteredEngine::begin(Slot& slot) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   slot.begin = meter_->now();
   if (slot.operation == io::Operation::sync_data) {
     return;  // Moves nothing: it does not count for the depth.
@@ -63,7 +63,7 @@ void MeteredEngine::begin(Slot& slot) {
 }
 
 void MeteredEngine::end(Slot& slot, std::int64_t result) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Meter::TimePoint now = meter_->now();
   const auto moved = static_cast<std::uint64_t>(std::max<std::int64_t>(result, 0));
   if (slot.operation != io::Operation::sync_data) {
@@ -85,7 +85,7 @@ void MeteredEngine::advance(Meter::TimePoint now) {
 }
 
 TransferFigures MeteredEngine::figures() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   TransferFigures figures = figures_;
   if (figures.busy_time.count() != 0) {
     figures.mean_depth =

@@ -56,48 +56,48 @@ Metrics::Metrics() {
 }
 
 void Metrics::begin_save() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begin(saves_);
 }
 
 void Metrics::end_save(const SaveResult& result) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end(saves_, result, result.durable_time);
   saves_.blocking.observe(result.blocking_time);
 }
 
 void Metrics::fail_save(const std::exception_ptr& failure) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fail(saves_, failure);
 }
 
 void Metrics::give_up_save() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++saves_.given_up;
 }
 
 void Metrics::begin_load() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begin(loads_);
 }
 
 void Metrics::end_load(const LoadResult& result) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   end(loads_, result, result.load_time);
 }
 
 void Metrics::fail_load(const std::exception_ptr& failure) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fail(loads_, failure);
 }
 
 OperationMetrics Metrics::saves() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return saves_;
 }
 
 OperationMetrics Metrics::loads() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return loads_;
 }
 

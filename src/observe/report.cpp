@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/observe/report.hpp"
 
+#include <initializer_list>
 #include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/internal/json_string.hpp"
+#include "base/internal/json_writer.hpp"
 
 namespace cairn {
 namespace {
@@ -78,55 +79,65 @@ void add_rest(std::string& text, const Report& report) {
   }
 }
 
-std::string json_list(const std::vector<std::string>& texts) {
-  std::string list = "[";
+using Members = std::initializer_list<std::pair<std::string_view, JsonScalar>>;
+
+void write(JsonWriter& json, Members members) {
+  for (const auto& [key, value] : members) {
+    json.key(key).value(value);
+  }
+}
+
+void write_object(JsonWriter& json, std::string_view key, Members members) {
+  json.key(key).begin_object();
+  write(json, members);
+  json.end();
+}
+
+void write_list(JsonWriter& json, std::string_view key, const std::vector<std::string>& texts) {
+  json.key(key).begin_list();
   for (const std::string& text : texts) {
-    list += list.size() > 1 ? "," : "";
-    list += json_string(text);
+    json.value(text);
   }
-  return list + "]";
-}
-
-std::string json_of_steps(const Report& report) {
-  std::string steps;
-  for (std::size_t i = 0; i < kSteps; ++i) {
-    fmt::format_to(std::back_inserter(steps), R"({}"{}_seconds":{})", i == 0 ? "" : ",", kStepNames[i],
-                   seconds(report.steps[i]));
-  }
-  return steps;
-}
-
-std::string json_of_works(const Report& report) {
-  std::string works;
-  for (std::size_t i = 0; i < kWorks; ++i) {
-    const WorkFigures& work = report.works[i];
-    fmt::format_to(std::back_inserter(works), R"({}"{}":{{"count":{},"bytes":{},"time_seconds":{}}})",
-                   i == 0 ? "" : ",", kWorkNames[i], work.count, work.bytes, seconds(work.time));
-  }
-  return works;
-}
-
-std::string json_of_transfers(const TransferFigures& transfers) {
-  return fmt::format(R"("highest_depth":{},"mean_depth":{},"busy_seconds":{},"retried":{},"shortened":{})",
-                     transfers.highest_depth, transfers.mean_depth, seconds(transfers.busy_time),
-                     transfers.retried, transfers.shortened);
-}
-
-std::string json_of_pool(const PoolFigures& pool) {
-  return fmt::format(R"("capacity_bytes":{},"peak_bytes":{},"waits":{},"wait_seconds":{})",
-                     pool.capacity_bytes, pool.peak_bytes, pool.waits, seconds(pool.wait_time));
+  json.end();
 }
 
 /// All that a report has, with `own` in the middle: what only a save has, or only a load.
-std::string json_of(const Report& report, const std::string& own) {
-  std::string text = fmt::format(R"({{"path":{},"bytes":{},"files":{},"direct_bytes":{},"engine":{},{})",
-                                 json_string(report.path.string()), report.bytes, report.files,
-                                 report.direct_bytes, json_string(report.engine), own);
-  fmt::format_to(std::back_inserter(text),
-                 R"(,"steps":{{{}}},"work":{{{}}},"transfers":{{{}}},"pool":{{{}}})", json_of_steps(report),
-                 json_of_works(report), json_of_transfers(report.transfers), json_of_pool(report.pool));
-  fmt::format_to(std::back_inserter(text), R"(,"fallbacks":{},"problems":{}}})", json_list(report.fallbacks),
-                 json_list(report.problems));
+std::string json_of(const Report& report, Members own) {
+  std::string text;
+  JsonWriter json(text, {.escapes = JsonEscapes::unprintable});  // Paths may be any bytes.
+  json.begin_object();
+  const std::string path = report.path.string();
+  write(json, {{"path", path},
+               {"bytes", report.bytes},
+               {"files", report.files},
+               {"direct_bytes", report.direct_bytes},
+               {"engine", report.engine}});
+  write(json, own);
+  json.key("steps").begin_object();
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    json.key(fmt::format("{}_seconds", kStepNames[i])).value(seconds(report.steps[i]));
+  }
+  json.end().key("work").begin_object();
+  for (std::size_t i = 0; i < kWorks; ++i) {
+    const auto& [count, bytes, time] = report.works[i];
+    write_object(json, kWorkNames[i], {{"count", count}, {"bytes", bytes}, {"time_seconds", seconds(time)}});
+  }
+  json.end();
+  const TransferFigures& transfers = report.transfers;
+  write_object(json, "transfers",
+               {{"highest_depth", transfers.highest_depth},
+                {"mean_depth", transfers.mean_depth},
+                {"busy_seconds", seconds(transfers.busy_time)},
+                {"retried", transfers.retried},
+                {"shortened", transfers.shortened}});
+  write_object(json, "pool",
+               {{"capacity_bytes", report.pool.capacity_bytes},
+                {"peak_bytes", report.pool.peak_bytes},
+                {"waits", report.pool.waits},
+                {"wait_seconds", seconds(report.pool.wait_time)}});
+  write_list(json, "fallbacks", report.fallbacks);
+  write_list(json, "problems", report.problems);
+  json.end();
   return text;
 }
 
@@ -168,14 +179,15 @@ std::string to_text(const LoadResult& result) {
 }
 
 std::string to_json(const SaveResult& result) {
-  return json_of(result,
-                 fmt::format(R"("blocking_seconds":{},"durable_seconds":{},"gigabytes_per_second":{})",
-                             seconds(result.blocking_time), seconds(result.durable_time), result.rate()));
+  return json_of(result, {{"blocking_seconds", seconds(result.blocking_time)},
+                          {"durable_seconds", seconds(result.durable_time)},
+                          {"gigabytes_per_second", result.rate()}});
 }
 
 std::string to_json(const LoadResult& result) {
-  return json_of(result, fmt::format(R"("cached_bytes":{},"load_seconds":{},"gigabytes_per_second":{})",
-                                     result.cached_bytes, seconds(result.load_time), result.rate()));
+  return json_of(result, {{"cached_bytes", result.cached_bytes},
+                          {"load_seconds", seconds(result.load_time)},
+                          {"gigabytes_per_second", result.rate()}});
 }
 
 }  // namespace cairn

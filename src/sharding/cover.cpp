@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/cover.hpp"
+#include "sharding/internal/cover.hpp"
 
 #include <algorithm>
 #include <optional>

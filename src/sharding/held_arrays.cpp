@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cairn/sharding/held_arrays.hpp"
+#include "sharding/held_arrays.hpp"
 
 #include <cstddef>
 #include <deque>

@@ -13,9 +13,9 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/sharding/held_arrays.hpp"
 
 #include "base/internal/packed.hpp"
+#include "sharding/held_arrays.hpp"
 
 namespace cairn {
 namespace {

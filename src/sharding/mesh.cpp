@@ -72,6 +72,10 @@ void Mesh::take_ranks(std::vector<std::uint32_t> ranks) {
   ranks_ = std::move(ranks);
 }
 
+bool Mesh::operator==(const Mesh& other) const noexcept {
+  return extents_ == other.extents_ && axes_ == other.axes_ && ranks_ == other.ranks_;
+}
+
 std::optional<std::uint32_t> Mesh::position_of(std::uint32_t rank) const noexcept {
   if (rank >= rank_count_) {
     return std::nullopt;

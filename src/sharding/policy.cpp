@@ -9,7 +9,8 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/sharding/cover.hpp"
+
+#include "sharding/internal/cover.hpp"
 
 namespace cairn {
 namespace {

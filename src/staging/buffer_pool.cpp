@@ -4,13 +4,13 @@
 #include <system_error>
 
 #include <algorithm>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/internal/aligned_memory.hpp"
 #include "base/internal/checked.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -44,14 +44,15 @@ void touch_in_parallel(std::span<std::byte> bytes, std::size_t threads) {
 struct BufferPool::Memory {
   explicit Memory(MemoryHook hook) : on_memory(std::move(hook)) {}
 
-  std::mutex mutex;
-  MemoryHook on_memory;
-  std::vector<AlignedMemory> slabs;
-  std::vector<std::shared_ptr<void>> holds;  // What the hook returned; goes before the slabs.
-  std::vector<std::byte*> free;
-  std::size_t allocated_bytes = 0;
+  Mutex mutex;
+  MemoryHook on_memory CAIRN_GUARDED_BY(mutex);
+  std::vector<AlignedMemory> slabs CAIRN_GUARDED_BY(mutex);
+  // What the hook returned; goes before the slabs.
+  std::vector<std::shared_ptr<void>> holds CAIRN_GUARDED_BY(mutex);
+  std::vector<std::byte*> free CAIRN_GUARDED_BY(mutex);
+  std::size_t allocated_bytes CAIRN_GUARDED_BY(mutex) = 0;
 
-  void add_slab(AlignedMemory slab) {
+  void add_slab(AlignedMemory slab) CAIRN_REQUIRES(mutex) {
     // Room for all buffers there are, so that none is ever given back in vain.
     free.reserve((allocated_bytes + slab.size()) / kBufferBytes);
     slabs.reserve(slabs.size() + 1);
@@ -67,7 +68,7 @@ struct BufferPool::Memory {
   }
 
   std::byte* take(std::size_t capacity_bytes) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (free.empty()) {
       const std::size_t room = capacity_bytes == 0 ? kSlabBytes : capacity_bytes - allocated_bytes;
       add_slab(AlignedMemory(std::min(kSlabBytes, room)));
@@ -78,7 +79,7 @@ struct BufferPool::Memory {
   }
 
   void give_back(std::byte* data) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     free.push_back(data);
   }
 };
@@ -91,7 +92,7 @@ void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
     bytes = std::min(bytes, budget_.capacity());
   }
   const std::size_t wanted = round_up(bytes, kBufferBytes);
-  const std::lock_guard lock(memory_->mutex);
+  const MutexLock lock(memory_->mutex);
   if (wanted <= memory_->allocated_bytes) {
     return;
   }
@@ -130,7 +131,7 @@ std::size_t BufferPool::leased_bytes() const {
 }
 
 std::size_t BufferPool::allocated_bytes() const {
-  const std::lock_guard lock(memory_->mutex);
+  const MutexLock lock(memory_->mutex);
   return memory_->allocated_bytes;
 }
 

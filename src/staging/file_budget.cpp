@@ -2,9 +2,10 @@
 #include "staging/internal/file_budget.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::staging {
 
@@ -12,10 +13,10 @@ struct FileBudget::State {
   explicit State(std::size_t descriptors) : semaphore(descriptors) {}
 
   async::Semaphore semaphore;
-  std::mutex mutex;  // Protects all below.
-  std::size_t waiting = 0;
-  std::vector<async::Event> holders;  // Set when somebody waits.
-  std::size_t kept_holders = 0;       // When it was last cleared of those that have ended.
+  Mutex mutex;
+  std::size_t waiting CAIRN_GUARDED_BY(mutex) = 0;
+  std::vector<async::Event> holders CAIRN_GUARDED_BY(mutex);  // Set when somebody waits.
+  std::size_t kept_holders CAIRN_GUARDED_BY(mutex) = 0;  // When it was last cleared of those that have ended.
 };
 
 namespace {
@@ -38,12 +39,12 @@ Awaitable<async::Permit> FileBudget::acquire(std::shared_ptr<State> state, std::
   std::vector<async::Event> holders;
   {
     // First the count, then the events: who comes to hold a descriptor in between sees the count.
-    const std::lock_guard lock(state->mutex);
+    const MutexLock lock(state->mutex);
     ++state->waiting;
     holders.swap(state->holders);
   }
   const auto leave = [](State* waited) {
-    const std::lock_guard lock(waited->mutex);
+    const MutexLock lock(waited->mutex);
     --waited->waiting;
   };
   const std::unique_ptr<State, decltype(leave)> waits(state.get(), leave);
@@ -56,7 +57,7 @@ Awaitable<async::Permit> FileBudget::acquire(std::shared_ptr<State> state, std::
 
 void FileBudget::set_when_wanted(const async::Event& event) const {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->waiting == 0) {
       std::vector<async::Event>& holders = state_->holders;
       if (holders.size() >= 2 * state_->kept_holders + kFewHolders) {

@@ -258,7 +258,7 @@ LoneVerdict StagedDirectory::decide_alone() {
 
 void abandon_joined(State& state) noexcept {
   try {
-    const std::lock_guard lock(state.made_mutex);
+    const MutexLock lock(state.made_mutex);
     for (const std::string& relative : state.made) {
       remove_made(state.staged, relative);
     }

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -20,17 +20,17 @@ std::atomic<std::uint64_t> g_removals{0};
 }  // namespace
 
 struct ParentUse::Shared {
-  std::mutex mutex;  // Protects all below; held while the directory is removed, so of this directory only.
-  std::size_t users = 0;
-  std::optional<Made> made;  // Once set, it stays.
-  bool is_synced = false;
-  bool is_kept = false;
-  bool is_removed = false;
+  Mutex mutex;  // Held while the directory is removed, so of this directory only.
+  std::size_t users CAIRN_GUARDED_BY(mutex) = 0;
+  std::optional<Made> made CAIRN_GUARDED_BY(mutex);  // Once set, it stays.
+  bool is_synced CAIRN_GUARDED_BY(mutex) = false;
+  bool is_kept CAIRN_GUARDED_BY(mutex) = false;
+  bool is_removed CAIRN_GUARDED_BY(mutex) = false;
 
   /// Of all directories in which saves of this process are under way.
   struct Table {
-    std::mutex mutex;
-    std::map<Key, std::weak_ptr<Shared>> entries;
+    Mutex mutex;
+    std::map<Key, std::weak_ptr<Shared>> entries CAIRN_GUARDED_BY(mutex);
   };
 
   static Table& table() {
@@ -40,7 +40,7 @@ struct ParentUse::Shared {
 
   static std::shared_ptr<Shared> of(io::FileId id) {
     Table& all = table();
-    const std::lock_guard lock(all.mutex);
+    const MutexLock lock(all.mutex);
     std::erase_if(all.entries, [](const auto& each) { return each.second.expired(); });
     std::weak_ptr<Shared>& entry = all.entries[{id.device, id.inode}];
     std::shared_ptr<Shared> shared = entry.lock();
@@ -51,13 +51,17 @@ struct ParentUse::Shared {
     return shared;
   }
 
-  [[nodiscard]] bool may_be_removed() const { return users == 0 && !is_kept && made && made->is_own; }
+  [[nodiscard]] bool may_be_removed() const CAIRN_REQUIRES(mutex) {
+    return users == 0 && !is_kept && made && made->is_own;
+  }
 
   /// Takes it away when it is empty.
-  void remove() noexcept {
+  void remove() noexcept CAIRN_REQUIRES(mutex) {
     is_removed = true;
-    [[maybe_unused]] const int ignored = io::uninterrupted(
-        [this] { return made->parent->syscalls().unlink_at(made->parent->fd(), made->name.c_str(), true); });
+    const io::Directory& parent = *made->parent;
+    const char* name = made->name.c_str();
+    [[maybe_unused]] const int ignored =
+        io::uninterrupted([&] { return parent.syscalls().unlink_at(parent.fd(), name, true); });
     ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
   }
 };
@@ -66,7 +70,7 @@ ParentUse::ParentUse(std::shared_ptr<Shared> shared) noexcept : shared_(std::mov
 
 std::shared_ptr<ParentUse> ParentUse::join(io::FileId id) {
   std::shared_ptr<ParentUse> use(new ParentUse(Shared::of(id)));
-  const std::lock_guard lock(use->shared_->mutex);
+  const MutexLock lock(use->shared_->mutex);
   if (use->shared_->is_removed) {
     use->shared_.reset();  // It has not joined.
     return nullptr;
@@ -78,7 +82,7 @@ std::shared_ptr<ParentUse> ParentUse::join(io::FileId id) {
 std::shared_ptr<ParentUse> ParentUse::join(io::FileId id, Made made) {
   std::shared_ptr<ParentUse> use = join(id);
   if (use) {
-    const std::lock_guard lock(use->shared_->mutex);
+    const MutexLock lock(use->shared_->mutex);
     if (!use->shared_->made) {
       use->shared_->made = std::move(made);
     } else if (made.is_own) {
@@ -93,7 +97,7 @@ ParentUse::~ParentUse() {
     return;
   }
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     --shared_->users;
     if (shared_->may_be_removed()) {
       shared_->remove();
@@ -106,7 +110,7 @@ void ParentUse::sync() {
   std::shared_ptr<const io::Directory> parent;
   std::shared_ptr<ParentUse> above;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     if (!shared_->made) {
       return;
     }
@@ -119,7 +123,7 @@ void ParentUse::sync() {
   above->sync();
   if (parent) {
     parent->sync();
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->is_synced = true;
   }
 }
@@ -127,7 +131,7 @@ void ParentUse::sync() {
 void ParentUse::keep() noexcept {
   std::shared_ptr<ParentUse> above;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->is_kept = true;
     if (shared_->made) {
       above = shared_->made->above;

@@ -18,7 +18,7 @@ std::shared_ptr<PublicationOrder::Place> PublicationOrder::enter(
     const std::shared_ptr<PublicationOrder>& order, const io::FileId& directory, const std::string& name,
     const std::function<void()>& meanwhile) {
   auto place = std::make_shared<Place>(order, Key(::getpid(), directory.device, directory.inode, name));
-  const std::lock_guard lock(order->mutex_);
+  const MutexLock lock(order->mutex_);
   std::list<const Place*>& places = order->places_[place->key_];
   places.push_back(place.get());
   if (places.size() == 1) {
@@ -36,7 +36,7 @@ void PublicationOrder::leave(const Place& place) noexcept {
   }
   std::optional<async::Event> next;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = places_.find(place.key_);
     if (found == places_.end()) {
       return;  // It never entered: there was no memory for its place.

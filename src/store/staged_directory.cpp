@@ -336,7 +336,7 @@ io::DurableFile StagedDirectory::create_file(std::string_view relative, io::Dura
 }
 
 void StagedDirectory::adopt(std::string_view relative) {
-  const std::lock_guard lock(state_->made_mutex);
+  const MutexLock lock(state_->made_mutex);
   state_->made.emplace_back(relative);
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "store/internal/staged_directory.hpp"
 
 namespace cairn::store {
@@ -63,8 +63,8 @@ struct StagedDirectory::State {
   bool is_joined = false;
   bool is_disputed = false;  ///< Other ranks still look at it: all but this rank's own files stays.
   std::uint32_t rank = 0;
-  std::mutex made_mutex;          // Protects `made`.
-  std::vector<std::string> made;  ///< Files of this rank, relative.
+  Mutex made_mutex;
+  std::vector<std::string> made CAIRN_GUARDED_BY(made_mutex);  ///< Files of this rank, relative.
 };
 
 /// Creates, locks and fills a mark of ownership (`.owner` or `.uncommitted`); an empty handle when a recovery

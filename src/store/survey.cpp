@@ -12,7 +12,6 @@
 #include <exception>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -21,6 +20,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
@@ -148,8 +148,8 @@ void settle_rivals(std::vector<Surveyed>& found) {
 template <class Work>
 void share_out(std::size_t count, std::size_t threads, const Work& work) {
   std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
+  Mutex mutex;
+  std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
   const auto take = [&]() noexcept {
     try {
       for (std::size_t i = next++; i < count; i = next++) {
@@ -157,7 +157,7 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
       }
     } catch (...) {
       next = count;
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       failure = failure ? failure : std::current_exception();
     }
   };

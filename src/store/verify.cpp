@@ -7,7 +7,6 @@
 #include <chrono>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <set>
 #include <span>
 #include <thread>
@@ -20,6 +19,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/start.hpp"
+#include "base/internal/mutex.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/own_plane.hpp"
@@ -122,8 +122,8 @@ class Check {
   std::atomic<std::uint64_t> compared_bytes_{0};
   std::atomic<bool> is_stopped_ = false;
 
-  std::mutex mutex_;  // Protects the report.
-  VerifyReport report_;
+  Mutex mutex_;
+  VerifyReport report_ CAIRN_GUARDED_BY(mutex_);
 
   staging::OwnPlane own_;  // Last: its threads use the rest.
 };
@@ -138,6 +138,7 @@ VerifyReport Check::run() {
   check_tables();
   check_files();
   find_foreign();
+  const MutexLock lock(mutex_);
   report_.path = checkpoint_.path();
   report_.bytes = compared_bytes_;
   std::sort(report_.problems.begin(), report_.problems.end(), [](const auto& a, const auto& b) {
@@ -158,6 +159,7 @@ void Check::count_files() {
                 fmt::format("{} has no checkpointable in '{}'", checkpoint_.path().string(), directory_));
   }
   tables_ = chunk_tables(manifest.files);
+  const MutexLock lock(mutex_);
   report_.files = 2 + tables_.size();  // COMMIT and checkpoint.json were compared when they were read.
   compared_bytes_ = kCommitBytes + checkpoint_.commit().manifest_bytes;
   for (const FileEntry& entry : manifest.files) {
@@ -204,7 +206,7 @@ void Check::tell_progress() {
   }
   VerifyProgress progress{total_bytes_, checked_bytes_, 0};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     progress.problems = report_.problem_count;
   }
   options_.progress(progress);
@@ -445,7 +447,7 @@ void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry
     }
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (report_.foreign_count++ < options_.max_problems) {
     report_.foreign.push_back(relative);
   }
@@ -476,7 +478,7 @@ void Check::report_chunk(Damage damage, const FileEntry& entry, std::uint64_t ch
 }
 
 void Check::keep(VerifyProblem problem) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++report_.problem_count;
   if (report_.problems.size() < options_.max_problems) {
     report_.problems.push_back(std::move(problem));

@@ -158,7 +158,7 @@ void Checkpointer::close() {
 
 void Checkpointer::close(Timeout timeout) {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->is_closed = true;
   }
   const std::string root = state_->directory.root().string();

@@ -110,7 +110,7 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
   }
   SaveMoment moment;
   moment.step = step;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   steps = announced;
   moment.steps = *steps;
   moment.is_saving = saving != nullptr;
@@ -127,7 +127,7 @@ SaveMoment Checkpointer::State::look(std::uint64_t step, StepDirectory::Steps& s
   return moment;
 }
 
-/// Makes the list that policies see, so that none of the steps that they decline takes memory for it. Called with the lock held.
+/// Makes the list that policies see, so that none of the steps that they decline takes memory for it.
 void Checkpointer::State::announce() {
   const StepDirectory::Steps listed = directory.steps();
   announced = listed;
@@ -141,14 +141,14 @@ void Checkpointer::State::announce() {
 /// Another look at the disk, by `look_again`, may change what policies see.
 void Checkpointer::State::list_again(const std::function<void()>& look_again) {
   look_again();
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   announce();
 }
 
 /// The first save of a process may be due by that of an earlier one, which only the time of the day tells.
 void Checkpointer::State::find_last_save() {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (std::exchange(is_last_looked_up, true) || last_begin) {
       return;
     }
@@ -158,18 +158,18 @@ void Checkpointer::State::find_last_save() {
       latest ? directory.info(*latest).committed : std::optional<CommitTime>();
   if (committed) {
     const std::chrono::nanoseconds age = CommitTime(clock.now()) - *committed;
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     last_begin = clock.steady_now() - std::max(age, std::chrono::nanoseconds(0));
   }
 }
 
 std::shared_ptr<StepSave> Checkpointer::State::in_flight() const {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return saving;
 }
 
 void Checkpointer::State::require_open() const {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (is_closed) {
     throw Error(Errc::closed, fmt::format("Checkpointer of {}", directory.root().string()));
   }
@@ -230,7 +230,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
 
 void Checkpointer::State::enter(std::shared_ptr<StepSave> save, std::chrono::steady_clock::time_point begin) {
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     saving = save;
     announce();
     last_begin = begin;
@@ -249,7 +249,7 @@ void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::e
   }
   std::chrono::nanoseconds duration{0};
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     duration = clock.steady_now() - last_begin.value_or(clock.steady_now());
     if (!failure) {
       costs.add_durable(duration);
@@ -275,7 +275,7 @@ void Checkpointer::State::finish(StepSave& save) noexcept {
   try {
     removals.post([this, step = save.step()] { retain(step); });
   } catch (...) {  // No memory.
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     retention_failure = std::current_exception();
   }
 }
@@ -293,7 +293,7 @@ void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
     options.on_retention_failure(failure);
     return;
   }
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
 }
 
@@ -308,7 +308,7 @@ std::exception_ptr Checkpointer::State::take_save_failure(Tells when) {
   std::shared_ptr<StepSave> save;
   std::exception_ptr failure;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (is_called_off && when == Tells::at_save) {
       return nullptr;
     }
@@ -324,7 +324,7 @@ void Checkpointer::State::throw_failures() {
   }
   std::exception_ptr failure;
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     failure = std::exchange(retention_failure, nullptr);
   }
   if (failure) {

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
@@ -17,6 +16,7 @@
 #include "cairn/training/checkpointer.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "training/rank_decisions.hpp"
 #include "training/remover.hpp"
 #include "training/run_history.hpp"
@@ -59,7 +59,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
   void find_last_save();
-  void announce();
+  void announce() CAIRN_REQUIRES(mutex);
   void list_again(const std::function<void()>& look_again);
   [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
   void make_way(std::uint64_t step, bool overwrite) const;
@@ -102,19 +102,24 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
 
-  mutable std::mutex mutex;  // Protects all up to the ranks.
-  std::shared_ptr<training::StepSave> saving;
-  std::shared_ptr<training::StepSave> failed;  // A save of whose failure nobody was told yet.
-  std::exception_ptr save_failure;
-  bool is_called_off = false;  // It is no failure but a save that was called off, here or on another rank.
-  std::exception_ptr retention_failure;
-  bool is_closed = false;
-  bool has_joined = false;           // The others, for the save that begins. Of the thread that saves.
-  bool has_saved_preempted = false;  // A save has begun since the preemption.
-  std::optional<std::chrono::steady_clock::time_point> last_begin;  // Of a save, also of an earlier process.
-  bool is_last_looked_up = false;
+  bool has_joined = false;  // The others, for the save that begins. Of the thread that saves.
+
+  mutable Mutex mutex;
+  std::shared_ptr<training::StepSave> saving CAIRN_GUARDED_BY(mutex);
+  // A save of whose failure nobody was told yet.
+  std::shared_ptr<training::StepSave> failed CAIRN_GUARDED_BY(mutex);
+  std::exception_ptr save_failure CAIRN_GUARDED_BY(mutex);
+  // It is no failure but a save that was called off, here or on another rank.
+  bool is_called_off CAIRN_GUARDED_BY(mutex) = false;
+  std::exception_ptr retention_failure CAIRN_GUARDED_BY(mutex);
+  bool is_closed CAIRN_GUARDED_BY(mutex) = false;
+  bool has_saved_preempted CAIRN_GUARDED_BY(mutex) = false;  // A save has begun since the preemption.
+  // Of a save, also of an earlier process.
+  std::optional<std::chrono::steady_clock::time_point> last_begin CAIRN_GUARDED_BY(mutex);
+  bool is_last_looked_up CAIRN_GUARDED_BY(mutex) = false;
   std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
-  StepDirectory::Steps announced;                // Those in the directory, and the one that is being saved.
+  // Those in the directory, and the one that is being saved.
+  StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
 
   std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
 

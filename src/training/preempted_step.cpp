@@ -57,18 +57,18 @@ PreemptedStep::PreemptedStep(const PreemptionGuard* preemption, Coordinator& coo
           topic_, [this](std::size_t from, std::string_view text) { hear(from, text); })) {}
 
 bool PreemptedStep::has_come() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return come_at_.has_value();
 }
 
 bool PreemptedStep::is_at(std::uint64_t step) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     asked_ = std::max(asked_.value_or(0), step);
   }
   heed_signal();
   wait_for_agreement();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // A rank may hear of a later one before it has come to the one before.
   while (!agreed_.empty() && agreed_.front() <= step) {
     agreed_.pop_front();
@@ -82,7 +82,7 @@ void PreemptedStep::heed_signal() {
     return;
   }
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (proposal_) {
       return;
     }
@@ -102,7 +102,7 @@ bool PreemptedStep::is_held() const {
 
 void PreemptedStep::wait_for_agreement() {
   const auto begin = steady_clock::now();
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (is_held()) {
     if (steady_clock::now() - begin > coordinator_.lost_after()) {
       throw Error(Errc::peer_failed,
@@ -116,7 +116,8 @@ void PreemptedStep::wait_for_agreement() {
     }
     const bool lends_thread = coordinator_.progress();
     lock.lock();
-    heard_.wait_for(lock, lends_thread ? kLend : kAgain, [this] { return !is_held(); });
+    heard_.wait_for(lock, lends_thread ? kLend : kAgain,
+                    [this]() CAIRN_REQUIRES(mutex_) { return !is_held(); });
   }
 }
 
@@ -153,7 +154,7 @@ void PreemptedStep::hear(std::size_t from, std::string_view text) {
 void PreemptedStep::propose() {
   Notice notice;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (proposal_) {
       return;
     }
@@ -168,7 +169,7 @@ void PreemptedStep::propose_again(std::uint64_t step) {
   }
   Notice notice;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (come_at_ != step || !proposal_->is_agreed || !agreed_.empty()) {
       return;  // Another save, or one was proposed already.
     }
@@ -181,7 +182,6 @@ std::uint64_t PreemptedStep::ahead_of(std::uint64_t step) const {
   return step + std::min(margin_, kNoStep - step);
 }
 
-/// Called with the lock held. Returns what to tell the others.
 PreemptedStep::Notice PreemptedStep::enter(std::uint64_t round, std::uint64_t step) {
   proposal_ = Proposal{.round = round, .step = step};
   is_before_.assign(coordinator_.size(), false);
@@ -193,7 +193,7 @@ PreemptedStep::Notice PreemptedStep::enter(std::uint64_t round, std::uint64_t st
 void PreemptedStep::hear_answer(std::size_t from, std::uint64_t round, std::optional<std::uint64_t> passed) {
   Notice notice;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!proposal_ || proposal_->is_agreed || proposal_->round != round || from >= is_before_.size()) {
       return;
     }
@@ -214,7 +214,7 @@ void PreemptedStep::hear_answer(std::size_t from, std::uint64_t round, std::opti
 void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
   Notice answer{kBefore, round};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!proposal_ || proposal_->round < round) {
       proposal_ = Proposal{.round = round, .step = step, .is_passed = asked_ && *asked_ >= step};
       heard_.notify_all();
@@ -230,13 +230,12 @@ void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
 }
 
 void PreemptedStep::hear_agreement(std::uint64_t round) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (proposal_ && proposal_->round == round && !proposal_->is_agreed) {
     agree();
   }
 }
 
-/// Called with the lock held.
 void PreemptedStep::agree() {
   proposal_->is_agreed = true;
   agreed_.push_back(proposal_->step);

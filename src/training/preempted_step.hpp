@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +12,8 @@
 
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/preemption_guard.hpp"
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::training {
 
@@ -57,16 +57,17 @@ class PreemptedStep {
 
   void heed_signal();
   void wait_for_agreement();
-  void agree();
-  /// Whether the training may not go on from the step that is asked about. Called with the lock held.
-  [[nodiscard]] bool is_held() const;
-  [[nodiscard]] std::string missing_answers() const;
+  void agree() CAIRN_REQUIRES(mutex_);
+  /// Whether the training may not go on from the step that is asked about.
+  [[nodiscard]] bool is_held() const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] std::string missing_answers() const CAIRN_REQUIRES(mutex_);
 
   void hear(std::size_t from, std::string_view text);
   // On rank 0.
   void propose();
   [[nodiscard]] std::uint64_t ahead_of(std::uint64_t step) const;
-  Notice enter(std::uint64_t round, std::uint64_t step);
+  /// Returns what to tell the others.
+  Notice enter(std::uint64_t round, std::uint64_t step) CAIRN_REQUIRES(mutex_);
   void hear_answer(std::size_t from, std::uint64_t round, std::optional<std::uint64_t> passed);
   // Elsewhere.
   void hear_proposal(std::uint64_t round, std::uint64_t step);
@@ -77,13 +78,13 @@ class PreemptedStep {
   const std::uint64_t margin_;
   const std::string topic_;
 
-  mutable std::mutex mutex_;  // Protects what follows.
-  std::condition_variable heard_;
-  std::optional<std::uint64_t> asked_;  // The highest step that was asked about.
-  std::optional<std::uint64_t> come_at_;
-  std::deque<std::uint64_t> agreed_;  // Steps that are still to come.
-  std::optional<Proposal> proposal_;
-  std::vector<bool> is_before_;  // On rank 0: who has answered so.
+  mutable Mutex mutex_;
+  Condition heard_;
+  std::optional<std::uint64_t> asked_ CAIRN_GUARDED_BY(mutex_);  // The highest step that was asked about.
+  std::optional<std::uint64_t> come_at_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<std::uint64_t> agreed_ CAIRN_GUARDED_BY(mutex_);  // Steps that are still to come.
+  std::optional<Proposal> proposal_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<bool> is_before_ CAIRN_GUARDED_BY(mutex_);  // On rank 0: who has answered so.
 
   std::shared_ptr<void> listening_;  // Goes first.
 };

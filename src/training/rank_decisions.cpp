@@ -98,18 +98,13 @@ bool RankDecisions::decide(const SaveMoment& here, bool is_forced) {
 // Times.
 
 bool RankDecisions::decide_by_time(const SaveMoment& here) {
-  std::optional<Named> next;
-  {
-    std::unique_lock lock(mutex_);
-    wait_for_word(lock);
-    next = next_;
-  }
+  std::optional<Named> next = wait_for_word();
   if (next && here.step < next->step) {
     return false;
   }
   if (!next || !next->is_save) {
     look(here);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     next = next_;
   }
   return next->is_save && here.step >= next->step;
@@ -120,8 +115,9 @@ bool RankDecisions::is_word_coming() const {
          coordinator_.rank() == 0;  // There it is settled by the end of the save, if not before.
 }
 
-void RankDecisions::wait_for_word(std::unique_lock<std::mutex>& lock) {
-  const auto is_known = [this] { return next_ || number_ == 0; };
+std::optional<RankDecisions::Named> RankDecisions::wait_for_word() {
+  MutexLock lock(mutex_);
+  const auto is_known = [this]() CAIRN_REQUIRES(mutex_) { return next_ || number_ == 0; };
   answered_ = std::chrono::steady_clock::now();
   while (!is_known()) {
     const bool asks = !is_word_coming();
@@ -142,8 +138,9 @@ void RankDecisions::wait_for_word(std::unique_lock<std::mutex>& lock) {
     const bool lends_thread = coordinator_.progress();
     lock.lock();
     heard_.wait_for(lock, lends_thread ? kLendThread : kAskAgain,
-                    [&] { return is_known() || asks == is_word_coming(); });
+                    [&]() CAIRN_REQUIRES(mutex_) { return is_known() || asks == is_word_coming(); });
   }
+  return next_;
 }
 
 /// On rank 0.
@@ -155,7 +152,7 @@ void RankDecisions::hear_question(std::string_view text) {
   const std::uint64_t step = number_in(text);
   std::string answer;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto now = std::chrono::steady_clock::now();
     const auto found = words_.find(number);
     if (number > number_ || (found != words_.end() && !found->second.is_settled)) {
@@ -178,7 +175,7 @@ void RankDecisions::hear_answer(std::string_view text) {
   if (word == kNext) {
     hear(number, text);
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   answered_ = std::chrono::steady_clock::now();
 }
 
@@ -187,7 +184,7 @@ void RankDecisions::look(const SaveMoment& here) {
   Subject subject = conversation.about(topic_);
   if (coordinator_.rank() != 0) {
     const std::string word = await_here(coordinator_, subject.broadcast(""));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     next_ = decode(word);
   } else {
     try {
@@ -195,7 +192,7 @@ void RankDecisions::look(const SaveMoment& here) {
       ++looks_;
       const Named next = find_next(here, here.step);
       await_here(coordinator_, subject.broadcast(encode(next)));
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       next_ = next;
     } catch (...) {
       conversation.fail(std::current_exception());
@@ -217,7 +214,7 @@ void RankDecisions::measure_steps(std::uint64_t step) {
 RankDecisions::Named RankDecisions::find_next(const SaveMoment& moment, std::uint64_t first) const {
   std::optional<std::chrono::nanoseconds> save_time;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     save_time = save_time_;
   }
   SaveMoment ahead = moment;
@@ -259,7 +256,7 @@ RankDecisions::Named RankDecisions::find_next(const SaveMoment& moment, std::uin
 // Saves.
 
 std::uint64_t RankDecisions::open_save(std::uint64_t step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (policy_.asks_time()) {
     if (coordinator_.rank() == 0) {
       words_[number_ + 1].step = step;
@@ -288,7 +285,7 @@ std::string RankDecisions::begin_save(std::uint64_t number, const SaveMoment& he
   begun.is_saving = true;
   begun.since_last_save = std::chrono::nanoseconds(0);
   const Named next = here.step == kLastStep ? look_at(kLastStep) : find_next(begun, here.step + 1);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   words_[number].next = next;
   return encode(next);
 }
@@ -297,7 +294,7 @@ void RankDecisions::hear(std::uint64_t number, std::string_view word) {
   if (!policy_.asks_time()) {
     return;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (coordinator_.rank() == 0) {
     const auto found = words_.find(number);
     if (found == words_.end() || found->second.is_settled) {
@@ -330,7 +327,7 @@ void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
 
 /// Returns what to tell the others.
 std::string RankDecisions::settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   heard_.notify_all();
   if (number == number_) {
     is_running_ = false;

@@ -2,12 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +16,7 @@
 #include "cairn/training/save_policy.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "training/preempted_step.hpp"
 
 namespace cairn::training {
@@ -86,12 +85,12 @@ class RankDecisions {
   static Named look_at(std::uint64_t step) { return {false, step}; }
 
   [[nodiscard]] bool decide_by_time(const SaveMoment& here);
-  /// Waits for the word of the last save; `lock` is that of `mutex_`.
+  /// Waits for the word of the last save, and returns it.
   ///
   /// Errors: Errc::peer_failed.
-  void wait_for_word(std::unique_lock<std::mutex>& lock);
+  std::optional<Named> wait_for_word();
   /// Whether it can be waited for without a question to rank 0.
-  [[nodiscard]] bool is_word_coming() const;
+  [[nodiscard]] bool is_word_coming() const CAIRN_REQUIRES(mutex_);
   void look(const SaveMoment& here);
   void measure_steps(std::uint64_t step);
   /// The next step to save at from `first` on, as the policy will see it; `moment` is that of now, at `step`. What the policy throws of a later
@@ -108,22 +107,22 @@ class RankDecisions {
   const std::string words_topic_;
   PreemptedStep preempted_;
 
-  mutable std::mutex mutex_;  // Protects what follows.
-  std::condition_variable heard_;
-  std::uint64_t number_ = 0;  // Of the last save.
-  std::uint64_t step_ = 0;    // Of that, too.
-  bool is_running_ = false;   // Likewise: it may still bring its word.
-  std::optional<Named> next_;
-  std::chrono::steady_clock::time_point answered_;  // When rank 0 was heard last.
+  mutable Mutex mutex_;
+  Condition heard_;
+  std::uint64_t number_ CAIRN_GUARDED_BY(mutex_) = 0;  // Of the last save.
+  std::uint64_t step_ CAIRN_GUARDED_BY(mutex_) = 0;    // Of that, too.
+  bool is_running_ CAIRN_GUARDED_BY(mutex_) = false;   // Likewise: it may still bring its word.
+  std::optional<Named> next_ CAIRN_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point answered_ CAIRN_GUARDED_BY(mutex_);  // When rank 0 was heard last.
   // Of rank 0: by the number of the save. Those that no rank asks for any more go.
-  std::map<std::uint64_t, Word> words_;
-  std::chrono::steady_clock::time_point said_;  // When it has answered last.
+  std::map<std::uint64_t, Word> words_ CAIRN_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point said_ CAIRN_GUARDED_BY(mutex_);  // When it has answered last.
 
   // Of rank 0, on the thread that decides.
   std::optional<std::pair<std::uint64_t, std::chrono::steady_clock::time_point>> mark_;
   std::optional<std::chrono::nanoseconds> step_time_;
-  std::optional<std::chrono::nanoseconds> save_time_;  // Protected by `mutex_`, too.
-  std::uint64_t looks_ = 0;                            // Since the last save.
+  std::optional<std::chrono::nanoseconds> save_time_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t looks_ = 0;  // Since the last save.
 
   std::shared_ptr<void> listening_;  // Goes first.
 };

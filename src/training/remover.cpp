@@ -112,7 +112,7 @@ RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepI
   StepUse use;
   use.in_use = uses_->in_use();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     use.damaged = damaged_;
     use.recent = saved_;
     saved_.erase(just_saved);
@@ -196,18 +196,18 @@ void Remover::remove(std::uint64_t step) {
 }
 
 bool Remover::is_damaged(std::uint64_t step) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return damaged_.contains(step);
 }
 
 void Remover::add_saved(std::uint64_t step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   damaged_.erase(step);
   saved_.insert(step);
 }
 
 void Remover::set_damaged(std::uint64_t step, bool is_damaged) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (is_damaged) {
     damaged_.insert(step);
   } else {

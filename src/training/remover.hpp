@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "cairn/training/step_options.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "io/internal/syscalls.hpp"
 #include "training/step_links.hpp"
 #include "training/step_uses.hpp"
@@ -73,9 +73,9 @@ class Remover {
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
-  mutable std::mutex mutex_;  // Protects all below.
-  std::set<std::uint64_t> damaged_;
-  std::set<std::uint64_t> saved_;  // Those for which `retain` is still to be called.
+  mutable Mutex mutex_;
+  std::set<std::uint64_t> damaged_ CAIRN_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> saved_ CAIRN_GUARDED_BY(mutex_);  // Those for which `retain` is still to be called.
 };
 
 }  // namespace cairn::training

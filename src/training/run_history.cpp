@@ -134,7 +134,7 @@ void RunHistory::read() {
 
 void RunHistory::enter(bool is_closed) noexcept {
   try {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (is_kept_ && (is_entered_ || !is_closed)) {
       write(is_closed);
       is_entered_ = true;

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "cairn/training/period.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "io/internal/syscalls.hpp"
 
 namespace cairn::training {
@@ -52,8 +52,8 @@ class RunHistory {
   const Time begun_;
   const std::string name_;
   FailureHistory earlier_;
-  std::mutex mutex_;  // Protects what follows, and the file.
-  bool is_entered_ = false;
+  Mutex mutex_;  // Protects the file, too.
+  bool is_entered_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn::training

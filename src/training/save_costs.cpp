@@ -13,18 +13,18 @@ void learn(std::chrono::nanoseconds& cost, std::chrono::nanoseconds measured, bo
 }  // namespace
 
 void SaveCosts::add_blocking(std::chrono::nanoseconds time) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   blocked_ += time;
   learn(costs_.blocking, time, has_blocked_);
 }
 
 void SaveCosts::add_durable(std::chrono::nanoseconds time) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   learn(costs_.durable, time, has_ended_);
 }
 
 PeriodCosts SaveCosts::costs() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return costs_;
 }
 
@@ -36,7 +36,7 @@ PeriodReport SaveCosts::report(Timeout mtbf, Timeout restart) const {
   report.period = best_period(report.costs);
   report.expected_loss = expected_loss(report.period, report.costs);
   const std::chrono::duration<double> lived = clock_.steady_now() - begin_;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   report.goodput = lived.count() > 0 ? 1 - std::chrono::duration<double>(blocked_) / lived : 1;
   return report;
 }

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/training/period.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::training {
 
@@ -29,11 +29,11 @@ class SaveCosts {
  private:
   const Clock& clock_;
   const std::chrono::steady_clock::time_point begin_ = clock_.steady_now();
-  mutable std::mutex mutex_;  // Protects what follows.
-  PeriodCosts costs_;
-  std::chrono::nanoseconds blocked_{0};
-  bool has_blocked_ = false;
-  bool has_ended_ = false;
+  mutable Mutex mutex_;
+  PeriodCosts costs_ CAIRN_GUARDED_BY(mutex_);
+  std::chrono::nanoseconds blocked_ CAIRN_GUARDED_BY(mutex_){0};
+  bool has_blocked_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool has_ended_ CAIRN_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn::training

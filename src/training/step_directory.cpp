@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include "cairn/base/error.hpp"
 
 #include "api/internal/look.hpp"
+#include "base/internal/mutex.hpp"
 #include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
@@ -143,11 +143,11 @@ struct StepDirectory::State {
     for (;;) {
       std::uint64_t before = 0;
       {
-        const std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         before = changes;
       }
       KnownSteps found = list();
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (changes != before) {
         continue;
       }
@@ -166,13 +166,12 @@ struct StepDirectory::State {
 
   /// What the directory of a step is called; empty when it is not known.
   [[nodiscard]] std::string entry_of(std::uint64_t step) const {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const auto found = known.find(step);
     return found == known.end() ? "" : found->second.entry;
   }
 
-  /// Called with the lock held.
-  void publish_numbers() {
+  void publish_numbers() CAIRN_REQUIRES(mutex) {
     auto all = std::make_shared<std::vector<std::uint64_t>>();
     all->reserve(known.size());
     for (const auto& [step, ignored] : known) {
@@ -185,10 +184,10 @@ struct StepDirectory::State {
   const StepDirectoryOptions options;
   const std::shared_ptr<io::Syscalls> injected;  // Null: the operating system's.
 
-  mutable std::mutex mutex;  // Protects all below.
-  KnownSteps known;
-  std::uint64_t changes = 0;  // That `add` and `forget` have made.
-  Steps numbers = std::make_shared<const std::vector<std::uint64_t>>();
+  mutable Mutex mutex;
+  KnownSteps known CAIRN_GUARDED_BY(mutex);
+  std::uint64_t changes CAIRN_GUARDED_BY(mutex) = 0;  // That `add` and `forget` have made.
+  Steps numbers CAIRN_GUARDED_BY(mutex) = std::make_shared<const std::vector<std::uint64_t>>();
 };
 
 StepDirectory::StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options,
@@ -213,22 +212,22 @@ void StepDirectory::refresh() {
 }
 
 StepDirectory::Steps StepDirectory::steps() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->numbers;
 }
 
 bool StepDirectory::has(std::uint64_t step) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->known.contains(step);
 }
 
 std::optional<std::uint64_t> StepDirectory::latest() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->known.empty() ? std::nullopt : std::optional(state_->known.rbegin()->first);
 }
 
 std::filesystem::path StepDirectory::path(std::uint64_t step) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto found = state_->known.find(step);
   return state_->root /
          (found == state_->known.end() ? state_->options.format.name(step) : found->second.name);
@@ -241,7 +240,7 @@ std::filesystem::path StepDirectory::entry(std::uint64_t step) const {
 
 StepInfo StepDirectory::info(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto found = state_->known.find(step);
   if (found == state_->known.end() || !directory) {
     throw Error(Errc::not_found, fmt::format("step {} of {}", step, state_->root.string()));
@@ -261,7 +260,7 @@ std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
   const std::set<std::uint64_t> pins = training::read_pins(*directory);
   KnownSteps known;
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     known = state_->known;
   }
   infos.reserve(known.size());
@@ -272,7 +271,7 @@ std::vector<StepInfo> StepDirectory::infos(bool with_manifests) const {
     infos.push_back(info_of(state_->root, step, each, pins.contains(step)));
   }
   if (with_manifests) {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     for (auto& [step, each] : known) {
       const auto now = state_->known.find(step);
       if (now != state_->known.end() && now->second.entry == each.entry && !now->second.is_read()) {
@@ -349,7 +348,7 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
 }
 
 void StepDirectory::doubt(std::uint64_t step) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   const auto found = state_->known.find(step);
   if (found != state_->known.end()) {
     found->second.forget_manifest();
@@ -357,7 +356,7 @@ void StepDirectory::doubt(std::uint64_t step) {
 }
 
 void StepDirectory::add(std::uint64_t step) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   Known& known = state_->known[step];
   if (known.name.empty()) {
     known.name = state_->options.format.name(step);
@@ -370,7 +369,7 @@ void StepDirectory::add(std::uint64_t step) {
 }
 
 void StepDirectory::forget(std::uint64_t step) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->known.erase(step);
   ++state_->changes;
   state_->publish_numbers();

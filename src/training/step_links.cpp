@@ -65,7 +65,7 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
   const std::filesystem::path root = directory_.root();
   calls.run(fmt::format("links of {}", root.string()), deadline,
             [calls, root, links, turn = turn_, number = ++calls_] {
-              const std::lock_guard lock(turn->mutex);
+              const MutexLock lock(turn->mutex);
               if (number < turn->newest) {
                 return;  // It has waited for longer than its call, and a later one was faster.
               }

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +15,7 @@
 #include "cairn/training/step_info.hpp"
 #include "cairn/training/step_options.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "io/internal/file.hpp"
 
@@ -53,8 +53,8 @@ class StepLinks {
 
   /// What calls that have not ended yet share.
   struct Turn {
-    std::mutex mutex;  // Held while links are made; protects what follows.
-    std::uint64_t newest = 0;
+    Mutex mutex;  // Held while links are made.
+    std::uint64_t newest CAIRN_GUARDED_BY(mutex) = 0;
   };
 
   [[nodiscard]] std::vector<Wanted> wanted(std::span<const StepInfo> steps) const;

@@ -15,8 +15,9 @@ namespace cairn::training {
 
 std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const io::Syscalls* syscalls) {
   // Of the process, as a promise about the process must be.
-  static std::mutex mutex;
-  static std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>> all;
+  using Roots = std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>>;
+  static Mutex mutex;
+  static Roots all CAIRN_GUARDED_BY(mutex);
   std::error_code ignored;
   std::filesystem::path canonical = std::filesystem::weakly_canonical(root, ignored);
   if (ignored || canonical.empty()) {
@@ -25,7 +26,7 @@ std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const 
   if (!canonical.has_filename()) {
     canonical = canonical.parent_path();
   }
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   std::erase_if(all, [](const auto& each) { return each.second.expired(); });
   std::weak_ptr<StepUses>& of_root = all[{syscalls, canonical.string()}];
   std::shared_ptr<StepUses> uses = of_root.lock();
@@ -37,27 +38,27 @@ std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const 
 }
 
 std::set<std::uint64_t> StepUses::in_use() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return {users_.begin(), users_.end()};
 }
 
 bool StepUses::is_being_removed(std::uint64_t step) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return removals_.contains(step);
 }
 
 bool StepUses::begin_removal(std::uint64_t step) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return !users_.contains(step) && removals_.insert(step).second;
 }
 
 void StepUses::end_removal(std::uint64_t step) noexcept {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   removals_.erase(step);
 }
 
 StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step) : uses_(std::move(uses)), step_(step) {
-  const std::lock_guard lock(uses_->mutex_);
+  const MutexLock lock(uses_->mutex_);
   if (uses_->removals_.contains(step)) {
     throw Error(Errc::not_found, fmt::format("step {} is being removed", step));
   }
@@ -65,7 +66,7 @@ StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step) : uses_(s
 }
 
 StepUser::~StepUser() {
-  const std::lock_guard lock(uses_->mutex_);
+  const MutexLock lock(uses_->mutex_);
   uses_->users_.erase(uses_->users_.find(step_));
 }
 

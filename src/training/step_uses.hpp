@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <set>
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::io {
 class Syscalls;
@@ -32,9 +33,9 @@ class StepUses {
  private:
   friend class StepUser;
 
-  mutable std::mutex mutex_;  // Protects all below.
-  std::multiset<std::uint64_t> users_;
-  std::set<std::uint64_t> removals_;
+  mutable Mutex mutex_;
+  std::multiset<std::uint64_t> users_ CAIRN_GUARDED_BY(mutex_);
+  std::set<std::uint64_t> removals_ CAIRN_GUARDED_BY(mutex_);
 };
 
 /// Uses a step: it is not removed by this process meanwhile.

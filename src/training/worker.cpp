@@ -9,7 +9,7 @@ namespace cairn::training {
 
 Worker::~Worker() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     is_ending_ = true;
     changed_.notify_all();
   }
@@ -19,11 +19,10 @@ Worker::~Worker() {
 }
 
 void Worker::start() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   start_unless_running();
 }
 
-/// Called with the lock held.
 void Worker::start_unless_running() {
   if (!thread_.joinable()) {
     thread_ = start_thread("cairn-training", [this] { run(); });
@@ -31,26 +30,26 @@ void Worker::start_unless_running() {
 }
 
 void Worker::post(std::function<void()> work) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   start_unless_running();
   work_.push_back(std::move(work));
   changed_.notify_all();
 }
 
 void Worker::wait_idle() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return is_idle(); });
+  MutexLock lock(mutex_);
+  changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_idle(); });
 }
 
 bool Worker::wait_idle(std::chrono::steady_clock::time_point end) {
-  std::unique_lock lock(mutex_);
-  return clock_.wait_until(lock, changed_, end, [this] { return is_idle(); });
+  MutexLock lock(mutex_);
+  return clock_.wait_until(lock, changed_, end, [this]() CAIRN_REQUIRES(mutex_) { return is_idle(); });
 }
 
 void Worker::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return is_ending_ || !work_.empty(); });
+    changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_ending_ || !work_.empty(); });
     if (work_.empty()) {
       return;
     }

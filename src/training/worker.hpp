@@ -2,13 +2,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::training {
 
@@ -38,17 +37,17 @@ class Worker {
   [[nodiscard]] bool wait_idle(std::chrono::steady_clock::time_point end);
 
  private:
-  void start_unless_running();
+  void start_unless_running() CAIRN_REQUIRES(mutex_);
   void run();
-  [[nodiscard]] bool is_idle() const { return work_.empty() && !is_busy_; }
+  [[nodiscard]] bool is_idle() const CAIRN_REQUIRES(mutex_) { return work_.empty() && !is_busy_; }
 
   const Clock& clock_;
-  std::mutex mutex_;  // Protects all below.
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
-  bool is_busy_ = false;
-  bool is_ending_ = false;
-  std::thread thread_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::function<void()>> work_ CAIRN_GUARDED_BY(mutex_);
+  bool is_busy_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool is_ending_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // Begins under the mutex.
 };
 
 }  // namespace cairn::training

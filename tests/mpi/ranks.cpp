@@ -26,6 +26,7 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/coord/transport.hpp"
 #include "cairn/mpi/transport.hpp"
 
 #include "async/internal/thread_pool.hpp"
@@ -219,6 +220,29 @@ void lend(const std::shared_ptr<Coordinator>& coordinator) {
   if (failure) {
     std::rethrow_exception(failure);
   }
+}
+
+/// What comes before anybody listens waits for whoever does, also where the transport is lent the thread meanwhile.
+void hear_early() {
+  const std::unique_ptr<Transport> transport = mpi_transport();
+  if (transport->rank() == 1) {
+    transport->send(0, std::make_shared<const std::string>("early"));
+  }
+  const auto lend_often = [&transport] {
+    for (int i = 0; i < 1000; ++i) {
+      require(transport->progress(), "it needs the thread");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  lend_often();  // Rank 1 has sent it.
+  lend_often();  // It has come.
+  std::string heard;
+  transport->listen([&heard](std::size_t, const Packet& packet) { heard = *packet; }, nullptr);
+  while (transport->rank() == 0 && heard.empty()) {
+    require(transport->progress(), "it needs the thread");
+  }
+  require(transport->rank() == 1 || heard == "early", heard);
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /// A directory that all ranks know; rank 0 removes it.
@@ -467,7 +491,8 @@ int level_for(const std::string& scene) {
   if (scene.starts_with("serialized")) {
     return MPI_THREAD_SERIALIZED;
   }
-  return scene == "lend" || scene.starts_with("funneled") ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
+  return scene == "lend" || scene == "early" || scene.starts_with("funneled") ? MPI_THREAD_FUNNELED
+                                                                              : MPI_THREAD_MULTIPLE;
 }
 
 int main_of(const std::string& scene) {
@@ -501,6 +526,11 @@ int main_of(const std::string& scene) {
   }
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, level_for(scene), &level);
+  if (scene == "early") {
+    hear_early();
+    MPI_Finalize();
+    return 0;
+  }
   CoordinatorOptions options;
   options.heartbeat = 100ms;
   options.lost_after = ends_by_silence(scene) ? kSoonLostAfter : kLostAfter;

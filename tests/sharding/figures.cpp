@@ -14,10 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/sharding/cover.hpp"
-#include "cairn/sharding/held_arrays.hpp"
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/share_plan.hpp"
+
+#include "sharding/held_arrays.hpp"
+#include "sharding/internal/cover.hpp"
 
 namespace cairn {
 namespace {

@@ -10,9 +10,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cairn/sharding/held_arrays.hpp"
-
 #include "sharding/given_parts.hpp"
+#include "sharding/held_arrays.hpp"
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"
 

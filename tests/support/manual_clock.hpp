@@ -2,11 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::testing {
 
@@ -22,17 +21,16 @@ class ManualClock final : public Clock {
   }
 
   [[nodiscard]] std::chrono::steady_clock::time_point steady_now() const override {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return now_;
   }
 
   void advance(std::chrono::nanoseconds duration) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     now_ += duration;
   }
 
-  bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
-                  std::chrono::steady_clock::time_point when,
+  bool wait_until(MutexLock& lock, Condition& condition, std::chrono::steady_clock::time_point when,
                   const std::function<bool()>& ready) const override {
     while (!ready() && steady_now() < when) {
       condition.wait_for(lock, std::chrono::milliseconds(1));
@@ -41,8 +39,8 @@ class ManualClock final : public Clock {
   }
 
  private:
-  mutable std::mutex mutex_;  // Protects the time.
-  std::chrono::steady_clock::time_point now_{std::chrono::hours(1)};
+  mutable Mutex mutex_;
+  std::chrono::steady_clock::time_point now_ CAIRN_GUARDED_BY(mutex_){std::chrono::hours(1)};
 };
 
 }  // namespace cairn::testing

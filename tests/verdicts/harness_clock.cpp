@@ -33,12 +33,12 @@ Moment HarnessClock::steady_now() const {
   return now_;
 }
 
-bool HarnessClock::wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
-                              Moment when, const std::function<bool()>& ready) const {
+bool HarnessClock::wait_until(MutexLock& lock, Condition& condition, Moment when,
+                              const std::function<bool()>& ready) const {
   return sleep(lock, condition, when, ready, nullptr);
 }
 
-bool HarnessClock::sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& condition, Moment when,
+bool HarnessClock::sleep(MutexLock& lock, Condition& condition, Moment when,
                          const std::function<bool()>& ready, const std::string* what) const {
   if (!is_manual_ && when != Moment::max()) {
     return condition.wait_until(lock, when, ready);
@@ -58,9 +58,9 @@ bool HarnessClock::sleep(std::unique_lock<std::mutex>& lock, std::condition_vari
 }
 
 void HarnessClock::sleep_for(Duration duration, const std::string& what) const {
-  std::mutex mutex;
-  std::condition_variable condition;
-  std::unique_lock lock(mutex);
+  Mutex mutex;
+  Condition condition;
+  MutexLock lock(mutex);
   sleep(
       lock, condition, steady_now() + duration, [] { return false; }, &what);
 }

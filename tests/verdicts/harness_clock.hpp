@@ -33,7 +33,7 @@ class HarnessClock final : public Clock {
 
   [[nodiscard]] std::chrono::system_clock::time_point now() const override;
   [[nodiscard]] Moment steady_now() const override;
-  bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition, Moment when,
+  bool wait_until(MutexLock& lock, Condition& condition, Moment when,
                   const std::function<bool()>& ready) const override;
 
   /// Blocks the calling thread; says what it waits for, for the watchdog.
@@ -63,14 +63,14 @@ class HarnessClock final : public Clock {
  private:
   struct Sleeper {
     std::mutex* mutex;
-    std::condition_variable* condition;
+    Condition* condition;
     Moment when;
     const std::string* what;
     bool is_told = false;
   };
 
-  bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& condition, Moment when,
-             const std::function<bool()>& ready, const std::string* what) const;
+  bool sleep(MutexLock& lock, Condition& condition, Moment when, const std::function<bool()>& ready,
+             const std::string* what) const;
   void wake_sleepers();
 
   const bool is_manual_;

@@ -13,7 +13,7 @@ class Timeout : public std::chrono::nanoseconds {
   constexpr Timeout() noexcept : std::chrono::nanoseconds(0) {}
 
   template <class Rep, class Period>
-  constexpr Timeout(std::chrono::duration<Rep, Period> span) noexcept
+  constexpr Timeout(std::chrono::duration<Rep, Period> span) noexcept  // NOLINT(google-explicit-constructor)
       : std::chrono::nanoseconds(saturated(span)) {}
 
  private:

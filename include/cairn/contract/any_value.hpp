@@ -75,27 +75,33 @@ class OptionSet {
   template <class T>
   OptionSet& set(T options) {
     if constexpr (requires { typename T::Use; }) {
-      uses_.insert_or_assign(typeid(T), [](const void* value) -> std::shared_ptr<OptionUse> {
+      set_use(typeid(T), [](const void* value) -> std::shared_ptr<OptionUse> {
         return std::make_shared<typename T::Use>(*static_cast<const T*>(value));
       });
     }
-    options_.insert_or_assign(typeid(T), AnyValue::of(std::move(options)));
+    set_value(AnyValue::of(std::move(options)));
     return *this;
   }
 
   /// The options of this type, or null when nobody set any.
   template <class T>
   [[nodiscard]] const T* find() const {
-    const auto found = options_.find(typeid(T));
-    return found == options_.end() ? nullptr : found->second.template as<T>();
+    const AnyValue* found = find(typeid(T));
+    return found == nullptr ? nullptr : found->as<T>();
   }
 
   /// What one save makes of the options, by their types.
   [[nodiscard]] Uses begin_uses() const;
 
  private:
+  using MakeUse = std::shared_ptr<OptionUse> (*)(const void* options);
+
+  void set_use(std::type_index type, MakeUse make);
+  void set_value(AnyValue value);
+  [[nodiscard]] const AnyValue* find(std::type_index type) const;
+
   std::map<std::type_index, AnyValue> options_;
-  std::map<std::type_index, std::shared_ptr<OptionUse> (*)(const void* options)> uses_;
+  std::map<std::type_index, MakeUse> uses_;
 };
 
 }  // namespace cairn

@@ -126,6 +126,13 @@ struct DescribedValue {
 
 /// What a checkpointable holds, for people and for tools that do not know its type.
 struct Description {
+  Description();
+  Description(const Description& other);
+  Description(Description&& other) noexcept;
+  Description& operator=(const Description& other);
+  Description& operator=(Description&& other) noexcept;
+  ~Description();
+
   std::string kind;  ///< "tree", "JSON object": what it is, with what a load would refuse to mix up.
   ArrayEntries arrays;
   std::vector<DescribedValue> values;

@@ -61,7 +61,7 @@ class Loaded {
   Loaded& operator=(Loaded&&) noexcept;
   ~Loaded();
 
-  [[nodiscard]] bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
+  [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
   /// What the load did.
   [[nodiscard]] const LoadResult& result() const { return result_; }

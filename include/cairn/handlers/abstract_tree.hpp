@@ -77,16 +77,15 @@ class AbstractTree {
   using List = std::vector<AbstractTree>;
 
   /// Null; becomes a map at the first `tree[key]`.
-  AbstractTree() noexcept = default;
+  AbstractTree() noexcept;
 
-  AbstractTree(AbstractArray array) : value_(std::move(array)) {}  // NOLINT(google-explicit-constructor)
+  AbstractTree(AbstractArray array);  // NOLINT(google-explicit-constructor)
 
-  AbstractTree(AbstractShardedArray array)  // NOLINT(google-explicit-constructor)
-      : value_(std::move(array)) {}
+  AbstractTree(AbstractShardedArray array);  // NOLINT(google-explicit-constructor)
 
-  AbstractTree(Placeholder) : value_(placeholder) {}  // NOLINT(google-explicit-constructor)
+  AbstractTree(Placeholder);  // NOLINT(google-explicit-constructor)
 
-  AbstractTree(AsSaved) : value_(as_saved) {}  // NOLINT(google-explicit-constructor)
+  AbstractTree(AsSaved);  // NOLINT(google-explicit-constructor)
 
   /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones. An integer that is stored is
   /// loaded as a floating-point number that is exactly it; other casts between the two need narrowing, which does as Tree::as.
@@ -96,7 +95,7 @@ class AbstractTree {
                Narrowing narrowing = Narrowing::refused);
 
   /// An object that a load fills, as a whole; see `into`.
-  explicit AbstractTree(std::shared_ptr<TreeTarget> target) : value_(std::move(target)) {}
+  explicit AbstractTree(std::shared_ptr<TreeTarget> target);
 
   /// The description of a tree; scalars are kept.
   explicit AbstractTree(const Tree& tree);
@@ -208,7 +207,7 @@ class AbstractTree {
   using Value = std::variant<Scalar, AbstractArray, AbstractShardedArray, Placeholder, AsSaved,
                              std::unique_ptr<Map>, std::unique_ptr<List>, View, std::shared_ptr<TreeTarget>>;
 
-  explicit AbstractTree(Scalar scalar) : value_(std::move(scalar)) {}
+  explicit AbstractTree(Scalar scalar);
 
   /// The node of one entry of an index; the elements of a list are not filled in.
   static AbstractTree of_entry(const formats::Index& index, const formats::IndexEntry& entry);

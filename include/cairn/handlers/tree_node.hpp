@@ -43,23 +43,20 @@ class Tree {
   using List = std::vector<Tree>;
 
   /// Null; becomes a map at the first `tree[key]`.
-  Tree() noexcept = default;
+  Tree() noexcept;
 
   /// Errors: Errc::invalid_argument when a key is given twice.
   Tree(std::initializer_list<TreeItem> items);
 
   template <class T>
-
-  requires detail::TreeLeaf<T> Tree(
-      T&& value)  // NOLINT(google-explicit-constructor): leaves are written as they are.
-      : value_(leaf_value(std::forward<T>(value))) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): leaves are written as they are.
+  requires detail::TreeLeaf<T> Tree(T&& value) : value_(leaf_value(std::forward<T>(value))) {}
 
   /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so is std::vector<bool>.
   /// Ownership: arrays in a container that is an lvalue are borrowed, those in a temporary taken over.
   template <class T>
-
-  requires detail::TreeNested<T> Tree(T&& value)  // NOLINT(google-explicit-constructor)
-      : Tree(nest(std::forward<T>(value))) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  requires detail::TreeNested<T> Tree(T&& value) : Tree(nest(std::forward<T>(value))) {}
 
   Tree(const Tree& other);
 
@@ -195,10 +192,10 @@ class TreeItem {
   TreeItem(std::initializer_list<TreeItem> items);
 
   template <class T>
-
   requires(!std::same_as<std::remove_cvref_t<T>, TreeItem> && std::constructible_from<Tree, T>)
+      // NOLINTNEXTLINE(google-explicit-constructor): items are values.
       TreeItem(T&& value)
-      : tree_(std::forward<T>(value)) {}  // NOLINT(google-explicit-constructor): items are values.
+      : tree_(std::forward<T>(value)) {}
 
  private:
   friend class Tree;

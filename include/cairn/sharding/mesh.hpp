@@ -58,9 +58,7 @@ class Mesh {
   /// Row-major distance between neighbours along an axis.
   [[nodiscard]] std::uint32_t stride(std::size_t axis) const noexcept;
 
-  bool operator==(const Mesh& other) const noexcept {
-    return extents_ == other.extents_ && axes_ == other.axes_ && ranks_ == other.ranks_;
-  }
+  bool operator==(const Mesh& other) const noexcept;
 
  private:
   void take_ranks(std::vector<std::uint32_t> ranks);

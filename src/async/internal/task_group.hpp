@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <exception>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "cairn/async/awaitable.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
@@ -54,14 +53,15 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
   void resume_when_settled(const Resume& resume);
 
   Executor executor_;
-  std::mutex mutex_;  // Protects all below.
-  std::condition_variable condition_;
-  bool is_cancelled_ = false;
-  bool is_raise_posted_ = false;
-  std::size_t running_ = 0;
-  std::list<boost::asio::cancellation_signal> signals_;  // One for each launched task.
-  std::vector<std::exception_ptr> failures_;
-  std::optional<Resume> waiting_;  // Who settles.
+  Mutex mutex_;
+  Condition condition_;
+  bool is_cancelled_ CAIRN_GUARDED_BY(mutex_) = false;
+  bool is_raise_posted_ CAIRN_GUARDED_BY(mutex_) = false;
+  std::size_t running_ CAIRN_GUARDED_BY(mutex_) = 0;
+  // One for each launched task.
+  std::list<boost::asio::cancellation_signal> signals_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<std::exception_ptr> failures_ CAIRN_GUARDED_BY(mutex_);
+  std::optional<Resume> waiting_ CAIRN_GUARDED_BY(mutex_);  // Who settles.
 };
 
 }  // namespace cairn::async

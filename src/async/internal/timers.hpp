@@ -2,15 +2,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn::async {
 
@@ -45,11 +44,11 @@ class Timers {
   void run();
 
   const Clock& clock_;
-  std::mutex mutex_;  // Protects all below.
-  std::condition_variable changed_;
-  std::map<Key, std::function<void()>> calls_;
-  Id last_id_ = 0;
-  bool is_stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::map<Key, std::function<void()>> calls_ CAIRN_GUARDED_BY(mutex_);
+  Id last_id_ CAIRN_GUARDED_BY(mutex_) = 0;
+  bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // Last: it uses the others.
 };
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn {
 
@@ -25,8 +25,7 @@ class Clock {
   ///
   /// As it is, it waits in real time for as long as `when` is ahead of `steady_now()`. A clock whose time tests decide
   /// overrides it, and wakes its waiters when it is set.
-  virtual bool wait_until(std::unique_lock<std::mutex>& lock, std::condition_variable& condition,
-                          std::chrono::steady_clock::time_point when,
+  virtual bool wait_until(MutexLock& lock, Condition& condition, std::chrono::steady_clock::time_point when,
                           const std::function<bool()>& ready) const;
 };
 

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <map>
 #include <memory_resource>
-#include <mutex>
 #include <vector>
 
 #include "base/internal/aligned_memory.hpp"
+#include "base/internal/mutex.hpp"
 
 namespace cairn {
 
@@ -31,10 +31,10 @@ class KeptMemory final : public std::pmr::memory_resource {
   [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override;
 
   const std::size_t most_kept_bytes_;
-  mutable std::mutex mutex_;  // Protects all below.
-  std::size_t kept_bytes_ = 0;
-  std::map<void*, AlignedMemory> used_;
-  std::vector<AlignedMemory> kept_;
+  mutable Mutex mutex_;
+  std::size_t kept_bytes_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::map<void*, AlignedMemory> used_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<AlignedMemory> kept_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

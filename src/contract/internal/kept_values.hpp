@@ -5,10 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <typeindex>
 #include <utility>
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::contract {
 
@@ -32,9 +33,9 @@ class KeptValues {
     std::uint64_t last_use = 0;
   };
 
-  std::mutex mutex_;  // Protects all below.
-  std::map<Key, Entry> entries_;
-  std::uint64_t uses_ = 0;
+  Mutex mutex_;
+  std::map<Key, Entry> entries_ CAIRN_GUARDED_BY(mutex_);
+  std::uint64_t uses_ CAIRN_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cairn::contract

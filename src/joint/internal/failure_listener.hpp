@@ -5,10 +5,11 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "cairn/coord/conversation.hpp"
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::joint {
 
@@ -23,11 +24,11 @@ class FailureListener {
   /// Calls `work` when the conversation fails elsewhere; see Conversation::on_failure. Called once.
   void listen(const Conversation& conversation, Work work) {
     {
-      const std::lock_guard lock(state_->mutex);
+      const MutexLock lock(state_->mutex);
       state_->work = std::move(work);
     }
     conversation.on_failure([state = state_](const std::exception_ptr& why) {
-      const std::lock_guard lock(state->mutex);
+      const MutexLock lock(state->mutex);
       if (state->work && !state->has_failed_itself) {
         state->work(why);
       }
@@ -39,14 +40,14 @@ class FailureListener {
 
   /// Returns when the work does not run, and will not.
   void stop() noexcept {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->work = nullptr;
   }
 
  private:
   struct State {
-    std::mutex mutex;  // Protects `work`.
-    Work work;
+    Mutex mutex;
+    Work work CAIRN_GUARDED_BY(mutex);
     std::atomic<bool> has_failed_itself{false};
   };
 

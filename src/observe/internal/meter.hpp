@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "cairn/observe/report.hpp"
 
 #include "base/internal/clock.hpp"
+#include "base/internal/mutex.hpp"
 #include "observe/internal/trace_recorder.hpp"
 
 namespace cairn::observe {
@@ -74,8 +74,8 @@ class Meter {
   std::atomic<std::size_t> pool_peak_{0};
   Counters pool_waits_;
   std::atomic<std::uint64_t> direct_bytes_{0};
-  mutable std::mutex mutex_;  // Protects the fallbacks.
-  std::map<std::string, Fallback> fallbacks_;
+  mutable Mutex mutex_;
+  std::map<std::string, Fallback> fallbacks_ CAIRN_GUARDED_BY(mutex_);
 };
 
 /// Some bytes of a file, and when work on them began.

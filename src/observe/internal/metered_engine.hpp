@@ -3,10 +3,10 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
+#include "base/internal/mutex.hpp"
 #include "io/internal/engine.hpp"
 #include "observe/internal/meter.hpp"
 
@@ -39,18 +39,18 @@ class MeteredEngine final : public io::Engine, public std::enable_shared_from_th
   Slot* take_slot();
   void begin(Slot& slot);
   void end(Slot& slot, std::int64_t result);
-  void advance(Meter::TimePoint now);
+  void advance(Meter::TimePoint now) CAIRN_REQUIRES(mutex_);
 
   io::Engine& engine_;
   std::shared_ptr<Meter> meter_;
 
-  mutable std::mutex mutex_;  // Protects all below.
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<Slot*> free_;
-  std::size_t in_flight_ = 0;
-  Meter::TimePoint last_;                 // When that changed.
-  std::chrono::nanoseconds weighted_{0};  // In flight × time.
-  TransferFigures figures_;
+  mutable Mutex mutex_;
+  std::vector<std::unique_ptr<Slot>> slots_ CAIRN_GUARDED_BY(mutex_);
+  std::vector<Slot*> free_ CAIRN_GUARDED_BY(mutex_);
+  std::size_t in_flight_ CAIRN_GUARDED_BY(mutex_) = 0;
+  Meter::TimePoint last_ CAIRN_GUARDED_BY(mutex_);                 // When that changed.
+  std::chrono::nanoseconds weighted_ CAIRN_GUARDED_BY(mutex_){0};  // In flight × time.
+  TransferFigures figures_ CAIRN_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn::observe

@@ -9,11 +9,12 @@
 #include <cstdint>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "cairn/observe/report.hpp"
+
+#include "base/internal/mutex.hpp"
 
 namespace cairn::observe {
 
@@ -70,9 +71,9 @@ class Metrics {
   [[nodiscard]] OperationMetrics loads() const;
 
  private:
-  mutable std::mutex mutex_;  // Protects all below.
-  OperationMetrics saves_;
-  OperationMetrics loads_;
+  mutable Mutex mutex_;
+  OperationMetrics saves_ CAIRN_GUARDED_BY(mutex_);
+  OperationMetrics loads_ CAIRN_GUARDED_BY(mutex_);
 };
 
 /// "checksum_mismatch" for Cairn's own codes, "ENOSPC" for the system's; else category and value.

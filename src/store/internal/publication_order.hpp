@@ -7,11 +7,11 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <tuple>
 
 #include "async/internal/event.hpp"
+#include "base/internal/mutex.hpp"
 #include "io/internal/syscalls.hpp"
 
 namespace cairn::store {
@@ -43,8 +43,8 @@ class PublicationOrder {
 
   void leave(const Place& place) noexcept;
 
-  std::mutex mutex_;  // Protects all below.
-  std::map<Key, std::list<const Place*>> places_;
+  Mutex mutex_;
+  std::map<Key, std::list<const Place*>> places_ CAIRN_GUARDED_BY(mutex_);
 };
 
 class PublicationOrder::Place {
