@@ -20,7 +20,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/thread.hpp"
-#include "io/request_queue.hpp"
+#include "io/internal/request_queue.hpp"
 
 namespace cairn::io {
 namespace {
@@ -102,6 +102,17 @@ int start_kernel_thread(io_uring& ring) noexcept {
     }
   }
   return -EAGAIN;
+}
+
+/// Lets the kernel start a thread for each request that it holds. By itself it starts a few (four for each core), and while those
+/// are stuck the others would wait. Kernels before Linux 5.15 keep their number.
+void allow_threads(io_uring& ring, unsigned requests) noexcept {
+  unsigned most[2] = {0, 0};  // For files, and for what may never end. Zero asks.
+  if (io_uring_register_iowq_max_workers(&ring, most) == 0 && most[0] < requests) {
+    most[0] = requests;
+    most[1] = 0;
+    static_cast<void>(io_uring_register_iowq_max_workers(&ring, most));
+  }
 }
 
 /// One ring and the one thread that touches it. Other threads leave requests in the inbox and wake it through
@@ -219,6 +230,8 @@ class UringEngine final : public Engine {
     result = can_read_and_write(ring_) ? start_kernel_thread(ring_) : -ENOSYS;
     if (result < 0) {
       close_ring(ring_);
+    } else {
+      allow_threads(ring_, depth_);
     }
     return result;
   }
@@ -269,7 +282,12 @@ class UringEngine final : public Engine {
   }
 
   void fill_ring() noexcept {
-    while (!backlog_.is_empty() && in_flight_ < depth_) {
+    while (!backlog_.is_empty()) {
+      if (in_flight_ == depth_) {
+        threads_->submit(
+            backlog_.pop());  // Those in the ring may be on their way to a disk that does not answer.
+        continue;
+      }
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
       if (sqe == nullptr) {
         return;
