@@ -22,8 +22,6 @@ constexpr std::size_t kSyncThreads = 64;
 /// Of one kind, for all shares: more than there are requests on their way to disks that hang.
 constexpr std::size_t kMostThreads = 1024;
 
-}  // namespace
-
 /// Threads that run requests of one kind: of each share so many at once, oldest first.
 class Crew {
  public:
@@ -106,7 +104,7 @@ class Crew {
 
   [[nodiscard]] EngineShare::Part& part_of(const Request& request) noexcept {
     EngineShare& share = request.share != nullptr ? *request.share : of_nobody_;
-    return kind_ == Kind::transfers ? share.transfers_ : share.syncs_;
+    return kind_ == Kind::transfers ? share.transfers : share.syncs;
   }
 
   /// One of the share is done: the next of it comes behind what others have asked for meanwhile. The calling thread looks at the
@@ -143,8 +141,6 @@ class Crew {
   bool is_stopping_ = false;
   std::vector<std::thread> threads_;
 };
-
-namespace {
 
 class ThreadEngine final : public Engine {
  public:

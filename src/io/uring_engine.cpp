@@ -20,6 +20,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/thread.hpp"
+#include "io/internal/engine_share.hpp"
 #include "io/internal/request_queue.hpp"
 
 namespace cairn::io {
@@ -249,7 +250,7 @@ class UringEngine final : public Engine {
     refusal_ = error;
     for (Request* request : offered_) {
       if (request != nullptr) {
-        --in_flight_;
+        take_out(*request);
         backlog_.push(*request);
       }
     }
@@ -259,8 +260,12 @@ class UringEngine final : public Engine {
       is_closed_ = true;
       backlog_.take(inbox_);
     }
+    empty_backlog();
+  }
+
+  void empty_backlog() noexcept {
     while (!backlog_.is_empty()) {
-      threads_->submit(backlog_.pop());
+      leave_to_threads(backlog_.pop());
     }
   }
 
@@ -284,8 +289,7 @@ class UringEngine final : public Engine {
   void fill_ring() noexcept {
     while (!backlog_.is_empty()) {
       if (in_flight_ == depth_) {
-        threads_->submit(
-            backlog_.pop());  // Those in the ring may be on their way to a disk that does not answer.
+        pass_on(backlog_.pop());
         continue;
       }
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
@@ -296,6 +300,41 @@ class UringEngine final : public Engine {
       prepare(*sqe, request);
       offered_.push_back(&request);
       ++in_flight_;
+      ++part_of(request).at_work;
+    }
+  }
+
+  [[nodiscard]] EngineShare::Part& part_of(const Request& request) noexcept {
+    return (request.share != nullptr ? *request.share : of_nobody_).ring;
+  }
+
+  /// The ring is full. A request waits for those of its own share, but not for others', which may never come back.
+  void pass_on(Request& request) noexcept {
+    EngineShare::Part& part = part_of(request);
+    if (part.at_work == in_flight_) {
+      part.waiting.push(request);
+    } else {
+      leave_to_threads(request);
+    }
+  }
+
+  /// With those that wait for room: perhaps nothing of their share is in the ring any more, whose end would tell of them.
+  void leave_to_threads(Request& request) noexcept {
+    RequestQueue waiting;
+    waiting.take(part_of(request).waiting);
+    threads_->submit(request);  // It and its share may be gone after this.
+    while (!waiting.is_empty()) {
+      threads_->submit(waiting.pop());
+    }
+  }
+
+  /// A request has left the ring, and makes room for one that waits for it.
+  void take_out(const Request& request) noexcept {
+    --in_flight_;
+    EngineShare::Part& part = part_of(request);
+    --part.at_work;
+    if (!part.waiting.is_empty()) {
+      backlog_.push(part.waiting.pop());
     }
   }
 
@@ -340,13 +379,16 @@ class UringEngine final : public Engine {
         is_wake_due_ = true;
         continue;
       }
-      --in_flight_;
+      take_out(*request);
       if (result == -ECANCELED) {
         refuse(ECANCELED);
         drop(*request);
       } else {
         request->done(*request, result);  // `request` may be gone after this.
       }
+    }
+    if (refusal_ != 0) {
+      empty_backlog();  // With what waited for what the kernel held.
     }
     if (std::exchange(is_wake_due_, false) && refusal_ == 0) {
       arm_wake();
@@ -372,6 +414,7 @@ class UringEngine final : public Engine {
   std::vector<Request*>
       offered_;  ///< In the ring, and not yet taken by the kernel, oldest first; null: the wake-up.
   std::uint32_t in_flight_ = 0;  ///< Those, and those that the kernel holds.
+  EngineShare of_nobody_;
 
   std::thread thread_;
 };

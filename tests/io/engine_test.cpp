@@ -377,8 +377,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ThreadEngineShare, ::testing::Values(Operation::
                            return std::string(kind.param == Operation::write ? "Writes" : "Syncs");
                          });
 
-TEST(UringEngine, LeavesToThreadsWhatFindsTheRingFull) {
+TEST(UringEngine, LeavesToThreadsWhatFindsTheRingFullOfOthersRequests) {
   constexpr std::size_t kDepth = 8;
+  constexpr std::size_t kMany = 50;
   const TempDir directory;
   const int fd = ::open((directory / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   std::array<int, 2> pipe{};
@@ -395,7 +396,7 @@ TEST(UringEngine, LeavesToThreadsWhatFindsTheRingFull) {
   std::counting_semaphore<> finished{0};
   EngineShare one;
   std::vector<Counted> hanging;  // Nothing comes through the pipe.
-  for (std::size_t i = 0; i < kDepth; ++i) {
+  for (std::size_t i = 0; i < kMany; ++i) {
     hanging.push_back(request_of(Operation::read, pipe[0], byte, finished));
     hanging.back().share = &one;
     hanging.back().is_direct = true;
@@ -417,8 +418,12 @@ TEST(UringEngine, LeavesToThreadsWhatFindsTheRingFull) {
 
   EXPECT_FALSE(finished.try_acquire());
   ::close(pipe[1]);
-  for (std::size_t i = 0; i < kDepth; ++i) {
+  for (std::size_t i = 0; i < kMany; ++i) {
     finished.acquire();
+  }
+  for (const Counted& request : hanging) {
+    EXPECT_EQ(request.result,
+              0);  // All in the ring, one after the other: a thread could not read a pipe there.
   }
   ::close(pipe[0]);
   ::close(fd);

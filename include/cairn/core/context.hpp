@@ -77,7 +77,8 @@ struct ContextOptions {
   /// the process. Types that do not say that they can be copied (IsCopyable), and saves that borrow or share, are not checked:
   /// SaveResult::problems says so. See docs/guide.md, "A handler of your own".
   bool check_handlers = false;
-  /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
+  /// Told of each failed save that nobody waited for, and of what a save that was stopped could not remove, which its answer does not
+  /// say (Errc::io_failure). On one of the context's threads. Must not throw.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
@@ -113,7 +114,7 @@ class Context {
   /// Refuses new ones. What a handler or a system call keeps running even then is left behind, and never published.
   ///
   /// Does nothing in a process that was forked from it.
-  /// Errors: the first failure of a save that nobody waited for; Errc::still_running, which names what was left behind;
+  /// Errors: the first of what `on_lost_failure` is told; Errc::still_running, which names what was left behind;
   ///         Errc::invalid_argument on one of the context's own threads.
   void close();
 

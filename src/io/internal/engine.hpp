@@ -15,7 +15,7 @@ namespace cairn::io {
 
 enum class Operation : std::uint8_t { read, write, sync_data };
 
-class EngineShare;
+struct EngineShare;
 
 /// One transfer between memory and a file, linked into the engine's queues without allocation.
 ///
@@ -68,8 +68,8 @@ class Engine {
 struct EngineOptions {
   EngineOptions() = default;  // Not an aggregate, so that a temporary may be passed in a coroutine.
 
-  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth. What finds no room there is done
-  /// by threads: those in the kernel may never come back.
+  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth. What finds them to be those of
+  /// other shares, which may never come back, is done by threads.
   std::uint32_t queue_depth = 64;
   /// Threads that read and write for one share (the thread engine); each holds one request.
   std::uint32_t threads = 4;

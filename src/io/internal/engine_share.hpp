@@ -7,28 +7,24 @@
 
 namespace cairn::io {
 
-/// What one operation has of an engine's threads: so many of its requests are at work at once, and the others wait here. So a
-/// disk that does not answer keeps no more threads than that, and no request of another operation waits behind its requests.
+/// What one operation has of an engine: of its requests so many are at work at once, and the others wait here. So a disk that
+/// does not answer keeps no more than that, and no request of another operation waits behind its requests.
 ///
 /// Ownership: lives until all requests that name it are done.
 /// Threads:   the engine's to use; nothing of it is anybody else's.
-class EngineShare {
- public:
+struct EngineShare {
   EngineShare() = default;
   EngineShare(const EngineShare&) = delete;
   EngineShare& operator=(const EngineShare&) = delete;
 
- private:
-  friend class Crew;
-
-  /// Of the threads for one kind of requests.
   struct Part {
     std::size_t at_work = 0;
     RequestQueue waiting;
   };
 
-  Part transfers_;
-  Part syncs_;
+  Part transfers;  ///< On threads.
+  Part syncs;      ///< On threads.
+  Part ring;
 };
 
 }  // namespace cairn::io
