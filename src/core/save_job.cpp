@@ -101,7 +101,10 @@ Awaitable<async::Event> SaveJob::take_place() {
   }
   const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
   SaveQueue::Entered entered;
-  const std::function<void()> enter_queue = [&] { entered = services().saves.enter(self); };
+  const std::function<void()> enter_queue = [&] {
+    // Of a rank that only joins, rank 0 knows the directory: such a save does not coalesce.
+    entered = services().saves.enter(self, target_ ? target_->directory : io::FileId());
+  };
   if (is_primary()) {
     // Both at once: of two saves that stand in one order here and in the other there, each would wait for the other for ever.
     place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
