@@ -53,6 +53,10 @@ void LimitedPool::submit(std::function<void()> work) const {
       [state = state_, work = std::move(work)]() mutable { State::run(state, std::move(work)); });
 }
 
+std::size_t LimitedPool::size() const noexcept {
+  return state_->most;
+}
+
 bool LimitedPool::runs_this_thread() const noexcept {
   return Inside::is_in(state_.get());
 }

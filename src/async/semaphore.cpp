@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "async/internal/semaphore.hpp"
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <utility>
@@ -10,121 +11,171 @@
 
 namespace cairn::async {
 
-struct Semaphore::State : std::enable_shared_from_this<State> {
+struct Semaphore::Waiter {
   enum class Grant { waiting, granted, given_up };
 
-  struct Waiter {
-    Waiter(std::size_t wanted, Resume handle) : count(wanted), resume(std::move(handle)) {}
+  Waiter(std::size_t wanted, std::shared_ptr<Share> whose, Resume handle)
+      : count(wanted), share(std::move(whose)), resume(std::move(handle)) {}
 
-    std::size_t count;
-    Resume resume;
-    Grant grant = Grant::waiting;
-    Permit permit;
-  };
+  std::size_t count;
+  std::shared_ptr<Share> share;
+  Resume resume;
+  Grant grant = Grant::waiting;
+  Permit permit;
+};
 
+/// What all shares of a semaphore have in common.
+struct Semaphore::State {
   using Waiters = std::list<std::shared_ptr<Waiter>>;
 
   explicit State(std::size_t most) : capacity(most) {}
 
-  bool fits(std::size_t count) const CAIRN_REQUIRES(mutex) {
-    return capacity == 0 || taken == 0 || (count <= capacity && taken <= capacity - count);
-  }
-
-  /// From here on the permit goes back with its waiter, also when the coroutine never runs on.
-  void grant(Waiter& waiter) CAIRN_REQUIRES(mutex) {
-    waiter.grant = Grant::granted;
-    waiter.permit = Permit(shared_from_this(), waiter.count);
-    taken += waiter.count;
-  }
+  [[nodiscard]] bool fits(const Share& share, std::size_t count) const CAIRN_REQUIRES(mutex);
+  /// Whether nobody waits that comes first.
+  [[nodiscard]] bool is_next(const Share& share) const CAIRN_REQUIRES(mutex);
+  void grant(Waiter& waiter) CAIRN_REQUIRES(mutex);
 
   /// Takes a waiter out of the queue; returns false when it is in it no longer.
-  bool leave(const std::shared_ptr<Waiter>& waiter) {
-    Waiters granted;
-    {
-      const MutexLock lock(mutex);
-      if (waiter->grant != Grant::waiting) {
-        return false;
-      }
-      std::erase(waiters, waiter);
-      waiter->grant = Grant::given_up;
-      granted = grant_waiters();  // The one in front may have been the one that did not fit.
-    }
-    for (const auto& each : granted) {
-      each->resume();
-    }
-    return true;
-  }
+  bool leave(const std::shared_ptr<Waiter>& waiter);
+  void give_back(Share& share, std::size_t count);
 
   /// Grants what fits, in order; returns who is to be resumed once the lock is given up. Takes no memory: a permit
   /// that goes away must not fail.
-  Waiters grant_waiters() noexcept CAIRN_REQUIRES(mutex) {
-    Waiters granted;
-    while (!waiters.empty() && fits(waiters.front()->count)) {
-      grant(*waiters.front());
-      granted.splice(granted.end(), waiters, waiters.begin());
-    }
-    return granted;
-  }
-
-  void give_back(std::size_t count) {
-    Waiters granted;
-    {
-      const MutexLock lock(mutex);
-      taken -= count;
-      granted = grant_waiters();
-    }
-    for (const auto& each : granted) {
-      each->resume();
-    }
-  }
+  Waiters grant_waiters() noexcept CAIRN_REQUIRES(mutex);
+  /// As above, for the first that waits in `share`, which holds nothing.
+  void grant_first(const Share& share, Waiters& granted) noexcept CAIRN_REQUIRES(mutex);
 
   const std::size_t capacity;
-  Mutex mutex;
+  Mutex mutex;  // Protects what the shares count, too.
   std::size_t taken CAIRN_GUARDED_BY(mutex) = 0;
   Waiters waiters CAIRN_GUARDED_BY(mutex);
 };
 
-Semaphore::Semaphore(std::size_t capacity) : state_(std::make_shared<State>(capacity)) {}
+struct Semaphore::Share {
+  explicit Share(std::shared_ptr<State> of) : state(std::move(of)) {}
+
+  const std::shared_ptr<State> state;
+  std::size_t taken = 0;
+  std::size_t waiting = 0;
+};
+
+bool Semaphore::State::fits(const Share& share, std::size_t count) const {
+  return capacity == 0 || share.taken == 0 || (count <= capacity && taken <= capacity - count);
+}
+
+bool Semaphore::State::is_next(const Share& share) const {
+  return waiters.empty() || share.taken == 0;
+}
+
+/// From here on the permit goes back with its waiter, also when the coroutine never runs on.
+void Semaphore::State::grant(Waiter& waiter) {
+  waiter.grant = Waiter::Grant::granted;
+  waiter.permit = Permit(waiter.share, waiter.count);
+  waiter.share->taken += waiter.count;
+  taken += waiter.count;
+}
+
+bool Semaphore::State::leave(const std::shared_ptr<Waiter>& waiter) {
+  Waiters granted;
+  {
+    const MutexLock lock(mutex);
+    if (waiter->grant != Waiter::Grant::waiting) {
+      return false;
+    }
+    std::erase(waiters, waiter);
+    --waiter->share->waiting;
+    waiter->grant = Waiter::Grant::given_up;
+    granted = grant_waiters();  // The one in front may have been the one that did not fit.
+  }
+  for (const auto& each : granted) {
+    each->resume();
+  }
+  return true;
+}
+
+Semaphore::State::Waiters Semaphore::State::grant_waiters() noexcept {
+  Waiters granted;
+  while (!waiters.empty() && fits(*waiters.front()->share, waiters.front()->count)) {
+    --waiters.front()->share->waiting;
+    grant(*waiters.front());
+    granted.splice(granted.end(), waiters, waiters.begin());
+  }
+  return granted;
+}
+
+void Semaphore::State::grant_first(const Share& share, Waiters& granted) noexcept {
+  const auto first = std::find_if(waiters.begin(), waiters.end(),
+                                  [&share](const auto& waiter) { return waiter->share.get() == &share; });
+  --(*first)->share->waiting;
+  grant(**first);
+  granted.splice(granted.end(), waiters, first);
+}
+
+void Semaphore::State::give_back(Share& share, std::size_t count) {
+  Waiters granted;
+  {
+    const MutexLock lock(mutex);
+    taken -= count;
+    share.taken -= count;
+    granted = grant_waiters();
+    if (share.taken == 0 && share.waiting != 0) {
+      grant_first(share, granted);
+    }
+  }
+  for (const auto& each : granted) {
+    each->resume();
+  }
+}
+
+Semaphore::Semaphore(std::size_t capacity)
+    : share_(std::make_shared<Share>(std::make_shared<State>(capacity))) {}
+
+Semaphore::Semaphore(std::shared_ptr<Share> share) noexcept : share_(std::move(share)) {}
+
+Semaphore Semaphore::share() const {
+  return Semaphore(std::make_shared<Share>(share_->state));
+}
 
 Awaitable<Permit> Semaphore::acquire(std::size_t count) {
-  return acquire(state_, count);
+  return acquire(share_, count);
 }
 
 /// A coroutine's place in the queue, given up when the coroutine is destroyed while it waits.
 struct Semaphore::Place {
-  explicit Place(std::shared_ptr<State> semaphore) : state(std::move(semaphore)) {}
+  explicit Place(std::shared_ptr<Share> whose) : share(std::move(whose)) {}
 
   ~Place() {
     if (waiter) {
-      state->leave(waiter);
+      share->state->leave(waiter);
     }
   }
 
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
 
-  const std::shared_ptr<State> state;
-  std::shared_ptr<State::Waiter> waiter;
+  const std::shared_ptr<Share> share;
+  std::shared_ptr<Waiter> waiter;
 };
 
-Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t count) {
-  Place place(std::move(state));
+Awaitable<Permit> Semaphore::acquire(std::shared_ptr<Share> share, std::size_t count) {
+  Place place(std::move(share));
   Start start = [&place, count](const Resume& resume) {
-    State& semaphore = *place.state;
-    place.waiter = std::make_shared<State::Waiter>(count, resume);
+    State& semaphore = *place.share->state;
+    place.waiter = std::make_shared<Waiter>(count, place.share, resume);
     {
       const MutexLock lock(semaphore.mutex);
-      if (semaphore.waiters.empty() && semaphore.fits(count)) {
+      if (semaphore.is_next(*place.share) && semaphore.fits(*place.share, count)) {
         semaphore.grant(*place.waiter);
       } else {
         semaphore.waiters.push_back(place.waiter);
+        ++place.share->waiting;
         return;
       }
     }
     resume();
   };
   OnCancel leave = [&place](const Resume& resume) {
-    if (place.state->leave(place.waiter)) {
+    if (place.share->state->leave(place.waiter)) {
       resume(cancelled());  // Else the other resumption is on its way.
     }
   };
@@ -133,46 +184,48 @@ Awaitable<Permit> Semaphore::acquire(std::shared_ptr<State> state, std::size_t c
 }
 
 Permit Semaphore::try_acquire(std::size_t count) {
-  const MutexLock lock(state_->mutex);
-  if (!state_->waiters.empty() || !state_->fits(count)) {
+  State& state = *share_->state;
+  const MutexLock lock(state.mutex);
+  if (!state.is_next(*share_) || !state.fits(*share_, count)) {
     return {};
   }
-  state_->taken += count;
-  return {state_, count};
+  state.taken += count;
+  share_->taken += count;
+  return {share_, count};
 }
 
 std::size_t Semaphore::capacity() const noexcept {
-  return state_->capacity;
+  return share_->state->capacity;
 }
 
 std::size_t Semaphore::taken() const {
-  const MutexLock lock(state_->mutex);
-  return state_->taken;
+  const MutexLock lock(share_->state->mutex);
+  return share_->state->taken;
 }
 
 std::size_t Semaphore::waiting() const {
-  const MutexLock lock(state_->mutex);
-  return state_->waiters.size();
+  const MutexLock lock(share_->state->mutex);
+  return share_->state->waiters.size();
 }
 
-Permit::Permit(std::shared_ptr<Semaphore::State> state, std::size_t count) noexcept
-    : state_(std::move(state)), count_(count) {}
+Permit::Permit(std::shared_ptr<Semaphore::Share> share, std::size_t count) noexcept
+    : share_(std::move(share)), count_(count) {}
 
 Permit::Permit(Permit&& other) noexcept
-    : state_(std::move(other.state_)), count_(std::exchange(other.count_, 0)) {}
+    : share_(std::move(other.share_)), count_(std::exchange(other.count_, 0)) {}
 
 Permit& Permit::operator=(Permit&& other) noexcept {
   if (this != &other) {
     release();
-    state_ = std::move(other.state_);
+    share_ = std::move(other.share_);
     count_ = std::exchange(other.count_, 0);
   }
   return *this;
 }
 
 void Permit::release() noexcept {
-  if (const auto state = std::exchange(state_, nullptr)) {
-    state->give_back(std::exchange(count_, 0));
+  if (const auto share = std::exchange(share_, nullptr)) {
+    share->state->give_back(*share, std::exchange(count_, 0));
   }
 }
 

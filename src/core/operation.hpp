@@ -110,6 +110,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  protected:
   [[nodiscard]] bool is_stopped() const { return stopping_.is_asked(); }
+  /// Whether it was answered without its end.
+  [[nodiscard]] bool is_given_up() const noexcept { return milestones_.is_given_up(); }
   /// What waiters are told of a failure, see Stopping::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
     return failure ? stopping_.explain(failure) : std::make_exception_ptr(stopping_.reason());

@@ -16,6 +16,9 @@ std::string prometheus_text(const Context& context) {
   out.family("cairn_saves_given_up_total", "counter",
              "Saves that were answered although something of them still ran.");
   out.sample("", "", saves.given_up);
+  out.family("cairn_saves_left_to_recovery_total", "counter",
+             "Saves that failed and could not remove what they had made.");
+  out.sample("", "", saves.left_to_recovery);
   out.family("cairn_save_blocking_duration_seconds", "histogram", "From the call until the caller was free.");
   out.histogram(saves.blocking, "");
   out.operations(services.metrics.loads(), "load", "loaded");

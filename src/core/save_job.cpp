@@ -101,7 +101,10 @@ Awaitable<async::Event> SaveJob::take_place() {
   }
   const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
   SaveQueue::Entered entered;
-  const std::function<void()> enter_queue = [&] { entered = services().saves.enter(self); };
+  const std::function<void()> enter_queue = [&] {
+    // Of a rank that only joins, rank 0 knows the directory: such a save does not coalesce.
+    entered = services().saves.enter(self, target_ ? target_->directory : io::FileId());
+  };
   if (is_primary()) {
     // Both at once: of two saves that stand in one order here and in the other there, each would wait for the other for ever.
     place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
@@ -267,9 +270,9 @@ io::DurableFile SaveJob::create_file(const std::string& relative, const io::Dura
 
 std::exception_ptr SaveJob::clean_up(std::exception_ptr failure) {
   abandon();
-  if (staged_) {
-    failure = with_problem(failure, staged_->abandonment_problem());
-  }
+  leftover_ = abandonment_problem();
+  has_told_leftover_ = !async::is_cancelled(failure);  // Else its reason is told in its place.
+  failure = with_problem(failure, leftover_);
   if (meter().trace() != nullptr) {
     meter().end_step(Step::retire);
     failure = with_problem(failure, account().deliver_trace());
@@ -283,6 +286,11 @@ void SaveJob::abandon() noexcept {
   if (staged_) {
     staged_->abandon();
   }
+}
+
+std::string SaveJob::abandonment_problem() {
+  const MutexLock lock(abandon_mutex_);
+  return staged_ ? staged_->abandonment_problem() : std::string();
 }
 
 void SaveJob::close_directory() noexcept {
@@ -302,6 +310,17 @@ void SaveJob::clear_up() noexcept {
   place_.reset();
   if (joint_) {
     joint_->leave();
+  }
+  tell_leftover();
+}
+
+void SaveJob::tell_leftover() noexcept {
+  if (leftover_.empty()) {
+    return;
+  }
+  services().metrics.leave_to_recovery();
+  if (!has_told_leftover_ || is_given_up()) {
+    services().in_flight.lose(path_.string(), std::make_exception_ptr(Error(Errc::io_failure, leftover_)));
   }
 }
 

@@ -150,6 +150,10 @@ class SaveJob final : public Operation, public contract::SaveHost {
   [[nodiscard]] std::exception_ptr clean_up(std::exception_ptr failure);
   /// Removes what was made, once nobody works in it any more. May be called again.
   void abandon() noexcept;
+  /// What kept it from removing all; empty when nothing did.
+  [[nodiscard]] std::string abandonment_problem();
+  /// Tells of what is left when its error did not.
+  void tell_leftover() noexcept;
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
   void close_directory() noexcept;
   /// Errors: Errc::handler_failed when a handler was caught after the end of its background phase.
@@ -183,7 +187,9 @@ class SaveJob final : public Operation, public contract::SaveHost {
   async::Gate
       directory_gate_;  // Visited while the directory is worked in; closed when that is to be removed.
   std::optional<store::StagedDirectory> staged_;
-  Mutex abandon_mutex_;  // One removes at a time.
+  Mutex abandon_mutex_;   // One removes at a time.
+  std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
+  bool has_told_leftover_ = false;
   WrittenFiles files_;
 
   mutable Mutex mutex_;

@@ -13,18 +13,18 @@ namespace cairn::core {
 
 SaveQueue::SaveQueue(std::size_t most) : most_(most != 0 ? most : std::numeric_limits<std::size_t>::max()) {}
 
-SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save) {
+SaveQueue::Entered SaveQueue::enter(const std::shared_ptr<SaveJob>& save, io::FileId directory) {
   Entry entry;
   entry.save = save;
   entry.key = save.get();
   if (save->options().coalesce) {
-    entry.series = save->path().parent_path();
+    entry.series = directory;
   }
   Entered entered{entry.turn, {}};
   const MutexLock lock(mutex_);
   bool is_oldest = true;
   for (const Entry& earlier : entries_) {
-    if (!entry.series.empty() && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
+    if (entry.series && earlier.series == entry.series && !std::exchange(is_oldest, false)) {
       entered.passed.push_back(earlier.save.lock());
     }
   }

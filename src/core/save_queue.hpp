@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"
+#include "io/internal/syscalls.hpp"
 
 namespace cairn::core {
 
@@ -31,9 +32,9 @@ class SaveQueue {
 
   /// Enters a save. Waits for nobody, and calls nobody.
   ///
-  /// When it coalesces, those before it that do, too, and have a target in the same directory are passed: all but the oldest, so
+  /// `directory` is that of its target. When it coalesces, those before it that do, too, and have a target in the same directory are passed: all but the oldest, so
   /// that one is always completed, however quickly others follow.
-  [[nodiscard]] Entered enter(const std::shared_ptr<SaveJob>& save);
+  [[nodiscard]] Entered enter(const std::shared_ptr<SaveJob>& save, io::FileId directory);
 
   /// Lets the next one go on. Does nothing for a save that has left.
   void leave(const SaveJob* save) noexcept;
@@ -43,7 +44,7 @@ class SaveQueue {
     std::weak_ptr<SaveJob> save;
     const SaveJob* key = nullptr;
     async::Event turn;
-    std::filesystem::path series;  ///< Empty: it does not coalesce.
+    std::optional<io::FileId> series;  ///< The directory of its target; nothing: it does not coalesce.
   };
 
   std::size_t most_;

@@ -54,8 +54,7 @@ Memory::Memory(const ContextOptions& options, staging::MemoryHook pin, std::size
       plans(std::make_shared<KeptMemory>(kMostPlanBytes)) {}
 
 Disk::Disk(const ContextOptions& options)
-    : transfers(std::max<std::size_t>(options.queue_depth, 1)),
-      gathers(transfers.capacity()),
+    : queue_depth(std::max<std::size_t>(options.queue_depth, 1)),
       files(options.open_files != 0 ? options.open_files : default_open_files()) {}
 
 Services::Services(ContextOptions options_in)

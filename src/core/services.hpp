@@ -33,15 +33,14 @@ struct Memory {
   std::shared_ptr<KeptMemory> plans;  ///< For what handlers plan.
 };
 
-/// How the operations of a context reach the disk, and how much of it they may ask for at once.
+/// How the operations of a context reach the disk, and how much each of them may ask for at once.
 struct Disk {
   explicit Disk(const ContextOptions& options);
 
   [[nodiscard]] io::Engine& engine() const noexcept { return *choice.engine; }
 
   io::EngineChoice choice;
-  async::Semaphore transfers;  ///< One permit for each request in flight.
-  async::Semaphore gathers;    ///< One permit for each borrowed run that is in a staging buffer.
+  const std::size_t queue_depth;  ///< Requests in flight of one operation.
   staging::FileBudget files;
 };
 

@@ -34,7 +34,7 @@ int checked_niceness(const ContextOptions& options) {
 }  // namespace
 
 Threads::Threads(const ContextOptions& options, const Clock& clock, std::size_t ranks)
-    : workers(worker_threads(options, ranks), "cairn-worker"),
+    : workers({worker_threads(options, ranks), kMostThreads}, "cairn-worker"),
       calls({1, kMostThreads}, "cairn-call"),
       background({1, kMostThreads}, "cairn-behind", checked_niceness(options)),
       coroutines({kCoroutineThreads, kMostThreads}, "cairn-task"),

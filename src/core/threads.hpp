@@ -20,7 +20,8 @@ struct Threads {
   /// Whether the calling thread is one of them.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
-  /// Copy, and hash for loads and for saves until `staged`: nothing that blocks.
+  /// Copy, and hash for loads and for saves until `staged`; read what seems to be in the page cache. Grows: an operation has as
+  /// many as there are at first, and a disk or a handler's source that blocks them keeps no other.
   async::ThreadPool workers;
   /// System calls that block, and code of handlers. Grows.
   async::ThreadPool calls;

@@ -10,10 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include <dirent.h>
@@ -84,7 +88,7 @@ int stat_at(int directory, const char* name, int flags, FileStatus& status) noex
   return 0;
 }
 
-FileKind kind_of_entry(int directory, const dirent& entry) noexcept {
+FileKind kind_of_entry(int directory, const dirent64& entry) noexcept {
   switch (entry.d_type) {
     case DT_REG:
       return FileKind::regular;
@@ -102,18 +106,32 @@ FileKind kind_of_entry(int directory, const dirent& entry) noexcept {
   return status.kind;
 }
 
-int list_stream(DIR* stream, int directory, std::vector<DirectoryEntry>& entries) noexcept {
+/// Appends what a call has read of a directory.
+void append_entries(int directory, std::span<const std::byte> read, std::vector<DirectoryEntry>& entries) {
+  while (!read.empty()) {
+    const auto& entry = *reinterpret_cast<const dirent64*>(read.data());
+    const std::string_view name = entry.d_name;
+    if (name != "." && name != "..") {
+      entries.push_back({std::string(name), kind_of_entry(directory, entry)});
+    }
+    read = read.subspan(entry.d_reclen);
+  }
+}
+
+/// Reads `fd` to its end. Not with `readdir`: to make its stream costs three calls, and a save lists eight directories.
+int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexcept {
+  constexpr std::size_t kReadBytes = 32 << 10;
+  alignas(dirent64) std::array<std::byte, kReadBytes> buffer;
   try {
     while (true) {
-      errno = 0;
-      const dirent* entry = ::readdir(stream);
-      if (entry == nullptr) {
+      const ssize_t bytes = ::getdents64(fd, buffer.data(), buffer.size());
+      if (bytes == 0 || (bytes < 0 && errno == ENOENT)) {
+        return 0;  // ENOENT: it was removed meanwhile.
+      }
+      if (bytes < 0) {
         return -errno;
       }
-      const std::string_view name = entry->d_name;
-      if (name != "." && name != "..") {
-        entries.push_back({std::string(name), kind_of_entry(directory, *entry)});
-      }
+      append_entries(directory, std::span(buffer).first(static_cast<std::size_t>(bytes)), entries);
     }
   } catch (const std::bad_alloc&) {
     return -ENOMEM;
@@ -176,14 +194,8 @@ class PosixSyscalls final : public Syscalls {
     if (fd < 0) {
       return -errno;
     }
-    DIR* stream = ::fdopendir(fd);
-    if (stream == nullptr) {
-      const int error = errno;
-      ::close(fd);
-      return -error;
-    }
-    const int result = list_stream(stream, directory, entries);
-    ::closedir(stream);
+    const int result = list_open(fd, directory, entries);
+    ::close(fd);
     return result;
   }
 

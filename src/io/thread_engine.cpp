@@ -2,27 +2,36 @@
 #include "io/thread_engine.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
 #include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
-#include "io/request_queue.hpp"
+#include "io/internal/engine_share.hpp"
+#include "io/internal/request_queue.hpp"
 
 namespace cairn::io {
 namespace {
 
 /// A sync may take seconds, and is the only thing that a save waits for at its end: it must not keep others waiting.
-constexpr std::size_t kMostSyncThreads = 64;
+constexpr std::size_t kSyncThreads = 64;
 
-/// Threads that run requests of one kind, oldest first.
+/// Of one kind, for all shares: more than there are requests on their way to disks that hang.
+constexpr std::size_t kMostThreads = 1024;
+
+/// Threads that run requests of one kind: of each share so many at once, oldest first.
 class Crew {
  public:
-  /// Starts `first` threads; others join, up to `most`, when a request comes and all are busy.
-  Crew(std::size_t first, std::size_t most, Syscalls& syscalls) : syscalls_(syscalls), most_(most) {
-    threads_.reserve(most);
+  /// Which part of a share this is.
+  enum class Kind : std::uint8_t { transfers, syncs };
+
+  /// Starts `first` threads; others join, up to `kMostThreads`, when all are busy with requests of other shares, or of this one
+  /// and it has fewer than `most`.
+  Crew(Kind kind, std::size_t first, std::size_t most, Syscalls& syscalls)
+      : syscalls_(syscalls), kind_(kind), most_(most) {
+    threads_.reserve(kMostThreads);
     try {
       for (std::size_t i = 0; i < first; ++i) {
         threads_.push_back(start());
@@ -40,8 +49,14 @@ class Crew {
   void submit(Request& request) noexcept {
     {
       const MutexLock lock(mutex_);
+      EngineShare::Part& part = part_of(request);
+      if (part.at_work == most_) {
+        part.waiting.push(request);
+        return;
+      }
+      ++part.at_work;
       queue_.push(request);
-      if (++pending_ > threads_.size() && threads_.size() < most_ && !is_stopping_) {
+      if (++pending_ > threads_.size() && threads_.size() < kMostThreads && !is_stopping_) {
         try {
           threads_.push_back(start());
         } catch (...) {  // No thread to be had: those that are there will come to it.
@@ -78,10 +93,28 @@ class Crew {
       Request& request = queue_.pop();
       lock.unlock();
       const std::int64_t result = perform(request);
-      --pending_;
-      request.done(request, result);  // `request` may be gone after this.
+      lock.lock();
+      make_room(part_of(request));
+      lock.unlock();
+      request.done(request, result);  // `request` may be gone after this, and its share.
       lock.lock();
     }
+  }
+
+  [[nodiscard]] EngineShare::Part& part_of(const Request& request) noexcept {
+    EngineShare& share = request.share != nullptr ? *request.share : of_nobody_;
+    return kind_ == Kind::transfers ? share.transfers : share.syncs;
+  }
+
+  /// One of the share is done: the next of it comes behind what others have asked for meanwhile. The calling thread looks at the
+  /// queue next, so nobody is woken.
+  void make_room(EngineShare::Part& part) noexcept CAIRN_REQUIRES(mutex_) {
+    if (part.waiting.is_empty()) {
+      --part.at_work;
+      --pending_;
+      return;
+    }
+    queue_.push(part.waiting.pop());
   }
 
   std::int64_t perform(const Request& request) noexcept {
@@ -97,10 +130,12 @@ class Crew {
   }
 
   Syscalls& syscalls_;
-  const std::size_t most_;
-  std::atomic<std::size_t> pending_{0};  // Queued, or being performed.
-  Mutex mutex_;
+  const Kind kind_;
+  const std::size_t most_;  // Of one share at once.
+  Mutex mutex_;             // Guards the shares, too.
   Condition changed_;
+  EngineShare of_nobody_;
+  std::size_t pending_ CAIRN_GUARDED_BY(mutex_) = 0;  // Queued, or being performed.
   RequestQueue queue_ CAIRN_GUARDED_BY(mutex_);
   bool is_stopping_ CAIRN_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;  // Grows under the mutex; is joined when nobody submits any more.
@@ -109,7 +144,9 @@ class Crew {
 class ThreadEngine final : public Engine {
  public:
   ThreadEngine(std::uint32_t threads, Syscalls& syscalls)
-      : syscalls_(syscalls), transfers_(threads, threads, syscalls), syncs_(1, kMostSyncThreads, syscalls) {}
+      : syscalls_(syscalls),
+        transfers_(Crew::Kind::transfers, threads, threads, syscalls),
+        syncs_(Crew::Kind::syncs, 1, kSyncThreads, syscalls) {}
 
   [[nodiscard]] std::string_view name() const noexcept override { return "threads"; }
 

@@ -20,7 +20,8 @@
 
 #include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
-#include "io/request_queue.hpp"
+#include "io/internal/engine_share.hpp"
+#include "io/internal/request_queue.hpp"
 
 namespace cairn::io {
 namespace {
@@ -102,6 +103,17 @@ int start_kernel_thread(io_uring& ring) noexcept {
     }
   }
   return -EAGAIN;
+}
+
+/// Lets the kernel start a thread for each request that it holds. By itself it starts a few (four for each core), and while those
+/// are stuck the others would wait. Kernels before Linux 5.15 keep their number.
+void allow_threads(io_uring& ring, unsigned requests) noexcept {
+  unsigned most[2] = {0, 0};  // For files, and for what may never end. Zero asks.
+  if (io_uring_register_iowq_max_workers(&ring, most) == 0 && most[0] < requests) {
+    most[0] = requests;
+    most[1] = 0;
+    static_cast<void>(io_uring_register_iowq_max_workers(&ring, most));
+  }
 }
 
 /// One ring and the one thread that touches it. Other threads leave requests in the inbox and wake it through
@@ -219,6 +231,8 @@ class UringEngine final : public Engine {
     result = can_read_and_write(ring_) ? start_kernel_thread(ring_) : -ENOSYS;
     if (result < 0) {
       close_ring(ring_);
+    } else {
+      allow_threads(ring_, depth_);
     }
     return result;
   }
@@ -236,7 +250,7 @@ class UringEngine final : public Engine {
     refusal_ = error;
     for (Request* request : offered_) {
       if (request != nullptr) {
-        --in_flight_;
+        take_out(*request);
         backlog_.push(*request);
       }
     }
@@ -246,8 +260,12 @@ class UringEngine final : public Engine {
       is_closed_ = true;
       backlog_.take(inbox_);
     }
+    empty_backlog();
+  }
+
+  void empty_backlog() noexcept {
     while (!backlog_.is_empty()) {
-      threads_->submit(backlog_.pop());
+      leave_to_threads(backlog_.pop());
     }
   }
 
@@ -269,7 +287,11 @@ class UringEngine final : public Engine {
   }
 
   void fill_ring() noexcept {
-    while (!backlog_.is_empty() && in_flight_ < depth_) {
+    while (!backlog_.is_empty()) {
+      if (in_flight_ == depth_) {
+        pass_on(backlog_.pop());
+        continue;
+      }
       io_uring_sqe* sqe = io_uring_get_sqe(&ring_);
       if (sqe == nullptr) {
         return;
@@ -278,6 +300,41 @@ class UringEngine final : public Engine {
       prepare(*sqe, request);
       offered_.push_back(&request);
       ++in_flight_;
+      ++part_of(request).at_work;
+    }
+  }
+
+  [[nodiscard]] EngineShare::Part& part_of(const Request& request) noexcept {
+    return (request.share != nullptr ? *request.share : of_nobody_).ring;
+  }
+
+  /// The ring is full. A request waits for those of its own share, but not for others', which may never come back.
+  void pass_on(Request& request) noexcept {
+    EngineShare::Part& part = part_of(request);
+    if (part.at_work == in_flight_) {
+      part.waiting.push(request);
+    } else {
+      leave_to_threads(request);
+    }
+  }
+
+  /// With those that wait for room: perhaps nothing of their share is in the ring any more, whose end would tell of them.
+  void leave_to_threads(Request& request) noexcept {
+    RequestQueue waiting;
+    waiting.take(part_of(request).waiting);
+    threads_->submit(request);  // It and its share may be gone after this.
+    while (!waiting.is_empty()) {
+      threads_->submit(waiting.pop());
+    }
+  }
+
+  /// A request has left the ring, and makes room for one that waits for it.
+  void take_out(const Request& request) noexcept {
+    --in_flight_;
+    EngineShare::Part& part = part_of(request);
+    --part.at_work;
+    if (!part.waiting.is_empty()) {
+      backlog_.push(part.waiting.pop());
     }
   }
 
@@ -322,13 +379,16 @@ class UringEngine final : public Engine {
         is_wake_due_ = true;
         continue;
       }
-      --in_flight_;
+      take_out(*request);
       if (result == -ECANCELED) {
         refuse(ECANCELED);
         drop(*request);
       } else {
         request->done(*request, result);  // `request` may be gone after this.
       }
+    }
+    if (refusal_ != 0) {
+      empty_backlog();  // With what waited for what the kernel held.
     }
     if (std::exchange(is_wake_due_, false) && refusal_ == 0) {
       arm_wake();
@@ -354,6 +414,7 @@ class UringEngine final : public Engine {
   std::vector<Request*>
       offered_;  ///< In the ring, and not yet taken by the kernel, oldest first; null: the wake-up.
   std::uint32_t in_flight_ = 0;  ///< Those, and those that the kernel holds.
+  EngineShare of_nobody_;
 
   std::thread thread_;
 };

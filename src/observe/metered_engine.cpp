@@ -26,6 +26,7 @@ void MeteredEngine::submit(io::Request& request) noexcept {
   Slot* const slot = take_slot();
   static_cast<io::Request&>(*slot) = request;
   slot->done = &MeteredEngine::on_done;
+  slot->share = &share_;
   slot->original = &request;
   slot->owner = shared_from_this();
   begin(*slot);

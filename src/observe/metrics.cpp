@@ -76,6 +76,11 @@ void Metrics::give_up_save() {
   ++saves_.given_up;
 }
 
+void Metrics::leave_to_recovery() {
+  const std::lock_guard lock(mutex_);
+  ++saves_.left_to_recovery;
+}
+
 void Metrics::begin_load() {
   const MutexLock lock(mutex_);
   begin(loads_);

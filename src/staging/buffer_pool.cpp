@@ -67,10 +67,14 @@ struct BufferPool::Memory {
     slabs.push_back(std::move(slab));
   }
 
+  /// Null when all memory up to the capacity is in use.
   std::byte* take(std::size_t capacity_bytes) {
     const MutexLock lock(mutex);
     if (free.empty()) {
       const std::size_t room = capacity_bytes == 0 ? kSlabBytes : capacity_bytes - allocated_bytes;
+      if (room == 0) {
+        return nullptr;
+      }
       add_slab(AlignedMemory(std::min(kSlabBytes, room)));
     }
     std::byte* data = free.back();
@@ -82,6 +86,15 @@ struct BufferPool::Memory {
     const MutexLock lock(mutex);
     free.push_back(data);
   }
+};
+
+/// Memory beyond the capacity, for a share that holds nothing: goes with its buffer.
+struct Buffer::Beyond {
+  explicit Beyond(const MemoryHook& on_memory)
+      : memory(kBufferBytes), hold(on_memory ? on_memory(memory.bytes()) : nullptr) {}
+
+  AlignedMemory memory;
+  std::shared_ptr<void> hold;  // Of the memory: goes before it.
 };
 
 BufferPool::BufferPool(std::size_t capacity_bytes, MemoryHook on_memory)
@@ -101,6 +114,13 @@ void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
   memory_->add_slab(std::move(slab));
 }
 
+BufferPool::BufferPool(std::shared_ptr<Memory> memory, async::Semaphore budget) noexcept
+    : memory_(std::move(memory)), budget_(std::move(budget)) {}
+
+BufferPool BufferPool::share() const {
+  return {memory_, budget_.share()};
+}
+
 Awaitable<Buffer> BufferPool::acquire() {
   return acquire(memory_, budget_);
 }
@@ -108,7 +128,7 @@ Awaitable<Buffer> BufferPool::acquire() {
 Awaitable<Buffer> BufferPool::acquire(std::shared_ptr<Memory> memory, async::Semaphore budget) {
   async::Permit lease = co_await budget.acquire(kBufferBytes);
   Buffer buffer(memory, std::move(lease));
-  buffer.data_ = memory->take(budget.capacity());
+  buffer.take(budget.capacity());
   co_return buffer;
 }
 
@@ -118,7 +138,7 @@ Buffer BufferPool::try_acquire() {
     return {};
   }
   Buffer buffer(memory_, std::move(lease));
-  buffer.data_ = memory_->take(budget_.capacity());
+  buffer.take(budget_.capacity());
   return buffer;
 }
 
@@ -138,9 +158,24 @@ std::size_t BufferPool::allocated_bytes() const {
 Buffer::Buffer(std::shared_ptr<BufferPool::Memory> memory, async::Permit lease)
     : memory_(std::move(memory)), lease_(std::move(lease)) {}
 
+Buffer::Buffer() = default;
+
+Buffer::~Buffer() {
+  release();
+}
+
+void Buffer::take(std::size_t capacity_bytes) {
+  data_ = memory_->take(capacity_bytes);
+  if (data_ == nullptr) {
+    beyond_ = std::make_unique<Beyond>(memory_->on_memory);
+    data_ = beyond_->memory.data();
+  }
+}
+
 Buffer::Buffer(Buffer&& other) noexcept
     : memory_(std::move(other.memory_)),
       lease_(std::move(other.lease_)),
+      beyond_(std::move(other.beyond_)),
       data_(std::exchange(other.data_, nullptr)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -148,6 +183,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     release();
     memory_ = std::move(other.memory_);
     lease_ = std::move(other.lease_);
+    beyond_ = std::move(other.beyond_);
     data_ = std::exchange(other.data_, nullptr);
   }
   return *this;
@@ -158,9 +194,11 @@ std::span<std::byte> Buffer::bytes() const noexcept {
 }
 
 void Buffer::release() noexcept {
-  if (std::byte* data = std::exchange(data_, nullptr)) {
+  std::byte* data = std::exchange(data_, nullptr);
+  if (data != nullptr && !beyond_) {
     memory_->give_back(data);  // Before the lease: its next holder must find the buffer.
   }
+  beyond_.reset();
   lease_.release();
   memory_.reset();
 }

@@ -10,9 +10,6 @@
 namespace cairn::staging {
 
 struct FileBudget::State {
-  explicit State(std::size_t descriptors) : semaphore(descriptors) {}
-
-  async::Semaphore semaphore;
   Mutex mutex;
   std::size_t waiting CAIRN_GUARDED_BY(mutex) = 0;
   std::vector<async::Event> holders CAIRN_GUARDED_BY(mutex);  // Set when somebody waits.
@@ -25,14 +22,22 @@ constexpr std::size_t kFewHolders = 64;
 
 }  // namespace
 
-FileBudget::FileBudget(std::size_t descriptors) : state_(std::make_shared<State>(descriptors)) {}
+FileBudget::FileBudget(std::size_t descriptors)
+    : semaphore_(descriptors), state_(std::make_shared<State>()) {}
 
-Awaitable<async::Permit> FileBudget::acquire(std::size_t descriptors) const {
-  return acquire(state_, descriptors);
+FileBudget FileBudget::share() const {
+  FileBudget other = *this;
+  other.semaphore_ = semaphore_.share();
+  return other;
 }
 
-Awaitable<async::Permit> FileBudget::acquire(std::shared_ptr<State> state, std::size_t descriptors) {
-  async::Permit permit = state->semaphore.try_acquire(descriptors);
+Awaitable<async::Permit> FileBudget::acquire(std::size_t descriptors) const {
+  return acquire(semaphore_, state_, descriptors);
+}
+
+Awaitable<async::Permit> FileBudget::acquire(async::Semaphore semaphore, std::shared_ptr<State> state,
+                                             std::size_t descriptors) {
+  async::Permit permit = semaphore.try_acquire(descriptors);
   if (permit) {
     co_return permit;
   }
@@ -51,7 +56,7 @@ Awaitable<async::Permit> FileBudget::acquire(std::shared_ptr<State> state, std::
   for (const async::Event& holder : holders) {
     holder.set();
   }
-  permit = co_await state->semaphore.acquire(descriptors);
+  permit = co_await semaphore.acquire(descriptors);
   co_return permit;
 }
 
@@ -72,11 +77,11 @@ void FileBudget::set_when_wanted(const async::Event& event) const {
 }
 
 std::size_t FileBudget::capacity() const noexcept {
-  return state_->semaphore.capacity();
+  return semaphore_.capacity();
 }
 
 std::size_t FileBudget::taken() const {
-  return state_->semaphore.taken();
+  return semaphore_.taken();
 }
 
 }  // namespace cairn::staging

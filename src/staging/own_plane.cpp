@@ -64,7 +64,7 @@ OwnPlane::OwnPlane(io::Syscalls& syscalls, std::size_t threads)
       strand_(async::make_strand(pool_.executor())),
       plane_{.engine = *engine_,
              .meter = meter_,
-             .workers = pool_,
+             .workers = async::LimitedPool(pool_, threads),
              .calls = async::LimitedPool(pool_, threads),
              .behind = async::LimitedPool(pool_, threads),
              .users = async::LimitedPool(pool_, threads),

@@ -171,7 +171,8 @@ class Removal {
     }
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
       aside_.emplace(Generation{trash_name(target_.name, make_uuid(random_)), std::move(oldest->directory)});
-      set_aside(parent_, oldest->name, aside_->name, aside_->directory);
+      aside_from_ = oldest->name;
+      set_aside(parent_, aside_from_, aside_->name, aside_->directory);
       remove_aside();
     }
   }
@@ -184,8 +185,14 @@ class Removal {
  private:
   /// Goes on with what an earlier run has set aside, where the answer to that was lost and so was the look at it.
   void finish_in_doubt() {
-    if (aside_ && parent_.status(aside_->name)) {  // Nobody else uses its name.
+    if (!aside_) {
+      return;
+    }
+    if (parent_.status(aside_->name)) {  // Nobody else uses its name.
       remove_aside();
+    } else if (!parent_.status(aside_from_) || !is_called(parent_, aside_from_, aside_->directory)) {
+      has_removed_ = true;  // And a recovery was faster; or somebody else has removed it.
+      parent_.sync();
     }
     aside_.reset();
   }
@@ -222,6 +229,7 @@ class Removal {
   const RandomSource& random_;
   RemovalReport report_;
   std::optional<Generation> aside_;  ///< What has been given this name of trash, or may have been.
+  std::string aside_from_;           ///< The name that it had before.
   bool has_removed_ = false;
   bool is_at_ours_ = false;
 };

@@ -95,6 +95,17 @@ TEST_F(SaveQueue, StopsTheSaveBetweenTheOldestAndTheNewest) {
   EXPECT_FALSE(newest.is_done());
 }
 
+TEST_F(SaveQueue, KnowsADirectoryByWhicheverPathLeadsToIt) {
+  std::filesystem::create_directory(directory_ / "real");
+  std::filesystem::create_directory_symlink(directory_ / "real", directory_ / "link");
+  const AsyncResponse oldest = start("real/step_1");
+  const AsyncResponse middle = start("link/step_2");
+  const AsyncResponse newest = start("real/step_3");
+
+  EXPECT_THAT([&] { middle.wait(std::chrono::seconds(20)); },
+              Fails(Errc::superseded, HasSubstr("step_3 is newer")));
+}
+
 TEST_F(SaveQueue, CompletesTheOldestAndTheNewest) {
   const AsyncResponse oldest = start("step_1");
   const AsyncResponse middle = start("step_2");

@@ -113,6 +113,50 @@ TEST(SemaphoreTryAcquire, KnowsNoLimitWithACapacityOfZero) {
   EXPECT_TRUE(budget.try_acquire(std::size_t{1} << 60));
 }
 
+TEST(SemaphoreShare, IsGrantedSomethingWhateverOthersHold) {
+  Semaphore one(10);
+  Semaphore other = one.share();
+  const Permit all = one.try_acquire(10);
+
+  Permit some = other.try_acquire(4);
+
+  EXPECT_TRUE(some);
+  EXPECT_EQ(one.taken(), 14U);
+  EXPECT_FALSE(other.try_acquire(1));  // It holds something now.
+  some.release();
+  EXPECT_TRUE(other.try_acquire(1));
+}
+
+TEST(SemaphoreShare, IsOneLimitWithTheOthersUntilThen) {
+  Semaphore one(10);
+  Semaphore other = one.share();
+  const Permit some = one.try_acquire(4);
+  const Permit others = other.try_acquire(5);
+
+  EXPECT_FALSE(one.try_acquire(2));
+  EXPECT_FALSE(other.try_acquire(2));
+  EXPECT_TRUE(other.try_acquire(1));
+}
+
+TEST_F(SemaphoreAcquire, ServesAShareThatHasGivenBackAllBeforeThoseThatWaitLonger) {
+  Semaphore other = budget_.share();
+  Permit all = budget_.try_acquire(10);
+  const Event never;
+  spawn_taker(scope_, 1, 0, never);  // Of the share that has all.
+  Permit own = other.try_acquire(3);
+  scope_.spawn(take(other, 3, 1, &order_, Event::happened()));
+  scope_.spawn(take(other, 3, 2, &order_, Event::happened()));
+  ASSERT_TRUE(eventually([&] { return budget_.waiting() == 3; }));
+
+  own.release();
+
+  EXPECT_TRUE(eventually([&] { return budget_.waiting() == 1; }));
+  EXPECT_THAT(order_, ElementsAre(1, 2));
+  never.set();
+  all.release();
+  scope_.wait();
+}
+
 TEST_F(SemaphoreAcquire, ServesInArrivalOrder) {
   Permit lease = budget_.try_acquire(10);
   for (int number = 0; number < 5; ++number) {

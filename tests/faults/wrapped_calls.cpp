@@ -78,7 +78,7 @@ ssize_t __real_pwrite(int, const void*, size_t, off_t);
 int __real_fdatasync(int);
 int __real_fsync(int);
 int __real_statx(int, const char*, int, unsigned, struct statx*);
-struct dirent* __real_readdir(DIR*);
+ssize_t __real_getdents64(int, void*, size_t);
 int __real_mkdirat(int, const char*, mode_t);
 int __real_renameat2(int, const char*, int, const char*, unsigned);
 int __real_linkat(int, const char*, int, const char*, int);
@@ -133,13 +133,8 @@ int __wrap_statx(int directory, const char* path, int flags, unsigned mask, stru
   return perform(Op::status, [&] { return __real_statx(directory, path, flags, mask, found); });
 }
 
-struct dirent* __wrap_readdir(DIR* stream) {
-  const Order order = injector().next(Op::list);
-  if (order.error != 0) {
-    errno = order.error;
-    return nullptr;
-  }
-  return __real_readdir(stream);
+ssize_t __wrap_getdents64(int fd, void* buffer, size_t size) {
+  return perform(Op::list, [&] { return __real_getdents64(fd, buffer, size); });
 }
 
 int __wrap_mkdirat(int directory, const char* path, mode_t mode) {

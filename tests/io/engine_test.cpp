@@ -5,8 +5,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <semaphore>
@@ -19,6 +21,8 @@
 #include "cairn/base/error.hpp"
 
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/engine_share.hpp"
+#include "support/held_syscalls.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::io {
@@ -312,6 +316,116 @@ TEST(ThreadEngine, StartsNoThreadForASyncWhileOneIsIdle) {
   }
 
   EXPECT_EQ(thread_count(), before);
+  ::close(fd);
+}
+
+Counted request_of(Operation operation, int fd, std::byte& byte, std::counting_semaphore<>& finished) {
+  Counted request;
+  request.operation = operation;
+  request.fd = fd;
+  request.data = &byte;
+  request.size = operation == Operation::sync_data ? 0 : 1;
+  request.done = count;
+  request.finished = &finished;
+  return request;
+}
+
+class ThreadEngineShare : public ::testing::TestWithParam<Operation> {};
+
+TEST_P(ThreadEngineShare, KeepsNoThreadOfAnotherWhenItsRequestsHang) {
+  constexpr std::size_t kMany = 200;
+  const bool are_syncs = GetParam() == Operation::sync_data;
+  const int at_once = are_syncs ? 64 : 3;
+  const TempDir directory;
+  const int fd = ::open((directory / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  testing::HeldSyscalls syscalls;
+  syscalls.hold(are_syncs ? testing::Held::sync_data : testing::Held::write, at_once);
+  EngineOptions options;
+  options.threads = 3;
+  options.syscalls = &syscalls;
+  const std::unique_ptr<Engine> engine = make_engine(EngineKind::threads, options).engine;
+  std::byte byte{1};
+  std::counting_semaphore<> finished{0};
+  EngineShare one;
+  std::vector<Counted> hanging;
+  for (std::size_t i = 0; i < kMany; ++i) {
+    hanging.push_back(request_of(GetParam(), fd, byte, finished));
+    hanging.back().share = &one;
+  }
+  for (Counted& request : hanging) {
+    engine->submit(request);
+  }
+  ASSERT_TRUE(syscalls.holds(at_once));
+
+  EngineShare other;
+  std::counting_semaphore<> other_finished{0};
+  Counted quick = request_of(GetParam(), fd, byte, other_finished);
+  quick.share = &other;
+  engine->submit(quick);
+
+  EXPECT_TRUE(other_finished.try_acquire_for(std::chrono::seconds(20)));
+  EXPECT_EQ(syscalls.held(), at_once);  // The others of the first share wait for those.
+  syscalls.let_go();
+  for (std::size_t i = 0; i < kMany; ++i) {
+    finished.acquire();
+  }
+  ::close(fd);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ThreadEngineShare, ::testing::Values(Operation::write, Operation::sync_data),
+                         [](const auto& kind) {
+                           return std::string(kind.param == Operation::write ? "Writes" : "Syncs");
+                         });
+
+TEST(UringEngine, LeavesToThreadsWhatFindsTheRingFullOfOthersRequests) {
+  constexpr std::size_t kDepth = 8;
+  constexpr std::size_t kMany = 50;
+  const TempDir directory;
+  const int fd = ::open((directory / "file").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  EngineOptions options;
+  options.queue_depth = kDepth;
+  std::unique_ptr<Engine> engine;
+  try {
+    engine = make_engine(EngineKind::uring, options).engine;
+  } catch (const Error& error) {
+    GTEST_SKIP() << "no io_uring here: " << error.what();
+  }
+  std::byte byte{1};
+  std::counting_semaphore<> finished{0};
+  EngineShare one;
+  std::vector<Counted> hanging;  // Nothing comes through the pipe.
+  for (std::size_t i = 0; i < kMany; ++i) {
+    hanging.push_back(request_of(Operation::read, pipe[0], byte, finished));
+    hanging.back().share = &one;
+    hanging.back().is_direct = true;
+  }
+  for (Counted& request : hanging) {
+    engine->submit(request);
+  }
+
+  EngineShare other;
+  std::counting_semaphore<> other_finished{0};
+  for (const Operation operation : {Operation::write, Operation::sync_data}) {
+    Counted quick = request_of(operation, fd, byte, other_finished);
+    quick.share = &other;
+    quick.is_direct = true;
+    engine->submit(quick);
+
+    EXPECT_TRUE(other_finished.try_acquire_for(std::chrono::seconds(20)));
+  }
+
+  EXPECT_FALSE(finished.try_acquire());
+  ::close(pipe[1]);
+  for (std::size_t i = 0; i < kMany; ++i) {
+    finished.acquire();
+  }
+  for (const Counted& request : hanging) {
+    EXPECT_EQ(request.result,
+              0);  // All in the ring, one after the other: a thread could not read a pipe there.
+  }
+  ::close(pipe[0]);
   ::close(fd);
 }
 

@@ -96,6 +96,43 @@ TEST(BufferPoolAcquire, NeverTakesMoreMemoryThanTheCapacity) {
   EXPECT_EQ(pool.allocated_bytes(), 11 * kBufferBytes);
 }
 
+TEST(BufferPoolShare, HasOneBufferWhenOthersHoldAllThatThereAre) {
+  std::size_t told_bytes = 0;
+  BufferPool pool(kTwo, [&told_bytes](std::span<std::byte> memory) {
+    told_bytes += memory.size();
+    return std::make_shared<int>();
+  });
+  BufferPool other = pool.share();
+  const Buffer first = pool.try_acquire();
+  const Buffer second = pool.try_acquire();
+
+  Buffer own = other.try_acquire();
+
+  ASSERT_TRUE(own);
+  std::memset(own.bytes().data(), 1, own.bytes().size());
+  EXPECT_EQ(told_bytes, 3 * kBufferBytes);
+  EXPECT_FALSE(other.try_acquire());
+  own.release();
+  EXPECT_EQ(pool.leased_bytes(), kTwo);
+  EXPECT_EQ(pool.allocated_bytes(), kTwo);
+  EXPECT_TRUE(other.try_acquire());
+}
+
+TEST(BufferPoolShare, UsesThePoolAgainWhenOthersHaveGivenBack) {
+  BufferPool pool(kTwo);
+  BufferPool other = pool.share();
+  Buffer first = pool.try_acquire();
+  const Buffer second = pool.try_acquire();
+  const std::byte* memory = first.bytes().data();
+  const Buffer beyond = other.try_acquire();
+
+  first.release();
+
+  EXPECT_FALSE(other.try_acquire());  // With the one beyond, all is in use.
+  const BufferPool third = pool.share();
+  EXPECT_EQ(BufferPool(third).try_acquire().bytes().data(), memory);
+}
+
 TEST(BufferPoolAcquire, ReusesMemory) {
   BufferPool pool(kTwo);
   for (int i = 0; i < 100; ++i) {

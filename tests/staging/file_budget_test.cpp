@@ -22,5 +22,15 @@ TEST(FileBudget, AsksHoldersOnlyWhenSomebodyWaits) {
   EXPECT_EQ(budget.taken(), 1u);
 }
 
+TEST(FileBudgetShare, OpensItsFirstFileWhateverOthersHaveOpen) {
+  const FileBudget budget(2);
+  const FileBudget other = budget.share();
+  const async::Permit both = testing::run(budget.acquire(2));
+
+  const async::Permit one = testing::run(other.acquire(2));
+
+  EXPECT_EQ(budget.taken(), 4u);
+}
+
 }  // namespace
 }  // namespace cairn::staging

@@ -118,7 +118,7 @@ struct TestPlane {
   explicit TestPlane(std::size_t buffers = 0, std::size_t descriptors = 0)
       : plane(new DataPlane{.engine = engine,
                             .meter = meter,
-                            .workers = pool,
+                            .workers = async::LimitedPool(pool, 4),
                             .calls = async::LimitedPool(pool, 2),
                             .behind = async::LimitedPool(pool, 2),
                             .users = async::LimitedPool(pool, 2),

@@ -316,6 +316,41 @@ TEST_F(RemoveCheckpointTest, NeverSaysThatWhatItHasRemovedWasNotThere) {
   }
 }
 
+/// The same, and a recovery is faster than the look after it.
+class LostRenameBesideRecovery final : public testing::ForwardingSyscalls {
+ public:
+  explicit LostRenameBesideRecovery(std::filesystem::path root) : root_(std::move(root)) {}
+
+  int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
+                io::RenameMode mode) noexcept override {
+    const int renamed = ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
+    if (std::exchange(is_lost_, true)) {
+      return renamed;
+    }
+    recover(io::posix_syscalls(), root_);
+    return -EIO;
+  }
+
+ private:
+  const std::filesystem::path root_;
+  bool is_lost_ = false;
+};
+
+TEST_F(RemoveCheckpointTest, NorWhereARecoveryHasTakenTheRest) {
+  for (const bool has_generations : {false, true}) {
+    if (has_generations) {
+      save_generations(*engine_, target_);
+    } else {
+      save_sample(*engine_, target_, "x");
+    }
+    LostRenameBesideRecovery lost(temp_.path());
+
+    EXPECT_NO_THROW(remove_checkpoint(lost, target_));
+
+    EXPECT_THAT(list_tree(temp_.path()), IsEmpty());
+  }
+}
+
 std::optional<std::string> load_unless_gone(const std::filesystem::path& target) {
   try {
     return load_sample(target);

@@ -92,7 +92,7 @@ void SlowCalls::dawdle(CallKind kind, Duration duration) {
   if (duration == duration.zero()) {
     return;
   }
-  if (++slow_now_ <= kMostSlow) {
+  if (++slow_now_ <= disturbances_.most_slow) {
     ++slow_calls_;
     tell(kind, fmt::format("takes {} ms", duration.count() / 1'000'000));
     spend(kind, duration);

@@ -26,6 +26,7 @@ struct Disturbances {
   std::size_t failing = 0;
   std::size_t lost_answers = 0;  ///< Of renames and links: done, and reported as failed.
   std::size_t odd = 0;           ///< Interrupted, or shorter than asked for: nobody should hear of it.
+  int most_slow = 2;             ///< Slow calls at once.
   Duration longest = std::chrono::seconds(3);
 };
 
@@ -66,9 +67,6 @@ class SlowCalls : public ForwardingSyscalls {
     Duration after{0};
     int error = 0;
   };
-
-  /// Most slow calls at once: a library with few threads for them must still serve others.
-  static constexpr int kMostSlow = 2;
 
   /// One in how many calls of this kind is slow; 0: none.
   [[nodiscard]] std::size_t slowness(const PassingCall& call) const;

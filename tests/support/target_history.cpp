@@ -33,7 +33,10 @@ Answer answer_of_removal(const std::exception_ptr& failure) {
   if (!failure) {
     return Answer::done;
   }
-  return has_code(failure, Errc::not_found) ? Answer::failed : Answer::unknown;
+  // A removal that was late before it had begun never begins.
+  const bool has_not_begun = has_code(failure, Errc::timed_out) &&
+                             describe(failure).find("nothing was changed") != std::string::npos;
+  return has_not_begun || has_code(failure, Errc::not_found) ? Answer::failed : Answer::unknown;
 }
 
 void TargetHistory::begin(Number number, bool is_removal, bool overwrites) {

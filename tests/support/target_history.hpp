@@ -20,7 +20,7 @@ enum class Answer : std::uint8_t {
 
 /// The answer that a save was given: nothing thrown is `done`, Errc::commit_unknown is `unknown`, all else `failed`.
 [[nodiscard]] Answer answer_of_save(const std::exception_ptr& failure);
-/// The same of a removal: what fails is unknown, unless nothing was there.
+/// The same of a removal: what fails is unknown, unless nothing was there, or it had not begun.
 [[nodiscard]] Answer answer_of_removal(const std::exception_ptr& failure);
 
 /// A promise that was not kept.

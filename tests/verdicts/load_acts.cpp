@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with loads, with metadata, and to get rid of checkpoints.
+// What programs do with loads, and with metadata.
 #include <utility>
 
 #include <fmt/format.h>
@@ -63,7 +63,7 @@ void Player::load_and_wait(bool into) {
   OpenLoad open = begin_load(asked, into);
   LoadOptions options;
   options.deadline = asked.deadline;
-  const bool is_calm = open.target >= kBusyTargets && program_.has_room();
+  const bool is_calm = open.target >= kBusyTargets;
   const Moment begin = now();
   std::optional<std::uint64_t> value;
   const auto failure =
@@ -191,18 +191,6 @@ void Player::describe_target() {
     value = std::stoull(said.custom_metadata);
   });
   oracle_.end_load(number, value, failure, begin);
-}
-
-void Player::remove_target() {
-  const std::size_t target = dice_.below(oracle_.target_count());
-  if (oracle_.is_busy(target)) {
-    return rest();  // Not while a save to it is in flight.
-  }
-  const std::uint64_t number = oracle_.begin_removal(target);
-  const Moment begin = now();
-  const auto failure = attempt(fmt::format("removal {} of t{}", number, target),
-                               [&] { remove_checkpoint(oracle_.path(target), {}, *context_); });
-  oracle_.end_removal(number, failure, begin);
 }
 
 }  // namespace cairn::verdicts

@@ -47,8 +47,8 @@ std::uint64_t Oracle::begin(const Asked& asked, bool is_removal, bool is_load) {
   } else if (!is_load) {
     history.begin_save(last_, asked.overwrite);
   }
-  if (!is_load) {
-    history.place(last_);  // One thread makes the calls of a target: the next one comes after it.
+  if (!is_load && asked.is_alone) {
+    history.place(last_);
   }
   return last_;
 }
@@ -61,10 +61,13 @@ std::uint64_t Oracle::begin_load(const Asked& asked) {
   return begin(asked, false, true);
 }
 
-std::uint64_t Oracle::begin_removal(std::size_t target) {
-  Asked asked;
-  asked.target = target;
+std::uint64_t Oracle::begin_removal(const Asked& asked) {
   return begin(asked, true, false);
+}
+
+void Oracle::place(std::uint64_t number) {
+  const std::lock_guard lock(mutex_);
+  targets_[calls_.at(number).asked.target].history.place(number);
 }
 
 void Oracle::ask_stop(std::uint64_t number) {
@@ -219,7 +222,7 @@ bool Oracle::may_have_left_old(const std::string& target) const {
 
 bool Oracle::must_have_left_old(const std::string& target) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
+  return !has_recovered_ && std::any_of(calls_.begin(), calls_.end(), [&](const auto& entry) {
     const Call& call = entry.second;
     const Target& own = targets_[call.asked.target];
     return call.answer == testing::Answer::unknown && !call.is_removal && !call.is_load &&

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -30,12 +31,13 @@ struct Asked {
   bool uses_memory = false;      ///< The answer may wait for the last access to the caller's memory.
   bool fails_by_itself = false;  ///< Its handler throws.
   bool must_be_refused = false;  ///< Its context is closed.
+  bool is_alone = true;          ///< No other thread calls meanwhile: what is called later has a later place.
 };
 
 /// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
 ///
 /// What a target may hold is what its `TargetHistory` allows: the calls of one target have the order in which they were made.
-/// Threads: every method may be called from any thread; calls of one target by one thread.
+/// Threads: every method may be called from any thread; a call is placed when it is known to have its turn.
 class Oracle {
  public:
   Oracle(Journal& journal, const HarnessClock& clock, const SlowCalls& calls, Observer& observer,
@@ -44,12 +46,16 @@ class Oracle {
   /// Enters a call; returns its number, which is also the value that it saves.
   std::uint64_t begin_save(const Asked& asked);
   std::uint64_t begin_load(const Asked& asked);
-  std::uint64_t begin_removal(std::size_t target);
+  std::uint64_t begin_removal(const Asked& asked);
+  /// The call has its place: what begins from now on comes after it.
+  void place(std::uint64_t number);
 
   /// The program has asked for its end: it may be cancelled from now on, and must be in time.
   void ask_stop(std::uint64_t number);
   /// When a call that somebody waits for from now on must have answered; Moment::max(): at any time.
   [[nodiscard]] Moment latest_answer(std::uint64_t number) const;
+  /// A recovery has begun, and may remove what others have left.
+  void begin_recovery() { has_recovered_ = true; }
   /// It may have been stopped, or not.
   void allow_stop(std::uint64_t number);
   /// The context of all open operations is closed; they have until then.
@@ -118,6 +124,7 @@ class Oracle {
   std::vector<Target> targets_;
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t last_ = 0;
+  std::atomic<bool> has_recovered_{false};
 };
 
 }  // namespace cairn::verdicts

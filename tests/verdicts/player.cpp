@@ -94,8 +94,8 @@ std::size_t Player::going_on() const {
 }
 
 void Player::check_budgets() {
-  if (context_->staged_bytes() > program_.staging_bytes) {
-    journal_->lie("budget", fmt::format("{} bytes are staged", context_->staged_bytes()));
+  if (context_->pool_bytes() > program_.staging_bytes) {  // What is beyond is each operation's own.
+    journal_->lie("budget", fmt::format("{} bytes are there for staging", context_->pool_bytes()));
   }
   if (program_.saves_in_flight == 0 || going_on() <= program_.saves_in_flight) {
     return;
@@ -112,7 +112,7 @@ void Player::check_budgets() {
 }
 
 bool Player::is_unhindered(std::size_t target) const {
-  if (target < kBusyTargets || oracle_.is_busy(target) || !program_.has_room()) {
+  if (target < kBusyTargets || oracle_.is_busy(target)) {
     return false;
   }
   // Those before it may use up the saves that go on at once, until they are answered.
@@ -210,8 +210,15 @@ void Player::act(Act act) {
       return drop_load();
     case Act::describe:
       return describe_target();
-    case Act::remove:
-      return remove_target();
+    case Act::remove: {
+      Asked asked;
+      asked.target = dice_.below(oracle_.target_count());
+      return remove_in(asked, dice_);
+    }
+    case Act::together:
+      return act_together();
+    case Act::maintain:
+      return maintain(dice_);
     case Act::rest:
       return rest();
     case Act::look:

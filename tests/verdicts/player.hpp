@@ -31,6 +31,9 @@ inline constexpr std::size_t kCalmTargets = 2;
 /// that is under way, and the closing of its file.
 inline constexpr int kCallsWithMemory = 2;
 
+/// The streams of dice of other threads begin here.
+inline constexpr std::uint64_t kActsOfOthers = 1'000'000;
+
 /// A save that the program has not waited for yet.
 struct OpenSave {
   OpenSave() = default;
@@ -67,7 +70,7 @@ class Player {
 
   void play();
 
-  [[nodiscard]] std::size_t played() const noexcept { return played_; }
+  [[nodiscard]] std::size_t played() const noexcept { return played_ + played_beside_; }
   [[nodiscard]] std::uint64_t slow_calls() const { return system_->slow_calls(); }
   [[nodiscard]] std::uint64_t failures() const { return system_->failures(); }
   /// What the program and everybody else wait for; for a program that hangs.
@@ -115,13 +118,24 @@ class Player {
   void cancel_load();
   void drop_load();
   void describe_target();
-  void remove_target();
   void finish(OpenLoad open);
   [[nodiscard]] OpenLoad begin_load(const Asked& asked, bool into);
   [[nodiscard]] Requests requests_of(OpenLoad& open) const;
   [[nodiscard]] OpenLoad take_load();
   /// What a load gave; nothing, and a lie, when it is no state.
   std::optional<std::uint64_t> value_of(Loaded loaded, const OpenLoad& open);
+
+  // Several threads: together_acts.cpp. Those do what needs no other act: nothing of it is left when they end.
+  void act_together();
+  void act_beside(Dice& dice);
+  void save_beside(Dice& dice);
+  void save_async_beside(Dice& dice);
+  void load_beside(Dice& dice);
+  void remove_in(Asked asked, Dice& dice);
+  void maintain(Dice& dice);
+  [[nodiscard]] Asked ask_together(Dice& dice);
+  void check_recovery(std::uint64_t number, const store::RecoveryReport& report);
+  void check_verification(std::uint64_t number, const store::VerifyReport& report);
 
   // Coroutines: coroutine_acts.cpp.
   void await_save(bool staged);
@@ -164,7 +178,8 @@ class Player {
   std::deque<OpenLoad> loads_;
   std::size_t adrift_ = 0;  ///< Saves whose answer nobody will hear, and that may still run.
   std::size_t played_ = 0;
-  mutable std::mutex mutex_;  // Protects what it does, which the watchdog reads.
+  std::size_t played_beside_ = 0;  ///< By other threads.
+  mutable std::mutex mutex_;       // Protects what it does, which the watchdog reads.
   std::string doing_;
 };
 

@@ -48,7 +48,9 @@ constexpr std::array<Kind, kActs> kKinds = {{
     {"cancel_load", 3},
     {"drop_load", 3},
     {"describe", 3},
-    {"remove", 3},
+    {"remove", 4},
+    {"together", 4},
+    {"maintain", 3},
     {"rest", 8},
     {"look", 3},
     {"look_for_remains", 2},
@@ -65,9 +67,9 @@ Act pick_act(Theme theme, Dice& dice) {
   constexpr std::array<Act, 10> kOfMemory = {
       Act::save_borrowed, Act::save_borrowed, Act::load_async_into, Act::load_async_into, Act::drop_save,
       Act::drop_load,     Act::cancel_save,   Act::cancel_load,     Act::await_committed, Act::await_loaded};
-  constexpr std::array<Act, 7> kOfOrder = {Act::save_async,  Act::save_accepted, Act::save,
+  constexpr std::array<Act, 9> kOfOrder = {Act::save_async,  Act::save_accepted, Act::save,
                                            Act::cancel_save, Act::wait_save,     Act::cancel_waiting,
-                                           Act::drop_save};
+                                           Act::drop_save,   Act::remove,        Act::together};
   if (theme == Theme::memory && dice.one_in(2)) {
     return dice.pick(kOfMemory);
   }
@@ -95,6 +97,8 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
   constexpr std::array<std::size_t, 4> kLimits = {0, 1, 2, 8};
   constexpr std::array<std::size_t, 5> kSlow = {0, 300, 100, 30, 12};
   constexpr std::array<std::size_t, 4> kFailing = {0, 0, 1'000, 150};
+  constexpr int kFewSlow = 2;
+  constexpr int kManySlow = 16;  // More than the library has threads for one operation.
   Dice dice(seed);
   // In real time few acts take long: one program in a hundred, and a tenth of its acts.
   is_manual = testing::number_from("CAIRN_VERDICTS_REAL_TIME", dice.one_in(100) ? 1 : 0) == 0;
@@ -115,9 +119,14 @@ Program::Program(std::uint64_t seed_in) : seed(seed_in) {
     disturbances.focus = theme == Theme::memory ? Focus::transfers : Focus::commit;
     is_large = theme == Theme::memory;
   }
+  if (is_large && dice.one_in(2)) {  // A few saves have all there is for long, and nobody is to hear of it.
+    saves_in_flight = 0;
+    staging_bytes = std::size_t{8} << 20;
+  }
   disturbances.lost_answers = disturbances.failing / 20;
   disturbances.odd = disturbances.failing;
   disturbances.longest = longest(*this);
+  disturbances.most_slow = dice.one_in(3) ? kManySlow : kFewSlow;
   acts.resize((50 + dice.below(150)) / (is_manual ? 1 : 10));
   for (Act& act : acts) {
     act = pick_act(theme, dice);

@@ -39,6 +39,8 @@ enum class Act : std::uint8_t {
   drop_load,
   describe,
   remove,
+  together,  ///< Several threads save, load, remove and clean at the same time.
+  maintain,  ///< Recovery, verification, metadata.
   rest,
   look,
   look_for_remains,  ///< A dry run of recovery.
@@ -51,7 +53,7 @@ enum class Act : std::uint8_t {
   lose_frame,   ///< The same, in an io_context that is stopped and destroyed.
 };
 
-inline constexpr std::size_t kActs = 35;
+inline constexpr std::size_t kActs = 37;
 
 [[nodiscard]] std::string_view name(Act act) noexcept;
 
@@ -65,9 +67,6 @@ enum class Theme : std::uint8_t {
 /// A random program: what it does, and the world that it does it in. All of it follows from the seed.
 struct Program {
   explicit Program(std::uint64_t seed);
-
-  /// Whether nobody ever waits for staging memory.
-  [[nodiscard]] bool has_room() const { return staging_bytes > (std::size_t{64} << 20); }
 
   /// How many elements the array of a target has.
   [[nodiscard]] std::size_t element_count(std::size_t target) const;

@@ -36,25 +36,27 @@ struct ContextOptions {
 
   /// How files are read and written. `automatic` takes io_uring where the kernel offers it.
   io::EngineKind engine = io::EngineKind::automatic;
-  /// Requests in flight. More cost memory (4 MiB each) and gain nothing beyond what keeps the disk busy.
+  /// Requests in flight of one operation. More cost memory (4 MiB each) and gain nothing beyond what keeps the disk busy.
   std::uint32_t queue_depth = 24;
   /// Saves under way at once. Later ones wait for their turn, in the order of their calls, before their blocking
   /// phase begins; so does the caller, unless it asked for return_when_accepted. 0: no limit.
   std::size_t saves_in_flight = 8;
-  /// Threads that copy and hash; 0: as many as the machine has cores, divided by the ranks that share it.
+  /// Threads that copy and hash for one operation; 0: as many as the machine has cores, divided by the ranks that share it.
   std::size_t worker_threads = 0;
   /// How far the background part of saves gives way to the program's own threads, 0 (not at all) to 19, as nice(1)
   /// does: hashing takes a core for a tenth of a second a GiB. Where all cores are busy all the time, saves take longer to
   /// commit. The copies of saves that return_when_accepted give way, too, and are then later `staged`.
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
-  /// memory, but blocks callers longer: a save larger than it streams. 0: a quarter of what the
+  /// memory, but blocks callers longer: a save larger than it streams. A save or load that has none while others have all gets one
+  /// buffer (4 MiB) beyond it, so that it need not wait for their disks. 0: a quarter of what the
   /// process may have when the context is made, divided by the ranks that share the machine: of the machine's memory, or of
   /// the smallest limit of a control group (container), of RLIMIT_AS or of RLIMIT_DATA.
   std::size_t staging_bytes = 0;
   /// How much of it to take from the system at once, so that the first save is as quick as the tenth.
   std::size_t reserve_bytes = 0;
-  /// Most descriptors of files that saves and loads hold open at once, together. A smaller one leaves more to the program,
+  /// Most descriptors of files that saves and loads hold open at once, together; each may have a first file open beyond it, so that it
+  /// need not wait for the disks of others. A smaller one leaves more to the program,
   /// but a save of more files than that writes and syncs some of them while its caller waits. 0: half of what the limit of
   /// the process (RLIMIT_NOFILE) leaves when the context is made.
   std::size_t open_files = 0;
@@ -75,7 +77,8 @@ struct ContextOptions {
   /// the process. Types that do not say that they can be copied (IsCopyable), and saves that borrow or share, are not checked:
   /// SaveResult::problems says so. See docs/guide.md, "A handler of your own".
   bool check_handlers = false;
-  /// Told of each failed save that nobody waited for, on one of the context's threads. Must not throw.
+  /// Told of each failed save that nobody waited for, and of what a save that was stopped could not remove, which its answer does not
+  /// say (Errc::io_failure). On one of the context's threads. Must not throw.
   std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
@@ -111,7 +114,7 @@ class Context {
   /// Refuses new ones. What a handler or a system call keeps running even then is left behind, and never published.
   ///
   /// Does nothing in a process that was forked from it.
-  /// Errors: the first failure of a save that nobody waited for; Errc::still_running, which names what was left behind;
+  /// Errors: the first of what `on_lost_failure` is told; Errc::still_running, which names what was left behind;
   ///         Errc::invalid_argument on one of the context's own threads.
   void close();
 

@@ -44,7 +44,8 @@ class BytePlace {
 
 /// Bytes that are not simply in memory: a strided array, one that is cast on the way, one on a device.
 ///
-/// Threads: `read` is called concurrently, for different ranges, on threads that copy for all operations: it must not block.
+/// Threads: `read` is called concurrently, for different ranges, on threads that copy. It should not block: the other copies of its
+///          operation wait for it, and with Snapshot::copy the caller does.
 class ByteSource : public BytePlace {
  public:
   /// Whether they are nobody's but the save's: with Snapshot::copy, too, they are read in the background.
@@ -56,7 +57,8 @@ class ByteSource : public BytePlace {
 
 /// The reverse: takes bytes that a file holds to where they belong.
 ///
-/// Threads: `write` is called concurrently, for different ranges, on threads that copy for all operations: it must not block.
+/// Threads: `write` is called concurrently, for different ranges, on threads that copy. It should not block: the other copies of
+///          its operation wait for it.
 class ByteSink : public BytePlace {
  public:
   /// Takes the bytes that begin `offset_bytes` after the first.

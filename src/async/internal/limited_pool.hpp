@@ -22,6 +22,9 @@ class LimitedPool {
   /// Queues `work`, which must not throw.
   void submit(std::function<void()> work) const;
 
+  /// How many run at once.
+  [[nodiscard]] std::size_t size() const noexcept;
+
   /// Whether the calling thread runs some of its work.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 

@@ -12,20 +12,24 @@ class Permit;
 
 /// Limits how much of something is in use at once: bytes, requests, open files.
 ///
-/// Invariant: taken() <= capacity(), except that one acquisition larger than the whole capacity is granted alone, so
-///            that it cannot wait for ever.
-/// Threads:   every method may be called from any thread. Copies are the same semaphore.
+/// Invariant: taken() <= capacity(), except that a share that holds nothing is granted what it asks for, at once: so what is
+///            larger than the whole capacity cannot wait for ever, nor anybody for what others hold and never give back.
+/// Threads:   every method may be called from any thread. Copies are the same semaphore, and the same share.
 class Semaphore {
  public:
   /// A capacity of 0 means no limit.
   explicit Semaphore(std::size_t capacity);
 
-  /// Waits until `count` permits are free, in arrival order, and takes them all at once.
+  /// Another share of the same semaphore: for somebody who must not have to wait until others give back all that they hold.
+  [[nodiscard]] Semaphore share() const;
+
+  /// Waits until `count` permits are free, in arrival order, and takes them all at once. A share that holds nothing does
+  /// not wait.
   ///
   /// Cancel: leaves the semaphore unchanged.
   [[nodiscard]] Awaitable<Permit> acquire(std::size_t count = 1);
 
-  /// Takes `count` permits when they are free now and nobody waits; else returns an empty one.
+  /// Takes `count` permits when `acquire` would not wait; else returns an empty one.
   [[nodiscard]] Permit try_acquire(std::size_t count = 1);
 
   [[nodiscard]] std::size_t capacity() const noexcept;
@@ -35,11 +39,15 @@ class Semaphore {
  private:
   friend class Permit;
   struct State;
+  struct Share;
+  struct Waiter;
   struct Place;
 
-  static Awaitable<Permit> acquire(std::shared_ptr<State> state, std::size_t count);
+  explicit Semaphore(std::shared_ptr<Share> share) noexcept;
 
-  std::shared_ptr<State> state_;
+  static Awaitable<Permit> acquire(std::shared_ptr<Share> share, std::size_t count);
+
+  std::shared_ptr<Share> share_;
 };
 
 /// What a Semaphore has granted, given back when it goes away.
@@ -54,15 +62,15 @@ class Permit {
 
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
 
-  explicit operator bool() const noexcept { return state_ != nullptr; }
+  explicit operator bool() const noexcept { return share_ != nullptr; }
 
   void release() noexcept;
 
  private:
   friend class Semaphore;
-  Permit(std::shared_ptr<Semaphore::State> state, std::size_t count) noexcept;
+  Permit(std::shared_ptr<Semaphore::Share> share, std::size_t count) noexcept;
 
-  std::shared_ptr<Semaphore::State> state_;
+  std::shared_ptr<Semaphore::Share> share_;
   std::size_t count_ = 0;
 };
 

@@ -15,6 +15,8 @@ namespace cairn::io {
 
 enum class Operation : std::uint8_t { read, write, sync_data };
 
+struct EngineShare;
+
 /// One transfer between memory and a file, linked into the engine's queues without allocation.
 ///
 /// Ownership: the request, its memory and its descriptor must stay valid until `done` was called;
@@ -32,6 +34,8 @@ struct Request {
   /// Called once, on a thread of the engine, with the bytes moved (may be fewer than `size`) or
   /// -errno. Must be brief, and may call `submit`.
   void (*done)(Request& request, std::int64_t result) noexcept = nullptr;
+  /// Whose it is. Null: requests of nobody in particular share one.
+  EngineShare* share = nullptr;
   Request* next = nullptr;  ///< The engine's.
 };
 
@@ -64,9 +68,10 @@ class Engine {
 struct EngineOptions {
   EngineOptions() = default;  // Not an aggregate, so that a temporary may be passed in a coroutine.
 
-  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth.
+  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth. What finds them to be those of
+  /// other shares, which may never come back, is done by threads.
   std::uint32_t queue_depth = 64;
-  /// Threads that read and write (the thread engine); each holds one request.
+  /// Threads that read and write for one share (the thread engine); each holds one request.
   std::uint32_t threads = 4;
   /// Where file operations go; null means `posix_syscalls()`. Transfers of io_uring do not pass
   /// through it.

@@ -8,11 +8,12 @@
 
 #include "base/internal/mutex.hpp"
 #include "io/internal/engine.hpp"
+#include "io/internal/engine_share.hpp"
 #include "observe/internal/meter.hpp"
 
 namespace cairn::observe {
 
-/// The context's engine as one operation sees it: measures each request, and how many are in flight.
+/// The context's engine as one operation sees it, with a share of its own: measures each request, and how many are in flight.
 ///
 /// Keeps itself alive while a request is in flight, even when the operation has gone.
 class MeteredEngine final : public io::Engine, public std::enable_shared_from_this<MeteredEngine> {
@@ -42,6 +43,7 @@ class MeteredEngine final : public io::Engine, public std::enable_shared_from_th
   void advance(Meter::TimePoint now) CAIRN_REQUIRES(mutex_);
 
   io::Engine& engine_;
+  io::EngineShare share_;
   std::shared_ptr<Meter> meter_;
 
   mutable Mutex mutex_;

@@ -44,6 +44,7 @@ struct OperationMetrics {
   std::uint64_t retried = 0;
   std::uint64_t shortened = 0;
   std::uint64_t given_up = 0;                   ///< Answered without their end.
+  std::uint64_t left_to_recovery = 0;           ///< Could not remove what they had made.
   std::map<std::string, std::uint64_t> failed;  ///< By the name of the error code.
   Histogram whole;
   Histogram blocking;  ///< Of saves only.
@@ -63,6 +64,8 @@ class Metrics {
   void fail_save(const std::exception_ptr& failure);
   /// A save is answered although something of it still runs; it is counted as failed or done, too.
   void give_up_save();
+  /// A save that has failed could not remove its directory.
+  void leave_to_recovery();
   void begin_load();
   void end_load(const LoadResult& result);
   void fail_load(const std::exception_ptr& failure);

@@ -23,12 +23,16 @@ using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memo
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
 ///
 /// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more
-/// than the capacity. Who waits for a buffer is served in arrival order.
+/// than the capacity, but for one buffer of each share that holds nothing when all others are in use: that one goes when it is
+/// given back. Who waits for a buffer is served in arrival order.
 /// Threads: every method may be called from any thread. Buffers may outlive the pool.
 class BufferPool {
  public:
   /// `capacity_bytes` is rounded down to whole buffers, but is two of them at least. 0 means no limit.
   explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
+
+  /// Another share of the same pool, for an operation that must not have to wait for what others hold.
+  [[nodiscard]] BufferPool share() const;
 
   /// Takes memory for `bytes` (at most the capacity) from the system now and touches its pages with
   /// `threads` threads, so that the first save is not slower than the tenth.
@@ -45,12 +49,14 @@ class BufferPool {
 
   [[nodiscard]] std::size_t capacity_bytes() const noexcept;
   [[nodiscard]] std::size_t leased_bytes() const;
-  /// Memory taken from the system so far.
+  /// Memory taken from the system so far, up to the capacity.
   [[nodiscard]] std::size_t allocated_bytes() const;
 
  private:
   friend class Buffer;
   struct Memory;
+
+  BufferPool(std::shared_ptr<Memory> memory, async::Semaphore budget) noexcept;
 
   static Awaitable<Buffer> acquire(std::shared_ptr<Memory> memory, async::Semaphore budget);
 
@@ -61,8 +67,8 @@ class BufferPool {
 /// `kBufferBytes` of memory, given back to its pool when it goes away.
 class Buffer {
  public:
-  Buffer() = default;
-  ~Buffer() { release(); }
+  Buffer();
+  ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
 
@@ -72,10 +78,16 @@ class Buffer {
 
  private:
   friend class BufferPool;
+  struct Beyond;
+
   Buffer(std::shared_ptr<BufferPool::Memory> memory, async::Permit lease);
+
+  /// Memory of the pool's, or beyond it when there is none.
+  void take(std::size_t capacity_bytes);
 
   std::shared_ptr<BufferPool::Memory> memory_;
   async::Permit lease_;
+  std::unique_ptr<Beyond> beyond_;
   std::byte* data_ = nullptr;
 };
 

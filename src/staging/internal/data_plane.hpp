@@ -23,14 +23,14 @@
 
 namespace cairn::staging {
 
-/// What the files of one operation are written and read with: threads, memory and limits, which the operations of a
-/// context share, and what is the operation's own.
+/// What the files of one operation are written and read with: its shares of the threads, memory and limits of a context, and
+/// what is its own. What does not come to its end keeps those shares, and nothing of other operations.
 ///
 /// Threads: everything here may be used from any thread.
 struct DataPlane {
   io::Engine& engine;
   observe::Meter& meter;
-  async::ThreadPool& workers;       ///< Copy and hash: nothing that blocks.
+  async::LimitedPool workers;       ///< Copy and hash, and read what is in the page cache.
   async::LimitedPool calls;         ///< For system calls that block.
   async::LimitedPool behind;        ///< Hash, where that gives way to the program.
   async::LimitedPool users;         ///< For code of handlers: it may wait for what the others do.

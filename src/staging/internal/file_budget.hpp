@@ -21,6 +21,9 @@ class FileBudget {
  public:
   explicit FileBudget(std::size_t descriptors);
 
+  /// Another share of the same budget: a file of an operation that has none open does not wait for those of others.
+  [[nodiscard]] FileBudget share() const;
+
   /// Waits until so many descriptors may be opened, in arrival order.
   ///
   /// Cancel: leaves the budget unchanged.
@@ -35,8 +38,10 @@ class FileBudget {
  private:
   struct State;
 
-  static Awaitable<async::Permit> acquire(std::shared_ptr<State> state, std::size_t descriptors);
+  static Awaitable<async::Permit> acquire(async::Semaphore semaphore, std::shared_ptr<State> state,
+                                          std::size_t descriptors);
 
+  async::Semaphore semaphore_;
   std::shared_ptr<State> state_;
 };
 
