@@ -15,6 +15,8 @@
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
+#include "same_values.hpp"
+
 namespace cairn::detail {
 
 // What the ranks of a job say to each other about a tree that they save together. All have the same leaves; of sharded arrays
@@ -30,6 +32,7 @@ struct RankLeaves {
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
+  SameValues values;  ///< Of all leaves; rank 0's count.
   std::vector<Holding> holdings;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
@@ -41,12 +44,19 @@ struct KeptShares {
   std::vector<Share> shares;
 };
 
+/// What came of it.
+struct AgreedLeaves {
+  std::shared_ptr<const KeptShares> shares;
+  bool has_same_values = true;
+  RankLeaves mine;  ///< What this rank brought.
+};
+
 /// Rank 0 hears what each rank holds, and tells each what it writes; or that it writes what it wrote `before` (or null), when
 /// nobody holds anything else.
 ///
 /// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves; those of
 ///         SharePlan.
-[[nodiscard]] Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(
-    Subject& ranks, RankLeaves mine, std::shared_ptr<const KeptShares> before);
+[[nodiscard]] Awaitable<AgreedLeaves> agree_on_shares(Subject& ranks, RankLeaves mine,
+                                                      std::shared_ptr<const KeptShares> before);
 
 }  // namespace cairn::detail
