@@ -25,7 +25,8 @@ Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOpti
       children_(tree.children(rank_)),
       transport_(&transport) {
   if (rank_ != 0) {
-    neighbours_.push_back({tree_.parent(rank_)});
+    parent_ = tree_.parent(rank_);
+    neighbours_.push_back({parent_});
   }
   for (const std::size_t child : children_) {
     neighbours_.push_back({child});
@@ -78,6 +79,18 @@ bool Exchange::leave() noexcept {
   return true;
 }
 
+bool Exchange::is_needed() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !has_left_ || may_be_asked();
+}
+
+bool Exchange::may_be_asked() const noexcept {
+  const bool has_words = transport_ != nullptr && !failure_ && !words_.empty();
+  return has_words && std::any_of(neighbours_.begin(), neighbours_.end(), [this](const Neighbour& each) {
+           return !each.has_left && each.silence <= 2 * std::chrono::nanoseconds(options_.lost_after);
+         });
+}
+
 void Exchange::miss(std::size_t rank) noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -108,8 +121,10 @@ void Exchange::send(std::size_t to, const Packet& packet) const {
 }
 
 void Exchange::send_down(const Packet& packet) const {
-  for (const std::size_t child : children_) {
-    send(child, packet);
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!is_parent(neighbour.rank)) {
+      send(neighbour.rank, packet);
+    }
   }
 }
 
@@ -214,7 +229,7 @@ void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
   }
   if (rank_ != 0) {
     const std::lock_guard lock(mutex_);
-    send(tree_.parent(rank_), packet_of(PacketKind::up, key, step->text));
+    send(parent_, packet_of(PacketKind::up, key, step->text));
   }
   step->done.set();
 }
@@ -223,7 +238,11 @@ std::shared_ptr<Step> Exchange::begin_down(const std::string& subject, std::uint
                                            std::string text) {
   const Key key(subject, number);
   return begin_hearing(key, [&](Step& step) {
-    send_down(packet_of(PacketKind::down, key, text));
+    const Packet packet = packet_of(PacketKind::down, key, text);
+    send_down(packet);
+    if (bond_ == Bond::above) {
+      words_.push_back(packet);
+    }
     step.text = std::move(text);
   });
 }
@@ -280,6 +299,25 @@ void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Pac
     steps_.erase(key);
   }
   step->done.set();  // Without the lock: what waits may run here, and call this object.
+}
+
+void Exchange::take_ask(std::size_t from) {
+  const std::lock_guard lock(mutex_);
+  if (rank_ != 0) {
+    return;
+  }
+  const auto known = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                  [from](const Neighbour& each) { return each.rank == from; });
+  Neighbour& neighbour = known != neighbours_.end() ? *known : neighbours_.emplace_back();
+  neighbour.rank = from;
+  neighbour.has_joined = true;
+  neighbour.silence = {};
+  if (failure_) {
+    send(from, packet_of(PacketKind::fail, {}, encode_failure(rank_, failure_)));
+  }
+  for (const Packet& word : words_) {
+    send(from, word);
+  }
 }
 
 // Past the tree.
@@ -342,16 +380,23 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     take_direct(from, decoded, packet);
     return;
   }
+  if (kind == PacketKind::ask) {
+    take_ask(from);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto neighbour = std::find_if(neighbours_.begin(), neighbours_.end(),
                                         [from](const Neighbour& each) { return each.rank == from; });
-    if (neighbour == neighbours_.end() || has_left_) {
+    if (neighbour == neighbours_.end()) {
       return;
     }
     neighbour->silence = {};
     neighbour->has_joined |= kind == PacketKind::alive || kind == PacketKind::up;
     neighbour->has_left |= kind == PacketKind::left;
+    if (has_left_) {
+      return;
+    }
   }
   const Key key(decoded.head.subject, decoded.head.step);
   switch (kind) {
@@ -374,6 +419,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       fail_if_somebody_left();
       break;
     case PacketKind::direct:  // See above.
+    case PacketKind::ask:
     case PacketKind::notice:  // Belong to no conversation.
     case PacketKind::closed:
       break;
@@ -394,8 +440,7 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
     failure_ = why;
     const Packet passed_on = packet ? packet : packet_of(PacketKind::fail, {}, encode_failure(rank_, why));
     for (const Neighbour& neighbour : neighbours_) {
-      const bool is_above = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
-      if (neighbour.rank != from && !(is_above && bond_ == Bond::above)) {
+      if (neighbour.rank != from && !(is_parent(neighbour.rank) && bond_ == Bond::above)) {
         send(neighbour.rank, passed_on);
       }
     }
@@ -424,11 +469,11 @@ bool Exchange::is_missing_from(const Neighbour& neighbour) const {
       return false;
     }
     const bool is_up = !step.arrived.empty();
-    const bool is_parent = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
-    return is_up ? !is_parent &&
+    const bool is_above = is_parent(neighbour.rank);
+    return is_up ? !is_above &&
                        std::none_of(step.arrived.begin(), step.arrived.end(),
                                     [&](const RankedText& text) { return text.first == neighbour.rank; })
-                 : is_parent;
+                 : is_above;
   });
 }
 
@@ -452,7 +497,7 @@ void Exchange::fail_if_somebody_left() {
 
 void Exchange::tick_later() {
   const std::lock_guard lock(mutex_);
-  if (transport_ != nullptr && !has_left_ && !failure_) {
+  if (transport_ != nullptr && !failure_ && (!has_left_ || may_be_asked())) {
     transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) {
         self->tick();
@@ -463,17 +508,35 @@ void Exchange::tick_later() {
 
 bool Exchange::is_bound_to(std::size_t neighbour) const {
   const std::lock_guard lock(mutex_);
-  return bond_ == Bond::all || (rank_ != 0 && neighbour == tree_.parent(rank_));
+  return bond_ == Bond::all || is_parent(neighbour);
+}
+
+bool Exchange::is_parent(std::size_t neighbour) const noexcept {
+  return rank_ != 0 && neighbour == parent_;
+}
+
+bool Exchange::turn_to_root(Neighbour& lost) {
+  if (bond_ != Bond::above || !is_parent(lost.rank) || parent_ == 0) {
+    return false;
+  }
+  parent_ = 0;
+  is_orphan_ = true;
+  lost = {};  // From here on it is rank 0, which has its own time to be silent.
+  lost.has_joined = true;
+  send(parent_, packet_of(PacketKind::ask, {}, {}));
+  return true;
 }
 
 std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
   for (Neighbour& neighbour : neighbours_) {
     neighbour.silence += elapsed;
-    if (neighbour.has_left ||
-        (bond_ == Bond::above && (rank_ == 0 || neighbour.rank != tree_.parent(rank_)))) {
+    if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
       continue;
     }
     if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
+      if (turn_to_root(neighbour)) {
+        continue;
+      }
       return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
                          std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
     }
@@ -485,11 +548,21 @@ std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
   return {};
 }
 
+void Exchange::send_signs_of_life() const {
+  const Packet alive = packet_of(PacketKind::alive, {}, {});
+  const Packet ask = packet_of(PacketKind::ask, {}, {});
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!neighbour.has_left) {
+      send(neighbour.rank, is_orphan_ && is_parent(neighbour.rank) ? ask : alive);
+    }
+  }
+}
+
 void Exchange::tick() {
   std::string lost;
   {
     const std::lock_guard lock(mutex_);
-    if (transport_ == nullptr || has_left_ || failure_) {
+    if (transport_ == nullptr || failure_ || (has_left_ && !may_be_asked())) {
       return;
     }
     const Transport::Time now = transport_->now();
@@ -497,11 +570,8 @@ void Exchange::tick() {
         std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
     last_tick_ = now;
     lost = find_lost(elapsed);
-    const Packet alive = packet_of(PacketKind::alive, {}, {});
-    for (const Neighbour& neighbour : neighbours_) {
-      if (!neighbour.has_left) {
-        send(neighbour.rank, alive);
-      }
+    if (!has_left_) {
+      send_signs_of_life();
     }
   }
   if (!lost.empty()) {

@@ -66,6 +66,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
+  /// Whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it speaks. They are given
+  /// time to notice that the rank which should have passed it on is lost.
+  [[nodiscard]] bool is_needed() const noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
@@ -118,7 +121,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::shared_ptr<Step> begin_hearing(const Key& key, const std::function<void(Step&)>& speak);
   [[nodiscard]] Packet packet_of(PacketKind kind, const Key& key, std::string_view body) const;
   [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const;
+  [[nodiscard]] bool may_be_asked() const noexcept;
+  [[nodiscard]] bool is_parent(std::size_t neighbour) const noexcept;
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
+  /// Where only what comes from above counts, and the rank above is gone: hears rank 0 itself from here on. Returns whether it does.
+  bool turn_to_root(Neighbour& lost);
+  void send_signs_of_life() const;
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 
   void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
@@ -126,6 +134,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Goes on with a step up whose texts are all there.
   void pass_up(const Key& key, const std::shared_ptr<Step>& step);
   void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
+  void take_ask(std::size_t from);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Nobody waits for what a rank that has left will not say.
   void fail_if_somebody_left();
@@ -144,6 +153,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool has_joined_ = false;
   bool has_left_ = false;
   Bond bond_ = Bond::all;  // Until it has joined it only passes on.
+  std::size_t parent_ = 0;
+  bool is_orphan_ = false;     // It has turned to rank 0.
+  std::vector<Packet> words_;  // At rank 0, where others may turn to it: what it has said to all.
   std::exception_ptr failure_;
   std::vector<Neighbour> neighbours_;
   std::map<Key, std::shared_ptr<Step>> steps_;

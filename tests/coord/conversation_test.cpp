@@ -447,17 +447,49 @@ TEST(LastWord, IsHeardThoughOthersHaveFailedOrAreLost) {
   EXPECT_EQ(ends->at(2).text, "aborted");
 }
 
-TEST(LastWord, IsGivenUpBelowARankThatIsLost) {
+TEST(LastWord, IsHeardBelowARankThatIsLost) {
   Job job(4);
   std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] { job.network().crash(1); });
+  job.network().run(120s);  // Long enough for rank 0 to be lost, if it were silent.
+  EXPECT_FALSE(ends->at(3).is_reached);
+
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+  job.network().run(10s);
+
+  EXPECT_EQ(ends->at(2).text, "committed");
+  EXPECT_EQ(ends->at(3).text, "committed");
+}
+
+TEST(LastWord, IsHeardBelowARankThatIsLostAlsoWhenRankZeroHasLeft) {
+  Job job(16);  // 0, 1, 3, 7, 15.
+  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  const Ends ends = hear_rank_zero(job, joined);
+  job.network().at(1ms, [&] { job.network().crash(3); });
+  job.network().at(2ms, [&] {
+    Conversation& word = joined[0]->at(1);
+    static_cast<void>(word.about("word").broadcast("committed"));
+    word.leave_later();
+  });
 
   job.network().run(60s);
 
-  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 1 is lost")));
-  EXPECT_FALSE(ends->at(2).is_reached);
-  EXPECT_EQ(joined[0]->at(1).failure(), nullptr);
+  for (const std::size_t rank : {7, 8, 15}) {
+    EXPECT_EQ(ends->at(rank).text, "committed") << rank;
+  }
+}
+
+TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {
+  Job job(4);
+  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  const Ends ends = hear_rank_zero(job, joined);
+  job.network().at(1ms, [&] { job.network().crash(1); });
+  job.network().at(1ms, [&] { job.network().crash(0); });
+
+  job.network().run(70s);
+
+  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 is lost")));
 }
 
 TEST(ConversationThatIsLeftLater, PassesOnWhatOthersWaitFor) {
