@@ -1,29 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/coord/differences.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "base/internal/packed.hpp"
+#include "coord/some_ranks.hpp"
 
 namespace cairn {
 namespace {
 
-constexpr std::size_t kMostValues = 4;  // That are named; and so many of their ranks.
-constexpr std::size_t kMostRanks = 4;
+constexpr std::size_t kMostValues = 4;  // That are named.
 
 /// Counts all ranks of the values that stay: what differs in one of the first values is among the first of each message, too.
 void add(Differences& differences, std::uint64_t value, const SomeRanks& ranks) {
-  SomeRanks& known = differences.by_value[value];
-  known.count += ranks.count;
-  known.lowest.insert(known.lowest.end(), ranks.lowest.begin(), ranks.lowest.end());
-  std::sort(known.lowest.begin(), known.lowest.end());
-  known.lowest.resize(std::min(known.lowest.size(), kMostRanks));
+  differences.by_value[value].add(ranks);
   if (differences.by_value.size() > kMostValues) {
     differences.by_value.erase(std::prev(differences.by_value.end()));
     differences.has_more = true;
@@ -35,11 +28,7 @@ std::string encode(const Differences& differences) {
   put(text, static_cast<std::uint8_t>(differences.has_more));
   for (const auto& [value, ranks] : differences.by_value) {
     put(text, value);
-    put(text, ranks.count);
-    put(text, static_cast<std::uint8_t>(ranks.lowest.size()));
-    for (const std::uint32_t rank : ranks.lowest) {
-      put(text, rank);
-    }
+    coord::put_ranks(text, ranks);
   }
   return text;
 }
@@ -48,12 +37,7 @@ void add_encoded(Differences& differences, std::string_view text) {
   differences.has_more |= take<std::uint8_t>(text) != 0;
   while (!text.empty()) {
     const auto value = take<std::uint64_t>(text);
-    SomeRanks ranks;
-    ranks.count = take<std::uint64_t>(text);
-    for (auto left = take<std::uint8_t>(text); left > 0; --left) {
-      ranks.lowest.push_back(take<std::uint32_t>(text));
-    }
-    add(differences, value, ranks);
+    add(differences, value, coord::take_ranks(text));
   }
 }
 
@@ -79,25 +63,15 @@ Differences differences_from(std::string_view of_primary, std::span<const std::u
   for (std::uint64_t value = 0; value < mine.size(); ++value) {
     const auto theirs = take<std::uint64_t>(of_primary);
     if (theirs != mine[value] && theirs != 0 && mine[value] != 0) {
-      add(differences, value, {{static_cast<std::uint32_t>(rank)}, 1});
+      SomeRanks own;
+      own.add(rank);
+      add(differences, value, own);
     }
   }
   return differences;
 }
 
 }  // namespace
-
-std::string to_string(const SomeRanks& ranks) {
-  std::string text = ranks.count == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.lowest.size(); ++i) {
-    const bool is_last = i + 1 == ranks.count;
-    text += fmt::format("{}{}", i == 0 ? "" : (is_last ? " and " : ", "), ranks.lowest[i]);
-  }
-  if (ranks.count > ranks.lowest.size()) {
-    text += fmt::format(" and {} more", ranks.count - ranks.lowest.size());
-  }
-  return text;
-}
 
 // outlives: the caller keeps the subject until this has ended.
 Awaitable<Differences> find_differences(Subject& subject, std::vector<std::uint64_t> hashes) {

@@ -8,14 +8,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/some_ranks.hpp"
+
 namespace cairn::coord {
-namespace {
-
-/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not silent then.
-constexpr int kMostTicksAtOnce = 2;
-
-}  // namespace
-
 Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
                    std::uint64_t number)
     : number_(number),
@@ -401,6 +396,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
   const Key key(decoded.head.subject, decoded.head.step);
   switch (kind) {
     case PacketKind::alive:
+      note_missing(from, decoded.body);
       break;
     case PacketKind::up:
       take_up(from, key, decoded.body);
@@ -491,93 +487,6 @@ void Exchange::fail_if_somebody_left() {
     fail(std::make_exception_ptr(
         Error(Errc::peer_failed, fmt::format("rank {} has left before its part was done", *missing))));
   }
-}
-
-// Signs of life.
-
-void Exchange::tick_later() {
-  const std::lock_guard lock(mutex_);
-  if (transport_ != nullptr && !failure_ && (!has_left_ || may_be_asked())) {
-    transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) {
-        self->tick();
-      }
-    });
-  }
-}
-
-bool Exchange::is_bound_to(std::size_t neighbour) const {
-  const std::lock_guard lock(mutex_);
-  return bond_ == Bond::all || is_parent(neighbour);
-}
-
-bool Exchange::is_parent(std::size_t neighbour) const noexcept {
-  return rank_ != 0 && neighbour == parent_;
-}
-
-bool Exchange::turn_to_root(Neighbour& lost) {
-  if (bond_ != Bond::above || !is_parent(lost.rank) || parent_ == 0) {
-    return false;
-  }
-  parent_ = 0;
-  is_orphan_ = true;
-  lost = {};  // From here on it is rank 0, which has its own time to be silent.
-  lost.has_joined = true;
-  send(parent_, packet_of(PacketKind::ask, {}, {}));
-  return true;
-}
-
-std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
-  for (Neighbour& neighbour : neighbours_) {
-    neighbour.silence += elapsed;
-    if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
-      continue;
-    }
-    if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
-      if (turn_to_root(neighbour)) {
-        continue;
-      }
-      return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
-                         std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
-    }
-    const std::chrono::nanoseconds most = options_.join_timeout;
-    if (!neighbour.has_joined && most.count() != 0 && neighbour.silence > most) {
-      return fmt::format("rank {} has not joined within join_timeout", neighbour.rank);
-    }
-  }
-  return {};
-}
-
-void Exchange::send_signs_of_life() const {
-  const Packet alive = packet_of(PacketKind::alive, {}, {});
-  const Packet ask = packet_of(PacketKind::ask, {}, {});
-  for (const Neighbour& neighbour : neighbours_) {
-    if (!neighbour.has_left) {
-      send(neighbour.rank, is_orphan_ && is_parent(neighbour.rank) ? ask : alive);
-    }
-  }
-}
-
-void Exchange::tick() {
-  std::string lost;
-  {
-    const std::lock_guard lock(mutex_);
-    if (transport_ == nullptr || failure_ || (has_left_ && !may_be_asked())) {
-      return;
-    }
-    const Transport::Time now = transport_->now();
-    const auto elapsed =
-        std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
-    last_tick_ = now;
-    lost = find_lost(elapsed);
-    if (!has_left_) {
-      send_signs_of_life();
-    }
-  }
-  if (!lost.empty()) {
-    fail(std::make_exception_ptr(Error(Errc::peer_failed, lost)));
-  }
-  tick_later();
 }
 
 }  // namespace cairn::coord

@@ -59,6 +59,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] const async::Event& failed() const noexcept { return failed_; }
   [[nodiscard]] std::exception_ptr failure() const;
 
+  /// As Conversation::missing.
+  [[nodiscard]] SomeRanks missing() const;
+
   /// From here on this rank is there, and listens for its neighbours.
   void join(Bond bond);
   /// The steps that were begun here and have not ended.
@@ -103,6 +106,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool has_joined = false;
     bool has_left = false;
     std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
+    SomeRanks missing{};                  // As it has said last: below it, or, if it is above, of all.
   };
 
   /// What this rank was told in a subject, or who waits for that: one of the two is empty.
@@ -123,6 +127,10 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const;
   [[nodiscard]] bool may_be_asked() const noexcept;
   [[nodiscard]] bool is_parent(std::size_t neighbour) const noexcept;
+  [[nodiscard]] SomeRanks missing_below() const;
+  [[nodiscard]] SomeRanks missing_of_all() const;
+  [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
+  [[nodiscard]] SomeRanks find_late() const;
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
   /// Where only what comes from above counts, and the rank above is gone: hears rank 0 itself from here on. Returns whether it does.
   bool turn_to_root(Neighbour& lost);
@@ -135,6 +143,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void pass_up(const Key& key, const std::shared_ptr<Step>& step);
   void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
   void take_ask(std::size_t from);
+  void note_missing(std::size_t from, std::string_view body);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Nobody waits for what a rank that has left will not say.
   void fail_if_somebody_left();

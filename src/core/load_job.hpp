@@ -45,6 +45,7 @@ class LoadJob final : public ReadJob {
   [[nodiscard]] joint::Claims claims() const;
   void hear_failure(const std::exception_ptr& why) noexcept;
   void refuse_effect() noexcept override;
+  [[nodiscard]] SomeRanks missing_ranks() const override { return joint_ ? joint_->missing() : SomeRanks(); }
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_part(std::size_t index, Background<AnyValue> background);

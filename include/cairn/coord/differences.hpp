@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/conversation.hpp"
+#include "cairn/coord/some_ranks.hpp"
 
 namespace cairn {
-
-/// Ranks of many: the lowest few, and how many there are.
-struct SomeRanks {
-  std::vector<std::uint32_t> lowest;
-  std::uint64_t count = 0;
-};
-
-/// "rank 3", "ranks 1 and 3", "ranks 1, 2, 3, 4 and 17 more".
-[[nodiscard]] std::string to_string(const SomeRanks& ranks);
 
 /// Where ranks have other values than rank 0.
 struct Differences {
