@@ -95,6 +95,14 @@ std::shared_ptr<void> Coordinator::listen(std::string topic, NoticeHandler handl
 }
 
 bool Coordinator::progress() {
+  const bool needs_threads = turn();
+  if (needs_threads && exchanges_->rest()) {
+    turn();  // Says so before the thread is gone.
+  }
+  return needs_threads;
+}
+
+bool Coordinator::turn() {
   return transport_->progress();
 }
 

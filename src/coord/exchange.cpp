@@ -109,13 +109,14 @@ Packet Exchange::packet_of(PacketKind kind, const Key& key, std::string_view bod
   return std::make_shared<const std::string>(encode({number_, kind, key.second, key.first}, body));
 }
 
-void Exchange::send(std::size_t to, const Packet& packet) const {
+void Exchange::send(std::size_t to, const Packet& packet) {
   if (transport_ != nullptr) {
+    has_spoken_ = true;
     transport_->send(to, packet);
   }
 }
 
-void Exchange::send_down(const Packet& packet) const {
+void Exchange::send_down(const Packet& packet) {
   for (const Neighbour& neighbour : neighbours_) {
     if (!is_parent(neighbour.rank)) {
       send(neighbour.rank, packet);
@@ -387,6 +388,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       return;
     }
     neighbour->silence = {};
+    neighbour->is_resting = kind == PacketKind::rest;
     neighbour->has_joined |= kind == PacketKind::alive || kind == PacketKind::up;
     neighbour->has_left |= kind == PacketKind::left;
     if (has_left_) {
@@ -416,6 +418,7 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       break;
     case PacketKind::direct:  // See above.
     case PacketKind::ask:
+    case PacketKind::rest:
     case PacketKind::notice:  // Belong to no conversation.
     case PacketKind::closed:
       break;

@@ -72,6 +72,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it speaks. They are given
   /// time to notice that the rank which should have passed it on is lost.
   [[nodiscard]] bool is_needed() const noexcept;
+  /// Says that this rank will be silent for as long as its program pleases, unless it has said nothing since it said so last.
+  /// Returns whether it said it.
+  bool rest() noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
@@ -105,6 +108,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::size_t rank = 0;
     bool has_joined = false;
     bool has_left = false;
+    bool is_resting = false;              // Its silence is not counted.
     std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
     SomeRanks missing{};                  // As it has said last: below it, or, if it is above, of all.
   };
@@ -118,8 +122,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // All of these hold the mutex.
   Step& step_at(const Key& key);
   std::shared_ptr<Step> begin(const Key& key);
-  void send(std::size_t to, const Packet& packet) const;
-  void send_down(const Packet& packet) const;
+  void send(std::size_t to, const Packet& packet);
+  void send_down(const Packet& packet);
   void send_parts(const Key& key, std::vector<RankedText> texts);
   /// A step down: `speak` is rank 0's part of it.
   std::shared_ptr<Step> begin_hearing(const Key& key, const std::function<void(Step&)>& speak);
@@ -134,7 +138,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed);
   /// Where only what comes from above counts, and the rank above is gone: hears rank 0 itself from here on. Returns whether it does.
   bool turn_to_root(Neighbour& lost);
-  void send_signs_of_life() const;
+  void send_signs_of_life();
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 
   void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
@@ -164,6 +168,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Bond bond_ = Bond::all;  // Until it has joined it only passes on.
   std::size_t parent_ = 0;
   bool is_orphan_ = false;     // It has turned to rank 0.
+  bool has_spoken_ = false;    // Since it said that it rests.
   std::vector<Packet> words_;  // At rank 0, where others may turn to it: what it has said to all.
   std::exception_ptr failure_;
   std::vector<Neighbour> neighbours_;

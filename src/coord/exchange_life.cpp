@@ -51,7 +51,8 @@ bool Exchange::turn_to_root(Neighbour& lost) {
 
 std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
   for (Neighbour& neighbour : neighbours_) {
-    neighbour.silence += elapsed;
+    const bool is_counted = !neighbour.is_resting || has_left_;  // Who has left waits for nobody for ever.
+    neighbour.silence += is_counted ? elapsed : std::chrono::nanoseconds(0);
     if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
       continue;
     }
@@ -133,7 +134,22 @@ Packet Exchange::alive_packet(const SomeRanks& missing) const {
   return packet_of(PacketKind::alive, {}, body);
 }
 
-void Exchange::send_signs_of_life() const {
+bool Exchange::rest() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!has_joined_ || has_left_ || failure_ || !has_spoken_) {
+    return false;
+  }
+  const Packet rest = packet_of(PacketKind::rest, {}, {});
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!neighbour.has_left) {
+      send(neighbour.rank, rest);
+    }
+  }
+  has_spoken_ = false;
+  return true;
+}
+
+void Exchange::send_signs_of_life() {
   const Packet up = is_orphan_ ? packet_of(PacketKind::ask, {}, {}) : alive_packet(missing_below());
   const Packet down = alive_packet(missing_of_all());
   for (const Neighbour& neighbour : neighbours_) {

@@ -87,6 +87,14 @@ void Exchanges::forget(std::uint64_t number) noexcept {
   }
 }
 
+bool Exchanges::rest() noexcept {
+  bool has_said_so = false;
+  for (const auto& exchange : all()) {
+    has_said_so |= exchange->rest();
+  }
+  return has_said_so;
+}
+
 void Exchanges::close() noexcept {
   PacketHead farewell;
   farewell.kind = PacketKind::closed;

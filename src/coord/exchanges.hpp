@@ -27,6 +27,8 @@ class Exchanges {
   void receive(std::size_t from, const Packet& packet) noexcept;
   /// For one that was left: goes at once, or, while somebody may still ask for its words, when others are joined later.
   void forget(std::uint64_t number) noexcept;
+  /// As Exchange::rest, in all that this rank has joined.
+  bool rest() noexcept;
   /// Fails what is left, and tells all ranks that this one joins nothing more: what they join later fails at once.
   void close() noexcept;
 
