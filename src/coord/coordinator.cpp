@@ -65,9 +65,13 @@ std::size_t Coordinator::size() const noexcept {
   return transport_->size();
 }
 
+std::uint32_t Coordinator::host() const noexcept {
+  return transport_->hosts()[rank()];
+}
+
 std::size_t Coordinator::ranks_on_host() const noexcept {
   const std::span<const std::uint32_t> hosts = transport_->hosts();
-  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), hosts[rank()]));
+  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), host()));
 }
 
 Conversation Coordinator::join() {

@@ -59,6 +59,8 @@ class Coordinator {
 
   [[nodiscard]] std::size_t rank() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
+  /// The number of this rank's machine, which no other machine of the job has.
+  [[nodiscard]] std::uint32_t host() const noexcept;
   /// How many ranks share this one's machine, itself included.
   [[nodiscard]] std::size_t ranks_on_host() const noexcept;
 
