@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <exception>
 #include <new>
 #include <optional>
@@ -129,7 +130,7 @@ class PolicyInput {
       tensor.key = array.path.empty() ? context.name() : array.path;
       const std::size_t slash = tensor.key.rfind('/');
       tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
-      tensor.owner = tensor.key.substr(0, slash == std::string_view::npos ? 0 : slash);
+      tensor.owner = owner(context.name(), array.path);
       tensor.dtype = writer.stored_as(array.path, part.values.dtype());
       tensor.full = shape_of(array);
       if (!part.box.is_whole(tensor.full)) {
@@ -138,6 +139,7 @@ class PolicyInput {
       tensor.size_bytes = byte_count(tensor.dtype, part.box.extents()).value_or(0);
       tensor.device = part.values.view().device();
       tensor.task = static_cast<std::uint32_t>(context.coordinator().rank());
+      tensor.host = context.coordinator().host();
       tensor.view = &part.values.view();
     }
   }
@@ -145,7 +147,21 @@ class PolicyInput {
   [[nodiscard]] std::span<const ShardableTensor> tensors() const noexcept { return tensors_; }
 
  private:
+  /// Who holds the array of that path; mostly the one that holds the array before it.
+  std::string_view owner(const std::string& checkpointable, std::string_view path) {
+    const std::size_t slash = path.rfind('/');
+    std::string owner = checkpointable;
+    if (slash != std::string_view::npos) {
+      owner.append("/").append(path.substr(0, slash));
+    }
+    if (owners_.empty() || owners_.back() != owner) {
+      owners_.push_back(std::move(owner));
+    }
+    return owners_.back();
+  }
+
   std::vector<ShardableTensor> tensors_;
+  std::deque<std::string> owners_;  // Stay where they are.
 };
 
 /// Asks a policy, and checks what it says.
@@ -162,8 +178,8 @@ std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const Shardabl
     throw;
   } catch (const Error& error) {
     refuse(error.code(), error.detail());
-  } catch (const std::exception& error) {
-    refuse(make_error_code(Errc::handler_failed), error.what());
+  } catch (...) {
+    refuse(make_error_code(Errc::handler_failed), describe(std::current_exception()));
   }
   check_policy_result(policy, tensors, files);
   WorkFigures figures;

@@ -150,7 +150,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   };
   co_await context.run(std::move(make_plan));
   std::vector<Awaitable<>> tasks;
-  tasks.push_back(array_store::read(files, std::move(plan.pieces)));
+  tasks.push_back(array_store::read(files, std::move(plan.pieces), std::move(plan.policy)));
   Tree tree;
   std::function<void()> make_tree = [&] {
     tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}),

@@ -10,6 +10,7 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/formats/index.hpp"
+#include "cairn/handlers/tree.hpp"
 
 namespace cairn::detail {
 namespace {
@@ -56,19 +57,32 @@ std::string line_of_array(std::string_view path, std::string_view kind, DType dt
   return fmt::format("{}: {} of {} {}\n", formats::shown(path), kind, dtype, shape);
 }
 
+std::string line_of_sharded(std::string_view path, const ShardedArray& array, DType stored) {
+  std::string line = line_of_array(path, name(TreeKind::sharded_array), array.dtype(), array.shape());
+  if (stored != array.dtype()) {
+    line.insert(line.size() - 1, fmt::format(" stored as {}", stored));
+  }
+  return line;
+}
+
 // outlives: the caller keeps the subject until this has ended.
-Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(Subject& ranks, RankLeaves mine,
-                                                             std::shared_ptr<const KeptShares> before) {
+Awaitable<AgreedLeaves> agree_on_shares(Subject& ranks, RankLeaves mine,
+                                        std::shared_ptr<const KeptShares> before) {
   std::optional<SaidBefore> said;
   if (before && before->replicas == mine.replicas) {
     said = before->said;
   }
   std::string text = encode_holdings(static_cast<std::uint32_t>(mine.rank), mine.lines, mine.holdings);
   Subject::Merge merge = [](const std::vector<std::string>& texts) { return merge_holdings(texts); };
-  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(text), std::move(merge), said);
+  Awaitable<Reduced> reducing =
+      reduce_changes(ranks, std::move(text), std::move(merge), said, mine.values.hash());
   const Reduced reduced = co_await std::move(reducing);
+  AgreedLeaves agreed;
+  agreed.has_same_values = reduced.is_alike;
   if (reduced.is_known) {
-    co_return before;
+    agreed.shares = std::move(before);
+    agreed.mine = std::move(mine);
+    co_return agreed;
   }
   std::vector<std::string> answers;
   if (mine.rank == 0) {
@@ -79,7 +93,9 @@ Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(Subject& ranks, Ran
   kept->said = reduced.said;
   kept->replicas = mine.replicas;
   kept->shares = shares_of(answer, mine.holdings);
-  co_return kept;
+  agreed.shares = std::move(kept);
+  agreed.mine = std::move(mine);
+  co_return agreed;
 }
 
 }  // namespace cairn::detail

@@ -9,11 +9,14 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/array/sharded_array.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/conversation.hpp"
 #include "cairn/coord/reduce_changes.hpp"
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
+
+#include "same_values.hpp"
 
 namespace cairn::detail {
 
@@ -24,12 +27,15 @@ namespace cairn::detail {
 [[nodiscard]] std::string line_of_leaf(std::string_view path, std::string_view kind);
 [[nodiscard]] std::string line_of_array(std::string_view path, std::string_view kind, DType dtype,
                                         const Shape& shape);
+/// Of an array of which all ranks write: each must store it in the same dtype.
+[[nodiscard]] std::string line_of_sharded(std::string_view path, const ShardedArray& array, DType stored);
 
 /// What this rank brings.
 struct RankLeaves {
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
+  SameValues values;  ///< Of all leaves; rank 0's count.
   std::vector<Holding> holdings;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
@@ -41,12 +47,19 @@ struct KeptShares {
   std::vector<Share> shares;
 };
 
+/// What came of it.
+struct AgreedLeaves {
+  std::shared_ptr<const KeptShares> shares;
+  bool has_same_values = true;
+  RankLeaves mine;  ///< What this rank brought.
+};
+
 /// Rank 0 hears what each rank holds, and tells each what it writes; or that it writes what it wrote `before` (or null), when
 /// nobody holds anything else.
 ///
 /// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves; those of
 ///         SharePlan.
-[[nodiscard]] Awaitable<std::shared_ptr<const KeptShares>> agree_on_shares(
-    Subject& ranks, RankLeaves mine, std::shared_ptr<const KeptShares> before);
+[[nodiscard]] Awaitable<AgreedLeaves> agree_on_shares(Subject& ranks, RankLeaves mine,
+                                                      std::shared_ptr<const KeptShares> before);
 
 }  // namespace cairn::detail

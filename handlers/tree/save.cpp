@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/array_rules.hpp"
@@ -54,6 +56,7 @@ struct Leaves {
   std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and with a policy all.
   bool has_sharded = false;
   std::string lines;  ///< What ranks compare; empty where there are no others.
+  detail::SameValues values;
 };
 
 /// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer.
@@ -80,6 +83,7 @@ class LeafWalk {
     const ShardedArray* sharded = leaf.sharded_array_if();
     if (has_ranks_) {
       add_line(path, leaf);
+      leaves_.values.add(leaf);
     }
     leaves_.has_sharded |= sharded != nullptr;
     if (sharded != nullptr && rules_ != nullptr) {
@@ -100,7 +104,7 @@ class LeafWalk {
     if (const Array* array = leaf.array_if()) {
       leaves_.lines += detail::line_of_array(path, name(leaf.kind()), array->dtype(), array->shape());
     } else if (const ShardedArray* sharded = leaf.sharded_array_if()) {
-      leaves_.lines += detail::line_of_array(path, name(leaf.kind()), sharded->dtype(), sharded->shape());
+      leaves_.lines += detail::line_of_sharded(path, *sharded, writer_.stored_as(path, sharded->dtype()));
     } else {
       leaves_.lines += detail::line_of_leaf(path, name(leaf.kind()));
     }
@@ -120,6 +124,7 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   mine.rank = context.coordinator().rank();
   mine.ranks = context.coordinator().size();
   mine.lines = std::move(leaves.lines);
+  mine.values = std::move(leaves.values);
   mine.holdings = detail::holdings_of(leaves.divided, static_cast<std::uint32_t>(mine.rank),
                                       static_cast<std::uint32_t>(mine.ranks));
   mine.replicas = detail::sharding_options(context).replicas;
@@ -127,20 +132,39 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
 }
 
 /// What this rank writes, as all ranks agree.
-Awaitable<std::shared_ptr<const detail::KeptShares>> agree(SaveContext context, Subject* ranks,
-                                                           detail::RankLeaves mine) {
+Awaitable<detail::AgreedLeaves> agree(SaveContext context, Subject* ranks, detail::RankLeaves mine) {
   const auto before = context.kept<detail::KeptShares>();
-  auto agreed = co_await detail::agree_on_shares(*ranks, std::move(mine), before);
-  if (agreed != before) {
-    context.keep(agreed);
+  detail::AgreedLeaves agreed = co_await detail::agree_on_shares(*ranks, std::move(mine), before);
+  if (agreed.shares != before) {
+    context.keep(agreed.shares);
   }
   co_return agreed;
+}
+
+/// Says of a save where other ranks have values that rank 0's stand for.
+Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
+  if (agreed.has_same_values) {
+    co_return;
+  }
+  Subject ranks = *context.about("values");
+  const std::string words =
+      co_await detail::name_differences(ranks, std::move(agreed.mine.values), std::move(agreed.mine.lines));
+  if (!words.empty()) {
+    context.add_problem(fmt::format("'{}': {}", context.name(), words));
+  }
+}
+
+/// The slow case of values that differ is settled in the background, where nobody waits for it.
+Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background<> files) {
+  co_await tell_differences(std::move(context), std::move(agreed));
+  co_await std::move(files);
 }
 
 /// Where no rank has a sharded array, rank 0 writes everything: that all have the same leaves is found out beside that.
 Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
-  co_await agree(std::move(context), &ranks, std::move(mine));
+  detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));
+  co_await tell_differences(std::move(context), std::move(agreed));
   if (written) {
     co_await std::move(*written);
   }
@@ -154,9 +178,10 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   std::optional<Subject> ranks = context.about("leaves");
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
   std::vector<Share> shares;
+  detail::AgreedLeaves agreed;
   if (ranks && leaves.has_sharded) {
-    const auto agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
-    shares = agreed->shares;
+    agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
+    shares = agreed.shares->shares;
   } else if (leaves.has_sharded) {
     shares = detail::shares_alone(leaves.divided, detail::sharding_options(context).replicas);
   }
@@ -167,7 +192,9 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
     co_return co_await write_arrays(std::move(context), std::move(writer));
   }
   if (leaves.has_sharded) {
-    co_return co_await write_arrays(std::move(context), std::move(writer), std::move(*ranks));
+    Background<> files = co_await write_arrays(context, std::move(writer), std::move(*ranks));
+    co_return agreed.has_same_values ? std::move(files)
+                                     : finish(std::move(context), std::move(agreed), std::move(files));
   }
   detail::RankLeaves mine = leaves_of_rank(context, leaves);
   std::optional<Background<>> written;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <system_error>
+
+#include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,6 +57,19 @@ DestinationPiece make_piece(const Region& region, const ReadArray& array, const 
   return piece;
 }
 
+[[noreturn]] void rethrow_with_policy(const std::exception_ptr& failure, const std::string& policy) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    const bool is_of_a_file =
+        error.code() == Errc::checksum_mismatch || error.code() == std::errc::no_such_file_or_directory;
+    if (!is_of_a_file || policy.empty()) {
+      throw;
+    }
+    throw Error(error.code(), error.detail() + shown_policy(policy));
+  }
+}
+
 }  // namespace
 
 std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span<const ReadArray> arrays,
@@ -75,6 +92,7 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
   LocatedArrays located = locate(index, wanted, options);
   RegionsByFile regions = check_regions(index, located.arrays, std::move(located.regions), files);
   ReadPlan plan;
+  plan.policy = index.policy();
   plan.arrays.resize(located.count);
   if (options.map) {
     map_arrays(located.arrays, regions, files, plan.arrays);
@@ -96,8 +114,20 @@ Awaitable<> StoredFiles::read_files(PiecesByFile pieces) const {
   return async::when_all(std::move(reads));
 }
 
+Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces, std::string policy) {
+  std::exception_ptr failure;
+  try {
+    co_await files->read_files(std::move(pieces));  // Keeps the files.
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) {
+    rethrow_with_policy(failure, policy);
+  }
+}
+
 Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces) {
-  co_await files->read_files(std::move(pieces));  // Keeps the files.
+  return read(std::move(files), std::move(pieces), std::string());
 }
 
 }  // namespace cairn::array_store

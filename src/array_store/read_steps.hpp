@@ -112,4 +112,7 @@ void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, s
 void add_box_pieces(const formats::Index& index, const ReadArray& array, const Region& region,
                     std::span<const Array> memory, std::vector<DestinationPiece>& pieces);
 
+/// " (sharding policy "...")": who decided what is in the files, for messages; empty where nobody did.
+[[nodiscard]] std::string shown_policy(std::string_view description);
+
 }  // namespace cairn::array_store

@@ -240,13 +240,11 @@ void check_destinations(std::span<const ReadArray> arrays) {
   check_disjoint(destinations);
 }
 
-/// Who decided what is in the files, for messages; empty when nobody did.
-std::string policy_of(const Index& index) {
-  const std::string_view policy = index.policy();
-  return policy.empty() ? "" : fmt::format(" (sharding policy \"{}\")", policy);
-}
-
 }  // namespace
+
+std::string shown_policy(std::string_view description) {
+  return description.empty() ? "" : fmt::format(" (sharding policy \"{}\")", description);
+}
 
 LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, const ReadOptions& options) {
   LocatedArrays located;
@@ -274,7 +272,7 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
     const auto size = files.size_bytes(file);
     if (!size) {
       throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there{}", index.path(),
-                                               name_of(in_file.front()), file, policy_of(index)));
+                                               name_of(in_file.front()), file, shown_policy(index.policy())));
     }
     std::sort(in_file.begin(), in_file.end(),
               [](const Region& a, const Region& b) { return a.begin < b.begin; });

@@ -42,6 +42,9 @@ staging::FileToRead file_of(const LoadHost& load, const std::string& relative) {
   file.name = relative;
   file.path = source->root() / relative;
   file.size_bytes = size_of(*source, relative);
+  if (const auto rank = source->writer_of(relative)) {
+    file.origin = fmt::format(" (written by rank {})", *rank);
+  }
   file.open = [source, relative](int flags) { return source->open_file(relative, flags); };
   if (load.verifies()) {
     file.digest = [source, relative] { return source->digest(relative); };

@@ -178,6 +178,10 @@ void Conversation::on_failure(std::function<void(const std::exception_ptr& why)>
   exchange_->failed().on_complete(std::move(work));
 }
 
+SomeRanks Conversation::missing() const {
+  return exchange_->missing();
+}
+
 void Conversation::leave_later() noexcept {
   try {
     // Left by the last step that ends: each holds a share of it until then.

@@ -65,9 +65,13 @@ std::size_t Coordinator::size() const noexcept {
   return transport_->size();
 }
 
+std::uint32_t Coordinator::host() const noexcept {
+  return transport_->hosts()[rank()];
+}
+
 std::size_t Coordinator::ranks_on_host() const noexcept {
   const std::span<const std::uint32_t> hosts = transport_->hosts();
-  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), hosts[rank()]));
+  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), host()));
 }
 
 Conversation Coordinator::join() {
@@ -95,6 +99,14 @@ std::shared_ptr<void> Coordinator::listen(std::string topic, NoticeHandler handl
 }
 
 bool Coordinator::progress() {
+  const bool needs_threads = turn();
+  if (needs_threads && exchanges_->rest()) {
+    turn();  // Says so before the thread is gone.
+  }
+  return needs_threads;
+}
+
+bool Coordinator::turn() {
   return transport_->progress();
 }
 

@@ -8,14 +8,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/some_ranks.hpp"
+
 namespace cairn::coord {
-namespace {
-
-/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not silent then.
-constexpr int kMostTicksAtOnce = 2;
-
-}  // namespace
-
 Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
                    std::uint64_t number)
     : number_(number),
@@ -25,7 +20,8 @@ Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOpti
       children_(tree.children(rank_)),
       transport_(&transport) {
   if (rank_ != 0) {
-    neighbours_.push_back({tree_.parent(rank_)});
+    parent_ = tree_.parent(rank_);
+    neighbours_.push_back({parent_});
   }
   for (const std::size_t child : children_) {
     neighbours_.push_back({child});
@@ -78,6 +74,18 @@ bool Exchange::leave() noexcept {
   return true;
 }
 
+bool Exchange::is_needed() const noexcept {
+  const MutexLock lock(mutex_);
+  return !has_left_ || may_be_asked();
+}
+
+bool Exchange::may_be_asked() const noexcept {
+  const bool has_words = transport_ != nullptr && !failure_ && !words_.empty();
+  return has_words && std::any_of(neighbours_.begin(), neighbours_.end(), [this](const Neighbour& each) {
+           return !each.has_left && each.silence <= 2 * std::chrono::nanoseconds(options_.lost_after);
+         });
+}
+
 void Exchange::miss(std::size_t rank) noexcept {
   {
     const MutexLock lock(mutex_);
@@ -101,15 +109,18 @@ Packet Exchange::packet_of(PacketKind kind, const Key& key, std::string_view bod
   return std::make_shared<const std::string>(encode({number_, kind, key.second, key.first}, body));
 }
 
-void Exchange::send(std::size_t to, const Packet& packet) const {
+void Exchange::send(std::size_t to, const Packet& packet) {
   if (transport_ != nullptr) {
+    has_spoken_ = true;
     transport_->send(to, packet);
   }
 }
 
-void Exchange::send_down(const Packet& packet) const {
-  for (const std::size_t child : children_) {
-    send(child, packet);
+void Exchange::send_down(const Packet& packet) {
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!is_parent(neighbour.rank)) {
+      send(neighbour.rank, packet);
+    }
   }
 }
 
@@ -214,7 +225,7 @@ void Exchange::pass_up(const Key& key, const std::shared_ptr<Step>& step) {
   }
   if (rank_ != 0) {
     const MutexLock lock(mutex_);
-    send(tree_.parent(rank_), packet_of(PacketKind::up, key, step->text));
+    send(parent_, packet_of(PacketKind::up, key, step->text));
   }
   step->done.set();
 }
@@ -223,7 +234,11 @@ std::shared_ptr<Step> Exchange::begin_down(const std::string& subject, std::uint
                                            std::string text) {
   const Key key(subject, number);
   return begin_hearing(key, [&](Step& step) CAIRN_REQUIRES(mutex_) {
-    send_down(packet_of(PacketKind::down, key, text));
+    const Packet packet = packet_of(PacketKind::down, key, text);
+    send_down(packet);
+    if (bond_ == Bond::above) {
+      words_.push_back(packet);
+    }
     step.text = std::move(text);
   });
 }
@@ -280,6 +295,25 @@ void Exchange::take_down(const Key& key, const DecodedPacket& decoded, const Pac
     steps_.erase(key);
   }
   step->done.set();  // Without the lock: what waits may run here, and call this object.
+}
+
+void Exchange::take_ask(std::size_t from) {
+  const MutexLock lock(mutex_);
+  if (rank_ != 0) {
+    return;
+  }
+  const auto known = std::find_if(neighbours_.begin(), neighbours_.end(),
+                                  [from](const Neighbour& each) { return each.rank == from; });
+  Neighbour& neighbour = known != neighbours_.end() ? *known : neighbours_.emplace_back();
+  neighbour.rank = from;
+  neighbour.has_joined = true;
+  neighbour.silence = {};
+  if (failure_) {
+    send(from, packet_of(PacketKind::fail, {}, encode_failure(rank_, failure_)));
+  }
+  for (const Packet& word : words_) {
+    send(from, word);
+  }
 }
 
 // Past the tree.
@@ -342,20 +376,29 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     take_direct(from, decoded, packet);
     return;
   }
+  if (kind == PacketKind::ask) {
+    take_ask(from);
+    return;
+  }
   {
     const MutexLock lock(mutex_);
     const auto neighbour = std::find_if(neighbours_.begin(), neighbours_.end(),
                                         [from](const Neighbour& each) { return each.rank == from; });
-    if (neighbour == neighbours_.end() || has_left_) {
+    if (neighbour == neighbours_.end()) {
       return;
     }
     neighbour->silence = {};
+    neighbour->is_resting = kind == PacketKind::rest;
     neighbour->has_joined |= kind == PacketKind::alive || kind == PacketKind::up;
     neighbour->has_left |= kind == PacketKind::left;
+    if (has_left_) {
+      return;
+    }
   }
   const Key key(decoded.head.subject, decoded.head.step);
   switch (kind) {
     case PacketKind::alive:
+      note_missing(from, decoded.body);
       break;
     case PacketKind::up:
       take_up(from, key, decoded.body);
@@ -374,6 +417,8 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       fail_if_somebody_left();
       break;
     case PacketKind::direct:  // See above.
+    case PacketKind::ask:
+    case PacketKind::rest:
     case PacketKind::notice:  // Belong to no conversation.
     case PacketKind::closed:
       break;
@@ -394,8 +439,7 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
     failure_ = why;
     const Packet passed_on = packet ? packet : packet_of(PacketKind::fail, {}, encode_failure(rank_, why));
     for (const Neighbour& neighbour : neighbours_) {
-      const bool is_above = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
-      if (neighbour.rank != from && !(is_above && bond_ == Bond::above)) {
+      if (neighbour.rank != from && !(is_parent(neighbour.rank) && bond_ == Bond::above)) {
         send(neighbour.rank, passed_on);
       }
     }
@@ -424,11 +468,11 @@ bool Exchange::is_missing_from(const Neighbour& neighbour) const {
       return false;
     }
     const bool is_up = !step.arrived.empty();
-    const bool is_parent = rank_ != 0 && neighbour.rank == tree_.parent(rank_);
-    return is_up ? !is_parent &&
+    const bool is_above = is_parent(neighbour.rank);
+    return is_up ? !is_above &&
                        std::none_of(step.arrived.begin(), step.arrived.end(),
                                     [&](const RankedText& text) { return text.first == neighbour.rank; })
-                 : is_parent;
+                 : is_above;
   });
 }
 
@@ -446,68 +490,6 @@ void Exchange::fail_if_somebody_left() {
     fail(std::make_exception_ptr(
         Error(Errc::peer_failed, fmt::format("rank {} has left before its part was done", *missing))));
   }
-}
-
-// Signs of life.
-
-void Exchange::tick_later() {
-  const MutexLock lock(mutex_);
-  if (transport_ != nullptr && !has_left_ && !failure_) {
-    transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
-      if (const auto self = weak.lock()) {
-        self->tick();
-      }
-    });
-  }
-}
-
-bool Exchange::is_bound_to(std::size_t neighbour) const {
-  const MutexLock lock(mutex_);
-  return bond_ == Bond::all || (rank_ != 0 && neighbour == tree_.parent(rank_));
-}
-
-std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
-  for (Neighbour& neighbour : neighbours_) {
-    neighbour.silence += elapsed;
-    if (neighbour.has_left ||
-        (bond_ == Bond::above && (rank_ == 0 || neighbour.rank != tree_.parent(rank_)))) {
-      continue;
-    }
-    if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
-      return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
-                         std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
-    }
-    const std::chrono::nanoseconds most = options_.join_timeout;
-    if (!neighbour.has_joined && most.count() != 0 && neighbour.silence > most) {
-      return fmt::format("rank {} has not joined within join_timeout", neighbour.rank);
-    }
-  }
-  return {};
-}
-
-void Exchange::tick() {
-  std::string lost;
-  {
-    const MutexLock lock(mutex_);
-    if (transport_ == nullptr || has_left_ || failure_) {
-      return;
-    }
-    const Transport::Time now = transport_->now();
-    const auto elapsed =
-        std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
-    last_tick_ = now;
-    lost = find_lost(elapsed);
-    const Packet alive = packet_of(PacketKind::alive, {}, {});
-    for (const Neighbour& neighbour : neighbours_) {
-      if (!neighbour.has_left) {
-        send(neighbour.rank, alive);
-      }
-    }
-  }
-  if (!lost.empty()) {
-    fail(std::make_exception_ptr(Error(Errc::peer_failed, lost)));
-  }
-  tick_later();
 }
 
 }  // namespace cairn::coord

@@ -59,6 +59,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] const async::Event& failed() const noexcept { return failed_; }
   [[nodiscard]] std::exception_ptr failure() const;
 
+  /// As Conversation::missing.
+  [[nodiscard]] SomeRanks missing() const;
+
   /// From here on this rank is there, and listens for its neighbours.
   void join(Bond bond);
   /// The steps that were begun here and have not ended.
@@ -66,6 +69,12 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
+  /// Whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it speaks. They are given
+  /// time to notice that the rank which should have passed it on is lost.
+  [[nodiscard]] bool is_needed() const noexcept;
+  /// Says that this rank will be silent for as long as its program pleases, unless it has said nothing since it said so last.
+  /// Returns whether it said it.
+  bool rest() noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
@@ -99,7 +108,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     std::size_t rank = 0;
     bool has_joined = false;
     bool has_left = false;
+    bool is_resting = false;              // Its silence is not counted.
     std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
+    SomeRanks missing{};                  // As it has said last: below it, or, if it is above, of all.
   };
 
   /// What this rank was told in a subject, or who waits for that: one of the two is empty.
@@ -110,14 +121,23 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   Step& step_at(const Key& key) CAIRN_REQUIRES(mutex_);
   std::shared_ptr<Step> begin(const Key& key) CAIRN_REQUIRES(mutex_);
-  void send(std::size_t to, const Packet& packet) const CAIRN_REQUIRES(mutex_);
-  void send_down(const Packet& packet) const CAIRN_REQUIRES(mutex_);
+  void send(std::size_t to, const Packet& packet) CAIRN_REQUIRES(mutex_);
+  void send_down(const Packet& packet) CAIRN_REQUIRES(mutex_);
   void send_parts(const Key& key, std::vector<RankedText> texts) CAIRN_REQUIRES(mutex_);
   /// A step down: `speak` is rank 0's part of it.
   std::shared_ptr<Step> begin_hearing(const Key& key, const std::function<void(Step&)>& speak);
   [[nodiscard]] Packet packet_of(PacketKind kind, const Key& key, std::string_view body) const;
   [[nodiscard]] bool is_missing_from(const Neighbour& neighbour) const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool may_be_asked() const noexcept CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool is_parent(std::size_t neighbour) const noexcept CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SomeRanks missing_below() const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] SomeRanks missing_of_all() const CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
+  [[nodiscard]] SomeRanks find_late() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
+  /// Where only what comes from above counts, and the rank above is gone: hears rank 0 itself from here on. Returns whether it does.
+  bool turn_to_root(Neighbour& lost) CAIRN_REQUIRES(mutex_);
+  void send_signs_of_life() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 
   void fail(const std::exception_ptr& why, std::size_t from, const Packet& packet) noexcept;
@@ -125,6 +145,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// Goes on with a step up whose texts are all there.
   void pass_up(const Key& key, const std::shared_ptr<Step>& step);
   void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
+  void take_ask(std::size_t from);
+  void note_missing(std::size_t from, std::string_view body);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Nobody waits for what a rank that has left will not say.
   void fail_if_somebody_left();
@@ -143,6 +165,11 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool has_joined_ CAIRN_GUARDED_BY(mutex_) = false;
   bool has_left_ CAIRN_GUARDED_BY(mutex_) = false;
   Bond bond_ CAIRN_GUARDED_BY(mutex_) = Bond::all;  // Until it has joined it only passes on.
+  std::size_t parent_ CAIRN_GUARDED_BY(mutex_) = 0;
+  bool is_orphan_ CAIRN_GUARDED_BY(mutex_) = false;   // It has turned to rank 0.
+  bool has_spoken_ CAIRN_GUARDED_BY(mutex_) = false;  // Since it said that it rests.
+  std::vector<Packet> words_
+      CAIRN_GUARDED_BY(mutex_);  // At rank 0, where others may turn to it: what it has said to all.
   std::exception_ptr failure_ CAIRN_GUARDED_BY(mutex_);
   std::vector<Neighbour> neighbours_ CAIRN_GUARDED_BY(mutex_);
   std::map<Key, std::shared_ptr<Step>> steps_ CAIRN_GUARDED_BY(mutex_);

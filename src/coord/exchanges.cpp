@@ -47,6 +47,7 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
     if (is_closed_) {
       throw Error(Errc::closed, "the coordinator was closed");
     }
+    std::erase_if(exchanges_, [](const auto& each) { return !each.second->is_needed(); });
     for (std::size_t i = 0; i < bonds.size(); ++i) {
       std::shared_ptr<Exchange>& slot = exchanges_[next_];
       if (!slot) {
@@ -80,7 +81,18 @@ void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
 
 void Exchanges::forget(std::uint64_t number) noexcept {
   const MutexLock lock(mutex_);
-  exchanges_.erase(number);
+  const auto found = exchanges_.find(number);
+  if (found != exchanges_.end() && !found->second->is_needed()) {
+    exchanges_.erase(found);
+  }
+}
+
+bool Exchanges::rest() noexcept {
+  bool has_said_so = false;
+  for (const auto& exchange : all()) {
+    has_said_so |= exchange->rest();
+  }
+  return has_said_so;
 }
 
 void Exchanges::close() noexcept {

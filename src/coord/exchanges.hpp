@@ -25,7 +25,10 @@ class Exchanges {
   [[nodiscard]] std::vector<std::shared_ptr<Exchange>> join(const std::vector<Bond>& bonds);
   /// What belongs to a conversation that was left here is dropped: late packets of an old one never reach a new one.
   void receive(std::size_t from, const Packet& packet) noexcept;
+  /// For one that was left: goes at once, or, while somebody may still ask for its words, when others are joined later.
   void forget(std::uint64_t number) noexcept;
+  /// As Exchange::rest, in all that this rank has joined.
+  bool rest() noexcept;
   /// Fails what is left, and tells all ranks that this one joins nothing more: what they join later fails at once.
   void close() noexcept;
 

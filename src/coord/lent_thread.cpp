@@ -23,7 +23,10 @@ LentThread::LentThread(Coordinator& coordinator) noexcept
 
 LentThread::~LentThread() {
   if (is_wanted_) {
-    lend();
+    try {
+      coordinator_.progress();
+    } catch (...) {  // As below.
+    }
   }
 }
 
@@ -37,7 +40,7 @@ std::chrono::nanoseconds LentThread::progress(bool has_worked) noexcept {
 
 void LentThread::lend() noexcept {
   try {
-    is_wanted_ = coordinator_.progress();
+    is_wanted_ = coordinator_.turn();
   } catch (...) {  // A transport that has broken down: others find that this rank is silent.
   }
 }

@@ -15,15 +15,17 @@ namespace cairn::coord {
 
 /// What a packet is about.
 enum class PacketKind : std::uint8_t {
-  alive,   ///< I have joined, and am there.
-  up,      ///< A text on its way to rank 0.
-  down,    ///< A text of rank 0 for everybody.
-  parts,   ///< Texts of rank 0 for the ranks of a subtree.
-  fail,    ///< The conversation has failed.
-  left,    ///< I say nothing more.
+  alive,  ///< I have joined, and am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody: empty.
+  up,     ///< A text on its way to rank 0.
+  down,   ///< A text of rank 0 for everybody.
+  parts,  ///< Texts of rank 0 for the ranks of a subtree.
+  fail,   ///< The conversation has failed.
+  left,   ///< I say nothing more.
   direct,  ///< What one rank tells another, past the tree.
   notice,  ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
   closed,  ///< A rank (u32) joins none of the conversations from this one on.
+  rest,    ///< I have no thread until my program lends me one: until I speak again, silence means nothing.
+  ask,     ///< The rank between us is lost: tell me yourself what you, rank 0, have said, and will say.
 };
 
 struct PacketHead {

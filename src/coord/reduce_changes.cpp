@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/coord/reduce_changes.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,7 +16,7 @@
 namespace cairn {
 namespace {
 
-/// What a text that goes up, or down, has in front of its last byte.
+/// What a text that goes up, or down, has in front of its seal.
 enum class Kind : char {
   known = 'k',  ///< Up: the hash of all that was said before. Down: nothing.
   news = 'n',   ///< Up: what is said. Down: the hash of all of it.
@@ -26,58 +28,78 @@ void put_hash(std::string& text, const Hash128& hash) {
   put(text, hash.low);
 }
 
-Hash128 take_hash(std::string_view text) {
+Hash128 take_hash(std::string_view& text) {
   Hash128 hash;
   hash.high = take<std::uint64_t>(text);
   hash.low = take<std::uint64_t>(text);
   return hash;
 }
 
-std::string sealed(std::string text, Kind kind) {
-  text += static_cast<char>(kind);  // At the end: texts are large, and nothing of them is moved.
+/// What comes behind a text. At the end: texts are large, and nothing of them is moved.
+struct Seal {
+  Kind kind = Kind::again;
+  Hash128 aside;
+  bool is_alike = true;  ///< All whose texts were merged have that aside.
+};
+
+constexpr std::size_t kSealBytes = 18;
+
+std::string sealed(std::string text, const Seal& seal) {
+  put_hash(text, seal.aside);
+  put(text, static_cast<std::uint8_t>(seal.is_alike));
+  text += static_cast<char>(seal.kind);
   return text;
 }
 
-Kind take_kind(std::string& text) {
+Seal take_seal(std::string& text) {
   const char last = text.empty() ? '\0' : text.back();
-  if (last != 'k' && last != 'n' && last != 'a') {
+  if (text.size() < kSealBytes || (last != 'k' && last != 'n' && last != 'a')) {
     throw Error(Errc::malformed_metadata, "message of unknown kind");
   }
-  text.pop_back();
-  return static_cast<Kind>(last);
+  std::string_view behind = std::string_view(text).substr(text.size() - kSealBytes);
+  Seal seal;
+  seal.aside = take_hash(behind);
+  seal.is_alike = take<std::uint8_t>(behind) != 0;
+  seal.kind = static_cast<Kind>(last);
+  text.resize(text.size() - kSealBytes);
+  return seal;
 }
 
 std::string merge_sealed(std::vector<std::string> texts, const Subject::Merge& merge) {
-  const Kind kind = take_kind(texts.front());
-  bool is_alike = kind != Kind::again;
+  Seal seal = take_seal(texts.front());
+  const Kind kind = seal.kind;
+  bool is_same_kind = kind != Kind::again;
   for (std::size_t i = 1; i < texts.size(); ++i) {
-    is_alike = take_kind(texts[i]) == kind && is_alike;
-    is_alike = is_alike && (kind != Kind::known || texts[i] == texts.front());
+    const Seal other = take_seal(texts[i]);
+    seal.is_alike = seal.is_alike && other.is_alike && other.aside == seal.aside;
+    is_same_kind = is_same_kind && other.kind == kind;
+    is_same_kind = is_same_kind && (kind != Kind::known || texts[i] == texts.front());
   }
-  if (!is_alike) {
-    return sealed({}, Kind::again);
+  if (!is_same_kind) {
+    seal.kind = Kind::again;
+    return sealed({}, seal);
   }
-  return kind == Kind::known ? sealed(std::move(texts.front()), kind) : sealed(merge(std::move(texts)), kind);
+  return sealed(kind == Kind::known ? std::move(texts.front()) : merge(std::move(texts)), seal);
 }
 
 /// At rank 0: what the others are answered.
 std::string answer_to(Reduced& reduced, std::string gathered) {
-  const Kind kind = take_kind(gathered);
-  reduced.is_known = kind == Kind::known;
+  const Seal seal = take_seal(gathered);
+  reduced.is_known = seal.kind == Kind::known;
   std::string answer;
-  if (kind == Kind::news) {
+  if (seal.kind == Kind::news) {
     reduced.all = std::move(gathered);
     reduced.said.all = hash_text(reduced.all);
     put_hash(answer, reduced.said.all);
   }
-  return sealed(std::move(answer), kind);
+  return sealed(std::move(answer), seal);
 }
 
 }  // namespace
 
 // outlives: the caller keeps the subject until this has ended.
 Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
-                                  std::optional<SaidBefore> before) {
+                                  std::optional<SaidBefore> before, Hash128 aside) {
   Reduced reduced;
   reduced.said.mine = hash_text(mine);
   Subject::Merge merge_all = [merge = std::move(merge)](std::vector<std::string> texts) {
@@ -86,12 +108,16 @@ Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::M
   bool says_all = !before || before->mine != reduced.said.mine;
   for (;;) {
     std::string up;
+    Seal seal;
+    seal.aside = aside;
     if (says_all) {
-      up = sealed(mine, Kind::news);
+      up = mine;
+      seal.kind = Kind::news;
     } else {
       put_hash(up, before->all);
-      up = sealed(std::move(up), Kind::known);
+      seal.kind = Kind::known;
     }
+    up = sealed(std::move(up), seal);
     Subject::Merge merge_up = merge_all;
     Awaitable<std::string> gathering = subject.reduce(std::move(up), std::move(merge_up));
     std::string gathered = co_await std::move(gathering);
@@ -100,18 +126,27 @@ Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::M
       answer = answer_to(reduced, std::move(gathered));
     }
     answer = co_await subject.broadcast(std::move(answer));
-    const Kind kind = take_kind(answer);
+    const Seal answered = take_seal(answer);
+    const Kind kind = answered.kind;
+    reduced.is_alike = answered.is_alike;
     if (kind == Kind::known && !says_all) {
       reduced.is_known = true;
       reduced.said = *before;
       co_return reduced;
     }
     if (kind == Kind::news) {
-      reduced.said.all = take_hash(answer);
+      std::string_view all = answer;
+      reduced.said.all = take_hash(all);
       co_return reduced;
     }
     says_all = true;
   }
+}
+
+Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+                                  std::optional<SaidBefore> before) {
+  const Hash128 nothing;
+  return reduce_changes(subject, std::move(mine), std::move(merge), before, nothing);
 }
 
 }  // namespace cairn

@@ -63,6 +63,7 @@ joint::Claims LoadJob::claims() const {
   joint::Claims claims;
   claims.emplace_back("the path", path().string());
   claims.emplace_back("verify", options().verify ? "true" : "false");
+  claims.emplace_back("the uuid", options().uuid);
   std::string names;
   for (const Request& request : requests()) {
     names += fmt::format("'{}' ", request.name());

@@ -44,6 +44,7 @@ class LoadJob final : public ReadJob {
   Awaitable<> open_together();
   [[nodiscard]] joint::Claims claims() const;
   void refuse_effect() noexcept override;
+  [[nodiscard]] SomeRanks missing_ranks() const override { return joint_ ? joint_->missing() : SomeRanks(); }
   void forget_attempt() override;
   Awaitable<> begin_part(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_part(std::size_t index, Background<AnyValue> background);

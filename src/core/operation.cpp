@@ -84,8 +84,11 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
       // Weak: an alarm does not keep an operation, and its staging memory, until the deadline.
       alarms_.at(later(meter().begin(), deadline), [weak = weak_from_this(), deadline] {
         if (const auto self = weak.lock()) {
-          self->stop(Errc::timed_out,
-                     fmt::format("not done after {:.3f} s", std::chrono::duration<double>(deadline).count()));
+          const SomeRanks missing = self->missing_ranks();
+          self->stop(Errc::timed_out, fmt::format("not done after {:.3f} s{}{}",
+                                                  std::chrono::duration<double>(deadline).count(),
+                                                  missing.count == 0 ? "" : "; still waiting for ",
+                                                  missing.count == 0 ? "" : to_string(missing)));
         }
       });
     }

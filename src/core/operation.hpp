@@ -13,6 +13,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/some_ranks.hpp"
 
 #include "async/internal/event.hpp"
 #include "async/internal/task_group.hpp"
@@ -136,6 +137,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// From here on it must not take effect.
   virtual void refuse_effect() noexcept {}
+  /// The other ranks for which it waits at this moment.
+  [[nodiscard]] virtual SomeRanks missing_ranks() const { return {}; }
   /// What waiters are told when the operation has not ended within the grace; `reason` says why it was stopped.
   [[nodiscard]] virtual std::exception_ptr verdict_without_end(const Error& reason);
   /// Releases what later operations wait for; called before this one is answered.

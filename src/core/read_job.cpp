@@ -48,9 +48,20 @@ contract::Means ReadJob::means() noexcept {
   return {plane(), services().coordinator, services().devices, options_.handler_options};
 }
 
+void ReadJob::require_uuid() const {
+  const store::Manifest* manifest = source_->manifest();
+  const std::string found = manifest == nullptr ? std::string() : store::to_string(manifest->uuid);
+  if (!options_.uuid.empty() && options_.uuid != found) {
+    throw Error(Errc::not_found,
+                fmt::format("{} is {}, not checkpoint {}", source_->path().string(),
+                            found.empty() ? "no checkpoint" : "checkpoint " + found, options_.uuid));
+  }
+}
+
 Awaitable<> ReadJob::open_source(std::string metadata) {
   std::function<void()> open = [&] {
     source_ = store::FileSource::open(services().disk.engine().syscalls(), path_, metadata);
+    require_uuid();
   };
   co_await run_call(std::move(open));
   choose_parts();

@@ -79,6 +79,8 @@ class ReadJob : public Operation, public contract::LoadHost {
   [[nodiscard]] bool is_current() const;
 
  private:
+  /// Errors: Errc::not_found where another checkpoint is expected.
+  void require_uuid() const;
   void choose_parts();
   void start_over();
 

@@ -164,6 +164,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void prepare_result(std::span<const io::FileDigest> digests);
   void count_end(const std::exception_ptr& failure) override;
   void refuse_effect() noexcept override;
+  [[nodiscard]] SomeRanks missing_ranks() const override { return joint_ ? joint_->missing() : SomeRanks(); }
   [[nodiscard]] std::exception_ptr verdict_without_end(const Error& reason) override;
   void make_way() noexcept override { services().saves.leave(this); }
   void clear_up() noexcept override;

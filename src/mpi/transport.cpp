@@ -145,8 +145,8 @@ class MpiTransport final : public Transport {
     const bool may_use_this = level_ == MPI_THREAD_SERIALIZED ||
                               (level_ == MPI_THREAD_FUNNELED && std::this_thread::get_id() == main_thread_);
     if (may_use_this && !is_turning_.exchange(true)) {
+      const std::shared_ptr<void> turning(nullptr, [this](std::nullptr_t) { is_turning_ = false; });
       turn();
-      is_turning_ = false;
     }
     return may_use_this;
   }
@@ -258,7 +258,7 @@ class MpiTransport final : public Transport {
         postbox_->send(to, packet);
       }
       has_any |= postbox_->turn();
-    } catch (const Error&) {
+    } catch (const std::exception&) {  // MPI has broken down, or there is no memory for what has come.
       end();
       return false;
     }

@@ -38,6 +38,14 @@ Awaitable<> CheckedFile::acquire_descriptors() {
 }
 
 void CheckedFile::open() {
+  try {
+    open_plainly();
+  } catch (const Error& error) {
+    throw Error(error.code(), error.detail() + file_.origin);
+  }
+}
+
+void CheckedFile::open_plainly() {
   buffered_ = file_.open(0);
   if (file_.digest) {
     digest_ = file_.digest();
@@ -133,7 +141,11 @@ void CheckedFile::verify(std::uint64_t offset_bytes, std::span<const std::byte> 
     return;
   }
   const observe::WorkSpan span(plane_.meter, Work::verify, file_.name, offset_bytes, data.size());
-  io::verify_chunks(file_.path.string(), offset_bytes, data, *digest_);
+  try {
+    io::verify_chunks(file_.path.string(), offset_bytes, data, *digest_);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.detail() + file_.origin);
+  }
 }
 
 }  // namespace cairn::staging

@@ -160,6 +160,14 @@ std::optional<std::uint64_t> FileSource::file_bytes(std::string_view relative) c
   return found == foreign_files_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<std::uint32_t> FileSource::writer_of(std::string_view relative) const {
+  if (!committed_ || committed_->manifest().world_size < 2) {
+    return std::nullopt;
+  }
+  const FileEntry* entry = committed_->find(relative);
+  return entry == nullptr ? std::nullopt : std::optional(entry->rank);
+}
+
 io::FileHandle FileSource::open_file(std::string_view relative, int flags) const {
   if (committed_) {
     return committed_->open_file(relative, flags);

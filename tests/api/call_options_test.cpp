@@ -115,4 +115,18 @@ TEST_F(OneCall, PartialIsAnArgument) {
               Fails(Errc::structure_mismatch));
 }
 
+TEST_F(OneCall, LoadsTheCheckpointThatItExpectsOrNone) {
+  save(target(), Tree{{"step", 1}}, {}, *context_);
+  LoadOptions expected;
+  expected.uuid = checkpointables_metadata(target(), {}, *context_).uuid;
+  EXPECT_EQ(load(target(), expected, *context_).at("step").as<int>(), 1);
+
+  SaveOptions overwriting;
+  overwriting.overwrite = true;
+  save(target(), Tree{{"step", 2}}, overwriting, *context_);
+
+  EXPECT_THAT([&] { static_cast<void>(load(target(), expected, *context_)); },
+              Fails(Errc::not_found, HasSubstr("not checkpoint " + expected.uuid)));
+}
+
 }  // namespace cairn::call_options

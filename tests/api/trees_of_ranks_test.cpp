@@ -471,6 +471,20 @@ TEST_F(TreesOfRanks, TellRanksThatDiffer) {
   }
 }
 
+TEST_F(TreesOfRanks, TellRanksThatStoreAnArrayDifferently) {
+  JointJob job{JointJob::Options(3)};
+  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+         SaveOptions options;
+         if (rank == 1) {
+           options.handler_options.set(ArrayRules().add("w", DType::int64));
+         }
+         const Tree tree = {{"w", part_of(whole_, rows_of(3), static_cast<std::uint32_t>(rank))}};
+         return save(target(), tree, options, job.context(rank));
+       })) {
+    EXPECT_THAT(end.text(), HasSubstr("rank 1 has 'w': sharded array of I32 [13, 10] stored as I64"));
+  }
+}
+
 TEST_F(TreesOfRanks, TellRanksThatDifferWithoutShardedArrays) {
   expect_refused(
       [&](std::uint32_t rank) {

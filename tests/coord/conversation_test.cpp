@@ -38,18 +38,6 @@ using ::testing::IsEmpty;
 using testing::Job;
 using testing::Shared;
 
-Awaitable<> hear_word(std::shared_ptr<std::vector<Conversation>> joined, Ends ends, std::size_t rank) {
-  Awaitable<std::string> word = joined->at(1).about("word").broadcast("");
-  joined.reset();  // The test may leave.
-  End& end = ends->at(rank);
-  try {
-    end.text = co_await std::move(word);
-  } catch (...) {
-    end.failure = std::current_exception();
-  }
-  end.is_reached = true;
-}
-
 std::string text_of(std::size_t rank) {
   return fmt::format("{}.", rank);
 }
@@ -415,65 +403,6 @@ TEST(ClosedCoordinator, FailsItsConversationsHereAndThere) {
   EXPECT_THAT([&] { std::rethrow_exception(closed.failure()); }, Fails(Errc::closed));
   EXPECT_THAT([&] { std::rethrow_exception(kept.failure()); },
               Fails(Errc::peer_failed, HasSubstr("rank 1: ")));
-}
-
-/// Joins two conversations on each rank, and hears what rank 0 says in the second.
-Ends hear_rank_zero(Job& job, std::vector<std::shared_ptr<std::vector<Conversation>>>& joined) {
-  auto ends = std::make_shared<std::vector<End>>(job.size());
-  for (std::size_t rank = 0; rank < job.size(); ++rank) {
-    joined.push_back(std::make_shared<std::vector<Conversation>>(
-        job.coordinator(rank).join(std::vector<Bond>{Bond::all, Bond::above})));
-  }
-  for (std::size_t rank = 1; rank < job.size(); ++rank) {
-    job.network().spawn(rank, 0ns, hear_word(joined[rank], ends, rank));
-  }
-  return ends;
-}
-
-TEST(LastWord, IsHeardThoughOthersHaveFailedOrAreLost) {
-  Job job(4);  // Rank 3 is below rank 1.
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
-  const Ends ends = hear_rank_zero(job, joined);
-  job.network().at(
-      1ms, [&] { joined[2]->at(0).fail(std::make_exception_ptr(Error(Errc::io_failure, "no space"))); });
-  job.network().at(2ms, [&] { job.network().crash(3); });
-  job.network().run(60s);  // Longer than lost_after.
-  EXPECT_NE(joined[0]->at(0).failure(), nullptr);
-
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("aborted")); });
-  job.network().run(10s);
-
-  EXPECT_EQ(ends->at(1).text, "aborted");
-  EXPECT_EQ(ends->at(2).text, "aborted");
-}
-
-TEST(LastWord, IsGivenUpBelowARankThatIsLost) {
-  Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
-  const Ends ends = hear_rank_zero(job, joined);
-  job.network().at(1ms, [&] { job.network().crash(1); });
-
-  job.network().run(60s);
-
-  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 1 is lost")));
-  EXPECT_FALSE(ends->at(2).is_reached);
-  EXPECT_EQ(joined[0]->at(1).failure(), nullptr);
-}
-
-TEST(ConversationThatIsLeftLater, PassesOnWhatOthersWaitFor) {
-  Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
-  const Ends ends = hear_rank_zero(job, joined);
-  job.network().at(1ms, [&] {
-    joined[1]->at(1).leave_later();
-    joined[1].reset();
-  });
-  job.network().run(1s);
-
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("late")); });
-  job.network().run(10s);
-
-  EXPECT_EQ(ends->at(3).text, "late");
 }
 
 TEST(CommonFailure, IsTheSameOnAllRanks) {

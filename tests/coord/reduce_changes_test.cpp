@@ -135,8 +135,32 @@ TEST(ReduceChanges, SendsFewBytesForWhatIsKnown) {
   for (std::size_t rank = 1; rank < once.size(); ++rank) {
     EXPECT_GT(once.network().sent_bytes(rank), 100'000u);
     EXPECT_LT(often.network().sent_bytes(rank), once.network().sent_bytes(rank) + 10 * 3 * 64)
-        << "Each round at most a packet for each of three neighbours, of 17 bytes and a head.";
+        << "Each round at most a packet for each of three neighbours, of 34 bytes and a head.";
   }
+}
+
+/// What all say is known from the first round on; of what is beside it, rank 3 has another in the last.
+Awaitable<std::string> say_beside(Shared conversation, std::size_t rank) {
+  std::optional<SaidBefore> before;
+  std::string story;
+  for (std::uint64_t round = 0; round < 3; ++round) {
+    Subject subject = conversation->about(fmt::format("round {}", round));
+    Subject::Merge merge = in_a_row;
+    const Hash128 aside{round, round == 2 && rank == 3 ? 1U : 0U};
+    Awaitable<Reduced> reducing =
+        reduce_changes(subject, same_always(0, rank), std::move(merge), before, aside);
+    const Reduced reduced = co_await std::move(reducing);
+    before = reduced.said;
+    story +=
+        fmt::format("{}, {};", reduced.is_known ? "known" : "news", reduced.is_alike ? "alike" : "differs");
+  }
+  co_return story;
+}
+
+TEST(ReduceChanges, ComparesWhatIsNewEveryTime) {
+  Job job(5);
+
+  EXPECT_THAT(Job::texts(job.run(say_beside)), Each("news, alike;known, alike;known, differs;"));
 }
 
 /// Ranks that remember different things of the same length.

@@ -28,6 +28,7 @@ struct SimulatedOptions {
   std::chrono::nanoseconds least_delay = std::chrono::microseconds(1);
   std::chrono::nanoseconds most_delay = std::chrono::milliseconds(1);
   std::size_t ranks_a_host = 4;
+  bool needs_threads = false;  ///< Transports say so, and work all the same.
 };
 
 /// A job of many ranks in one thread, whose time is ours: packets take as long as a seed says, ranks crash, stop and go on.

@@ -373,6 +373,15 @@ TEST_F(HeldJob, EndsAtTheDeadlineOfOneRank) {
   EXPECT_FALSE(fs::exists(target()));
 }
 
+TEST_F(JointSaving, NamesTheRanksThatHaveNotComeAtItsDeadline) {
+  JointJob job{JointJob::Options(3)};
+  SaveOptions options;
+  options.deadline = std::chrono::milliseconds(200);
+
+  EXPECT_THAT([&] { job.save(0, target(), make_blob(10), options); },
+              Fails(Errc::timed_out, HasSubstr("not done after 0.200 s; still waiting for ranks 1 and 2")));
+}
+
 TEST_F(HeldJob, SavesAgainAfterwards) {
   static_cast<void>(job_->on_all([&](std::size_t rank) {
     const AsyncResponse saving = job_->start(rank, target(), make_blob(10));

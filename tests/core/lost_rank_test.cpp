@@ -170,6 +170,19 @@ TEST_P(LostPrimary, IsFoundCommittedByTheOthersAfterItsRename) {
 INSTANTIATE_TEST_SUITE_P(Saves, LostPrimary, ::testing::Bool(),
                          [](const auto& mode) { return mode.param ? "Overwriting" : "New"; });
 
+TEST_F(LostRank, KeepsNobodyBehindItFromTheVerdict) {
+  JointJob::Options options = quick();
+  options.fan_out = 1;  // Rank 1 is between the others.
+  JointJob job(options);
+  job.syscalls(0).before_publication = [&] { job.network().cut(1); };
+  job.syscalls(2).moves_nothing_away = true;  // Its disk has no answer.
+
+  const std::vector<RankEnd> ends = job.save_all(target(), make_blob(1000));
+
+  EXPECT_EQ(ends[0].text(), "committed");
+  EXPECT_EQ(ends[2].text(), "committed");
+}
+
 TEST_F(LostRank, LearnsTheVerdictWhenItWasCancelledTooLate) {
   JointJob::Options options(3);
   JointJob job(options);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -81,9 +83,15 @@ class RankSyscalls final : public ForwardingSyscalls {
   /// Called before and after a rename to a name that is no reserved one.
   std::function<void()> before_publication = [] {};
   std::function<void()> after_publication = [] {};
+  /// Renames to reserved names fail, as where a file system cannot swap or move what it should.
+  std::atomic<bool> moves_nothing_away{false};
 
   int rename_at(int old_directory, const char* old_name, int new_directory, const char* new_name,
                 io::RenameMode mode) noexcept override {
+    if (moves_nothing_away && new_name[0] == '.') {
+      errno = EINVAL;
+      return -1;
+    }
     if (old_name[0] != '.' || new_name[0] == '.') {
       return ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
     }

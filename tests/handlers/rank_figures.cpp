@@ -67,7 +67,9 @@ RankLeaves leaves_of(std::uint32_t rank) {
 Awaitable<std::string> agree(Shared conversation, std::size_t rank) {
   Subject subject = conversation->about("leaves");
   Kept& kept = round_of_all.kept[rank];
-  kept = co_await agree_on_shares(subject, leaves_of(static_cast<std::uint32_t>(rank)), kept);
+  const AgreedLeaves agreed =
+      co_await agree_on_shares(subject, leaves_of(static_cast<std::uint32_t>(rank)), kept);
+  kept = agreed.shares;
   co_return std::to_string(kept->shares.size());
 }
 

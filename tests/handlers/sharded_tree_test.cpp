@@ -381,15 +381,25 @@ TEST_F(ShardedTreeTest, TellsWhatAPolicyThrows) {
       Fails(Errc::handler_failed, AllOf(HasSubstr("\"Any.\""), HasSubstr("no idea"))));
 }
 
+TEST_F(ShardedTreeTest, NamesAPolicyThatThrowsWhatIsNoException) {
+  const auto fail = [](std::span<const ShardableTensor>) -> std::vector<FilePlan> { throw 7; };
+
+  EXPECT_THAT(
+      [&] {
+        save(Tree{{"w", whole_}}, with(std::make_shared<Any>(fail)));
+      },
+      Fails(Errc::handler_failed, HasSubstr("sharding policy \"Any.\": an exception of an unknown type")));
+}
+
 TEST_F(ShardedTreeTest, ShowsAPolicyWhatIsWritten) {
   const auto look = [](std::span<const ShardableTensor> tensors) {
     EXPECT_EQ(tensors.size(), 3u);
     EXPECT_EQ(tensors[0].key, "a/w");
     EXPECT_EQ(tensors[0].name, "w");
-    EXPECT_EQ(tensors[0].owner, "a");
+    EXPECT_EQ(tensors[0].owner, "item/a");
     EXPECT_FALSE(tensors[0].slice.has_value());
     EXPECT_EQ(tensors[1].key, "b");
-    EXPECT_EQ(tensors[1].owner, "");
+    EXPECT_EQ(tensors[1].owner, "item");
     EXPECT_EQ(tensors[2].full, Shape({7, 10}));
     EXPECT_EQ(tensors[2].slice, Box({4, 0}, {3, 10}));
     EXPECT_EQ(tensors[2].size_bytes, 120u);

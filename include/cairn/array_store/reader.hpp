@@ -89,6 +89,8 @@ struct ReadOptions {
 /// Where the bytes of files go, to make arrays of them.
 struct ReadPlan {
   PiecesByFile pieces;
+  std::string
+      policy;  ///< The description of the sharding policy that has divided them; empty where none has.
   std::vector<Array>
       arrays;  ///< As asked for; for an array of which boxes are wanted there is one for each box, in
                ///< their order. They have memory, but no elements before the pieces have been read.
@@ -110,7 +112,10 @@ struct ReadPlan {
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);
 
-/// Reads all pieces of a plan, all files at once, as StoredFiles::read_files.
+/// Reads all pieces of a plan, all files at once, as StoredFiles::read_files. Errors about missing or damaged files name `policy`, that
+/// of the plan.
+[[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces,
+                               std::string policy);
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces);
 
 }  // namespace cairn::array_store

@@ -13,6 +13,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/coord/some_ranks.hpp"
 
 namespace cairn {
 
@@ -109,6 +110,10 @@ class Conversation {
   /// Calls `work` with the failure as soon as there is one: at once, when there is already. On the thread that has found it; must
   /// neither block nor throw.
   void on_failure(std::function<void(const std::exception_ptr& why)> work) const;
+
+  /// The ranks for which steps wait that have begun: they have not joined, or have not said their part. As far as this rank knows:
+  /// neighbours in the tree tell each other with their signs of life.
+  [[nodiscard]] SomeRanks missing() const;
 
   /// Nothing more will be said or heard: neighbours do not listen for signs of life any more.
   void leave() noexcept;

@@ -17,8 +17,9 @@
 namespace cairn {
 
 namespace coord {
+class LentThread;
 class Notices;
-}
+}  // namespace coord
 
 /// Whose loss or failure ends a conversation.
 enum class Bond : std::uint8_t {
@@ -58,6 +59,8 @@ class Coordinator {
 
   [[nodiscard]] std::size_t rank() const noexcept;
   [[nodiscard]] std::size_t size() const noexcept;
+  /// The number of this rank's machine, which no other machine of the job has.
+  [[nodiscard]] std::uint32_t host() const noexcept;
   /// How many ranks share this one's machine, itself included.
   [[nodiscard]] std::size_t ranks_on_host() const noexcept;
 
@@ -79,11 +82,17 @@ class Coordinator {
   /// transport's thread: it must neither block nor throw, nor let go of what is returned.
   [[nodiscard]] std::shared_ptr<void> listen(std::string topic, NoticeHandler handler);
 
-  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it while they wait for nothing of this
-  /// library but a save is under way, more often than `lost_after`.
+  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it now and then while they wait for nothing of
+  /// this library but a save is under way: the other ranks wait for what this one says in it. Between two calls they do not count
+  /// this rank's silence, so nobody but deadlines tells of one that dies there.
   bool progress();
 
  private:
+  friend class coord::LentThread;
+
+  /// As `progress`, of a thread that comes again at once.
+  bool turn();
+
   const Timeout lost_after_;
   std::shared_ptr<coord::Exchanges> exchanges_;
   std::shared_ptr<coord::Notices> notices_;

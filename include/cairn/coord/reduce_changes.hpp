@@ -23,14 +23,20 @@ struct Reduced {
   bool is_known = false;  ///< No rank has said anything new: rank 0 has it from the time before.
   SaidBefore said;        ///< To remember.
   std::string all;        ///< At rank 0, when it is not known: what all ranks said, merged.
+  bool is_alike = true;   ///< All ranks gave the same `aside`.
 };
 
 /// As Subject::reduce, for what ranks say again and again and seldom change: as long as each rank says what it said `before`,
-/// 17 bytes go each way. Where a rank has nothing to remember, or something new to say, all texts are sent.
+/// 34 bytes go up and 18 down. Where a rank has nothing to remember, or something new to say, all texts are sent.
 ///
 /// Takes two steps, and two more where only some ranks have something new. Which of them may differ from rank to rank; so may
 /// what they remember.
+///
+/// `aside` is the hash of what may be new every time, and is not to be told, but should be the same on all ranks: whether it is,
+/// all learn. By default nothing.
 /// Errors: as Subject::reduce; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+                                                std::optional<SaidBefore> before, Hash128 aside);
 [[nodiscard]] Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
                                                 std::optional<SaidBefore> before);
 

@@ -45,6 +45,9 @@ struct LoadOptions {
   /// ranks that want it, which passes it on, and all succeed or fail, but for a rank that is lost. It does not begin again when the
   /// checkpoint is replaced meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
   bool together = false;
+  /// Which checkpoint is expected, as CheckpointMetadata::uuid has it; Errc::not_found when another one has the name by now. Ranks that
+  /// load independently are sure of loading the same with it. Empty: whichever is there.
+  std::string uuid;
   /// What handlers look for, by type.
   OptionSet handler_options;
   /// Handlers on top of those of the context, for this call only.

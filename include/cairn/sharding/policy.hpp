@@ -25,14 +25,14 @@ namespace cairn {
 struct ShardableTensor {
   std::string_view key;    ///< Path in the checkpoint.
   std::string_view name;   ///< As its owner calls it: the last component of the path.
-  std::string_view owner;  ///< Who holds it: the path without the name.
+  std::string_view owner;  ///< Who holds it: the checkpointable, and in it the path without the name.
   DType dtype = DType::float32;
   Shape full;                    ///< The shape of the whole tensor; other tasks may write other parts.
   std::optional<Box> slice;      ///< What this task writes; nothing: all of it.
   std::uint64_t size_bytes = 0;  ///< The bytes that this task writes.
   Device device;
-  std::uint32_t task = 0;
-  std::uint32_t host = 0;
+  std::uint32_t task = 0;  ///< The rank.
+  std::uint32_t host = 0;  ///< Its machine, as Coordinator::host.
   const ArrayView* view =
       nullptr;  ///< What this task writes, in the shape of the slice; null when nobody asks for values.
 

@@ -18,7 +18,7 @@ namespace cairn::coord {
 class LentThread {
  public:
   explicit LentThread(Coordinator& coordinator) noexcept;
-  /// Makes progress once more: what was said last leaves.
+  /// Makes progress once more: what was said last leaves, and that this rank is silent from here on.
   ~LentThread();
   LentThread(const LentThread&) = delete;
   LentThread& operator=(const LentThread&) = delete;

@@ -40,6 +40,9 @@ class JointLoad {
   /// What handlers have to say to each other. Every rank begins it, once.
   [[nodiscard]] Subject about(std::string_view name) const { return work_.about(name); }
 
+  /// The ranks for which this one waits, as far as it knows; see Conversation::missing.
+  [[nodiscard]] SomeRanks missing() const { return work_.missing(); }
+
   /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
   [[nodiscard]] Awaitable<> agree(Claims claims);
   /// What rank 0 has to say of the checkpoint; `text` counts there.

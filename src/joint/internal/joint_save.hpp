@@ -80,6 +80,9 @@ class JointSave {
   /// Returns when that work does not run, and will not.
   void stop_listening() noexcept { listener_.stop(); }
 
+  /// The ranks for which this one waits, as far as it knows; see Conversation::missing.
+  [[nodiscard]] SomeRanks missing() const { return work_->missing(); }
+
   /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
   [[nodiscard]] Awaitable<> agree(const Claims& claims, Word word = {});
 

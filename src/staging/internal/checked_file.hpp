@@ -22,6 +22,7 @@ namespace cairn::staging {
 struct FileToRead {
   std::string name;            ///< Relative to the checkpoint.
   std::filesystem::path path;  ///< For errors.
+  std::string origin;          ///< Who wrote it, behind what errors say; empty where nobody asks.
   std::uint64_t size_bytes = 0;
   std::function<io::FileHandle(int flags)> open;  ///< Blocks.
   /// What it must hash to; blocks. Empty, or nothing: that is not verified.
@@ -75,6 +76,8 @@ class CheckedFile {
 
  private:
   /// Opens the file a second time, past the page cache, or notes why not.
+  /// Opens it, without saying in errors who wrote it.
+  void open_plainly();
   void open_direct();
   void refuse_direct(const std::string& why);
   /// Whether a second descriptor, past the page cache, is worth its open.

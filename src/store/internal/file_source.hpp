@@ -69,6 +69,9 @@ class FileSource {
   /// Errors: Errc::not_found for a symbolic link of a foreign folder that leads to no regular file.
   [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const;
 
+  /// Which rank wrote a file; nothing where one process wrote all.
+  [[nodiscard]] std::optional<std::uint32_t> writer_of(std::string_view relative) const;
+
   [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags) const;
   /// What the file must hash to; nothing for foreign files.
   [[nodiscard]] std::optional<io::FileDigest> digest(std::string_view relative) const;

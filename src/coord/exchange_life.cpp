@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Signs of life between neighbours: who is lost, who is late, and whom all wait for.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "coord/exchange.hpp"
+#include "coord/some_ranks.hpp"
+
+namespace cairn::coord {
+namespace {
+
+/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not silent then.
+constexpr int kMostTicksAtOnce = 2;
+
+}  // namespace
+
+void Exchange::tick_later() {
+  const MutexLock lock(mutex_);
+  if (transport_ != nullptr && !failure_ && (!has_left_ || may_be_asked())) {
+    transport_->call_after(options_.heartbeat, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->tick();
+      }
+    });
+  }
+}
+
+bool Exchange::is_bound_to(std::size_t neighbour) const {
+  const MutexLock lock(mutex_);
+  return bond_ == Bond::all || is_parent(neighbour);
+}
+
+bool Exchange::is_parent(std::size_t neighbour) const noexcept {
+  return rank_ != 0 && neighbour == parent_;
+}
+
+bool Exchange::turn_to_root(Neighbour& lost) {
+  if (bond_ != Bond::above || !is_parent(lost.rank) || parent_ == 0) {
+    return false;
+  }
+  parent_ = 0;
+  is_orphan_ = true;
+  lost = {};  // From here on it is rank 0, which has its own time to be silent.
+  lost.has_joined = true;
+  send(parent_, packet_of(PacketKind::ask, {}, {}));
+  return true;
+}
+
+std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
+  for (Neighbour& neighbour : neighbours_) {
+    const bool is_counted = !neighbour.is_resting || has_left_;  // Who has left waits for nobody for ever.
+    neighbour.silence += is_counted ? elapsed : std::chrono::nanoseconds(0);
+    if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
+      continue;
+    }
+    if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
+      if (turn_to_root(neighbour)) {
+        continue;
+      }
+      return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
+                         std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
+    }
+  }
+  const SomeRanks late = find_late();
+  return late.count == 0 ? std::string()
+                         : fmt::format("{} {} not joined within join_timeout", to_string(late),
+                                       late.count == 1 ? "has" : "have");
+}
+
+SomeRanks Exchange::find_late() const {
+  const std::chrono::nanoseconds most = options_.join_timeout;
+  SomeRanks late;
+  for (const Neighbour& neighbour : neighbours_) {
+    const bool is_needed = !neighbour.has_left && (bond_ == Bond::all || is_parent(neighbour.rank));
+    if (is_needed && !neighbour.has_joined && most.count() != 0 && neighbour.silence > most) {
+      late.add(neighbour.rank);
+    }
+  }
+  return late;
+}
+
+void Exchange::note_missing(std::size_t from, std::string_view body) {
+  const MutexLock lock(mutex_);
+  for (Neighbour& neighbour : neighbours_) {
+    if (neighbour.rank == from) {
+      neighbour.missing = body.empty() ? SomeRanks() : take_ranks(body);
+    }
+  }
+}
+
+SomeRanks Exchange::missing() const {
+  const MutexLock lock(mutex_);
+  return missing_of_all();
+}
+
+SomeRanks Exchange::missing_below() const {
+  SomeRanks missing;
+  for (const Neighbour& neighbour : neighbours_) {
+    if (is_parent(neighbour.rank) || !is_missing_from(neighbour)) {
+      continue;
+    }
+    if (neighbour.missing.count != 0) {
+      missing.add(neighbour.missing);  // It waits for others itself.
+    } else {
+      missing.add(neighbour.rank);
+    }
+  }
+  return missing;
+}
+
+SomeRanks Exchange::missing_of_all() const {
+  SomeRanks missing = missing_below();
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!is_parent(neighbour.rank)) {
+      continue;
+    }
+    if (!neighbour.has_joined) {
+      missing.add(neighbour.rank);
+    } else if (neighbour.missing.count != 0) {
+      return neighbour.missing;  // What this rank misses is among it.
+    }
+  }
+  return missing;
+}
+
+Packet Exchange::alive_packet(const SomeRanks& missing) const {
+  std::string body;
+  if (missing.count != 0) {
+    put_ranks(body, missing);
+  }
+  return packet_of(PacketKind::alive, {}, body);
+}
+
+bool Exchange::rest() noexcept {
+  const MutexLock lock(mutex_);
+  if (!has_joined_ || has_left_ || failure_ || !has_spoken_) {
+    return false;
+  }
+  const Packet rest = packet_of(PacketKind::rest, {}, {});
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!neighbour.has_left) {
+      send(neighbour.rank, rest);
+    }
+  }
+  has_spoken_ = false;
+  return true;
+}
+
+void Exchange::send_signs_of_life() {
+  const Packet up = is_orphan_ ? packet_of(PacketKind::ask, {}, {}) : alive_packet(missing_below());
+  const Packet down = alive_packet(missing_of_all());
+  for (const Neighbour& neighbour : neighbours_) {
+    if (!neighbour.has_left) {
+      send(neighbour.rank, is_parent(neighbour.rank) ? up : down);
+    }
+  }
+}
+
+void Exchange::tick() {
+  std::string lost;
+  {
+    const MutexLock lock(mutex_);
+    if (transport_ == nullptr || failure_ || (has_left_ && !may_be_asked())) {
+      return;
+    }
+    const Transport::Time now = transport_->now();
+    const auto elapsed =
+        std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
+    last_tick_ = now;
+    lost = find_lost(elapsed);
+    if (!has_left_) {
+      send_signs_of_life();
+    }
+  }
+  if (!lost.empty()) {
+    fail(std::make_exception_ptr(Error(Errc::peer_failed, lost)));
+  }
+  tick_later();
+}
+
+}  // namespace cairn::coord

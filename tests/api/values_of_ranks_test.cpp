@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that are not sharded and that ranks have otherwise: rank 0's are saved, and the others named.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/sharding/shards.hpp"
+
+#include "api/fixture.hpp"
+#include "core/joint_job.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::JointJob;
+using ::testing::Not;
+using testing::RankEnd;
+
+class ValuesOfRanks : public testing::ApiTest {
+ protected:
+  using TreeOfRank = std::function<Tree(std::uint32_t rank)>;
+
+  /// The problem that all ranks are told of, or nothing.
+  std::string problem_of(JointJob& job, const TreeOfRank& tree) const {
+    std::vector<std::string> problems;
+    for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+           return save(target(), tree(static_cast<std::uint32_t>(rank)), testing::overwriting_save(),
+                       job.context(rank));
+         })) {
+      EXPECT_EQ(end.text(), "committed");
+      problems.push_back(end.result && !end.result->problems.empty() ? end.result->problems.front() : "");
+    }
+    EXPECT_THAT(problems, Each(problems.front()));
+    return problems.front();
+  }
+
+  static Array filled(std::uint64_t elements, std::int32_t value) {
+    Array array({elements}, DType::int32);
+    for (std::int32_t& element : array.data<std::int32_t>()) {
+      element = value;
+    }
+    return array;
+  }
+};
+
+Tree state_of(std::uint32_t rank, const Array& bias, const Array& large) {
+  return {{"bias", bias}, {"large", large}, {"name", "run"}, {"step", rank == 0 ? 7 : 8}};
+}
+
+TEST_F(ValuesOfRanks, AreNamedWhereTheyAreOthersThanRankZeros) {
+  JointJob job{JointJob::Options(4)};
+
+  const std::string problem = problem_of(job, [](std::uint32_t rank) {
+    return state_of(rank, filled(4, rank == 2 ? 5 : 4), filled(1000, rank == 1 ? 1 : 0));
+  });
+
+  EXPECT_THAT(problem,
+              AllOf(HasSubstr("'state'"), HasSubstr("'bias' on rank 2; 'step' on ranks 1, 2 and 3")));
+  EXPECT_THAT(problem, AllOf(Not(HasSubstr("'name'")), Not(HasSubstr("'large'"))));
+  EXPECT_EQ(load(target(), {}, *context_).at("step").as<int>(), 7);
+}
+
+TEST_F(ValuesOfRanks, AreNamedBesideShardedArraysInEverySave) {
+  JointJob job{JointJob::Options(3)};
+  const Sharding rows = Sharding::of_spec(Mesh({3}, {"data"}), {{"data"}});
+  for (const int step : {1, 2, 3}) {
+    const std::string problem = problem_of(job, [&](std::uint32_t rank) {
+      Array local({rows.boxes(rank, {9})[0].box.extents()[0]}, DType::int32);
+      std::vector<Array> locals = {local};
+      return Tree{{"step", step == 2 && rank == 1 ? 0 : step},
+                  {"w", shard(rows, rank, {9}, DType::int32, std::move(locals))}};
+    });
+
+    EXPECT_THAT(problem, step == 2 ? HasSubstr("'step' on rank 1") : HasSubstr("")) << step;
+    EXPECT_EQ(problem.empty(), step != 2) << problem;
+  }
+}
+
+TEST_F(ValuesOfRanks, AreNamedFewOfMany) {
+  JointJob::Options options(7);
+  options.fan_out = 2;
+  JointJob job{options};
+
+  const std::string problem = problem_of(job, [](std::uint32_t rank) {
+    Tree tree;
+    for (int i = 0; i < 9; ++i) {
+      tree[fmt::format("a{}", i)] = i < 2 ? 0 : static_cast<int>(rank);
+    }
+    return tree;
+  });
+
+  EXPECT_THAT(problem, AllOf(HasSubstr(": 'a2' on ranks 1, 2, 3, 4 and 2 more; 'a3'"),
+                             HasSubstr("'a5' on ranks 1, 2, 3, 4 and 2 more; and further ones")));
+}
+
+TEST_F(ValuesOfRanks, AreTheSameWhateverTheirMemory) {
+  JointJob job{JointJob::Options(2)};
+  const Array columns = Array::zeros({4, 8}, DType::int32).part(Box({0, 0}, {4, 2}));
+
+  EXPECT_THAT(problem_of(job,
+                         [&](std::uint32_t rank) {
+                           return Tree{{"a", rank == 0 ? columns : columns.clone()}};
+                         }),
+              IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn

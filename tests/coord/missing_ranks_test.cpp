@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whom the ranks of a conversation wait for, as far as each knows.
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cairn/coord/coordinator.hpp"
+
+#include "coord/simulated_job.hpp"
+#include "support/fails.hpp"
+
+namespace cairn {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using testing::Job;
+
+std::string named(const Conversation& conversation) {
+  const SomeRanks missing = conversation.missing();
+  return missing.count == 0 ? "nobody" : to_string(missing);
+}
+
+/// Ranks that have joined, and those of them that have begun a step in which texts go up.
+class Missing : public ::testing::Test {
+ protected:
+  explicit Missing(std::size_t ranks = 15) : job_(ranks) {}  // Of rank 1: 3 (7, 8) and 4 (9, 10).
+
+  void join(std::size_t rank) {
+    joined_.resize(job_.size());
+    joined_[rank] = std::make_unique<Conversation>(job_.coordinator(rank).join());
+  }
+  void speak(std::size_t rank) { static_cast<void>(joined_[rank]->about("it").gather("")); }
+
+  std::vector<std::string> known_by(const std::vector<std::size_t>& ranks) {
+    std::vector<std::string> known;
+    for (const std::size_t rank : ranks) {
+      known.push_back(named(*joined_[rank]));
+    }
+    return known;
+  }
+
+  Job job_;
+  std::vector<std::unique_ptr<Conversation>> joined_;
+};
+
+TEST_F(Missing, AreKnownToAllWhereverTheyAre) {
+  for (std::size_t rank = 0; rank < job_.size(); ++rank) {
+    if (rank != 8 && rank != 9) {
+      join(rank);
+      if (rank != 12) {
+        speak(rank);  // Rank 12 has come, but does not say its part.
+      }
+    }
+  }
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({0, 1, 3, 7, 14}), ::testing::Each("ranks 8, 9 and 12"));
+
+  join(8);
+  speak(8);
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({0, 3, 8, 10}), ::testing::Each("ranks 9 and 12"));
+
+  join(9);
+  speak(9);
+  speak(12);
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({0, 12, 14}), ::testing::Each("nobody"));
+}
+
+TEST_F(Missing, AreTheNeighboursThatHaveNotComeFromTheBeginning) {
+  join(1);
+  speak(1);
+
+  EXPECT_EQ(named(*joined_[1]), "ranks 0, 3 and 4");
+}
+
+TEST(LateRanks, AreAllNamedWhenTheirTimeIsUp) {
+  CoordinatorOptions options;
+  options.join_timeout = 5s;
+  Job job(8, options, {});
+  const Conversation alone = job.coordinator(0).join();
+
+  job.network().run(10s);
+
+  EXPECT_THAT(
+      [&] { std::rethrow_exception(alone.failure()); },
+      Fails(Errc::peer_failed, HasSubstr("ranks 1, 2, 3, 4 and 3 more have not joined within join_timeout")));
+}
+
+}  // namespace
+}  // namespace cairn
