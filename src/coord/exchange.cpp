@@ -462,7 +462,7 @@ void Exchange::fail(const std::exception_ptr& why, std::size_t from, const Packe
 }
 
 bool Exchange::is_missing_from(const Neighbour& neighbour) const {
-  return std::any_of(steps_.begin(), steps_.end(), [&](const auto& each) {
+  return std::any_of(steps_.begin(), steps_.end(), [&](const auto& each) CAIRN_REQUIRES(mutex_) {
     const Step& step = *each.second;
     if (!step.is_begun) {
       return false;

@@ -77,7 +77,7 @@ void Metrics::give_up_save() {
 }
 
 void Metrics::leave_to_recovery() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ++saves_.left_to_recovery;
 }
 
