@@ -45,7 +45,7 @@ struct BufferPool::Memory {
   explicit Memory(MemoryHook hook) : on_memory(std::move(hook)) {}
 
   Mutex mutex;
-  MemoryHook on_memory CAIRN_GUARDED_BY(mutex);
+  const MemoryHook on_memory;
   std::vector<AlignedMemory> slabs CAIRN_GUARDED_BY(mutex);
   // What the hook returned; goes before the slabs.
   std::vector<std::shared_ptr<void>> holds CAIRN_GUARDED_BY(mutex);

@@ -17,7 +17,7 @@ inline constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 
 class Buffer;
 
-/// Told of memory that a pool has taken from the system; what it returns goes just before the memory does.
+/// Told of memory that a pool has taken from the system, by any thread, and several at once; what it returns goes just before the memory does.
 using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memory)>;
 
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
