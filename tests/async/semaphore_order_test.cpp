@@ -151,10 +151,10 @@ TEST_F(SemaphoreAcquire, ServesAShareThatHasGivenBackAllBeforeThoseThatWaitLonge
   own.release();
 
   EXPECT_TRUE(eventually([&] { return budget_.waiting() == 1; }));
-  EXPECT_THAT(order_, ElementsAre(1, 2));
   never.set();
   all.release();
   scope_.wait();
+  EXPECT_THAT(order_, ElementsAre(1, 2, 0));
 }
 
 TEST_F(SemaphoreAcquire, ServesInArrivalOrder) {
