@@ -126,7 +126,7 @@ TEST_P(StoppedSave, TellsWhatItCouldNotRemove) {
 
   ASSERT_EQ(lost_.size(), 1U);
   EXPECT_EQ(lost_[0].first, target());
-  EXPECT_THAT(lost_[0].second, AllOf(HasSubstr("left to recovery"), HasSubstr("rmdir")));
+  EXPECT_THAT(lost_[0].second, AllOf(HasSubstr("left to recovery"), HasSubstr("Input/output error")));
   EXPECT_NE(prometheus_text(*context_).find("\ncairn_saves_left_to_recovery_total 1\n"), std::string::npos);
   EXPECT_THAT([&] { context_->close(); }, Fails(Errc::io_failure, HasSubstr("left to recovery")));
 }
