@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include "base/internal/json_string.hpp"
+#include "base/internal/json_writer.hpp"
 
 namespace cairn::observe {
 namespace {
@@ -28,39 +28,50 @@ std::string microseconds(std::chrono::nanoseconds time) {
   return fmt::format("{}.{:03}", time.count() / 1000, time.count() % 1000);
 }
 
+/// Events as lines of a list, in the form that chrome://tracing and Perfetto read.
 class Writer {
  public:
+  Writer() { json_.begin_object().key("displayTimeUnit").value("ms").key("traceEvents").begin_list(); }
+
   void name_row(std::int64_t row, std::string_view what, std::int64_t place) {
-    fmt::format_to(std::back_inserter(text_),
-                   R"({}{{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-                   separator(), pid_, row, json_string(what));
-    fmt::format_to(
-        std::back_inserter(text_),
-        R"({}{{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
-        separator(), pid_, row, place);
+    begin_event("M", "thread_name", row).key("args").begin_object().key("name").value(what).end().end();
+    begin_event("M", "thread_sort_index", row)
+        .key("args")
+        .begin_object()
+        .key("sort_index")
+        .value(place)
+        .end()
+        .end();
   }
 
   void add(const TraceSpan& span, std::int64_t row) {
-    fmt::format_to(std::back_inserter(text_), R"({}{{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{})",
-                   separator(), json_string(span.name), pid_, row,
-                   microseconds(span.begin.time_since_epoch()), microseconds(span.end - span.begin));
-    if (!span.file.empty()) {
-      fmt::format_to(std::back_inserter(text_), R"(,"args":{{"file":{},"offset":{},"bytes":{}}})",
-                     json_string(span.file), span.offset_bytes, span.bytes);
-    } else if (span.bytes != 0) {
-      fmt::format_to(std::back_inserter(text_), R"(,"args":{{"bytes":{}}})", span.bytes);
+    begin_event("X", span.name, row);
+    json_.key("ts").raw(microseconds(span.begin.time_since_epoch()));
+    json_.key("dur").raw(microseconds(span.end - span.begin));
+    if (!span.file.empty() || span.bytes != 0) {
+      json_.key("args").begin_object();
+      if (!span.file.empty()) {
+        json_.key("file").value(span.file).key("offset").value(span.offset_bytes);
+      }
+      json_.key("bytes").value(span.bytes).end();
     }
-    text_ += '}';
+    json_.end();
   }
 
-  [[nodiscard]] std::string finish() && { return std::move(text_) + "\n]}\n"; }
+  [[nodiscard]] std::string finish() && {
+    json_.end().end();
+    return std::move(text_);
+  }
 
  private:
-  std::string_view separator() { return std::exchange(is_first_, false) ? "\n" : ",\n"; }
+  JsonWriter& begin_event(std::string_view phase, std::string_view name, std::int64_t row) {
+    json_.begin_object(JsonLayout::compact).key("ph").value(phase).key("name").value(name);
+    return json_.key("pid").value(pid_).key("tid").value(row);
+  }
 
   std::int64_t pid_ = ::getpid();
-  bool is_first_ = true;
-  std::string text_ = R"({"displayTimeUnit":"ms","traceEvents":[)";
+  std::string text_;
+  JsonWriter json_{text_, {JsonLayout::block, 0, JsonEscapes::unprintable}};
 };
 
 void write_transfers(Writer& writer, std::vector<const TraceSpan*> spans) {
