@@ -62,6 +62,8 @@ struct Stand {
   std::string name;  ///< Of what stands there.
   std::string why;   ///< What keeps it from being a checkpoint.
   Uuid uuid;         ///< Of a sound one.
+  /// What the operating system said when it could not be read: then it may be sound or not.
+  std::error_code unreadable;
 };
 
 /// The checkpoint called `base` as readers find it: sound means that nothing above it hides it.
@@ -71,15 +73,15 @@ Stand stand_of(const io::Directory& root, const std::string& base) {
     const CommitCheck check = check_commit(root, name, true);
     const bool is_own = generation == 1 || check.generation == generation;
     if (check.is_committed && is_own) {
-      return {Stand::Kind::sound, std::move(name), "", check.uuid};
+      return {Stand::Kind::sound, std::move(name), "", check.uuid, {}};
     }
     const bool is_another = check.is_committed;  // A checkpoint that is only called like a generation.
     if (check.unreadable || generation == 1 ||
         (!is_another && root.open_directory(name).status(kCommitName).has_value())) {
-      return {Stand::Kind::something, std::move(name), check.problem, {}};
+      return {Stand::Kind::something, std::move(name), check.problem, {}, check.unreadable};
     }
   }
-  return root.status(base) ? Stand{Stand::Kind::something, base, "it is not a directory", {}} : Stand();
+  return root.status(base) ? Stand{Stand::Kind::something, base, "it is not a directory", {}, {}} : Stand();
 }
 
 /// A later generation that is whole makes the earlier ones superfluous when its save was cut short before it could
@@ -149,7 +151,7 @@ template <class Work>
 void share_out(std::size_t count, std::size_t threads, const Work& work) {
   std::atomic<std::size_t> next{0};
   Mutex mutex;
-  std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
+  std::exception_ptr failure;  // Guarded by the mutex until the helpers have ended.
   const auto take = [&]() noexcept {
     try {
       for (std::size_t i = next++; i < count; i = next++) {
@@ -366,6 +368,8 @@ void Survey::judge_set_aside(Verdict& verdict, const io::Directory& directory, s
   } else if (holds_only_own_files(directory)) {
     verdict.kind = EntryClass::retired;
     verdict.note = "its removal was cut short";
+  } else if (stand.unreadable) {  // It may have replaced this one, of which a part was removed then.
+    throw Error(stand.unreadable, stand.why);
   } else {
     verdict.kind = EntryClass::damaged;
     verdict.note = own.problem;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/remove_checkpoint.hpp"
 
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <functional>
@@ -48,6 +49,23 @@ void save_generations(io::Engine& engine, const std::filesystem::path& target) {
   save_sample(engine, target, "newest", options);
   std::filesystem::rename(aside, target);
   mark_as_unfinished(target.parent_path() / (target.filename().string() + ".g2"));
+}
+
+/// Overwrites a checkpoint of two files, and leaves the old one as a save does that cannot remove it; `is_begun`: it has removed one.
+void save_beside_leftover(io::Engine& engine, const std::filesystem::path& target, bool is_begun) {
+  const std::filesystem::path old = target.parent_path() / temporary_name("step", make_uuid(system_random));
+  StagedDirectory staged = StagedDirectory::create(engine, target, {});
+  staged.make_directory("state");
+  write_sample_file(staged, "state/data", "first");
+  write_sample_file(staged, "state/more", "first");
+  const std::array<io::FileDigest, 2> digests = {digest_of("state/data", "first"),
+                                                 digest_of("state/more", "first")};
+  staged.publish(sample_manifest(), digests);
+  std::filesystem::copy(target, old, std::filesystem::copy_options::recursive);
+  save_sample(engine, target, "newest", overwriting());
+  if (is_begun) {
+    std::filesystem::remove(old / "state" / "data");
+  }
 }
 
 class RemoveCheckpointTest : public ::testing::Test {
@@ -360,7 +378,22 @@ std::optional<std::string> load_unless_gone(const std::filesystem::path& target)
   }
 }
 
-enum class RemovalScene { plain, generations };
+enum class RemovalScene { plain, generations, leftover, half_a_leftover };
+
+std::string name_of(RemovalScene scene) {
+  switch (scene) {
+    case RemovalScene::plain:
+      return "Plain";
+    case RemovalScene::generations:
+      return "Generations";
+    case RemovalScene::leftover:
+      return "Leftover";
+    case RemovalScene::half_a_leftover:
+      return "HalfALeftover";
+  }
+  return "";
+}
+
 using RemovalParam = std::tuple<RemovalScene, bool>;
 
 class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
@@ -369,8 +402,7 @@ class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
   bool try_fault(const io::Fault& fault) {
     const TempDir temp;
     const std::filesystem::path target = temp / "step";
-    std::get<0>(GetParam()) == RemovalScene::plain ? save_sample(*engine_, target, "newest")
-                                                   : save_generations(*engine_, target);
+    save(target);
     syscalls_.plan(fault);
 
     const bool is_removed = remove(target);
@@ -387,6 +419,20 @@ class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
     const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
     EXPECT_EQ(left, found ? 1 : 0) << "recovery leaves the checkpoint and nothing else";
     return is_hit;
+  }
+
+  void save(const std::filesystem::path& target) {
+    switch (const RemovalScene scene = std::get<0>(GetParam())) {
+      case RemovalScene::plain:
+        save_sample(*engine_, target, "newest");
+        break;
+      case RemovalScene::generations:
+        save_generations(*engine_, target);
+        break;
+      case RemovalScene::leftover:
+      case RemovalScene::half_a_leftover:
+        save_beside_leftover(*engine_, target, scene == RemovalScene::half_a_leftover);
+    }
   }
 
   bool remove(const std::filesystem::path& target) {
@@ -408,13 +454,15 @@ TEST_P(RemoveWithFault, LeavesTheWholeCheckpointOrNone) {
   EXPECT_GT(faults, 20);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Scenes, RemoveWithFault,
-    ::testing::Combine(::testing::Values(RemovalScene::plain, RemovalScene::generations), ::testing::Bool()),
-    [](const auto& tested) {
-      return std::string(std::get<0>(tested.param) == RemovalScene::plain ? "Plain" : "Generations") +
-             (std::get<1>(tested.param) ? "FromThenOn" : "Once");
-    });
+INSTANTIATE_TEST_SUITE_P(Scenes, RemoveWithFault,
+                         ::testing::Combine(::testing::Values(RemovalScene::plain, RemovalScene::generations,
+                                                              RemovalScene::leftover,
+                                                              RemovalScene::half_a_leftover),
+                                            ::testing::Bool()),
+                         [](const auto& tested) {
+                           return name_of(std::get<0>(tested.param)) +
+                                  (std::get<1>(tested.param) ? "FromThenOn" : "Once");
+                         });
 
 }  // namespace
 }  // namespace cairn::store
