@@ -51,14 +51,18 @@ std::vector<const Shard*> sorted_shards(const HeldArray& array) {
     }
   }
   std::sort(shards.begin(), shards.end(), [](const Shard* a, const Shard* b) { return is_before(*a, *b); });
-  for (std::size_t i = 1; i < shards.size(); ++i) {
-    if (shards[i]->box == shards[i - 1]->box && shards[i]->replica == shards[i - 1]->replica) {
+  return shards;
+}
+
+/// Refuses a box that the rank holds twice as the same replica; the boxes are in order.
+void check_replicas(const Holding& holding, std::uint32_t rank) {
+  for (std::size_t i = 1; i < holding.boxes.size(); ++i) {
+    if (holding.boxes[i] == holding.boxes[i - 1]) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("{}: box {} exists twice as replica {}", formats::shown(array.path),
-                              to_string(shards[i]->box), shards[i]->replica));
+                  fmt::format("{}: rank {} holds box {} twice as replica {}", formats::shown(holding.name),
+                              rank, to_string(holding.boxes[i].box), holding.boxes[i].replica));
     }
   }
-  return shards;
 }
 
 /// The same; of replicas in this process the first.
@@ -243,6 +247,7 @@ std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_
     for (const Shard* shard : sorted_shards(array)) {
       holding.boxes.push_back({shard->box, shard->replica});
     }
+    check_replicas(holding, rank);
     holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);
   }
   return holdings;
