@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -123,7 +124,28 @@ class HeldShards {
   BoxTable table_;
 };
 
-/// What this process writes, for a policy.
+/// What this process writes of the arrays of a policy.
+struct PolicyParts {
+  const ShardingPolicy* policy = nullptr;  ///< Null: of those that none divides.
+  std::vector<WrittenPart> parts;
+};
+
+/// First what no policy divides, then the policies in the order of their first arrays, also where nothing is written of those here.
+std::vector<PolicyParts> by_policy(std::span<const HeldArray> arrays, std::vector<WrittenPart> parts) {
+  std::vector<PolicyParts> groups(1);
+  std::unordered_map<const ShardingPolicy*, std::size_t> numbers = {{nullptr, 0}};
+  for (const HeldArray& array : arrays) {
+    if (numbers.emplace(array.policy, groups.size()).second) {
+      groups.push_back({array.policy, {}});
+    }
+  }
+  for (WrittenPart& part : parts) {
+    groups[numbers.at(arrays[part.array].policy)].parts.push_back(std::move(part));
+  }
+  return groups;
+}
+
+/// What a policy is shown of what this process writes.
 class PolicyInput {
  public:
   PolicyInput(const array_store::Writer& writer, std::span<const HeldArray> arrays,
@@ -299,27 +321,27 @@ const ShardingOptions& sharding_options(const SaveContext& context) {
 
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
                  std::span<const Share> shares, const SaveContext& context) {
-  const ShardingOptions& options = sharding_options(context);
-  const std::vector<WrittenPart> parts = parts_of(arrays, shares, context.coordinator().rank());
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
     }
   }
-  if (options.policy == nullptr) {
-    for (const WrittenPart& part : parts) {
-      const HeldArray& array = arrays[part.array];
-      add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
+  const std::vector<PolicyParts> groups =
+      by_policy(arrays, parts_of(arrays, shares, context.coordinator().rank()));
+  for (const PolicyParts& group : groups) {
+    if (group.policy == nullptr) {
+      for (const WrittenPart& part : group.parts) {
+        const HeldArray& array = arrays[part.array];
+        add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
+      }
+      continue;
     }
-    return;
+    writer.set_policy(group.policy->description());
+    if (!group.parts.empty()) {  // No policy expects to be asked about nothing.
+      const PolicyInput input(writer, arrays, group.parts, context);
+      add_files(writer, arrays, group.parts, ask(*group.policy, input.tensors(), context));
+    }
   }
-  writer.set_policy(options.policy->description());
-  if (parts.empty()) {
-    return;  // A rank that writes nothing: no policy expects to be asked about that.
-  }
-  const PolicyInput input(writer, arrays, parts, context);
-  const std::vector<FilePlan> files = ask(*options.policy, input.tensors(), context);
-  add_files(writer, arrays, parts, files);
 }
 
 }  // namespace cairn::detail

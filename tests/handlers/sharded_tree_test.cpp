@@ -293,7 +293,9 @@ TEST_F(ShardedTreeTest, SaysInItsDescriptionHowItWasDivided) {
 
   const Description description = item_metadata().description();
 
-  EXPECT_EQ(description.policy, AllInOne().description());
+  ASSERT_EQ(description.policies.size(), 1u);
+  EXPECT_EQ(description.policies[0].policy, AllInOne().description());
+  EXPECT_TRUE(description.policies[0].files.empty());
   std::vector<std::uint64_t> parts;
   std::vector<std::string> layouts;
   for (const ArrayEntry& array : description.arrays) {
