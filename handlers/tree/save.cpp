@@ -122,7 +122,7 @@ class LeafWalk {
     if (const Array* array = leaf.array_if()) {
       leaves_.lines += detail::line_of_array(path, name(leaf.kind()), array->dtype(), array->shape());
     } else if (const ShardedArray* sharded = leaf.sharded_array_if()) {
-      leaves_.lines += detail::line_of_sharded(path, *sharded, writer_.stored_as(path, sharded->dtype()));
+      leaves_.lines += detail::line_of_array(path, name(leaf.kind()), sharded->dtype(), sharded->shape());
     } else {
       leaves_.lines += detail::line_of_leaf(path, name(leaf.kind()));
     }

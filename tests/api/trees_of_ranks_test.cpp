@@ -494,7 +494,9 @@ TEST_F(TreesOfRanks, TellRanksThatStoreAnArrayDifferently) {
          const Tree tree = {{"w", part_of(whole_, rows_of(3), static_cast<std::uint32_t>(rank))}};
          return save(target(), tree, options, job.context(rank));
        })) {
-    EXPECT_THAT(end.text(), HasSubstr("rank 1 has 'w': sharded array of I32 [13, 10] stored as I64"));
+    EXPECT_THAT(
+        end.text(),
+        HasSubstr("rule 1 of ArrayRules: ranks 0 and 2 have none, rank 1 has 'the rule 'w', stored as I64'"));
   }
 }
 

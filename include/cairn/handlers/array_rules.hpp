@@ -102,6 +102,9 @@ class ArrayRules {
 
   [[nodiscard]] std::span<const Rule> rules() const noexcept { return rules_; }
 
+  /// See OptionSet. Snapshots are left out; of policies there is what they say of themselves.
+  [[nodiscard]] OptionWords same_on_all_ranks() const;
+
   class Use;
 
  private:

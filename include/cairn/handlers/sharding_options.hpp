@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cairn/contract/any_value.hpp"
 #include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
@@ -22,6 +23,9 @@ struct ShardingOptions {
   std::shared_ptr<const ShardingPolicy> policy;
   /// Which of the ranks that hold a box writes it.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+
+  /// See OptionSet; of the policy there is what it says of itself.
+  [[nodiscard]] OptionWords same_on_all_ranks() const;
 };
 
 }  // namespace cairn
