@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharding policies of one's own: a file for each model, and values that are normalised on their way.
+// Which file gets which arrays: policies that are there, policies of one's own, and others for some arrays.
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cairn/cairn.hpp>
+#include <cairn/sharding/policies.hpp>
 #include <cairn/sharding/policy.hpp>
 
 #include "own_folder.hpp"
@@ -76,20 +77,103 @@ cairn::SaveResult save_with(const std::filesystem::path& path, const cairn::Tree
   return cairn::save(path, tree, options);
 }
 
+cairn::Array ten_first() {
+  cairn::Array array = cairn::Array::zeros({3}, cairn::DType::float32);
+  array.data<float>()[0] = 10;
+  return array;
+}
+
+cairn::Tree two_models() {
+  return {{"one", {{"x", ten_first()}, {"y", ten_first()}}}, {"two", {{"x", ten_first()}}}};
+}
+
+void save_with_policies_of_ones_own() {
+  const cairn::SaveResult separate =
+      save_with("run/separate", two_models(), std::make_shared<ModelSeparation>());
+  std::cout << separate.work(cairn::Work::divide).count << " files\n";  // 2
+
+  save_with("run/normalised", two_models(), std::make_shared<Normalize>(0.0F, 20.0F));
+  const cairn::Tree loaded = cairn::load("run/normalised");
+  std::cout << "stored as " << loaded.at("two").at("x").as<cairn::Array>().data<float>()[0] << "\n";  // 0.5
+}
+
+void save_in_files_of_a_size() {
+  // [max_shard_size]
+  // One array of 4 MB, which no file may have: it is cut.
+  const cairn::Tree model = {{"x", cairn::Array::zeros({1000, 1000}, cairn::DType::float32)}};
+  cairn::SaveOptions options;
+  options.handler_options.set(cairn::ShardingOptions(std::make_shared<cairn::MaxShardSize>(500'000)));
+  const cairn::SaveResult result = cairn::save("run/limited", model, options);
+  std::cout << "limited: " << result.work(cairn::Work::divide).count << " files\n";  // 8
+
+  // Loads need not know.
+  std::cout << "whole: " << cairn::load("run/limited").at("x").as<cairn::Array>().shape()
+            << "\n";  // [1000, 1000]
+  // [/max_shard_size]
+}
+
+void save_what_is_wanted_first() {
+  // [importance]
+  // What is wanted before all else gets a file of its own, and a load of it opens no other.
+  save_with("run/important", two_models(),
+            std::make_shared<cairn::ByPrefix>(std::vector<std::string>{"one/x"}));
+  const cairn::AbstractTree stored = cairn::metadata("run/important");
+  cairn::AbstractTree first;
+  first["one"]["x"] = stored.at("one/x");
+  const cairn::Tree early = cairn::load("run/important", first, cairn::partial);
+  std::cout << "first: " << early.at("one").at("x").as<cairn::Array>().shape() << "\n";  // [3]
+  // [/importance]
+}
+
+void save_by_place() {
+  // [place]
+  // A file for each device, so that each is written by what is near it; and all in one, for those who copy files about.
+  const cairn::SaveResult by_device =
+      save_with("run/by_device", two_models(), std::make_shared<cairn::ShardByDevice>());
+  const cairn::SaveResult in_one = save_with("run/in_one", two_models(), std::make_shared<cairn::AllInOne>());
+  std::cout << "devices: " << by_device.work(cairn::Work::divide).count
+            << ", in one: " << in_one.work(cairn::Work::divide).count << "\n";  // 1, 1
+  // [/place]
+}
+
+void save_by_two_policies_in_a_row() {
+  // [composition]
+  // A file for each model, and no file of more than 16 bytes: the second policy divides the files of the first.
+  const auto policy =
+      cairn::compose(std::make_shared<ModelSeparation>(), std::make_shared<cairn::MaxShardSize>(16));
+  const cairn::SaveResult result = save_with("run/composed", two_models(), policy);
+  std::cout << "composed: " << result.work(cairn::Work::divide).count << " files\n";  // 3
+  // [/composition]
+}
+
+void save_by_other_policies_for_some() {
+  // [rules]
+  // Of the model, what lies below "one" is in small files; of the average nothing is cut.
+  cairn::ArrayRules rules;
+  rules.add("one/**", std::make_shared<cairn::MaxShardSize>(16));
+  rules.add_for("average", "**", cairn::ArrayForm(std::make_shared<cairn::AllInOne>()));
+  cairn::SaveOptions options;
+  options.handler_options.set(rules);
+  cairn::save_checkpointables("run/ruled", {{"model", two_models()}, {"average", two_models()}}, options);
+
+  const cairn::CheckpointMetadata stored = cairn::checkpointables_metadata("run/ruled");
+  for (const cairn::FilesOfPolicy& made : stored.items.at("model").description().policies) {
+    std::cout << made.policy << " " << made.files.size()
+              << " files\n";  // "Split ... max shard size. 2 files"
+  }
+  // [/rules]
+}
+
 }  // namespace
 
 int main() try {
   enter_own_folder("sharding_policies");
-  cairn::Array weights = cairn::Array::zeros({3}, cairn::DType::float32);
-  weights.data<float>()[0] = 10;
-  const cairn::Tree models = {{"one", {{"x", weights}, {"y", weights}}}, {"two", {{"x", weights}}}};
-
-  const cairn::SaveResult separate = save_with("run/separate", models, std::make_shared<ModelSeparation>());
-  std::cout << separate.work(cairn::Work::divide).count << " files\n";  // 2
-
-  save_with("run/normalised", models, std::make_shared<Normalize>(0.0F, 20.0F));
-  const cairn::Tree loaded = cairn::load("run/normalised");
-  std::cout << "stored as " << loaded.at("two").at("x").as<cairn::Array>().data<float>()[0] << "\n";  // 0.5
+  save_with_policies_of_ones_own();
+  save_in_files_of_a_size();
+  save_what_is_wanted_first();
+  save_by_place();
+  save_by_two_policies_in_a_row();
+  save_by_other_policies_for_some();
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

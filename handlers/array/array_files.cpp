@@ -46,8 +46,8 @@ class ContextFiles final : public array_store::StoredFiles {
     return context_.read_pieces(file, std::move(pieces));
   }
 
-  [[nodiscard]] Awaitable<> read_files(PiecesByFile pieces) const override {
-    return context_.read_files(std::move(pieces));
+  [[nodiscard]] Awaitable<> read_files(PiecesByFile pieces, NotesByFile notes) const override {
+    return context_.read_files(std::move(pieces), std::move(notes));
   }
 
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map(std::string_view file) const override {

@@ -102,7 +102,11 @@ void check_form(const ArrayRules::Rule& rule) {
     throw Error(Errc::invalid_argument,
                 fmt::format("{} sets both a dtype and as_in_memory", rule.describe()));
   }
-  if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot) {
+  if (form.policy != nullptr && form.has_no_policy) {
+    throw Error(Errc::invalid_argument, fmt::format("{} sets both a policy and undivided", rule.describe()));
+  }
+  const bool says_policy = form.policy != nullptr || form.has_no_policy;
+  if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot && !says_policy) {
     throw Error(Errc::invalid_argument, fmt::format("{} sets nothing", rule.describe()));
   }
 }
@@ -115,11 +119,11 @@ std::string ArrayRules::Rule::describe() const {
 }
 
 ArrayRules& ArrayRules::add(std::string pattern, ArrayForm form) {
-  return append({std::nullopt, std::move(pattern), form});
+  return append({std::nullopt, std::move(pattern), std::move(form)});
 }
 
 ArrayRules& ArrayRules::add_for(std::string checkpointable, std::string pattern, ArrayForm form) {
-  return append({std::move(checkpointable), std::move(pattern), form});
+  return append({std::move(checkpointable), std::move(pattern), std::move(form)});
 }
 
 ArrayRules& ArrayRules::append(Rule rule) {
@@ -148,6 +152,10 @@ ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_
     }
     if (rule.form.snapshot) {
       form.snapshot = rule.form.snapshot;
+    }
+    if (rule.form.policy != nullptr || rule.form.has_no_policy) {
+      form.policy = rule.form.policy;
+      form.has_no_policy = rule.form.has_no_policy;
     }
   }
   return form;

@@ -93,6 +93,28 @@ DescribedValue described(std::string_view path, TreeKind kind, const Tree& value
   return described;
 }
 
+/// The policies of an index, each with its files where there is more than one.
+std::vector<FilesOfPolicy> policies_of(const formats::Index& index) {
+  std::vector<FilesOfPolicy> policies;
+  if (index.has_one_policy()) {
+    policies.push_back({std::string(index.policy(0)), {}});
+    return policies;
+  }
+  for (std::size_t i = 0; index.policy_count() > 0 && i < index.file_count(); ++i) {
+    const std::string_view policy = index.policy_of_file(i);
+    const auto is_it = [policy](const FilesOfPolicy& known) { return known.policy == policy; };
+    auto found = std::find_if(policies.begin(), policies.end(), is_it);
+    if (policy.empty()) {
+      continue;
+    }
+    if (found == policies.end()) {
+      found = policies.insert(found, {std::string(policy), {}});
+    }
+    found->files.emplace_back(index.file(i));
+  }
+  return policies;
+}
+
 }  // namespace
 
 AbstractTree::AbstractTree() noexcept = default;
@@ -165,7 +187,7 @@ AbstractTree AbstractTree::of_entry(const formats::Index& index, const formats::
     case EntryKind::array: {
       const formats::IndexArray stored = index.array(entry);
       AbstractArray array(Shape(stored.dims), stored.dtype);
-      if (stored.slice_count > 1 || index.has_policy() ||
+      if (stored.slice_count > 1 || !detail::IndexedSlices::policy_of(index, stored).empty() ||
           (index.has_layouts() && !index.layout(entry).empty())) {
         array.stored = std::make_shared<const detail::IndexedSlices>(index, stored, index.layout(entry));
       }
@@ -407,9 +429,10 @@ ArrayEntries AbstractTree::arrays() const {
   return ArrayEntries(std::move(found));
 }
 
-std::string AbstractTree::policy() const {
+std::vector<FilesOfPolicy> AbstractTree::policies() const {
+  std::vector<FilesOfPolicy> policies;
   if (const View* view = std::get_if<View>(&value_)) {
-    return std::string((*view)->policy());
+    return policies_of(**view);
   }
   std::shared_ptr<const StoredSlices> stored;
   if (const AbstractArray* array = std::get_if<AbstractArray>(&value_)) {
@@ -417,7 +440,18 @@ std::string AbstractTree::policy() const {
   } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&value_)) {
     stored = sharded->stored;
   }
-  return std::string(stored != nullptr ? stored->policy() : "");
+  if (stored != nullptr && !stored->policy().empty()) {
+    policies.push_back({std::string(stored->policy()), {}});
+  }
+  return policies;
+}
+
+std::string AbstractTree::policy() const {
+  std::string sentences;
+  for (const FilesOfPolicy& one : policies()) {
+    sentences += (sentences.empty() ? "" : "; ") + one.policy;
+  }
+  return sentences;
 }
 
 std::vector<DescribedValue> AbstractTree::values() const {

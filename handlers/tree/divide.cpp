@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -51,14 +52,18 @@ std::vector<const Shard*> sorted_shards(const HeldArray& array) {
     }
   }
   std::sort(shards.begin(), shards.end(), [](const Shard* a, const Shard* b) { return is_before(*a, *b); });
-  for (std::size_t i = 1; i < shards.size(); ++i) {
-    if (shards[i]->box == shards[i - 1]->box && shards[i]->replica == shards[i - 1]->replica) {
+  return shards;
+}
+
+/// Refuses a box that the rank holds twice as the same replica; the boxes are in order.
+void check_replicas(const Holding& holding, std::uint32_t rank) {
+  for (std::size_t i = 1; i < holding.boxes.size(); ++i) {
+    if (holding.boxes[i] == holding.boxes[i - 1]) {
       throw Error(Errc::invalid_argument,
-                  fmt::format("{}: box {} exists twice as replica {}", formats::shown(array.path),
-                              to_string(shards[i]->box), shards[i]->replica));
+                  fmt::format("{}: rank {} holds box {} twice as replica {}", formats::shown(holding.name),
+                              rank, to_string(holding.boxes[i].box), holding.boxes[i].replica));
     }
   }
-  return shards;
 }
 
 /// The same; of replicas in this process the first.
@@ -119,7 +124,28 @@ class HeldShards {
   BoxTable table_;
 };
 
-/// What this process writes, for a policy.
+/// What this process writes of the arrays of a policy.
+struct PolicyParts {
+  const ShardingPolicy* policy = nullptr;  ///< Null: of those that none divides.
+  std::vector<WrittenPart> parts;
+};
+
+/// First what no policy divides, then the policies in the order of their first arrays, also where nothing is written of those here.
+std::vector<PolicyParts> by_policy(std::span<const HeldArray> arrays, std::vector<WrittenPart> parts) {
+  std::vector<PolicyParts> groups(1);
+  std::unordered_map<const ShardingPolicy*, std::size_t> numbers = {{nullptr, 0}};
+  for (const HeldArray& array : arrays) {
+    if (numbers.emplace(array.policy, groups.size()).second) {
+      groups.push_back({array.policy, {}});
+    }
+  }
+  for (WrittenPart& part : parts) {
+    groups[numbers.at(arrays[part.array].policy)].parts.push_back(std::move(part));
+  }
+  return groups;
+}
+
+/// What a policy is shown of what this process writes.
 class PolicyInput {
  public:
   PolicyInput(const array_store::Writer& writer, std::span<const HeldArray> arrays,
@@ -243,6 +269,7 @@ std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_
     for (const Shard* shard : sorted_shards(array)) {
       holding.boxes.push_back({shard->box, shard->replica});
     }
+    check_replicas(holding, rank);
     holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);
   }
   return holdings;
@@ -294,27 +321,27 @@ const ShardingOptions& sharding_options(const SaveContext& context) {
 
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
                  std::span<const Share> shares, const SaveContext& context) {
-  const ShardingOptions& options = sharding_options(context);
-  const std::vector<WrittenPart> parts = parts_of(arrays, shares, context.coordinator().rank());
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
     }
   }
-  if (options.policy == nullptr) {
-    for (const WrittenPart& part : parts) {
-      const HeldArray& array = arrays[part.array];
-      add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
+  const std::vector<PolicyParts> groups =
+      by_policy(arrays, parts_of(arrays, shares, context.coordinator().rank()));
+  for (const PolicyParts& group : groups) {
+    if (group.policy == nullptr) {
+      for (const WrittenPart& part : group.parts) {
+        const HeldArray& array = arrays[part.array];
+        add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
+      }
+      continue;
     }
-    return;
+    writer.set_policy(group.policy->description());
+    if (!group.parts.empty()) {  // No policy expects to be asked about nothing.
+      const PolicyInput input(writer, arrays, group.parts, context);
+      add_files(writer, arrays, group.parts, ask(*group.policy, input.tensors(), context));
+    }
   }
-  writer.set_policy(options.policy->description());
-  if (parts.empty()) {
-    return;  // A rank that writes nothing: no policy expects to be asked about that.
-  }
-  const PolicyInput input(writer, arrays, parts, context);
-  const std::vector<FilePlan> files = ask(*options.policy, input.tensors(), context);
-  add_files(writer, arrays, parts, files);
 }
 
 }  // namespace cairn::detail

@@ -25,6 +25,8 @@ struct HeldArray {
   std::string path;
   const Array* whole = nullptr;  ///< Every rank has all of it; rank 0 writes it.
   const ShardedArray* sharded = nullptr;
+  const ShardingPolicy* policy =
+      nullptr;  ///< Which divides it among files; null: none. Lives as long as the save.
 };
 
 /// What a rank writes of an array.
@@ -51,7 +53,7 @@ struct WrittenPart {
 [[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
                                                 std::span<const Share> shares, std::size_t rank);
 
-/// Gives a writer what this rank writes, in the files that the options of the save ask for.
+/// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,

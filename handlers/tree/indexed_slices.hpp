@@ -28,7 +28,15 @@ class IndexedSlices final : public StoredSlices {
 
   [[nodiscard]] std::string_view layout() const override { return layout_; }
 
-  [[nodiscard]] std::string_view policy() const override { return index_.policy(); }
+  [[nodiscard]] std::string_view policy() const override { return policy_of(index_, array_); }
+
+  /// That of an array, of whose files one policy made all.
+  static std::string_view policy_of(const formats::Index& index, const formats::IndexArray& array) {
+    if (index.policy_count() == 0 || array.slice_count == 0) {
+      return {};
+    }
+    return index.policy_of_file(index.slice(array, 0).file_number);
+  }
 
  private:
   formats::Index index_;  // Shares its bytes, which the others refer to.

@@ -150,7 +150,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   };
   co_await context.run(std::move(make_plan));
   std::vector<Awaitable<>> tasks;
-  tasks.push_back(array_store::read(files, std::move(plan.pieces), std::move(plan.policy)));
+  tasks.push_back(array_store::read(files, std::move(plan.pieces), std::move(plan.notes)));
   Tree tree;
   std::function<void()> make_tree = [&] {
     tree = assemble(index, std::exchange(selection, {}), std::exchange(plan.arrays, {}),
@@ -187,7 +187,7 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
   description.kind = "tree";
   description.arrays = stored.arrays();
   description.values = stored.values();
-  description.policy = stored.policy();
+  description.policies = stored.policies();
   description.says_all = true;
   return description;
 }

@@ -10,7 +10,6 @@
 
 #include "cairn/array/format.hpp"
 #include "cairn/formats/index.hpp"
-#include "cairn/handlers/tree.hpp"
 
 namespace cairn::detail {
 namespace {
@@ -55,14 +54,6 @@ std::string line_of_leaf(std::string_view path, std::string_view kind) {
 
 std::string line_of_array(std::string_view path, std::string_view kind, DType dtype, const Shape& shape) {
   return fmt::format("{}: {} of {} {}\n", formats::shown(path), kind, dtype, shape);
-}
-
-std::string line_of_sharded(std::string_view path, const ShardedArray& array, DType stored) {
-  std::string line = line_of_array(path, name(TreeKind::sharded_array), array.dtype(), array.shape());
-  if (stored != array.dtype()) {
-    line.insert(line.size() - 1, fmt::format(" stored as {}", stored));
-  }
-  return line;
 }
 
 // outlives: the caller keeps the subject until this has ended.

@@ -9,7 +9,6 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/array/sharded_array.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/conversation.hpp"
 #include "cairn/coord/reduce_changes.hpp"
@@ -27,8 +26,6 @@ namespace cairn::detail {
 [[nodiscard]] std::string line_of_leaf(std::string_view path, std::string_view kind);
 [[nodiscard]] std::string line_of_array(std::string_view path, std::string_view kind, DType dtype,
                                         const Shape& shape);
-/// Of an array of which all ranks write: each must store it in the same dtype.
-[[nodiscard]] std::string line_of_sharded(std::string_view path, const ShardedArray& array, DType stored);
 
 /// What this rank brings.
 struct RankLeaves {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,11 +54,19 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
 
 /// What a tree has, sorted by who writes it.
 struct Leaves {
-  std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and with a policy all.
+  std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and those that a policy divides.
   bool has_sharded = false;
   std::string lines;  ///< What ranks compare; empty where there are no others.
   detail::SameValues values;
 };
+
+/// Whether rules (null: there are none) decide what divides some array among files.
+bool has_policies(const ArrayRules* rules) {
+  return rules != nullptr &&
+         std::any_of(rules->rules().begin(), rules->rules().end(), [](const ArrayRules::Rule& rule) {
+           return rule.form.policy != nullptr || rule.form.has_no_policy;
+         });
+}
 
 /// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer.
 class LeafWalk {
@@ -66,7 +75,8 @@ class LeafWalk {
       : writer_(writer),
         rules_(context.use<ArrayRules>()),
         name_(context.name()),
-        has_policy_(detail::sharding_options(context).policy != nullptr),
+        policy_(detail::sharding_options(context).policy.get()),
+        has_ruled_policies_(has_policies(context.option<ArrayRules>())),
         is_primary_(context.coordinator().rank() == 0),
         has_ranks_(has_ranks) {}
 
@@ -86,11 +96,10 @@ class LeafWalk {
       leaves_.values.add(leaf);
     }
     leaves_.has_sharded |= sharded != nullptr;
-    if (sharded != nullptr && rules_ != nullptr) {
-      static_cast<void>(rules_->form_of(name_, path));  // Matched, also where this rank writes nothing of it.
-    }
-    if (sharded != nullptr || (array != nullptr && has_policy_)) {
-      leaves_.divided.push_back({std::string(path), array, sharded});
+    const bool is_array = array != nullptr || sharded != nullptr;
+    const ShardingPolicy* policy = is_array ? policy_of(path, sharded != nullptr) : nullptr;
+    if (sharded != nullptr || policy != nullptr) {
+      leaves_.divided.push_back({std::string(path), array, sharded, policy});
     } else if (!is_primary_) {
       return;
     } else if (array != nullptr) {
@@ -100,11 +109,20 @@ class LeafWalk {
     }
   }
 
+  /// What divides an array among files. The rules of a sharded one have then matched, also where this rank writes nothing of it.
+  const ShardingPolicy* policy_of(std::string_view path, bool is_sharded) {
+    if (rules_ == nullptr || !(is_sharded || has_ruled_policies_)) {
+      return policy_;
+    }
+    const ArrayForm form = rules_->form_of(name_, path);
+    return form.policy != nullptr || form.has_no_policy ? form.policy.get() : policy_;
+  }
+
   void add_line(std::string_view path, const Tree& leaf) {
     if (const Array* array = leaf.array_if()) {
       leaves_.lines += detail::line_of_array(path, name(leaf.kind()), array->dtype(), array->shape());
     } else if (const ShardedArray* sharded = leaf.sharded_array_if()) {
-      leaves_.lines += detail::line_of_sharded(path, *sharded, writer_.stored_as(path, sharded->dtype()));
+      leaves_.lines += detail::line_of_array(path, name(leaf.kind()), sharded->dtype(), sharded->shape());
     } else {
       leaves_.lines += detail::line_of_leaf(path, name(leaf.kind()));
     }
@@ -113,7 +131,8 @@ class LeafWalk {
   array_store::Writer& writer_;
   ArrayRules::Use* const rules_;  // Null: there are none.
   const std::string name_;
-  const bool has_policy_;
+  const ShardingPolicy* const policy_;  // Of the arrays that no rule gives another one; null: none.
+  const bool has_ruled_policies_;
   const bool is_primary_;
   const bool has_ranks_;
   Leaves leaves_;

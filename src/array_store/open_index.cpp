@@ -64,7 +64,8 @@ Awaitable<formats::Index> open_own(Files files, std::uint64_t size) {
   const auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
   PiecesByFile pieces;
   pieces.emplace(kIndexFile, start_of_file(memory, size));
-  co_await files->read_files(std::move(pieces));
+  NotesByFile none;
+  co_await files->read_files(std::move(pieces), std::move(none));
   co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(*files, kIndexFile));
 }
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <system_error>
-
-#include <exception>
+#include <cstddef>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
-
-#include <fmt/format.h>
+#include <vector>
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
@@ -57,17 +53,16 @@ DestinationPiece make_piece(const Region& region, const ReadArray& array, const 
   return piece;
 }
 
-[[noreturn]] void rethrow_with_policy(const std::exception_ptr& failure, const std::string& policy) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    const bool is_of_a_file =
-        error.code() == Errc::checksum_mismatch || error.code() == std::errc::no_such_file_or_directory;
-    if (!is_of_a_file || policy.empty()) {
-      throw;
+/// By which policies the files were made that are read.
+NotesByFile notes_of(const formats::Index& index, const PiecesByFile& pieces) {
+  NotesByFile notes;
+  for (std::size_t i = 0; index.policy_count() > 0 && i < index.file_count(); ++i) {
+    const std::string_view file = index.file(i);
+    if (pieces.contains(file)) {
+      notes.emplace(file, shown_policy(index.policy_of_file(i)));
     }
-    throw Error(error.code(), error.detail() + shown_policy(policy));
   }
+  return notes;
 }
 
 }  // namespace
@@ -92,7 +87,6 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
   LocatedArrays located = locate(index, wanted, options);
   RegionsByFile regions = check_regions(index, located.arrays, std::move(located.regions), files);
   ReadPlan plan;
-  plan.policy = index.policy();
   plan.arrays.resize(located.count);
   if (options.map) {
     map_arrays(located.arrays, regions, files, plan.arrays);
@@ -103,10 +97,11 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
       plan.pieces.emplace(file, make_pieces(index, located.arrays, in_file, plan.arrays));
     }
   }
+  plan.notes = notes_of(index, plan.pieces);
   return plan;
 }
 
-Awaitable<> StoredFiles::read_files(PiecesByFile pieces) const {
+Awaitable<> StoredFiles::read_files(PiecesByFile pieces, NotesByFile /*notes*/) const {
   std::vector<Awaitable<>> reads;
   for (auto& [file, in_file] : pieces) {
     reads.push_back(read_pieces(file, std::move(in_file)));
@@ -114,20 +109,12 @@ Awaitable<> StoredFiles::read_files(PiecesByFile pieces) const {
   return async::when_all(std::move(reads));
 }
 
-Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces, std::string policy) {
-  std::exception_ptr failure;
-  try {
-    co_await files->read_files(std::move(pieces));  // Keeps the files.
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure) {
-    rethrow_with_policy(failure, policy);
-  }
+Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces, NotesByFile notes) {
+  co_await files->read_files(std::move(pieces), std::move(notes));  // Keeps the files.
 }
 
 Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces) {
-  return read(std::move(files), std::move(pieces), std::string());
+  return read(std::move(files), std::move(pieces), NotesByFile());
 }
 
 }  // namespace cairn::array_store

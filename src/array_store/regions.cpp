@@ -222,6 +222,16 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
   }
 }
 
+/// Who decided what is in a file, for messages.
+std::string policy_of(const Index& index, std::string_view file) {
+  for (std::size_t i = 0; i < index.file_count(); ++i) {
+    if (index.file(i) == file) {
+      return shown_policy(index.policy_of_file(i));
+    }
+  }
+  return {};
+}
+
 /// Refuses arrays that would be read over each other.
 void check_destinations(std::span<const ReadArray> arrays) {
   std::vector<Destination> destinations;
@@ -272,7 +282,7 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
     const auto size = files.size_bytes(file);
     if (!size) {
       throw Error(Errc::not_found, fmt::format("{}: {}: its file '{}' is not there{}", index.path(),
-                                               name_of(in_file.front()), file, shown_policy(index.policy())));
+                                               name_of(in_file.front()), file, policy_of(index, file)));
     }
     std::sort(in_file.begin(), in_file.end(),
               [](const Region& a, const Region& b) { return a.begin < b.begin; });

@@ -103,8 +103,8 @@ formats::TensorSpec spec_of(const WritePlan& plan, std::size_t array, const Flat
   return spec;
 }
 
-/// Plans files for the arrays [begin, end).
-void lay_out_run(WritePlan& plan, std::size_t begin, std::size_t end) {
+/// Plans files for the arrays [begin, end), which a policy has put together.
+void lay_out_run(WritePlan& plan, std::size_t begin, std::size_t end, std::uint32_t policy) {
   std::span<const formats::TensorMeasure> measures = std::span(plan.measures).subspan(begin, end - begin);
   std::vector<formats::TensorMeasure> with_offsets;
   auto part = first_part(plan, begin);
@@ -124,6 +124,7 @@ void lay_out_run(WritePlan& plan, std::size_t begin, std::size_t end) {
        formats::plan_safetensors(measures, formats::kMaxSafetensorsHeaderBytes, has_slices)) {
     layout.first_spec += begin;
     plan.layouts.push_back(std::move(layout));
+    plan.file_policies.push_back(policy);
   }
 }
 
@@ -204,11 +205,12 @@ std::string tensor_name(std::string_view path, std::uint32_t number) {
 }
 
 void lay_out(WritePlan& plan, std::size_t rank) {
-  std::size_t begin = 0;
+  FileBegin begin;
   for (std::size_t i = 0; i <= plan.file_begins.size(); ++i) {
-    const std::size_t end = i < plan.file_begins.size() ? plan.file_begins[i] : plan.arrays.size();
-    if (begin < end) {
-      lay_out_run(plan, begin, end);
+    const FileBegin end =
+        i < plan.file_begins.size() ? plan.file_begins[i] : FileBegin{plan.arrays.size(), 0};
+    if (begin.array < end.array) {
+      lay_out_run(plan, begin.array, end.array, begin.policy);
     }
     begin = end;
   }
@@ -263,8 +265,8 @@ std::vector<SourcePiece> make_pieces(const std::shared_ptr<WritePlan>& plan, std
 void describe_arrays(WritePlan& plan) {
   plan.builder.reserve(plan.arrays.size(), plan.arrays.size(), plan.paths.size());
   std::vector<std::uint32_t> files;
-  for (const std::string& file : plan.files) {
-    files.push_back(plan.builder.add_file(file));
+  for (std::size_t i = 0; i < plan.files.size(); ++i) {
+    files.push_back(plan.builder.add_file(plan.files[i], plan.file_policies[i]));
   }
   if (!plan.parts.empty() || !plan.divisions.empty()) {
     describe_parts(plan, files);

@@ -41,6 +41,12 @@ struct FlatPart {
   std::uint32_t number = 0;  ///< Among the parts of that array in one file.
 };
 
+/// A file that begins with an array.
+struct FileBegin {
+  std::size_t array = 0;     ///< Its number in the plan.
+  std::uint32_t policy = 0;  ///< Which made the file; 0: none.
+};
+
 /// The first bytes of a planned file while they are needed: of two million arrays they are 200 MB.
 struct Header {
   Header(std::uint64_t size_bytes, std::pmr::memory_resource* memory)
@@ -74,13 +80,14 @@ struct WritePlan {
   /// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising. Their places
   /// are known when the files are laid out.
   std::vector<std::pair<std::size_t, SourcePiece>> held;
-  std::vector<FlatPart> parts;           ///< Of those; all others are whole.
-  std::vector<std::size_t> file_begins;  ///< Numbers of arrays that begin a file, where that was asked for.
+  std::vector<FlatPart> parts;         ///< Of those; all others are whole.
+  std::vector<FileBegin> file_begins;  ///< Where that was asked for.
   std::map<std::string, std::shared_ptr<const Layout>, std::less<>> divisions;  ///< Among ranks, by path.
   std::vector<formats::SafetensorsLayout> layouts;
-  std::vector<std::string> files;  ///< The names of those.
-  std::deque<Header> headers;      ///< Of those.
-  formats::IndexBuilder builder;   ///< Holds all that is not an array.
+  std::vector<std::string> files;            ///< The names of those.
+  std::vector<std::uint32_t> file_policies;  ///< Of those.
+  std::deque<Header> headers;                ///< Of those.
+  formats::IndexBuilder builder;             ///< Holds all that is not an array, and what policies say.
 
   [[nodiscard]] std::string_view path(std::size_t array) const {
     const std::size_t begin = array == 0 ? 0 : arrays[array - 1].path_end;

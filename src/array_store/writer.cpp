@@ -153,15 +153,16 @@ std::uint32_t Writer::begin_part(std::string_view path, const Shape& whole, cons
 
 void Writer::next_file() {
   parts_in_file_.clear();
-  plan_->file_begins.push_back(plan_->arrays.size());
+  plan_->file_begins.push_back({plan_->arrays.size(), policy_});
 }
 
 void Writer::set_layout(std::string_view path, std::shared_ptr<const Layout> layout) {
   plan_->divisions.insert_or_assign(std::string(path), std::move(layout));
 }
 
-void Writer::set_policy(std::string description) {
-  plan_->builder.set_policy(description);
+void Writer::set_policy(std::string_view description) {
+  policy_ = plan_->builder.add_policy(description);
+  next_file();
 }
 
 void Writer::add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,

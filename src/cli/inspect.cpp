@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -22,6 +23,38 @@ namespace cairn::cli {
 namespace {
 
 constexpr std::size_t kMostLines = 20;  // Of a document; `show` has all.
+constexpr std::size_t kMostFiles = 4;   // Of a policy.
+
+/// Which files a policy made: nothing where it made all.
+std::string file_names(const std::vector<std::string>& files) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(files.size(), kMostFiles); ++i) {
+    names += fmt::format("{}{}", i == 0 ? " (" : ", ", printable(files[i]));
+  }
+  if (files.size() > kMostFiles) {
+    names += fmt::format(" and {} more", files.size() - kMostFiles);
+  }
+  return names.empty() ? names : names + ")";
+}
+
+void write_policies(JsonWriter& json, const std::vector<FilesOfPolicy>& policies) {
+  if (policies.empty()) {
+    return;
+  }
+  json.key("policies").begin_list();
+  for (const FilesOfPolicy& one : policies) {
+    json.begin_object().key("policy").value(one.policy);
+    if (!one.files.empty()) {
+      json.key("files").begin_list();
+      for (const std::string& file : one.files) {
+        json.value(file);
+      }
+      json.end();
+    }
+    json.end();
+  }
+  json.end();
+}
 
 void write_value(JsonWriter& json, const DescribedValue& described) {
   json.begin_object(JsonLayout::line).key("name").value(described.name).key("kind").value(described.kind);
@@ -68,9 +101,7 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
   if (!description.kind.empty()) {
     json.key("kind").value(description.kind);
   }
-  if (!description.policy.empty()) {
-    json.key("policy").value(description.policy);
-  }
+  write_policies(json, description.policies);
   write_arrays(json, description.arrays, side.is_foreign(),
                has_statistics ? gather(side, title, description.arrays) : std::vector<Statistics>());
   json.key("values").begin_list();
@@ -165,8 +196,8 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
   if (!description.kind.empty()) {
     out.print("  {}\n", printable(description.kind));
   }
-  if (!description.policy.empty()) {
-    out.print("  files      {}\n", printable(description.policy));
+  for (const FilesOfPolicy& one : description.policies) {
+    out.print("  files      {}{}\n", printable(one.policy), file_names(one.files));
   }
   if (!description.arrays.empty()) {
     print_arrays(out, side, title, description.arrays);

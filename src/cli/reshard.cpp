@@ -251,6 +251,7 @@ class Resharding {
     }
     const std::vector<FilePlan> files = (*policy_)(tensors);
     check_policy_result(*policy_, tensors, files);
+    writer.set_policy(policy_->description());
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (i > 0) {
         writer.next_file();
@@ -264,7 +265,6 @@ class Resharding {
                           std::make_shared<RegionSource>(source_.path(), item.name, std::move(region)));
       }
     }
-    writer.set_policy(policy_->description());
     array_store::PlannedWrite planned = std::move(writer).lay_out();
     for (const array_store::PlannedFile& file : planned.files) {
       done.files.push_back({file.name, parts_in(file), file.size_bytes});

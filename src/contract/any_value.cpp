@@ -25,6 +25,10 @@ void OptionSet::set_use(std::type_index type, MakeUse make) {
   uses_.insert_or_assign(type, make);
 }
 
+void OptionSet::set_say(std::type_index type, Say say) {
+  says_.insert_or_assign(type, say);
+}
+
 void OptionSet::set_value(AnyValue value) {
   const std::type_index type = value.type();
   options_.insert_or_assign(type, std::move(value));
@@ -41,6 +45,18 @@ OptionSet::Uses OptionSet::begin_uses() const {
     uses.emplace(type, begin(options_.at(type).get()));
   }
   return uses;
+}
+
+OptionWords OptionSet::same_on_all_ranks() const {
+  std::map<std::string, OptionWords> by_type;  // Processes may order types themselves in different ways.
+  for (const auto& [type, say] : says_) {
+    by_type.emplace(type.name(), say(options_.at(type).get()));
+  }
+  OptionWords words;
+  for (const auto& [type, of_type] : by_type) {
+    words.insert(words.end(), of_type.begin(), of_type.end());
+  }
+  return words;
 }
 
 }  // namespace cairn

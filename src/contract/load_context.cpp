@@ -52,24 +52,35 @@ staging::FileToRead file_of(const LoadHost& load, const std::string& relative) {
   return file;
 }
 
+/// What is noted of a file.
+std::string note_of(const NotesByFile& notes, const std::string& relative) {
+  const auto found = notes.find(relative);
+  return found == notes.end() ? std::string() : found->second;
+}
+
 Background<> read_ranges(std::shared_ptr<LoadHost> load, std::string relative,
-                         std::vector<DestinationPiece> pieces) {
-  staging::RangeReader reader(load->means().plane, file_of(*load, relative), std::move(pieces));
+                         std::vector<DestinationPiece> pieces, std::string note) {
+  staging::FileToRead file = file_of(*load, relative);
+  file.origin += note;
+  staging::RangeReader reader(load->means().plane, std::move(file), std::move(pieces));
   co_await reader.read();
   load->count_file(relative);
 }
 
-Background<> read_independently(std::shared_ptr<LoadHost> load, PiecesByFile pieces) {
+Background<> read_independently(std::shared_ptr<LoadHost> load, PiecesByFile pieces, NotesByFile notes) {
   std::vector<Awaitable<>> reads;
   for (auto& [relative, in_file] : pieces) {
-    reads.push_back(read_ranges(load, relative, std::move(in_file)));
+    reads.push_back(read_ranges(load, relative, std::move(in_file), note_of(notes, relative)));
   }
   co_await async::when_all(std::move(reads));
 }
 
-Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, PiecesByFile pieces) {
-  SharedReads::Files files = [load = load.get()](const std::string& relative) {
-    return file_of(*load, relative);
+Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, PiecesByFile pieces,
+                         NotesByFile notes) {
+  SharedReads::Files files = [load = load.get(), notes = std::move(notes)](const std::string& relative) {
+    staging::FileToRead file = file_of(*load, relative);
+    file.origin += note_of(notes, relative);
+    return file;
   };
   for (const auto& [relative, in_file] : pieces) {
     load->count_file(relative);
@@ -90,7 +101,8 @@ Background<std::string> read_whole(std::shared_ptr<LoadHost> load, std::string r
   piece.data = reinterpret_cast<std::byte*>(text.data());
   std::vector<DestinationPiece> pieces;
   pieces.push_back(std::move(piece));
-  co_await read_ranges(std::move(load), std::move(relative), std::move(pieces));
+  std::string note;
+  co_await read_ranges(std::move(load), std::move(relative), std::move(pieces), std::move(note));
   co_return text;
 }
 
@@ -149,19 +161,27 @@ Background<std::string> LoadContext::read_file(std::string_view file) const {
 
 Background<> LoadContext::read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const {
   follow_programs(std::span<const DestinationPiece>(pieces));
-  return read_ranges(load_, relative_to(directory_, file), std::move(pieces));
+  return read_ranges(load_, relative_to(directory_, file), std::move(pieces), std::string());
 }
 
 Background<> LoadContext::read_files(PiecesByFile pieces) const {
+  return read_files(std::move(pieces), NotesByFile());
+}
+
+Background<> LoadContext::read_files(PiecesByFile pieces, NotesByFile notes) const {
   PiecesByFile relative;
+  NotesByFile relative_notes;
+  for (auto& [file, note] : notes) {
+    relative_notes.emplace(relative_to(directory_, file), std::move(note));
+  }
   for (auto& [file, in_file] : pieces) {
     follow_programs(std::span<const DestinationPiece>(in_file));
     relative.emplace(relative_to(directory_, file), std::move(in_file));
   }
   if (std::optional<Subject> subject = load_->next_reading(directory_)) {
-    return read_shared(load_, std::move(*subject), std::move(relative));
+    return read_shared(load_, std::move(*subject), std::move(relative), std::move(relative_notes));
   }
-  return read_independently(load_, std::move(relative));
+  return read_independently(load_, std::move(relative), std::move(relative_notes));
 }
 
 std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {

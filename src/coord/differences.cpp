@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/internal/packed.hpp"
-#include "coord/some_ranks.hpp"
+#include "coord/internal/some_ranks.hpp"
 
 namespace cairn {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/some_ranks.hpp"
+#include "coord/internal/some_ranks.hpp"
 
 namespace cairn::coord {
 Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,

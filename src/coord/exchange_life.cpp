@@ -7,7 +7,7 @@
 #include "cairn/base/error.hpp"
 
 #include "coord/exchange.hpp"
-#include "coord/some_ranks.hpp"
+#include "coord/internal/some_ranks.hpp"
 
 namespace cairn::coord {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/error.hpp"
-#include "cairn/coord/some_ranks.hpp"
+#include "cairn/base/some_ranks.hpp"
 
 #include "async/internal/event.hpp"
 #include "async/internal/task_group.hpp"

@@ -86,9 +86,10 @@ joint::Claims SaveJob::claims() const {
 Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
-    const joint::Claims claims = self->claims();
     joint::JointSave::Word word{self->options_.word, self->options_.on_word};
-    co_await self->joint_->agree(claims, std::move(word));
+    const OptionWords options = self->options_.handler_options.same_on_all_ranks();
+    Awaitable<> agreeing = self->joint_->agree(self->claims(), options, std::move(word));
+    co_await std::move(agreeing);
   } catch (...) {
     failure = std::current_exception();
     self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.

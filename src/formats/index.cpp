@@ -147,7 +147,9 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.layout_numbers_ = optional_column(root.layout_numbers(), "layout_numbers", index.path_);
   index.layouts_ = optional_column(root.layouts(), "layouts", index.path_);
   index.layout_ends_ = optional_column(root.layout_ends(), "layout_ends", index.path_);
-  index.policy_ = optional_column(root.policy(), "policy", index.path_);
+  index.policies_ = optional_column(root.policy(), "policy", index.path_);
+  index.policy_ends_ = optional_column(root.policy_ends(), "policy_ends", index.path_);
+  index.file_policies_ = optional_column(root.file_policies(), "file_policies", index.path_);
   index.check_columns();
   index.check_file_names();
   return index;
@@ -165,6 +167,15 @@ void Index::check_columns() const {
   }
   if (!layout_numbers_.empty() && layout_numbers_.size() != dtypes_.size()) {
     refuse("the columns of arrays and of their layouts differ in length");
+  }
+  if (!file_policies_.empty() && file_policies_.size() != file_name_ends_.size()) {
+    refuse("the columns of files and of their policies differ in length");
+  }
+  if (policy_ends_.size() > kMaxPolicies) {
+    refuse(fmt::format("{} sharding policies are more than {}", policy_ends_.size(), kMaxPolicies));
+  }
+  if (file_policies_.empty() && policy_ends_.size() > 1) {
+    refuse("nothing says which file was made by which sharding policy");
   }
 }
 
@@ -322,6 +333,7 @@ IndexSlice Index::slice(const IndexArray& array, std::uint32_t i) const {
     refuse(fmt::format("array '{}' lies in file {} of {}", array.name, file, file_name_ends_.size()));
   }
   slice.file = file_name(file);
+  slice.file_number = file;
   const auto box = run(boxes_, box_ends_, number, "boxes");
   slice.is_whole = box.empty();
   if (!slice.is_whole && box.size() != 2 * array.dims.size()) {
@@ -360,12 +372,36 @@ std::string_view Index::layout(const IndexEntry& entry) const {
   return text;
 }
 
-std::string_view Index::policy() const {
-  const std::string_view text = text_of(policy_);
+std::string_view Index::file(std::size_t i) const {
+  if (i >= file_count()) {
+    throw Error(Errc::invalid_argument, fmt::format("{}: file {} of {}", path_, i, file_count()));
+  }
+  return file_name(i);
+}
+
+std::string_view Index::policy(std::size_t i) const {
+  if (i >= policy_count()) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{}: sharding policy {} of {}", path_, i, policy_count()));
+  }
+  const std::string_view text =
+      text_of(policy_ends_.empty() ? policies_ : run(policies_, policy_ends_, i, "policy"));
   if (!is_valid_utf8(text)) {
     refuse("what it says of the sharding policy is not valid UTF-8");
   }
   return text;
+}
+
+std::string_view Index::policy_of_file(std::size_t i) const {
+  const std::string_view name = file(i);
+  if (file_policies_.empty()) {
+    return policies_.empty() ? std::string_view() : policy(0);
+  }
+  const std::uint32_t number = file_policies_[i];
+  if (number > policy_count()) {
+    refuse(fmt::format("'{}' was made by sharding policy {} of {}", name, number, policy_count()));
+  }
+  return number == 0 ? std::string_view() : policy(number - 1);
 }
 
 void Index::check_entry(const IndexEntry& entry) const {
@@ -414,7 +450,12 @@ void Index::check_numbers() const {
 
 void Index::validate() const {
   check_numbers();  // First: without it the rest could take the square of the time.
-  static_cast<void>(policy());
+  for (std::size_t i = 0; i < policy_count(); ++i) {
+    static_cast<void>(policy(i));
+  }
+  for (std::size_t i = 0; i < file_count(); ++i) {
+    static_cast<void>(policy_of_file(i));
+  }
   for (std::size_t i = 0; i < size(); ++i) {
     check_entry(entry(i));
   }

@@ -135,12 +135,16 @@ void IndexBuilder::add_array(std::string_view name, DType dtype, std::span<const
   slice_ends_.push_back(end_offset(slice_files_.size(), name));
 }
 
-std::uint32_t IndexBuilder::add_file(std::string_view file_name) {
+std::uint32_t IndexBuilder::add_file(std::string_view file_name, std::uint32_t policy) {
+  if (policy > policy_ends_.size()) {
+    refuse(fmt::format("'{}' of policy {} of {}", file_name, policy, policy_ends_.size()));
+  }
   if (!is_plain_file_name(file_name)) {
     refuse(fmt::format("'{}' is not a plain file name", file_name));
   }
   file_name_ends_.push_back(end_offset(file_names_.size() + file_name.size(), file_name));
   file_names_.append(file_name);
+  file_policies_.push_back(policy);
   return static_cast<std::uint32_t>(file_name_ends_.size() - 1);
 }
 
@@ -193,11 +197,36 @@ void IndexBuilder::set_layout(std::uint32_t number) {
   layout_numbers_.back() = number;
 }
 
-void IndexBuilder::set_policy(std::string_view description) {
+std::uint32_t IndexBuilder::add_policy(std::string_view description) {
   if (!is_valid_utf8(description)) {
     refuse("the description of a sharding policy is not valid UTF-8");
   }
-  policy_ = description;
+  if (description.empty()) {
+    return 0;
+  }
+  for (std::size_t i = 0; i < policy_ends_.size(); ++i) {  // There are few.
+    if (run(policies_, policy_ends_, i) == description) {
+      return static_cast<std::uint32_t>(i + 1);
+    }
+  }
+  if (policy_ends_.size() == kMaxPolicies) {
+    refuse(fmt::format("an index says of at most {} sharding policies what they do", kMaxPolicies));
+  }
+  policy_ends_.push_back(end_offset(policies_.size() + description.size(), "sharding policy"));
+  policies_.append(description);
+  return static_cast<std::uint32_t>(policy_ends_.size());
+}
+
+/// Which policy made which file is said only where it is not one that made all.
+void IndexBuilder::drop_plain_policies() {
+  const std::uint32_t of_all = static_cast<std::uint32_t>(policy_ends_.size());
+  const bool is_plain =
+      of_all <= 1 && std::all_of(file_policies_.begin(), file_policies_.end(),
+                                 [of_all](std::uint32_t policy) { return policy == of_all; });
+  if (is_plain) {
+    policy_ends_.clear();
+    file_policies_.clear();
+  }
 }
 
 std::string_view IndexBuilder::name_of(std::size_t i) const noexcept {
@@ -283,7 +312,9 @@ void IndexBuilder::sort() {
   sorted.blob_ends_ = std::move(blob_ends_);
   sorted.layouts_ = std::move(layouts_);
   sorted.layout_ends_ = std::move(layout_ends_);
-  sorted.policy_ = std::move(policy_);
+  sorted.policies_ = std::move(policies_);
+  sorted.policy_ends_ = std::move(policy_ends_);
+  sorted.file_policies_ = std::move(file_policies_);
   *this = std::move(sorted);
 }
 
@@ -302,10 +333,11 @@ void IndexBuilder::check_names() const {
 }
 
 std::size_t IndexBuilder::size_estimate() const noexcept {
-  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 20 columns.
+  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 22 columns.
   return kTableBytes + names_.size() + file_names_.size() + blobs_.size() + kinds_.size() + dtypes_.size() +
-         layouts_.size() + policy_.size() +
-         sizeof(std::uint32_t) * (layout_numbers_.size() + layout_ends_.size()) +
+         layouts_.size() + policies_.size() +
+         sizeof(std::uint32_t) *
+             (layout_numbers_.size() + layout_ends_.size() + policy_ends_.size() + file_policies_.size()) +
          sizeof(std::uint64_t) * (values_.size() + dims_.size() + slice_offsets_.size() + boxes_.size()) +
          sizeof(std::uint32_t) *
              (name_ends_.size() + dims_ends_.size() + slice_ends_.size() + slice_files_.size() +
@@ -347,11 +379,13 @@ IndexBytes IndexBuilder::write() {
   const auto layout_numbers = layout_numbers_.empty() ? 0 : column(layout_numbers_);
   const auto layouts = layouts_.empty() ? 0 : chars(layouts_);
   const auto layout_ends = layout_ends_.empty() ? 0 : column(layout_ends_);
-  const auto policy = policy_.empty() ? 0 : chars(policy_);
-  const auto root =
-      stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims, dims_ends,
-                          slice_ends, slice_files, slice_offsets, boxes, box_ends, file_names, file_name_ends,
-                          blobs, blob_ends, layout_numbers, layouts, layout_ends, policy);
+  const auto policies = policies_.empty() ? 0 : chars(policies_);
+  const auto policy_ends = policy_ends_.empty() ? 0 : column(policy_ends_);
+  const auto file_policies = file_policies_.empty() ? 0 : column(file_policies_);
+  const auto root = stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims,
+                                        dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
+                                        file_names, file_name_ends, blobs, blob_ends, layout_numbers, layouts,
+                                        layout_ends, policies, policy_ends, file_policies);
   stored::FinishIndexBuffer(builder, root);
   const auto buffer = std::make_shared<const flatbuffers::DetachedBuffer>(builder.Release());
   return {buffer, std::as_bytes(std::span(buffer->data(), buffer->size()))};
@@ -365,6 +399,7 @@ IndexBytes IndexBuilder::finish() {
   if (!layout_numbers_.empty()) {
     layout_numbers_.resize(dtypes_.size());
   }
+  drop_plain_policies();
   if (size_estimate() >= FLATBUFFERS_MAX_BUFFER_SIZE) {
     refuse(fmt::format("an index of {} bytes exceeds the limit of 2 GiB", size_estimate()));
   }

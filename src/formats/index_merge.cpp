@@ -30,11 +30,10 @@ class IndexMerge {
   IndexBytes run() {
     for (std::size_t i = 0; i < indexes_.size(); ++i) {
       push(i, 0);
-      if (policy_.empty()) {
-        policy_ = indexes_[i].policy();
+      for (std::size_t policy = 0; policy < indexes_[i].policy_count(); ++policy) {
+        builder_.add_policy(indexes_[i].policy(policy));  // Also of ranks that write nothing.
       }
     }
-    builder_.set_policy(policy_);
     std::vector<Place> same;
     while (!next_.empty()) {
       same.clear();
@@ -147,10 +146,15 @@ class IndexMerge {
     if (name != part.slice.file || name.empty()) {
       name = part.slice.file;
       const auto known = file_numbers_.find(name);
-      number = known != file_numbers_.end()
-                   ? known->second
-                   : file_numbers_.emplace(std::string(name), builder_.add_file(name)).first->second;
+      number = known != file_numbers_.end() ? known->second : add_file(part);
     }
+    return number;
+  }
+
+  std::uint32_t add_file(const Part& part) {
+    const std::string_view policy = indexes_[part.index].policy_of_file(part.slice.file_number);
+    const std::uint32_t number = builder_.add_file(part.slice.file, builder_.add_policy(policy));
+    file_numbers_.emplace(std::string(part.slice.file), number);
     return number;
   }
 
@@ -165,7 +169,6 @@ class IndexMerge {
   std::vector<std::pair<std::string_view, std::uint32_t>> files_;  // The last one of each index.
   std::map<std::string, std::uint32_t, std::less<>> file_numbers_;
   std::map<std::string, std::uint32_t, std::less<>> layouts_;
-  std::string_view policy_;
   std::priority_queue<Place, std::vector<Place>, std::greater<>> next_;
   IndexBuilder builder_;
 };

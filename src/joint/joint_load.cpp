@@ -41,8 +41,9 @@ Awaitable<> JointLoad::agree(Claims claims) {
   Subject subject = work_.about("claims");
   Awaitable<std::string> reducing = subject.reduce(encode_claims(rank_, "load", claims), merge_claims);
   const std::string merged = co_await std::move(reducing);
-  if (const std::optional<std::string_view> difference = difference_in(merged)) {
-    const Error error(Errc::invalid_argument, fmt::format("the ranks do not load the same: {}", *difference));
+  if (const std::optional<ClaimDifference> difference = difference_in(merged)) {
+    const Error error(Errc::invalid_argument,
+                      fmt::format("the ranks do not load the same: {}", difference->text));
     listener_.note_own_failure();
     work_.fail_together(error);
     throw error;

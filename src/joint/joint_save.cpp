@@ -27,24 +27,69 @@ store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
   return store::make_uuid(fill);
 }
 
+constexpr std::string_view kOptions = "the options";  // What is claimed of them: their hash.
+
+// What rank 0 answers to claims, in front of its word.
+constexpr char kAgreed = '=';
+constexpr char kSayOptions = '?';
+
+/// Something that is the same only where options are, and as short for many as for one.
+std::string hash_of(const Claims& options) {
+  std::string text;
+  for (const auto& [what, mine] : options) {
+    put_text(text, what);
+    put_text(text, mine);
+  }
+  return text.empty() ? "none" : to_hex(hash_text(text));
+}
+
 // What is awaited is begun by then, so nothing of the save is referred to while they wait.
 
+[[noreturn]] void refuse_difference(const Conversation& work, std::string_view difference) {
+  const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference));
+  work.fail_together(error);
+  throw error;
+}
+
+/// Ranks whose options have different hashes say them in words.
+Awaitable<std::string> gather_options(std::shared_ptr<const Conversation> work, std::string words) {
+  Subject subject = work->about("options");
+  Subject::Merge merge = merge_claims;
+  Awaitable<std::string> merged = subject.reduce(std::move(words), std::move(merge));
+  co_return co_await std::move(merged);
+}
+
 Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject subject,
-                              Awaitable<std::string> merged, JointSave::Word word) {
+                              Awaitable<std::string> merged, std::string options, JointSave::Word word) {
   const std::string answer = co_await std::move(merged);
-  if (const auto difference = difference_in(answer)) {
-    const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", *difference));
-    work->fail_together(error);
-    throw error;
+  std::optional<ClaimDifference> difference = difference_in(answer);
+  if (difference && difference->what == kOptions) {
+    static_cast<void>(subject.broadcast(std::string(1, kSayOptions)));
+    Awaitable<std::string> saying = gather_options(work, std::move(options));
+    const std::string words = co_await std::move(saying);
+    if (std::optional<ClaimDifference> in_words = difference_in(words)) {
+      difference = std::move(in_words);
+    }
+  }
+  if (difference) {
+    refuse_difference(*work, difference->text);
   }
   if (word.heard) {
     word.heard(word.of_primary);  // First: what it throws keeps the others from hearing it.
   }
-  static_cast<void>(subject.broadcast(word.of_primary));
+  static_cast<void>(subject.broadcast(kAgreed + word.of_primary));
 }
 
-Awaitable<> hear_agreement(Awaitable<std::string> answer, JointSave::Word word) {
+Awaitable<> hear_agreement(std::shared_ptr<const Conversation> work, Subject subject,
+                           Awaitable<std::string> answer, std::string options, JointSave::Word word) {
   word.of_primary = co_await std::move(answer);
+  if (word.of_primary.starts_with(kSayOptions)) {
+    Awaitable<std::string> refused = subject.broadcast("");  // Which never comes: rank 0 fails the save.
+    Awaitable<std::string> saying = gather_options(std::move(work), std::move(options));
+    static_cast<void>(co_await std::move(saying));
+    static_cast<void>(co_await std::move(refused));
+  }
+  word.of_primary.erase(0, 1);
   if (word.heard) {
     word.heard(word.of_primary);
   }
@@ -153,11 +198,16 @@ void JointSave::on_failure(FailureListener::Work work) {
   listener_.listen(*work_, std::move(work));
 }
 
-Awaitable<> JointSave::agree(const Claims& claims, Word word) {
+Awaitable<> JointSave::agree(Claims claims, const Claims& options, Word word) {
   Subject subject = work_->about("claims");
+  claims.emplace_back(kOptions, hash_of(options));
   Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, "save", claims), merge_claims);
-  return is_primary() ? require_agreement(work_, subject, std::move(merged), std::move(word))
-                      : hear_agreement(subject.broadcast(""), std::move(word));
+  std::string words = encode_claims(rank_, "save", options);
+  if (is_primary()) {
+    return require_agreement(work_, subject, std::move(merged), std::move(words), std::move(word));
+  }
+  Awaitable<std::string> answer = subject.broadcast("");
+  return hear_agreement(work_, subject, std::move(answer), std::move(words), std::move(word));
 }
 
 void JointSave::tell_created() {

@@ -39,6 +39,23 @@ Parts parts_of_grid(const GridRule& rule) {
   return parts;
 }
 
+/// Refuses an array that is divided by a rule of whose parts some have no holder.
+[[noreturn]] void refuse_gap(const PlannedArray& array, const GridRule& rule, const Parts& parts) {
+  std::vector<Box> boxes;
+  std::vector<std::size_t> part_of_box;
+  for (std::uint32_t part = 0; part < parts.count(); ++part) {
+    for (Box& box : rule.boxes_of_part(part, array.shape)) {
+      if (!parts.holders_of(part).empty()) {
+        boxes.push_back(std::move(box));
+        part_of_box.push_back(part);
+      }
+    }
+  }
+  check_cover(array.name, Box::whole(array.shape), boxes,
+              [&](std::size_t number) { return ranks_of(parts, part_of_box[number]); });
+  refuse_array(Errc::incomplete_shards, array, "no rank holds some elements");
+}
+
 /// How many elements each piece of a dimension has.
 std::vector<std::uint64_t> lengths_of(const GridRule& rule, std::size_t dimension, std::uint64_t extent) {
   std::vector<std::uint64_t> lengths(rule.pieces(dimension), 0);
@@ -152,8 +169,7 @@ ArrayParts PartsFinder::find_in_grid(const PlannedArray& array, const GridRule& 
   }
   for (std::uint32_t part = 0; part < elements.size(); ++part) {
     if (elements[part] != 0 && entry.parts->holders_of(part).empty()) {
-      refuse_array(Errc::incomplete_shards, array,
-                   fmt::format("no rank holds box {}", to_string(rule.boxes_of_part(part, array.shape)[0])));
+      refuse_gap(array, rule, *entry.parts);
     }
   }
   return {entry.parts, std::move(elements)};
@@ -163,7 +179,6 @@ ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule
   auto parts = std::make_shared<Parts>();
   std::vector<std::uint64_t> elements;
   std::vector<Box> boxes;
-  std::vector<std::uint32_t> first_holders;
   std::vector<Parts::Holder> held;  // Of one part, with all replicas that a rank has.
   const std::vector<std::uint32_t> ranks = ranks_of_boxes(table);
   const auto finish_part = [&] {
@@ -184,7 +199,6 @@ ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule
                                  array.shape));
       }
       elements.push_back(*element_count(box.extents()));
-      first_holders.push_back(ranks[number]);
       parts->box_of_part.push_back(number);
       boxes.push_back(std::move(box));
     }
@@ -200,8 +214,17 @@ ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule
     parts->holders.push_back(holder);
   }
   finish_part();
-  check_cover(array.name, Box::whole(array.shape), boxes, first_holders);
+  check_cover(array.name, Box::whole(array.shape), boxes,
+              [&parts](std::size_t part) { return ranks_of(*parts, part); });
   return {std::move(parts), std::move(elements)};
+}
+
+SomeRanks ranks_of(const Parts& parts, std::size_t part) {
+  SomeRanks ranks;
+  for (const Parts::Holder& holder : parts.holders_of(part)) {
+    ranks.add(holder.rank);
+  }
+  return ranks;
 }
 
 std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts, std::uint32_t part) {

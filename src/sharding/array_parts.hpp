@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/base/some_ranks.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
 #include "sharding/rules.hpp"
@@ -68,6 +69,9 @@ class PartsFinder {
   std::map<const Rule*, GridEntry*> by_rule_;
   std::map<std::string, GridEntry> grids_;  // By what the sharding says.
 };
+
+/// Who holds a part.
+[[nodiscard]] SomeRanks ranks_of(const Parts& parts, std::size_t part);
 
 /// The boxes of a part that have elements.
 [[nodiscard]] std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts,

@@ -17,8 +17,7 @@ namespace {
 /// What of the boxes lies in the region, and what to say of it.
 class Cover {
  public:
-  Cover(std::string_view array, const Box& region, std::span<const Box> boxes,
-        std::span<const std::uint32_t> holders)
+  Cover(std::string_view array, const Box& region, std::span<const Box> boxes, const HoldersOfBox& holders)
       : array_(array), region_(region), boxes_(boxes), holders_(holders) {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       if (boxes[i].rank() != region.rank()) {
@@ -55,7 +54,7 @@ class Cover {
   }
 
   [[nodiscard]] std::string described(std::size_t number) const {
-    return to_string(boxes_[number]) + (holders_.empty() ? "" : fmt::format(" of rank {}", holders_[number]));
+    return to_string(boxes_[number]) + (holders_ ? fmt::format(" of {}", to_string(holders_(number))) : "");
   }
 
   /// Where the boxes begin along a dimension, each place once, in order.
@@ -162,7 +161,8 @@ class Cover {
 
   [[noreturn]] void refuse_overlap(std::size_t a, std::size_t b) const {
     refuse(Errc::overlapping_shards,
-           fmt::format("boxes {} and {} overlap", described(std::min(a, b)), described(std::max(a, b))));
+           fmt::format("boxes {} and {} overlap in {}", described(std::min(a, b)), described(std::max(a, b)),
+                       to_string(*intersect(boxes_[a], boxes_[b]))));
   }
 
   /// Boxes that do not overlap leave a gap exactly where they are too few; halving the region finds one.
@@ -188,8 +188,65 @@ class Cover {
       box = is_below ? lower : Box(offsets, extents);
       found = is_below ? held_below : found - held_below;
     }
-    refuse(Errc::incomplete_shards, fmt::format("{} of the {} elements of {} are there; {} is not", held,
-                                                wanted, to_string(region_), to_string(box)));
+    const Box gap = grown(box);
+    refuse(Errc::incomplete_shards, fmt::format("{} of the {} elements of {} are there; {} is not{}", held,
+                                                wanted, to_string(region_), to_string(gap), beside(gap)));
+  }
+
+  /// A box that meets none of the others, as large as it can be so.
+  [[nodiscard]] Box grown(Box gap) const {
+    for (std::size_t d = 0; d < region_.rank(); ++d) {
+      std::uint64_t least = region_.begin(d);
+      std::uint64_t most = region_.end(d);
+      for (const std::size_t number : numbers_) {
+        if (!is_level(number, gap, d)) {
+          continue;
+        }
+        if (end(number, d) <= gap.begin(d)) {
+          least = std::max(least, end(number, d));
+        } else {
+          most = std::min(most, begin(number, d));
+        }
+      }
+      Shape offsets = gap.offsets();
+      Shape extents = gap.extents();
+      offsets[d] = least;
+      extents[d] = most - least;
+      gap = Box(std::move(offsets), std::move(extents));
+    }
+    return gap;
+  }
+
+  /// Whether a box shares its place with the gap in all dimensions but one.
+  [[nodiscard]] bool is_level(std::size_t number, const Box& gap, std::size_t but) const {
+    for (std::size_t d = 0; d < region_.rank(); ++d) {
+      if (d != but && (begin(number, d) >= gap.end(d) || end(number, d) <= gap.begin(d))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool touches(std::size_t number, const Box& gap) const {
+    for (std::size_t d = 0; d < region_.rank(); ++d) {
+      if (is_level(number, gap, d) && (end(number, d) == gap.begin(d) || begin(number, d) == gap.end(d))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// What lies next to a gap that is as large as it can be: nothing only where there is nothing at all.
+  [[nodiscard]] std::string beside(const Box& gap) const {
+    constexpr std::size_t kMostNamed = 4;
+    std::string text;
+    std::size_t count = 0;
+    for (const std::size_t number : numbers_) {
+      if (touches(number, gap) && ++count <= kMostNamed) {
+        text += (count == 1 ? "; next to it: " : ", ") + described(number);
+      }
+    }
+    return count > kMostNamed ? fmt::format("{} and {} more", text, count - kMostNamed) : text;
   }
 
   [[nodiscard]] std::uint64_t held_of(const Box& box) const {
@@ -205,17 +262,17 @@ class Cover {
   std::string_view array_;
   const Box& region_;
   std::span<const Box> boxes_;
-  std::span<const std::uint32_t> holders_;
+  const HoldersOfBox& holders_;
   std::vector<std::size_t> numbers_;  // Of the boxes that meet the region.
 };
 
 }  // namespace
 
 void check_cover(std::string_view array, const Box& region, std::span<const Box> boxes,
-                 std::span<const std::uint32_t> holders) {
-  if (!element_count(region.extents()) || (!holders.empty() && holders.size() != boxes.size())) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}': {} boxes of {} holders cannot be compared with {}",
-                                                    array, boxes.size(), holders.size(), to_string(region)));
+                 const HoldersOfBox& holders) {
+  if (!element_count(region.extents())) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}': {} has too many elements", array, to_string(region)));
   }
   Cover(array, region, boxes, holders).check();
 }

@@ -203,10 +203,9 @@ class SharePlan::Planner {
                      [](const auto& holder) { return holder.replica == 0; })) {
       const PlannedArray& named = plan_.arrays[array];
       const Box box = sharding_detail::boxes_of_part(named, *plan_.planned[array].parts, part)[0];
-      throw Error(
-          Errc::incomplete_shards,
-          fmt::format("'{}': none of the {} ranks that hold box {} has the main replica (rank {} has {})",
-                      named.name, holders.size(), to_string(box), holders[0].rank, holders[0].replica));
+      throw Error(Errc::incomplete_shards,
+                  fmt::format("'{}': no rank has the main replica (0) of box {}; others have {}", named.name,
+                              to_string(box), to_string(ranks_of(*plan_.planned[array].parts, part))));
     }
   }
 

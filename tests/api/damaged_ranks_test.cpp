@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/shards.hpp"
@@ -67,6 +69,32 @@ TEST_F(DamagedRanks, AreNamedWhenAFileIsCut) {
 
   EXPECT_THAT([&] { static_cast<void>(load(target(), {}, *context_)); },
               Fails(Errc::checksum_mismatch, tells_of_it_));
+}
+
+TEST_F(DamagedRanks, NameThePolicyOfTheFileOfSeveral) {
+  const std::filesystem::path path = directory_ / "two";
+  SaveOptions options;
+  options.handler_options.set(ShardingOptions(std::make_shared<AllInOne>()));
+  options.handler_options.set(
+      ArrayRules().add("v", std::make_shared<ByPrefix>(std::vector<std::string>{"v"})));
+  const Array array = Array::zeros({100, 8}, DType::float32);
+  save(path, Tree{{"v", array}, {"w", array}}, options, *context_);
+  const std::string first = ByPrefix({"v"}).description();
+  const std::string second = AllInOne().description();
+
+  for (const auto& [file, told, untold] : {std::tuple("data-r00000-000.safetensors", first, second),
+                                           std::tuple("data-r00000-001.safetensors", second, first)}) {
+    const std::string bytes = testing::read_text(path / "state" / file);
+    const auto names_its_policy =
+        AllOf(HasSubstr(file), HasSubstr("(sharding policy \"" + told + "\")"), Not(HasSubstr(untold)));
+    testing::write_text(path / "state" / file, bytes.substr(0, bytes.size() - 1) + "x");
+    EXPECT_THAT([&] { static_cast<void>(load(path, {}, *context_)); },
+                Fails(Errc::checksum_mismatch, names_its_policy));
+    std::filesystem::remove(path / "state" / file);
+    EXPECT_THAT([&] { static_cast<void>(load(path, {}, *context_)); },
+                Fails(Errc::not_found, names_its_policy));
+    testing::write_text(path / "state" / file, bytes);
+  }
 }
 
 TEST_F(DamagedRanks, AreNotNamedWhereOneProcessHasSaved) {

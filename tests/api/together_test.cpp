@@ -252,7 +252,7 @@ TEST_F(Together, MustLoadTheSame) {
          return load_checkpointables(rank == 1 ? directory_ / "another" : target(), {}, options_,
                                      job.context(rank));
        })) {
-    EXPECT_THAT(end.text(), AllOf(HasSubstr("the ranks do not load the same: the path: rank 0 has '"),
+    EXPECT_THAT(end.text(), AllOf(HasSubstr("the ranks do not load the same: the path: ranks 0 and 2 have '"),
                                   HasSubstr("rank 1 has '"), HasSubstr("another'")));
   }
 }

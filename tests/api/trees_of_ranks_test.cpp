@@ -421,7 +421,8 @@ TEST_F(TreesOfRanks, NameTheElementsThatNobodyHolds) {
         return Tree{{"w", rank == 2 ? ShardedArray(whole_.shape(), whole_.dtype())
                                     : part_of(whole_, rows_of(4), rank)}};
       },
-      AllOf(HasSubstr("'w'"), HasSubstr("[8:9, 0:2] is not")));
+      HasSubstr("'w': 90 of the 130 elements of [0:13, 0:10] are there; [8:12, 0:10] is not; next to it: "
+                "[4:8, 0:10] of rank 1, [12:13, 0:10] of rank 3"));
 }
 
 TEST_F(TreesOfRanks, NameTheBoxesThatOverlap) {
@@ -429,7 +430,19 @@ TEST_F(TreesOfRanks, NameTheBoxesThatOverlap) {
       [&](std::uint32_t rank) {
         return Tree{{"w", rank == 2 ? part_of(whole_, rows_of(5), rank) : part_of(whole_, rows_of(4), rank)}};
       },
-      AllOf(HasSubstr("'w'"), HasSubstr("rank 1"), HasSubstr("rank 2")));
+      HasSubstr("'w': boxes [4:8, 0:10] of rank 1 and [6:9, 0:10] of rank 2 overlap in [6:8, 0:10]"));
+}
+
+TEST_F(TreesOfRanks, NameARankThatHoldsAReplicaTwice) {
+  const Box box = Box::whole(whole_.shape());
+  expect_refused(
+      [&](std::uint32_t rank) {
+        return Tree{
+            {"w", rank == 1
+                      ? ShardedArray(whole_.shape(), whole_.dtype(), {{box, whole_, 2}, {box, whole_, 2}})
+                      : ShardedArray(whole_.shape(), whole_.dtype(), {{box, whole_, rank + 10}})}};
+      },
+      AllOf(HasSubstr("'w'"), HasSubstr("rank 1 holds box [0:13, 0:10] twice as replica 2")));
 }
 
 TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwice) {
@@ -481,7 +494,9 @@ TEST_F(TreesOfRanks, TellRanksThatStoreAnArrayDifferently) {
          const Tree tree = {{"w", part_of(whole_, rows_of(3), static_cast<std::uint32_t>(rank))}};
          return save(target(), tree, options, job.context(rank));
        })) {
-    EXPECT_THAT(end.text(), HasSubstr("rank 1 has 'w': sharded array of I32 [13, 10] stored as I64"));
+    EXPECT_THAT(
+        end.text(),
+        HasSubstr("rule 1 of ArrayRules: ranks 0 and 2 have none, rank 1 has 'the rule 'w', stored as I64'"));
   }
 }
 

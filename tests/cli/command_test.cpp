@@ -79,10 +79,33 @@ TEST_F(Cli, InspectShowsHowArraysAreDivided) {
   EXPECT_THAT(text.out,
               AllOf(HasSubstr(AllInOne().description()), HasSubstr("DIVIDED"), HasSubstr(R"("data")")));
   const auto item = nlohmann::json::parse(answer.out)["checkpointables"]["state"];
-  EXPECT_EQ(item["policy"], AllInOne().description());
+  EXPECT_EQ(item["policies"][0]["policy"], AllInOne().description());
   EXPECT_FALSE(item["arrays"][0].contains("parts"));
   EXPECT_EQ(item["arrays"][1]["parts"], 2);
   EXPECT_EQ(item["arrays"][1]["layout"], rows->to_json());
+}
+
+TEST_F(Cli, InspectShowsWhichPolicyMadeWhichFile) {
+  const Array array = Array::zeros({8, 6}, DType::float32);
+  SaveOptions options;
+  options.handler_options.set(
+      ArrayRules().add("a", std::make_shared<MaxShardSize>(40)).add("b", std::make_shared<AllInOne>()));
+  const fs::path path = directory_ / "ruled";
+  save(path, Tree{{"a", array}, {"b", array}, {"c", array}}, options);
+
+  const CliResult text = run_cli({"inspect", path});
+  const CliResult answer = run_cli({"inspect", path, "--json"});
+
+  EXPECT_THAT(text.out, AllOf(HasSubstr(MaxShardSize(40).description() +
+                                        " (data-r00000-001.safetensors, data-r00000-002.safetensors, "
+                                        "data-r00000-003.safetensors, data-r00000-004.safetensors and "),
+                              HasSubstr(AllInOne().description() + " (data-r00000-")));
+  const auto policies = nlohmann::json::parse(answer.out)["checkpointables"]["state"]["policies"];
+  ASSERT_EQ(policies.size(), 2u);
+  EXPECT_EQ(policies[0]["policy"], MaxShardSize(40).description());
+  EXPECT_GT(policies[0]["files"].size(), 4u);
+  EXPECT_EQ(policies[1]["policy"], AllInOne().description());
+  EXPECT_EQ(policies[1]["files"].size(), 1u);
 }
 
 TEST_F(Cli, InspectShowsDocumentsAndWhatArraysHold) {

@@ -163,7 +163,7 @@ TEST_F(JointSaving, RefusesRanksThatSaveToDifferentPaths) {
   for (const RankEnd& end : ends) {
     EXPECT_THAT([&] { end.rethrow(); },
                 Fails(Errc::invalid_argument,
-                      AllOf(HasSubstr("the path: rank 0 has '"), HasSubstr("/a', rank 2 has '"))));
+                      AllOf(HasSubstr("the path: ranks 0 and 1 have '"), HasSubstr("/a', rank 2 has '"))));
   }
   EXPECT_THAT(names(), IsEmpty());
 }
@@ -178,10 +178,10 @@ TEST_F(JointSaving, RefusesRanksThatSaveDifferentThings) {
   });
 
   for (const RankEnd& end : ends) {
-    EXPECT_THAT(
-        [&] { end.rethrow(); },
-        Fails(Errc::invalid_argument, HasSubstr("checkpointable 1: rank 0 has 'model (handler test.blob/1)', "
-                                                "rank 1 has 'other (handler test.blob/1)'")));
+    EXPECT_THAT([&] { end.rethrow(); },
+                Fails(Errc::invalid_argument,
+                      HasSubstr("checkpointable 1: ranks 0 and 2 have 'model (handler test.blob/1)', "
+                                "rank 1 has 'other (handler test.blob/1)'")));
   }
 }
 
@@ -193,8 +193,9 @@ TEST_F(JointSaving, RefusesRanksWithDifferentOptions) {
   });
 
   for (const RankEnd& end : ends) {
-    EXPECT_THAT([&] { end.rethrow(); },
-                Fails(Errc::invalid_argument, HasSubstr("overwrite: rank 0 has 'true', rank 1 has 'false'")));
+    EXPECT_THAT(
+        [&] { end.rethrow(); },
+        Fails(Errc::invalid_argument, HasSubstr("overwrite: rank 0 has 'true', ranks 1 and 2 have 'false'")));
   }
 }
 
@@ -269,7 +270,7 @@ TEST_P(ALoadMeetsASave, IsToldSoOnAllRanksAndTheNextCallsMeet) {
   for (const RankEnd& end : ends) {
     EXPECT_THAT(
         [&] { end.rethrow(); },
-        Fails(Errc::invalid_argument, AllOf(HasSubstr("what is done: "), HasSubstr("has 'save'"),
+        Fails(Errc::invalid_argument, AllOf(HasSubstr("what is done: "), HasSubstr("have 'save'"),
                                             HasSubstr(fmt::format("rank {} has 'load'", GetParam())))));
   }
   expect_committed(job.save_all(directory_ / "next", make_blob(10)));

@@ -151,7 +151,7 @@ TEST_P(LentJob, TellsAllOfAFailure) {
   const std::vector<std::string> failures = on_all(
       [&](const Rank& rank) { rank.start(rank.number == 3 ? directory_ / "other" : target()).wait(); });
 
-  EXPECT_THAT(failures, ::testing::Each(HasSubstr("the path: rank ")));
+  EXPECT_THAT(failures, ::testing::Each(HasSubstr("the path: ranks 0, 1 and 2 have ")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, LentJob, ::testing::Values(LentThreads::funneled, LentThreads::serialized),

@@ -46,6 +46,8 @@ struct Columns {
   std::string layouts = "{}";
   std::vector<std::uint32_t> layout_ends = {2};
   std::string policy = "One file.";
+  std::vector<std::uint32_t> policy_ends = {9};
+  std::vector<std::uint32_t> file_policies = {1};
 };
 
 /// Writes the table by hand: field i of the schema has the slot 4 + 2 * i.
@@ -74,7 +76,9 @@ std::vector<std::byte> write(const Columns& columns, const char* identifier = "C
                                                          builder.CreateVector(columns.layout_numbers).Union(),
                                                          chars(columns.layouts),
                                                          builder.CreateVector(columns.layout_ends).Union(),
-                                                         chars(columns.policy)};
+                                                         chars(columns.policy),
+                                                         builder.CreateVector(columns.policy_ends).Union(),
+                                                         builder.CreateVector(columns.file_policies).Union()};
   const auto start = builder.StartTable();
   builder.AddElement<std::uint32_t>(4, columns.version, 0);
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -245,7 +249,24 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"LayoutThatIsNotThere", [](Columns& c) { c.layout_numbers = {2}; }, "layout 2 of 1"},
         Damage{"LayoutBeyondTheEnd", [](Columns& c) { c.layout_ends = {4}; }, "column layouts"},
         Damage{"LayoutNoUtf8", [](Columns& c) { c.layouts = "{\xFF"; }, "not valid UTF-8"},
-        Damage{"PolicyNoUtf8", [](Columns& c) { c.policy = "\xFF"; }, "sharding policy is not valid UTF-8"},
+        Damage{"PolicyNoUtf8", [](Columns& c) { c.policy = "\xFF", c.policy_ends = {1}; },
+               "sharding policy is not valid UTF-8"},
+        Damage{"PolicyThatIsNotThere", [](Columns& c) { c.file_policies = {2}; },
+               "'f' was made by sharding policy 2 of 1"},
+        Damage{"PolicyBeyondTheEnd", [](Columns& c) { c.policy_ends = {10}; }, "column policy"},
+        Damage{"PoliciesOfOtherFiles",
+               [](Columns& c) {
+                 c.file_policies = {1, 1};
+               },
+               "differ in length"},
+        Damage{"MorePoliciesThanAllowed", [](Columns& c) { c.policy_ends.assign(kMaxPolicies + 1, 9); },
+               "1025 sharding policies are more than 1024"},
+        Damage{"PoliciesOfNoFiles",
+               [](Columns& c) {
+                 c.policy_ends = {3, 9};
+                 c.file_policies = {};
+               },
+               "which file was made by which"},
         Damage{"OffsetThatWraps", [](Columns& c) { c.slice_offsets = {UINT64_MAX - 3}; }, "beyond 2^63"},
         Damage{"OffsetNearTheEnd", [](Columns& c) { c.slice_offsets = {INT64_MAX}; }, "beyond 2^63"}),
     [](const auto& test) { return test.param.name; });
@@ -289,7 +310,8 @@ TEST(IndexWithoutAColumn, IsRefused) {
 TEST(IndexWithoutAColumn, IsTakenWhereItSaysHowArraysWereDivided) {
   Columns columns;
   columns.layout_numbers = {0};
-  for (int field = 16; field < 20; ++field) {
+  columns.file_policies = {0};
+  for (int field = 16; field < 22; ++field) {
     EXPECT_NO_THROW(open_and_read(write(columns, "CRNI", field))) << field;
   }
 }

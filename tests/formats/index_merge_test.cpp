@@ -30,7 +30,8 @@ Index opened(IndexBytes bytes, const std::string& path = "index.fb") {
 /// What a rank of four says of an array of 8 rows: that it has two of them.
 Index of_rank(std::uint64_t rank, DType dtype = DType::int8, std::uint64_t columns = 3) {
   IndexBuilder builder;
-  const std::uint32_t file = builder.add_file(fmt::format("data-r{:05}-000.safetensors", rank));
+  const std::uint32_t policy = builder.add_policy(rank == 3 ? "By device." : "One file each.");
+  const std::uint32_t file = builder.add_file(fmt::format("data-r{:05}-000.safetensors", rank), policy);
   builder.add_array("w", dtype, MergeDims{8, columns});
   builder.add_slice(file, 4096 + rank, MergeDims{2 * rank, 0}, MergeDims{2, columns});
   builder.set_layout(builder.add_layout("{}"));
@@ -39,7 +40,6 @@ Index of_rank(std::uint64_t rank, DType dtype = DType::int8, std::uint64_t colum
   if (rank == 0) {
     builder.add_integer("step", 7);
     builder.add_string("note", "hi");
-    builder.set_policy("One file each.");
   }
   return opened(builder.finish(), fmt::format("rank {}", rank));
 }
@@ -62,7 +62,9 @@ TEST(MergeIndexes, PutsTheSlicesOfAllRanksInOrder) {
   EXPECT_EQ(merged.string(merged.entry(*merged.find("note"))), "hi");
   EXPECT_EQ(merged.layout(merged.entry(*merged.find("w"))), "{}");
   EXPECT_EQ(merged.layout(merged.entry(*merged.find("z2"))), "");
-  EXPECT_EQ(merged.policy(), "One file each.");
+  EXPECT_EQ(merged.policy_count(), 2u);
+  EXPECT_EQ(merged.policy_of_file(merged.slice(w, 0).file_number), "One file each.");
+  EXPECT_EQ(merged.policy_of_file(merged.slice(w, 3).file_number), "By device.");
 }
 
 TEST(MergeIndexes, GivesTheSameInSteps) {

@@ -83,7 +83,6 @@ TEST(Index, KeepsWhichArraysHaveWhichLayout) {
   builder.add_array("y", DType::int8, Dims{3});
   builder.set_layout(rows);
   builder.add_integer("step", 1);
-  builder.set_policy("One file each.");
 
   const Index index = built(builder);
 
@@ -93,7 +92,54 @@ TEST(Index, KeepsWhichArraysHaveWhichLayout) {
               Fails(Errc::type_mismatch, HasSubstr("step")));
   EXPECT_EQ(index.layout(index.entry(2)), R"({"kind": "rows"})");
   EXPECT_EQ(index.layout(index.entry(3)), R"({"kind": "columns"})");
-  EXPECT_EQ(index.policy(), "One file each.");
+}
+
+TEST(Index, SaysOnceWhatThePolicyOfAllFilesSays) {
+  IndexBuilder builder;
+  const std::uint32_t policy = builder.add_policy("One file each.");
+  static_cast<void>(builder.add_file("a", policy));
+  static_cast<void>(builder.add_file("b", policy));
+
+  const Index index = built(builder);
+
+  EXPECT_TRUE(index.has_one_policy());
+  EXPECT_EQ(index.policy(0), "One file each.");
+  EXPECT_EQ(index.policy_of_file(1), "One file each.");
+  EXPECT_THAT([&] { static_cast<void>(index.policy_of_file(2)); },
+              Fails(Errc::invalid_argument, HasSubstr("file 2 of 2")));
+}
+
+TEST(Index, KeepsWhichPolicyMadeWhichFile) {
+  IndexBuilder builder;
+  const std::uint32_t one = builder.add_policy("One file each.");
+  const std::uint32_t other = builder.add_policy("All in one.");
+  EXPECT_EQ(builder.add_policy("One file each."), one);
+  EXPECT_EQ(builder.add_policy(""), 0u);
+  builder.add_array("w", DType::int8, Dims{2});
+  static_cast<void>(builder.add_file("a", other));
+  static_cast<void>(builder.add_file("b"));
+  builder.add_whole(builder.add_file("c", one), 8);
+
+  const Index index = built(builder);
+
+  index.validate();
+  ASSERT_EQ(index.policy_count(), 2u);
+  EXPECT_FALSE(index.has_one_policy());
+  EXPECT_EQ(index.policy_of_file(0), "All in one.");
+  EXPECT_EQ(index.policy_of_file(1), "");
+  EXPECT_EQ(index.policy_of_file(index.slice(index.array(index.entry(0)), 0).file_number), "One file each.");
+}
+
+TEST(Index, KeepsOnePolicyThatMadeSomeFilesOnly) {
+  IndexBuilder builder;
+  static_cast<void>(builder.add_file("a"));
+  static_cast<void>(builder.add_file("b", builder.add_policy("One file each.")));
+
+  const Index index = built(builder);
+
+  EXPECT_FALSE(index.has_one_policy());
+  EXPECT_EQ(index.policy_of_file(0), "");
+  EXPECT_EQ(index.policy_of_file(1), "One file each.");
 }
 
 TEST(Index, SaysNothingOfLayoutsWhereThereAreNone) {
@@ -103,7 +149,7 @@ TEST(Index, SaysNothingOfLayoutsWhereThereAreNone) {
   const Index index = built(builder);
 
   EXPECT_EQ(index.layout(index.entry(0)), "");
-  EXPECT_EQ(index.policy(), "");
+  EXPECT_EQ(index.policy_count(), 0u);
 }
 
 TEST(IndexBuilder, RefusesLayoutsThatItDoesNotHave) {
@@ -114,7 +160,9 @@ TEST(IndexBuilder, RefusesLayoutsThatItDoesNotHave) {
   builder.add_array("w", DType::int8, Dims{2});
   EXPECT_THAT([&] { builder.set_layout(number + 1); },
               Fails(Errc::invalid_argument, HasSubstr("layout 2 of 1")));
-  EXPECT_THAT([&] { builder.set_policy("\xFF"); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+  EXPECT_THAT([&] { builder.add_policy("\xFF"); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+  EXPECT_THAT([&] { static_cast<void>(builder.add_file("a", 1)); },
+              Fails(Errc::invalid_argument, HasSubstr("policy 1 of 0")));
 }
 
 TEST(Index, KeepsContainersThatNoLeafShows) {

@@ -68,7 +68,8 @@ void add_array(const Index& index, const IndexEntry& entry, IndexBuilder& builde
   builder.add_array(entry.name, array.dtype, array.dims);
   for (std::uint32_t i = 0; i < array.slice_count; ++i) {
     const IndexSlice slice = index.slice(array, i);
-    const std::uint32_t file = builder.add_file(slice.file);
+    const std::uint32_t policy = builder.add_policy(index.policy_of_file(slice.file_number));
+    const std::uint32_t file = builder.add_file(slice.file, policy);
     if (slice.is_whole) {
       builder.add_whole(file, slice.offset);
     } else {

@@ -63,7 +63,7 @@ class ArrayMapHandler final : public CheckpointableHandler<ArrayMap, AbstractArr
       }
     }
     array_store::ReadPlan plan = array_store::plan_read(index, arrays, array_read_options(context), *files);
-    co_await array_store::read(files, std::move(plan.pieces));
+    co_await array_store::read(files, std::move(plan.pieces), std::move(plan.notes));
     ArrayMap map;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       map.emplace(arrays[i].entry.name, std::move(plan.arrays[i]));

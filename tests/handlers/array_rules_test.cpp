@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +93,23 @@ TEST(ArrayRules, LaterRulesWinInWhatTheySay) {
   EXPECT_EQ(use.form_of("model", "a/y").snapshot, Snapshot::share);
 }
 
+TEST(ArrayRules, OfPoliciesTheLastOneCounts) {
+  const auto small = std::make_shared<const MaxShardSize>(8);
+  const auto one = std::make_shared<const AllInOne>();
+  ArrayRules rules;
+  rules.add("**", small)
+      .add("a/**", one)
+      .add("a/x", DType::float64)
+      .add_for("model", "a/y", ArrayForm::undivided());
+  ArrayRules::Use use(rules);
+
+  EXPECT_EQ(use.form_of("item", "b").policy, small);
+  EXPECT_EQ(use.form_of("item", "a/x").policy, one);
+  EXPECT_EQ(use.form_of("item", "a/y").policy, one);
+  EXPECT_EQ(use.form_of("model", "a/y").policy, nullptr);
+  EXPECT_TRUE(use.form_of("model", "a/y").has_no_policy);
+}
+
 TEST(ArrayRules, RefusesWrongPatternsAndForms) {
   ArrayRules rules;
   for (const char* pattern : {"/a", "a/", "a//b", "a**", "**b/c", "***"}) {
@@ -101,6 +120,10 @@ TEST(ArrayRules, RefusesWrongPatternsAndForms) {
               Fails(Errc::invalid_argument, HasSubstr("the rule 'a' stores as 200")));
   EXPECT_THAT([&] { rules.add("a", static_cast<Snapshot>(9)); }, Fails(Errc::invalid_argument));
   EXPECT_THAT([&] { rules.add("a", ArrayForm()); }, Fails(Errc::invalid_argument, HasSubstr("sets nothing")));
+  ArrayForm both = ArrayForm::undivided();
+  both.policy = std::make_shared<AllInOne>();
+  EXPECT_THAT([&] { rules.add("a", both); },
+              Fails(Errc::invalid_argument, HasSubstr("the rule 'a' sets both a policy and undivided")));
   EXPECT_TRUE(rules.rules().empty());
 }
 
@@ -150,6 +173,64 @@ TEST_F(SaveByRules, HoldsForArraysAloneAndDividedOnes) {
   EXPECT_EQ(stored("w"), DType::float64);
   EXPECT_EQ(stored("m"), DType::float32);
   EXPECT_EQ(load<Tree>().get<std::vector<double>>("w"), (std::vector<double>{1, 2, 3}));
+}
+
+TEST_F(SaveByRules, DividesLeavesByOtherPolicies) {
+  const Tree tree = {{"params", {{"a", w_}, {"b", w_}}}, {"m", w_}, {"n", n_}};
+  const std::string small = MaxShardSize(8).description();
+  const std::string one = AllInOne().description();
+  SaveOptions options =
+      with(ArrayRules().add("params/**", std::make_shared<MaxShardSize>(8)).add("n", ArrayForm::undivided()));
+  options.handler_options.set(ShardingOptions(std::make_shared<AllInOne>()));
+  save(tree, options);
+
+  EXPECT_EQ(load<Tree>(), tree);
+  const auto policy = [&](std::string_view path) { return metadata<AbstractTree>().at(path).policy(); };
+  EXPECT_EQ(policy("params/a"), small);
+  EXPECT_EQ(policy("params/b"), small);
+  EXPECT_EQ(policy("m"), one);
+  EXPECT_EQ(policy("n"), "");
+  const Description description = item_metadata().description();
+  ASSERT_EQ(description.policies.size(),
+            2u);  // In the order of their files; 'n' is in the first, which is of none.
+  EXPECT_EQ(description.policies[0].policy, one);
+  EXPECT_THAT(description.policies[0].files, ::testing::ElementsAre("data-r00000-001.safetensors"));
+  EXPECT_EQ(description.policies[1].policy, small);
+  EXPECT_THAT(description.policies[1].files,
+              ::testing::ElementsAre("data-r00000-002.safetensors", "data-r00000-003.safetensors",
+                                     "data-r00000-004.safetensors"));
+  EXPECT_EQ(metadata<AbstractTree>().policy(), one + "; " + small);
+}
+
+/// Puts all into one file, and counts how often it is asked for how many.
+class Counting final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "Counts."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    asked_.push_back(tensors.size());
+    return AllInOne()(tensors);
+  }
+  const std::vector<std::size_t>& asked() const { return asked_; }
+
+ private:
+  mutable std::vector<std::size_t> asked_;
+};
+
+TEST_F(SaveByRules, AsksAPolicyOnceForAllThatItDivides) {
+  const auto policy = std::make_shared<Counting>();
+  save(Tree({{"a", {{"x", w_}, {"y", w_}}}, {"b", w_}, {"c", w_}}),
+       with(ArrayRules().add("a/**", policy).add("c", policy)));
+
+  EXPECT_THAT(policy->asked(), ::testing::ElementsAre(3));
+  EXPECT_EQ(metadata<AbstractTree>()["b"].policy(), "");
+}
+
+TEST_F(SaveByRules, RefusesAPolicyThatDividesNothing) {
+  EXPECT_THAT(
+      [&] {
+        save(Tree({{"w", w_}}), with(ArrayRules().add("v", std::make_shared<AllInOne>())));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("no array of this save matches the rule 'v'")));
 }
 
 TEST_F(SaveByRules, RefusesToLoseValuesUnasked) {

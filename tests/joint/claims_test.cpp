@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "joint/internal/claims.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 
 namespace cairn::joint {
 namespace {
 
-/// How the claims of two ranks differ; empty when they do not.
+/// How the claims of ranks differ; empty when they do not.
+std::string difference(const std::vector<std::string>& claims) {
+  const std::optional<ClaimDifference> found = difference_in(merge_claims(claims));
+  return found ? found->text : "";
+}
+
 std::string difference(const std::string& one, const std::string& other) {
-  const std::string merged = merge_claims({one, other});
-  return std::string(difference_in(merged).value_or(""));
+  return difference({one, other});
 }
 
 TEST(Claims, AgreeWhereAllSayTheSame) {
@@ -33,22 +39,42 @@ TEST(Claims, SayFirstThatOneSavesAndAnotherLoads) {
             "what is done: rank 0 has 'save', rank 2 has 'load'");
 }
 
-TEST(Claims, DoNotCompareOneThingWithAnother) {
-  EXPECT_EQ(difference(encode_claims(0, "save", {{"overwrite", "true"}}),
-                       encode_claims(1, "save", {{"verify", "true"}})),
-            "rank 0 says 'overwrite', rank 1 says 'verify'");
+TEST(Claims, SayWhoIsSilentOfAThing) {
+  EXPECT_EQ(difference(encode_claims(0, "save", {}), encode_claims(1, "save", {{"verify", "true"}})),
+            "verify: rank 0 has none, rank 1 has 'true'");
 }
 
-TEST(Claims, DifferInTheirNumber) {
-  EXPECT_EQ(difference(encode_claims(0, "save", {}), encode_claims(1, "save", {{"verify", "true"}})),
-            "ranks 0 and 1 passed different numbers of arguments");
+TEST(Claims, NameAllRanksThatSayTheSame) {
+  const auto of = [](std::uint32_t rank, const char* a, const char* b) {
+    return encode_claims(rank, "save", {{"a", a}, {"b", b}});
+  };
+
+  EXPECT_EQ(difference({of(0, "x", "y"), of(1, "x", "z"), of(2, "x", "y"), of(3, "x", "y")}),
+            "b: ranks 0, 2 and 3 have 'y', rank 1 has 'z'");
+  EXPECT_EQ(difference({of(0, "x", "y"), of(1, "x", "z"), of(2, "w", "y"), of(3, "x", "y")}),
+            "a: ranks 0, 1 and 3 have 'x', rank 2 has 'w'");
 }
 
 TEST(Claims, KeepADifferenceThatWasFoundOnTheWay) {
   const std::string below =
       merge_claims({encode_claims(1, "save", {{"a", "x"}}), encode_claims(2, "save", {{"a", "y"}})});
 
-  EXPECT_EQ(difference(encode_claims(0, "save", {{"a", "x"}}), below), "a: rank 1 has 'x', rank 2 has 'y'");
+  EXPECT_EQ(difference(encode_claims(0, "save", {{"a", "x"}}), below),
+            "a: ranks 0 and 1 have 'x', rank 2 has 'y'");
+}
+
+TEST(Claims, StayShortWhateverRanksSay) {
+  std::string merged = encode_claims(0, "save", {{"a", "0"}});
+  std::size_t after_four = 0;
+  for (std::uint32_t rank = 1; rank < 100; ++rank) {
+    merged = merge_claims({merged, encode_claims(rank, "save", {{"a", std::to_string(rank % 50)}})});
+    after_four = rank == 4 ? merged.size() : after_four;
+  }
+
+  EXPECT_LE(merged.size(), after_four + 40);
+  EXPECT_EQ(difference({merged}),
+            "a: ranks 0 and 50 have '0', ranks 1 and 51 have '1', ranks 2 and 52 have '2', ranks 3 and 53 "
+            "have '3'");
 }
 
 }  // namespace

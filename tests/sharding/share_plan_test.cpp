@@ -488,12 +488,14 @@ TEST(SharePlan, NamesArrayBoxesAndRanksOfWhatIsWrong) {
       [&] {
         return plan_of({{{front, 0}}, {{back, 1}}}, ReplicaChoice::main);
       },
-      Fails(Errc::incomplete_shards, HasSubstr("'w': none of the 1 ranks that hold box [2:4]")));
+      Fails(Errc::incomplete_shards,
+            HasSubstr("'w': no rank has the main replica (0) of box [2:4]; others have rank 1")));
   EXPECT_THAT(
       [] {
         return SharePlan({floats("w", 4, Sharding::of_grid({2}, {1, 1}))}, 2);
       },
-      Fails(Errc::incomplete_shards, HasSubstr("'w': no rank holds box [0:2]")));
+      Fails(Errc::incomplete_shards, HasSubstr("'w': 2 of the 4 elements of [0:4] are there; [0:2] is not; "
+                                               "next to it: [2:4] of ranks 0 and 1")));
 }
 
 TEST(SharePlan, WritesOnceWhatARankHoldsAsSeveralReplicas) {

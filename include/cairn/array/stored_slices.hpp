@@ -28,7 +28,7 @@ class StoredSlices {
   /// Ownership: valid as long as this object.
   [[nodiscard]] virtual std::string_view layout() const = 0;
 
-  /// How the arrays of the checkpointable were divided among files, in a sentence; empty when nobody asked for anything.
+  /// How the array was divided among files, in a sentence; empty when nobody asked for anything.
   ///
   /// Ownership: as layout().
   [[nodiscard]] virtual std::string_view policy() const = 0;

@@ -46,8 +46,8 @@ class StoredFiles {
   [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
                                                 std::vector<DestinationPiece> pieces) const = 0;
   /// Reads ranges of several files, all at once. Where the ranks of a job load together all of them call it, in the same order, each
-  /// with what it wants itself, which may be nothing.
-  [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces) const;
+  /// with what it wants itself, which may be nothing. Errors about a missing or damaged file say what is noted of it.
+  [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces, NotesByFile notes) const;
   /// Maps a file into memory.
   [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
       std::string_view file) const = 0;
@@ -89,8 +89,7 @@ struct ReadOptions {
 /// Where the bytes of files go, to make arrays of them.
 struct ReadPlan {
   PiecesByFile pieces;
-  std::string
-      policy;  ///< The description of the sharding policy that has divided them; empty where none has.
+  NotesByFile notes;  ///< Of those files, by which sharding policies they were made.
   std::vector<Array>
       arrays;  ///< As asked for; for an array of which boxes are wanted there is one for each box, in
                ///< their order. They have memory, but no elements before the pieces have been read.
@@ -112,10 +111,9 @@ struct ReadPlan {
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);
 
-/// Reads all pieces of a plan, all files at once, as StoredFiles::read_files. Errors about missing or damaged files name `policy`, that
-/// of the plan.
+/// Reads all pieces of a plan, all files at once, as StoredFiles::read_files.
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces,
-                               std::string policy);
+                               NotesByFile notes);
 [[nodiscard]] Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces);
 
 }  // namespace cairn::array_store

@@ -131,8 +131,8 @@ class Writer {
   /// The array of that path is divided so, which the index keeps.
   void set_layout(std::string_view path, std::shared_ptr<const Layout> layout);
 
-  /// How arrays are divided among files, which the index keeps for people.
-  void set_policy(std::string description);
+  /// What is added from now on goes to other files, which a sharding policy makes that says this of itself; the index keeps it for people.
+  void set_policy(std::string_view description);
 
   /// Takes the scalars, strings and empty containers of the index.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
@@ -153,6 +153,7 @@ class Writer {
   WriterOptions options_;
   std::shared_ptr<WritePlan> plan_;
   bool keeps_values_ = false;
+  std::uint32_t policy_ = 0;  // Which makes the files that begin from now on; 0: none.
   std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <typeindex>
 #include <utility>
+#include <vector>
 
 #include "cairn/base/error.hpp"
 
@@ -56,10 +57,15 @@ class OptionUse {
   virtual void end() const = 0;
 };
 
+/// What options say, for messages: of each its name, and what it is.
+using OptionWords = std::vector<std::pair<std::string, std::string>>;
+
 /// Options of handlers, one of each type, carried through a save or a load to the code that knows the type.
 ///
 /// A type of options with a member class `Use`, which is an OptionUse and made of such options, has what it remembers of one
-/// save there; see SaveContext::use.
+/// save there; see SaveContext::use. One with a const member `same_on_all_ranks`, which returns OptionWords, says there what the ranks
+/// of a job must have alike: a save whose ranks differ in it fails on all of them, with those words. What is left at its default is left
+/// out, so that ranks which do not set such options say the same.
 /// Example: options.handler_options.set(ArrayOptions(DType::bfloat16));
 class OptionSet {
  public:
@@ -79,6 +85,11 @@ class OptionSet {
         return std::make_shared<typename T::Use>(*static_cast<const T*>(value));
       });
     }
+    if constexpr (requires { options.same_on_all_ranks(); }) {
+      set_say(typeid(T), [](const void* value) -> OptionWords {
+        return static_cast<const T*>(value)->same_on_all_ranks();
+      });
+    }
     set_value(AnyValue::of(std::move(options)));
     return *this;
   }
@@ -93,15 +104,21 @@ class OptionSet {
   /// What one save makes of the options, by their types.
   [[nodiscard]] Uses begin_uses() const;
 
+  /// What all options say that ranks must have alike, in an order that is the same on all.
+  [[nodiscard]] OptionWords same_on_all_ranks() const;
+
  private:
   using MakeUse = std::shared_ptr<OptionUse> (*)(const void* options);
+  using Say = OptionWords (*)(const void* options);
 
   void set_use(std::type_index type, MakeUse make);
+  void set_say(std::type_index type, Say say);
   void set_value(AnyValue value);
   [[nodiscard]] const AnyValue* find(std::type_index type) const;
 
   std::map<std::type_index, AnyValue> options_;
   std::map<std::type_index, MakeUse> uses_;
+  std::map<std::type_index, Say> says_;
 };
 
 }  // namespace cairn

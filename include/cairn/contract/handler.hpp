@@ -124,6 +124,12 @@ struct DescribedValue {
       value;
 };
 
+/// What a sharding policy says of itself, in a sentence, and which files it made: none where it made all.
+struct FilesOfPolicy {
+  std::string policy;
+  std::vector<std::string> files;
+};
+
 /// What a checkpointable holds, for people and for tools that do not know its type.
 struct Description {
   Description();
@@ -136,8 +142,8 @@ struct Description {
   std::string kind;  ///< "tree", "JSON object": what it is, with what a load would refuse to mix up.
   ArrayEntries arrays;
   std::vector<DescribedValue> values;
-  /// How the arrays were divided among files, in a sentence; empty when nobody asked for anything.
-  std::string policy;
+  std::vector<FilesOfPolicy>
+      policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;
   /// Whether arrays, values and texts are all that is loaded: then two that agree in them are equal, whatever their files

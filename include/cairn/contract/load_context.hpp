@@ -74,7 +74,9 @@ class LoadContext {
   /// Reads ranges of several files, all at once. With LoadOptions::together all ranks call it for this checkpointable, in the same order,
   /// each with what it wants itself, which may be nothing: then each byte is read by one of the ranks that want it, and passed on.
   ///
-  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed.
+  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed. Those about a missing or damaged file say what
+  ///                       is noted of it.
+  [[nodiscard]] Background<> read_files(PiecesByFile pieces, NotesByFile notes) const;
   [[nodiscard]] Background<> read_files(PiecesByFile pieces) const;
 
   /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long

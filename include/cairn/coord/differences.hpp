@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/base/some_ranks.hpp"
 #include "cairn/coord/conversation.hpp"
-#include "cairn/coord/some_ranks.hpp"
 
 namespace cairn {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -36,6 +37,9 @@ void append_key(std::string& path, std::string_view key);
 
 /// The version of indexes that are written; newer ones are refused.
 inline constexpr std::uint32_t kIndexVersion = 1;
+
+/// Most sharding policies of an index.
+inline constexpr std::size_t kMaxPolicies = 1024;
 
 /// What an entry of an index stands for. The numbers are stored: never change or reuse one.
 enum class EntryKind : std::uint8_t {
@@ -84,6 +88,7 @@ struct IndexArray {
 /// Ownership: views into the index that returned it.
 struct IndexSlice {
   std::string_view file;                   ///< One plain component, in the directory of the index.
+  std::uint32_t file_number = 0;           ///< Of that file, for Index::policy_of_file.
   std::uint64_t offset = 0;                ///< First byte in the file.
   std::uint64_t size = 0;                  ///< Bytes; offset + size fits in 63 bits.
   bool is_whole = true;                    ///< The slice is the array; offsets and extents are then empty.
@@ -135,11 +140,25 @@ class Index {
   /// Whether layout() says anything of any array.
   [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
 
-  /// Whether policy() says anything.
-  [[nodiscard]] bool has_policy() const noexcept { return !policy_.empty(); }
+  /// Files that slices lie in, numbered.
+  [[nodiscard]] std::size_t file_count() const noexcept { return file_name_ends_.size(); }
+  /// Errors: Errc::invalid_argument when `i` is not below file_count().
+  [[nodiscard]] std::string_view file(std::size_t i) const;
 
-  /// How the arrays were divided among files, in a sentence for people; empty when nobody asked for anything.
-  [[nodiscard]] std::string_view policy() const;
+  /// The sharding policies that have divided arrays among files, numbered from 0; none when nobody asked for anything.
+  [[nodiscard]] std::size_t policy_count() const noexcept {
+    return policies_.empty() ? 0 : std::max<std::size_t>(policy_ends_.size(), 1);
+  }
+  /// What one of them says of itself: a sentence for people.
+  ///
+  /// Errors: Errc::invalid_argument when `i` is not below policy_count().
+  [[nodiscard]] std::string_view policy(std::size_t i) const;
+  /// What the one says that made a file; empty where none did.
+  ///
+  /// Errors: Errc::invalid_argument when `i` is not below file_count().
+  [[nodiscard]] std::string_view policy_of_file(std::size_t i) const;
+  /// Whether one policy made all files.
+  [[nodiscard]] bool has_one_policy() const noexcept { return policy_count() == 1 && file_policies_.empty(); }
 
   /// Refuses two entries that name one array or one blob, so that the memory which a reader of all entries needs
   /// is bounded by the bytes of the index.
@@ -193,7 +212,9 @@ class Index {
   std::span<const std::uint32_t> layout_numbers_;
   std::span<const std::uint8_t> layouts_;
   std::span<const std::uint32_t> layout_ends_;
-  std::span<const std::uint8_t> policy_;
+  std::span<const std::uint8_t> policies_;
+  std::span<const std::uint32_t> policy_ends_;
+  std::span<const std::uint32_t> file_policies_;
 };
 
 }  // namespace cairn::formats

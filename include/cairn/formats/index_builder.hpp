@@ -45,8 +45,9 @@ class IndexBuilder {
   /// Adds an array of whole extents `dims`; its slices follow.
   void add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims);
 
-  /// Names a data file; the number returned is for add_slice and add_whole. Name each file once.
-  [[nodiscard]] std::uint32_t add_file(std::string_view file_name);
+  /// Names a data file, and the number of the policy that made it, or 0; the number returned is for add_slice and add_whole. Name
+  /// each file once.
+  [[nodiscard]] std::uint32_t add_file(std::string_view file_name, std::uint32_t policy = 0);
 
   /// The whole array that was added last lies in `file` from `offset` on.
   void add_whole(std::uint32_t file, std::uint64_t offset);
@@ -61,8 +62,9 @@ class IndexBuilder {
   /// The array that was added last is divided so.
   void set_layout(std::uint32_t number);
 
-  /// How the arrays are divided among files, in a sentence for people.
-  void set_policy(std::string_view description);
+  /// Keeps what a sharding policy says of itself, a sentence for people, and returns its number for add_file: the same for the same
+  /// sentence, and 0 for none. At most kMaxPolicies.
+  std::uint32_t add_policy(std::string_view description);
 
   /// Sorts the entries and returns the bytes of the index; the builder is then empty.
   ///
@@ -80,6 +82,7 @@ class IndexBuilder {
   void copy_array(const IndexBuilder& from, std::size_t number);
   void sort();
   void check_names() const;
+  void drop_plain_policies();
   [[nodiscard]] std::size_t size_estimate() const noexcept;
   [[nodiscard]] IndexBytes write();
 
@@ -102,7 +105,9 @@ class IndexBuilder {
   std::vector<std::uint32_t> layout_numbers_;  // For the arrays up to the last one that has a layout.
   std::string layouts_;
   std::vector<std::uint32_t> layout_ends_;
-  std::string policy_;
+  std::string policies_;
+  std::vector<std::uint32_t> policy_ends_;
+  std::vector<std::uint32_t> file_policies_;
 };
 
 }  // namespace cairn::formats

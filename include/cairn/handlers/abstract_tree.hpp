@@ -193,8 +193,10 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
-  /// How the arrays were divided among files, in a sentence; told by what metadata returned, and by its arrays. Empty where
-  /// nobody asked for anything.
+  /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its arrays, which do not name
+  /// files. None where nobody asked for anything.
+  [[nodiscard]] std::vector<FilesOfPolicy> policies() const;
+  /// What those say of themselves: a sentence, or several with "; " between them.
   [[nodiscard]] std::string policy() const;
 
   friend bool operator==(const AbstractTree& a, const AbstractTree& b);

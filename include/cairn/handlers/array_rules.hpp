@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/contract/any_value.hpp"
+#include "cairn/sharding/policy.hpp"
 #include "cairn/staging/pieces.hpp"
 
 namespace cairn {
@@ -24,10 +26,19 @@ struct ArrayForm {
 
   explicit ArrayForm(Snapshot mode) : snapshot(mode) {}
 
+  explicit ArrayForm(std::shared_ptr<const ShardingPolicy> divided_by) : policy(std::move(divided_by)) {}
+
   /// Stored as in memory, whatever earlier rules and ArrayOptions say.
   [[nodiscard]] static ArrayForm as_in_memory() {
     ArrayForm form;
     form.keeps_dtype = true;
+    return form;
+  }
+
+  /// In as few files as the format allows, whatever earlier rules and ShardingOptions say.
+  [[nodiscard]] static ArrayForm undivided() {
+    ArrayForm form;
+    form.has_no_policy = true;
     return form;
   }
 
@@ -40,6 +51,11 @@ struct ArrayForm {
   /// Who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for arrays
   /// that have owners; `borrow` needs SaveOptions::snapshot to say so, too, since then the caller's memory is kept for longer.
   std::optional<Snapshot> snapshot;
+  /// Which file gets what, in place of ShardingOptions::policy. The policy is asked once for each tree or array that is saved, with all
+  /// arrays that it divides, and makes files of its own.
+  std::shared_ptr<const ShardingPolicy> policy;
+  /// See undivided.
+  bool has_no_policy = false;
 };
 
 /// How arrays are stored that differ from the others, for saves: `save_options.handler_options.set(rules)`.
@@ -77,10 +93,17 @@ class ArrayRules {
     return add(std::move(pattern), ArrayForm(snapshot));
   }
 
+  ArrayRules& add(std::string pattern, std::shared_ptr<const ShardingPolicy> policy) {
+    return add(std::move(pattern), ArrayForm(std::move(policy)));
+  }
+
   /// For the arrays of one checkpointable.
   ArrayRules& add_for(std::string checkpointable, std::string pattern, ArrayForm form);
 
   [[nodiscard]] std::span<const Rule> rules() const noexcept { return rules_; }
+
+  /// See OptionSet. Snapshots are left out; of policies there is what they say of themselves.
+  [[nodiscard]] OptionWords same_on_all_ranks() const;
 
   class Use;
 

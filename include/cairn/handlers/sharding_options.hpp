@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "cairn/contract/any_value.hpp"
 #include "cairn/sharding/policy.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
@@ -18,10 +19,13 @@ struct ShardingOptions {
       : policy(std::move(policy_value)) {}
 
   /// Which file gets what; called once for each tree or array that is saved, while the caller waits. Null: all arrays go to
-  /// as few files as the format allows.
+  /// as few files as the format allows. ArrayRules say otherwise for some checkpointables and arrays.
   std::shared_ptr<const ShardingPolicy> policy;
   /// Which of the ranks that hold a box writes it.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
+
+  /// See OptionSet; of the policy there is what it says of itself.
+  [[nodiscard]] OptionWords same_on_all_ranks() const;
 };
 
 }  // namespace cairn

@@ -34,6 +34,8 @@ struct ArrayOptions {
   std::optional<DType> storage_dtype;
   /// Whether the cast may lose values (float32 to bfloat16 does). Default: such a save fails.
   Narrowing narrowing = Narrowing::refused;
+
+  [[nodiscard]] OptionWords same_on_all_ranks() const;  ///< See OptionSet.
 };
 
 /// Numbers the data files of a save, which else have the number of the rank that writes them: so files of saves that will be one checkpoint

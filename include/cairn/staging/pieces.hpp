@@ -90,6 +90,9 @@ struct DestinationPiece {
 /// What is wanted of several files, by their names.
 using PiecesByFile = std::map<std::string, std::vector<DestinationPiece>, std::less<>>;
 
+/// What errors say of files that are missing or damaged, behind all else, by their names.
+using NotesByFile = std::map<std::string, std::string, std::less<>>;
+
 /// Sorts pieces by offset and checks them against a file of `file_bytes`.
 ///
 /// Errors: Errc::invalid_argument when two overlap, or one reaches beyond the file.

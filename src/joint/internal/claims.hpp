@@ -17,11 +17,17 @@ using Claims = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string encode_claims(std::uint32_t rank, std::string_view what_is_done,
                                         const Claims& claims);
 
-/// Joins what ranks have encoded: the claims of one of them when all say the same of the same things, else how two of them
-/// differ.
+/// Joins what ranks have encoded: of ranks that say the same once, with the ranks. Of ranks that differ the lowest of each of a few
+/// opinions are kept.
 [[nodiscard]] std::string merge_claims(const std::vector<std::string>& texts);
 
-/// "the path: rank 0 has 'a', rank 2 has 'b'"; nothing when all said the same. Refers to `merged`.
-[[nodiscard]] std::optional<std::string_view> difference_in(std::string_view merged);
+/// In what ranks differ.
+struct ClaimDifference {
+  std::string what;  ///< The first claim that is not the same on all.
+  std::string text;  ///< "the path: ranks 0 and 1 have 'a', rank 2 has 'b'".
+};
+
+/// Nothing when all said the same.
+[[nodiscard]] std::optional<ClaimDifference> difference_in(std::string_view merged);
 
 }  // namespace cairn::joint

@@ -42,6 +42,7 @@ struct Verdict {
 /// rank 0 tells the verdict, also to ranks that have failed, or have heard of a failure.
 ///
 ///   claims    every rank says what it was called with; all must say the same               up and down
+///   options   ranks whose options are not the same say them in words                       up
 ///   directory rank 0 has made it                                                           down
 ///   votes     each rank has made its files durable: their paths, sizes and roots           up
 ///   verdict   what has become of it                                                        down
@@ -83,8 +84,10 @@ class JointSave {
   /// The ranks for which this one waits, as far as it knows; see Conversation::missing.
   [[nodiscard]] SomeRanks missing() const { return work_->missing(); }
 
-  /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
-  [[nodiscard]] Awaitable<> agree(const Claims& claims, Word word = {});
+  /// Says claims as they are, and of options a hash: they become words where ranks differ in them.
+  ///
+  /// Errors: Errc::invalid_argument on every rank: names a claim or an option, the ranks, and what they say.
+  [[nodiscard]] Awaitable<> agree(Claims claims, const Claims& options, Word word);
 
   void tell_created();                       ///< Rank 0.
   [[nodiscard]] Awaitable<> hear_created();  ///< The others.

@@ -22,7 +22,7 @@ namespace cairn::staging {
 struct FileToRead {
   std::string name;            ///< Relative to the checkpoint.
   std::filesystem::path path;  ///< For errors.
-  std::string origin;          ///< Who wrote it, behind what errors say; empty where nobody asks.
+  std::string origin;          ///< Who wrote it, and why so, behind what errors say; may be empty.
   std::uint64_t size_bytes = 0;
   std::function<io::FileHandle(int flags)> open;  ///< Blocks.
   /// What it must hash to; blocks. Empty, or nothing: that is not verified.

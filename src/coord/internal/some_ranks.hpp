@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cairn/coord/some_ranks.hpp"
+#include "cairn/base/some_ranks.hpp"
 
 namespace cairn::coord {
 
