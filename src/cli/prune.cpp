@@ -73,6 +73,11 @@ KeepPolicy policy_of(const PruneArguments& how) {
   for (const std::string& best : how.best) {
     policies.push_back(best_of(best));
   }
+  if (policies.empty()) {
+    throw UsageError(
+        "nothing says which steps stay: give one or more of --latest, --every-steps, --steps-apart, "
+        "--nearest-to-every, --seconds-apart, --younger-than, --steps, --best");
+  }
   return keep::any_of(std::move(policies));
 }
 
@@ -105,10 +110,6 @@ struct OtherNames {
 
 OtherNames other_names(const std::filesystem::path& root, const StepDirectory& directory) {
   OtherNames others;
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(root, ignored)) {
-    return others;  // Yet to be made.
-  }
   for (const store::FoundCheckpoint& each : find_checkpoints(root)) {
     if (each.counts() && !directory.parse(each.name)) {
       others.first = others.count == 0 ? each.name : others.first;
