@@ -111,6 +111,16 @@ TEST_F(CliPrune, WithoutAnythingToKeepIsWrongUsage) {
   EXPECT_EQ(left().size(), 7u);
 }
 
+TEST_F(CliPrune, TellsOfAStepThatHasLostItsCommit) {
+  fs::remove(root_ / "200/COMMIT");
+
+  const CliResult result = run_cli({"prune", root_, "--latest", "1"});
+
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("\n1 step cannot be loaded and will stay: " + (root_ / "200").string() +
+                                    ": COMMIT is missing\n"));
+}
+
 TEST_F(CliPrune, NamesADirectoryThatIsNotThere) {
   const CliResult result = run_cli({"prune", directory_ / "rnu", "--latest", "2"});
 
