@@ -2,6 +2,7 @@
 #include "cairn/handlers/array_rules.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
@@ -73,6 +75,17 @@ bool matches(std::string_view pattern, const std::vector<std::string_view>& keys
   return reached.back();
 }
 
+/// In how many letters two texts agree from the front, and then from the back, whatever their case is.
+std::size_t likeness(std::string_view a, std::string_view b) {
+  const auto is_same = [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); };
+  const auto [front, unused] = std::mismatch(a.begin(), a.end(), b.begin(), b.end(), is_same);
+  const auto same = static_cast<std::size_t>(front - a.begin());
+  a.remove_prefix(same);
+  b.remove_prefix(same);
+  const auto [back, also_unused] = std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend(), is_same);
+  return same + static_cast<std::size_t>(back - a.rbegin());
+}
+
 void check_pattern(std::string_view pattern) {
   const auto refuse = [pattern](std::string_view why) {
     throw Error(Errc::invalid_argument,
@@ -134,7 +147,7 @@ ArrayRules& ArrayRules::append(Rule rule) {
 }
 
 ArrayRules::Use::Use(const ArrayRules& rules)
-    : rules_(rules.rules().begin(), rules.rules().end()), has_matched_(rules_.size()) {}
+    : rules_(rules.rules().begin(), rules.rules().end()), outcomes_(rules_.size()) {}
 
 ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_view path) {
   const std::vector<std::string_view> keys = keys_of(path);
@@ -142,9 +155,10 @@ ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const Rule& rule = rules_[i];
     if ((rule.checkpointable && *rule.checkpointable != checkpointable) || !matches(rule.pattern, keys)) {
+      note_nearest(rule, checkpointable, path, outcomes_[i]);
       continue;
     }
-    has_matched_[i] = true;
+    outcomes_[i].has_matched = true;
     if (rule.form.storage_dtype || rule.form.keeps_dtype) {
       form.storage_dtype = rule.form.storage_dtype;
       form.narrowing = rule.form.narrowing;
@@ -161,15 +175,40 @@ ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_
   return form;
 }
 
+void ArrayRules::Use::note_nearest(const Rule& rule, std::string_view checkpointable, std::string_view path,
+                                   Outcome& outcome) {
+  if (outcome.has_matched) {
+    return;
+  }
+  const std::size_t alike =
+      likeness(rule.pattern, path) +
+      (rule.checkpointable ? likeness(*rule.checkpointable, checkpointable) : std::size_t{0});
+  if (alike > outcome.likeness) {
+    outcome.likeness = alike;
+    outcome.nearest = path.empty()          ? fmt::format("'{}'", checkpointable)
+                      : rule.checkpointable ? fmt::format("'{}' of '{}'", path, checkpointable)
+                                            : fmt::format("'{}'", path);
+  }
+}
+
 void ArrayRules::Use::end() const {
-  std::string unused;
+  std::vector<std::string> unused;
+  std::vector<std::string> nearest;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
-    if (!has_matched_[i]) {
-      unused += (unused.empty() ? "" : ", ") + rules_[i].describe();
+    const Outcome& outcome = outcomes_[i];
+    if (outcome.has_matched) {
+      continue;
+    }
+    unused.push_back(rules_[i].describe());
+    if (!outcome.nearest.empty() &&
+        std::find(nearest.begin(), nearest.end(), outcome.nearest) == nearest.end()) {
+      nearest.push_back(outcome.nearest);
     }
   }
   if (!unused.empty()) {
-    throw Error(Errc::invalid_argument, fmt::format("no array of this save matches {}", unused));
+    throw Error(Errc::invalid_argument,
+                fmt::format("no array of this save matches {}{}{}", fmt::join(unused, ", "),
+                            nearest.empty() ? "" : "; the nearest: ", fmt::join(nearest, ", ")));
   }
 }
 

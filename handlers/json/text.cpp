@@ -3,6 +3,10 @@
 
 #include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -60,33 +64,50 @@ class Builder final : public JsonEvents {
   Json* member_ = nullptr;
 };
 
-/// Refuses what would be written as something else, or not at all.
-void check(const Json& value, std::size_t depth, std::string_view name) {
-  const auto refuse = [name](std::string_view why) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}': JSON cannot hold {}", name, why));
-  };
+/// A value that would be written as something else, or not at all.
+struct Refused {
+  std::string pointer;  ///< Where it is: "/a/0".
+  std::string_view why;
+};
+
+std::optional<Refused> find_refused(const Json& value, std::size_t depth, std::string_view name) {
   if (value.is_number_float() && !std::isfinite(value.get<double>())) {
-    refuse("NaN or infinity");
+    return Refused{{}, "NaN or infinity"};
   }
   if (value.is_binary() || value.is_discarded()) {
-    refuse("binary or discarded values");
+    return Refused{{}, "binary or discarded values"};
   }
-  if (!value.is_structured()) {
-    return;
-  }
-  if (depth == kMaxJsonDepth) {
+  if (value.is_structured() && depth == kMaxJsonDepth) {
     throw Error(Errc::invalid_argument,
                 fmt::format("'{}': the document is deeper than {} levels", name, kMaxJsonDepth));
   }
-  for (const Json& child : value) {
-    check(child, depth + 1, name);
+  if (!value.is_structured()) {
+    return std::nullopt;
+  }
+  for (auto child = value.begin(); child != value.end(); ++child) {
+    if (std::optional<Refused> refused = find_refused(*child, depth + 1, name)) {
+      const std::string key =
+          value.is_object() ? child.key() : std::to_string(std::distance(value.begin(), child));
+      refused->pointer.insert(0, "/" + key);
+      return refused;
+    }
+  }
+  return std::nullopt;
+}
+
+void check(const Json& value, std::string_view name) {
+  if (const std::optional<Refused> refused = find_refused(value, 0, name)) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("'{}'{}: JSON cannot hold {}", name,
+                    refused->pointer.empty() ? "" : fmt::format(" at '{}'", refused->pointer), refused->why));
   }
 }
 
 }  // namespace
 
 std::string write_json(const Json& value, std::string_view name) {
-  check(value, 0, name);
+  check(value, name);
   try {
     return value.dump() + '\n';
   } catch (const Json::type_error& error) {

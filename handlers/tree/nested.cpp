@@ -71,7 +71,8 @@ void read_elements(const Tree& leaf, DType dtype, std::span<std::byte> out, std:
   const Array& array = array_of_rank_1(leaf, path);
   if (array.dtype() != dtype) {
     throw Error(Errc::dtype_mismatch,
-                fmt::format("{}: stored dtype {}, wanted {}", shown(path), array.dtype(), dtype));
+                fmt::format("{}: stored dtype {}, wanted {}; a load that asks for {} casts it", shown(path),
+                            array.dtype(), dtype, dtype));
   }
   if (array.element_count() != count) {
     throw Error(Errc::shape_mismatch,

@@ -94,9 +94,11 @@ Wide integer_number(const Tree& leaf, std::size_t bytes, std::string_view path, 
       },
       number);
   if (!is_kept && narrowing == Narrowing::refused) {
-    throw Error(Errc::type_mismatch,
-                fmt::format("{} is {}, which does not fit in a {} integer of {} bytes", shown_node(path),
-                            text_of(number), std::is_signed_v<Wide> ? "signed" : "unsigned", bytes));
+    throw Error(
+        Errc::type_mismatch,
+        fmt::format("{} is {}, which does not fit in {} integer of {} bits; Narrowing::allowed saturates it",
+                    shown_node(path), text_of(number), std::is_signed_v<Wide> ? "a signed" : "an unsigned",
+                    bytes * 8));
   }
   return std::clamp(wide, least, most);
 }
@@ -131,8 +133,10 @@ double floating_number(const Tree& leaf, std::size_t bytes, std::string_view pat
   if (const auto* value = std::get_if<double>(&number)) {
     const bool exceeds = is_float && std::isfinite(*value) && std::isinf(static_cast<float>(*value));
     if (exceeds && narrowing == Narrowing::refused) {
-      throw Error(Errc::type_mismatch,
-                  fmt::format("{} is {}, which exceeds the range of float", shown_node(path), *value));
+      throw Error(
+          Errc::type_mismatch,
+          fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
+                      shown_node(path), *value));
     }
     return *value;
   }

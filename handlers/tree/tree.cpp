@@ -179,7 +179,8 @@ const Array& Tree::array(std::string_view path, DType dtype) const {
   const auto& held = require<Array>(TreeKind::array, path);
   if (held.dtype() != dtype) {
     throw Error(Errc::dtype_mismatch,
-                fmt::format("{} is an array of {}, not of {}", shown_node(path), held.dtype(), dtype));
+                fmt::format("{} is an array of {}, not of {}; a load that asks for {} casts it",
+                            shown_node(path), held.dtype(), dtype, dtype));
   }
   return held;
 }

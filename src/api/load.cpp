@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/load.hpp"
 
+#include <exception>
 #include <map>
 #include <string>
 #include <string_view>
@@ -73,9 +74,22 @@ Awaitable<LoadResult> result_of(Awaitable<Loaded> all) {
   co_return loaded.result();
 }
 
+AbstractTree state_of(const CheckpointMetadata& metadata) {
+  const ItemMetadata& state = metadata.at(store::kStateName);
+  try {
+    return state.as<AbstractTree>();
+  } catch (const Error&) {
+    if (state.problem_code) {
+      throw;  // It names them.
+    }
+    std::rethrow_exception(with_context(
+        std::current_exception(), fmt::format("'{}' of {}", store::kStateName, metadata.path.string())));
+  }
+}
+
 Awaitable<AbstractTree> describe_state(Awaitable<CheckpointMetadata> all) {
   const CheckpointMetadata metadata = co_await std::move(all);
-  co_return metadata.at(store::kStateName).as<AbstractTree>();
+  co_return state_of(metadata);
 }
 
 Requests state_request(std::optional<AbstractTree> wanted) {
@@ -219,9 +233,7 @@ AbstractTree metadata(const std::filesystem::path& path, const Context& context)
 }
 
 AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options, const Context& context) {
-  return checkpointables_metadata(path, {store::kStateName}, options, context)
-      .at(store::kStateName)
-      .as<AbstractTree>();
+  return state_of(checkpointables_metadata(path, {store::kStateName}, options, context));
 }
 
 Awaitable<AbstractTree> metadata_async(const std::filesystem::path& path, const LoadOptions& options,

@@ -35,6 +35,8 @@ using core::DiskCalls;
 /// opened must be told.
 constexpr int kMostRestarts = 10;
 
+constexpr std::size_t kMostNamed = 3;  // Of the checkpoints of which none can be loaded.
+
 /// What a search for the newest checkpoint of a directory that can be loaded has come to. Who searches blocks or awaits, and asks
 /// this what to do next:
 ///
@@ -127,8 +129,11 @@ class Search {
       std::error_code ignored;
       is_removed_ = error.code() == std::errc::no_such_file_or_directory &&
                     !std::filesystem::exists(path, ignored) && !ignored;
-      if (!is_removed_ && (!options_.fall_back || !store::is_damage(calls_.syscalls(), error.code(), path))) {
+      if (!is_removed_ && !store::is_damage(calls_.syscalls(), error.code(), path)) {
         throw;
+      }
+      if (!is_removed_ && !options_.fall_back) {
+        throw_with_remedy(error);
       }
       passed_over_.push_back({found_.back().path, error.code(), error.what()});
     }
@@ -170,10 +175,27 @@ class Search {
     return found.kind == store::EntryClass::unreadable || found.kind == store::EntryClass::committed;
   }
 
+  /// The failure that is being handled, for a program that has not asked to fall back.
+  [[noreturn]] void throw_with_remedy(const Error& error) const {
+    if (found_.size() == 1) {
+      throw;
+    }
+    const FoundCheckpoint& older = found_[found_.size() - 2];
+    throw Error(error.code(),
+                fmt::format("{}; fall_back would go on to '{}', which is older", error.detail(), older.name));
+  }
+
   [[noreturn]] void throw_none() const {
-    const PassedOver& newest = passed_over_.front();
-    throw Error(newest.code, fmt::format("{}: none of {} checkpoints can be loaded; the newest: {}",
-                                         root_.string(), passed_over_.size(), newest.why));
+    std::string all;
+    for (std::size_t i = 0; i < std::min(passed_over_.size(), kMostNamed); ++i) {
+      all += fmt::format("{}{}", i == 0 ? "" : "; ", passed_over_[i].why);
+    }
+    if (passed_over_.size() > kMostNamed) {
+      all += fmt::format("; and {} more", passed_over_.size() - kMostNamed);
+    }
+    throw Error(passed_over_.front().code,
+                fmt::format("{}: none of {} checkpoints can be loaded; the newest first: {}", root_.string(),
+                            passed_over_.size(), all));
   }
 
   const std::filesystem::path root_;

@@ -6,15 +6,13 @@
 #include "cairn/array/array.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/require_within.hpp"
 #include "array/internal/same_memory.hpp"
 
 namespace cairn {
 
 AbstractArray& AbstractArray::want(Box part) {
-  if (!part.is_within(shape)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("box {} is not within an array of shape {}", to_string(part), to_string(shape)));
-  }
+  require_within("box", part, shape);
   if (destination && destination->shape() != part.extents()) {
     throw Error(Errc::invalid_argument, fmt::format("box {} of an array whose destination has shape {}",
                                                     to_string(part), to_string(destination->shape())));
@@ -38,9 +36,8 @@ AbstractArray& AbstractArray::place_into(Array array) {
 }
 
 AbstractArray& AbstractArray::pad_and_crop(Shape to) {
-  if (box && !box->is_within(to)) {
-    throw Error(Errc::invalid_argument, fmt::format("requested box {} is not within an array of shape {}",
-                                                    to_string(*box), to_string(to)));
+  if (box) {
+    require_within("requested box", *box, to);
   }
   if (destination && !box && destination->shape() != to) {
     throw Error(Errc::shape_mismatch, fmt::format("requested shape {}, but destination has shape {}",

@@ -10,6 +10,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "array/internal/require_within.hpp"
 #include "base/internal/checked.hpp"
 
 namespace cairn {
@@ -122,9 +123,7 @@ void ArrayView::check_access(DType wanted, std::size_t alignment) const {
 }
 
 ArrayView ArrayView::part(const Box& box) const {
-  if (!box.is_within(shape_)) {
-    refuse(fmt::format("part {} is not within an array of shape {}", to_string(box), to_string(shape_)));
-  }
+  require_within("part", box, shape_);
   if (is_packed(dtype_)) {
     if (!box.is_whole(shape_)) {
       refuse(fmt::format("the part {} of an array of {}: several elements share a byte", to_string(box),

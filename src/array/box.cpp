@@ -7,9 +7,25 @@
 #include "cairn/array/shape.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/require_within.hpp"
 #include "base/internal/checked.hpp"
 
 namespace cairn {
+namespace {
+
+/// Of a box that is not within the shape.
+std::string why_not_within(const Box& box, const Shape& shape) {
+  if (box.rank() != shape.size()) {
+    return fmt::format("the box has rank {}, the array {}", box.rank(), shape.size());
+  }
+  std::size_t axis = 0;
+  while (box.end(axis) <= shape[axis]) {
+    ++axis;
+  }
+  return fmt::format("axis {} ends at {}, the box at {}", axis, shape[axis], box.end(axis));
+}
+
+}  // namespace
 
 Box::Box(Shape offsets, Shape extents) : offsets_(std::move(offsets)), extents_(std::move(extents)) {
   bool is_sound = offsets_.size() == extents_.size();
@@ -45,6 +61,14 @@ bool Box::is_within(const Shape& shape) const noexcept {
     }
   }
   return true;
+}
+
+void require_within(std::string_view what, const Box& box, const Shape& shape) {
+  if (!box.is_within(shape)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("{} {} is not within an array of shape {}: {}", what, to_string(box),
+                            to_string(shape), why_not_within(box, shape)));
+  }
 }
 
 bool Box::contains(const Box& inner) const noexcept {

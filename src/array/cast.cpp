@@ -351,8 +351,11 @@ void check_cast(DType from, DType to, Narrowing narrowing) {
     throw Error(Errc::unsafe_cast, fmt::format("{} to {} drops the imaginary parts", name(from), name(to)));
   }
   if (narrowing == Narrowing::refused && !is_widening(from, to)) {
-    throw Error(Errc::unsafe_cast,
-                fmt::format("{} to {} can change values and narrowing is not allowed", name(from), name(to)));
+    throw Error(
+        Errc::unsafe_cast,
+        fmt::format(
+            "{} to {} can change values; Narrowing::allowed permits it, in loads also allow_narrowing",
+            name(from), name(to)));
   }
 }
 

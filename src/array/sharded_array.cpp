@@ -11,17 +11,11 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
+#include "array/internal/require_within.hpp"
 #include "array/internal/same_memory.hpp"
 
 namespace cairn {
 namespace {
-
-void check_within(const Box& box, const Shape& shape) {
-  if (!box.is_within(shape)) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("box {} is not within an array of shape {}", to_string(box), shape));
-  }
-}
 
 void check_shape(const Box& box, const Array& data) {
   if (data.shape() != box.extents()) {
@@ -38,7 +32,7 @@ ShardedArray::ShardedArray(Shape shape, DType dtype, std::vector<Shard> shards,
                            std::shared_ptr<const Layout> layout)
     : shape_(std::move(shape)), dtype_(dtype), shards_(std::move(shards)), layout_(std::move(layout)) {
   for (const Shard& shard : shards_) {
-    check_within(shard.box, shape_);
+    require_within("box", shard.box, shape_);
     check_shape(shard.box, shard.data);
     if (shard.data.dtype() != dtype_) {
       throw Error(Errc::dtype_mismatch, fmt::format("box {} of an array of {} has elements of {}",
@@ -56,13 +50,13 @@ AbstractShardedArray::AbstractShardedArray(const ShardedArray& array)
 }
 
 AbstractShardedArray& AbstractShardedArray::want(Box box, std::uint32_t replica) {
-  check_within(box, shape);
+  require_within("box", box, shape);
   shards.push_back({std::move(box), std::nullopt, replica});
   return *this;
 }
 
 AbstractShardedArray& AbstractShardedArray::place_into(Box box, Array destination, std::uint32_t replica) {
-  check_within(box, shape);
+  require_within("box", box, shape);
   check_shape(box, destination);
   if (!destination.is_mutable()) {
     throw Error(Errc::invalid_argument,

@@ -29,6 +29,8 @@ std::string limits_behind(int error) {
   std::string text;
   if (error == EMFILE) {
     add(text, "RLIMIT_NOFILE", RLIMIT_NOFILE);
+  } else if (error == EFBIG) {
+    add(text, "RLIMIT_FSIZE", RLIMIT_FSIZE);
   } else if (error == ENOMEM) {
     add(text, "RLIMIT_AS", RLIMIT_AS);
     add(text, "RLIMIT_DATA", RLIMIT_DATA);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -90,8 +91,12 @@ CheckpointMetadata describe(const std::filesystem::path& path, const std::string
   if (!name.empty()) {
     names.push_back(name);
   }
-  return core::read_metadata(path, names, layer({optional_proto_handlers(), handlers_of(context)}),
-                             LoadOptions(), context);
+  CheckpointMetadata metadata = core::read_metadata(
+      path, names, layer({optional_proto_handlers(), handlers_of(context)}), LoadOptions(), context);
+  for (auto& [unused, item] : metadata.items) {
+    item.problem = as_typed(std::move(item.problem), std::span(&path, 1));
+  }
+  return metadata;
 }
 
 std::uint64_t total_bytes(const CheckpointMetadata& metadata) {

@@ -25,17 +25,18 @@ namespace {
 
 /// The checkpointable that was asked for, or the only one that has arrays.
 std::string choose_item(const CheckpointMetadata& metadata, const ExportOptions& options) {
+  if (!options.item.empty()) {
+    static_cast<void>(metadata.at(options.item));  // Or it lists what there is.
+    return options.item;
+  }
   std::vector<std::string> with_arrays;
   for (const auto& [name, item] : metadata.items) {
-    if (name == options.item) {
-      return name;
+    if (const std::string problem = problem_text(item); !problem.empty()) {
+      throw Error(item.problem_code, problem);  // It may have arrays.
     }
     if (!item.description().arrays.empty()) {
       with_arrays.push_back(name);
     }
-  }
-  if (!options.item.empty()) {
-    throw Error(Errc::not_found, fmt::format("there is no checkpointable '{}'", options.item));
   }
   if (with_arrays.size() == 1) {
     return with_arrays.front();

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/core.h>
@@ -16,6 +18,7 @@
 
 #include "cli/argument_checks.hpp"
 #include "cli/commands.hpp"
+#include "cli/paths.hpp"
 #include "cli/usage.hpp"
 #include "cli/usage_error.hpp"
 
@@ -186,8 +189,8 @@ CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
   prune->add_option("ROOT", arguments.path, "A directory of steps")->required();
   using cairn::cli::whole_number;
   cairn::cli::PruneArguments& how = arguments.prune;
-  CLI::Option_group* kept = prune->add_option_group("Kept", "A step stays if any of these keeps it");
-  kept->require_option(1, 0);
+  CLI::Option_group* kept =
+      prune->add_option_group("Kept", "A step stays if any of these keeps it; at least one is required");
   kept->add_option("--latest", how.latest, "The N highest steps")->type_name("N")->transform(whole_number(0));
   kept->add_option("--every-steps", how.every_steps, "Multiples of N")
       ->type_name("N")
@@ -229,7 +232,9 @@ int run(const CLI::App& app, const Command& command, const Arguments& arguments)
     cairn::cli::complain_of_usage(app, error.what());
     return kWrongUsage;
   } catch (...) {
-    cairn::cli::complain(cairn::describe(std::current_exception()));
+    std::vector<std::filesystem::path> typed = arguments.paths;
+    typed.insert(typed.end(), {arguments.path, arguments.other});
+    cairn::cli::complain(cairn::cli::as_typed(cairn::describe(std::current_exception()), typed));
     return command.failed;
   }
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,6 +74,11 @@ KeepPolicy policy_of(const PruneArguments& how) {
   for (const std::string& best : how.best) {
     policies.push_back(best_of(best));
   }
+  if (policies.empty()) {
+    throw UsageError(
+        "nothing says which steps stay: give one or more of --latest, --every-steps, --steps-apart, "
+        "--nearest-to-every, --seconds-apart, --younger-than, --steps, --best");
+  }
   return keep::any_of(std::move(policies));
 }
 
@@ -84,10 +90,12 @@ StepFormat format_of(const PruneArguments& how) {
   }
 }
 
-/// Checkpoints of the directory whose names are not those of steps.
-struct OtherNames {
+/// Checkpoints of the directory that are not steps: by their names, or because they have lost what makes them one.
+struct Others {
   std::size_t count = 0;
   std::string first;
+  std::size_t damaged = 0;  ///< Called like steps.
+  std::string problem;      ///< Of the first of those.
 
   /// The options that read the first, if its name ends in a number.
   [[nodiscard]] std::string options() const {
@@ -103,14 +111,14 @@ struct OtherNames {
   }
 };
 
-OtherNames other_names(const std::filesystem::path& root, const StepDirectory& directory) {
-  OtherNames others;
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(root, ignored)) {
-    return others;  // Yet to be made.
-  }
+Others others_in(const std::filesystem::path& root, const StepDirectory& directory) {
+  Others others;
   for (const store::FoundCheckpoint& each : find_checkpoints(root)) {
-    if (each.counts() && !directory.parse(each.name)) {
+    const std::optional<std::uint64_t> step = directory.parse(each.name);
+    if (each.counts() && step && !directory.has(*step) && !each.problem.empty()) {
+      others.problem = others.damaged == 0 ? each.problem : others.problem;
+      ++others.damaged;
+    } else if (each.counts() && !step) {
       others.first = others.count == 0 ? each.name : others.first;
       ++others.count;
     }
@@ -128,7 +136,7 @@ ContextOptions small_context_of_prune() {
 /// What the tool has to say of a directory of steps.
 struct PruneAnswer {
   std::vector<StepInfo> steps;
-  OtherNames others;
+  Others others;
   RetentionPlan plan;
   bool is_dry = true;
   std::vector<std::string> failures;
@@ -170,7 +178,7 @@ PruneAnswer answer_of(const Arguments& arguments) {
   StepDirectory directory(arguments.path, names, context);
   PruneAnswer answer;
   answer.steps = directory.infos();
-  answer.others = other_names(arguments.path, directory);
+  answer.others = others_in(arguments.path, directory);
   answer.plan = plan_retention(policy, answer.steps, system_clock().now());
   answer.is_dry = !arguments.removes;
   if (arguments.removes) {
@@ -205,6 +213,10 @@ void print_plan(Output& out, const std::filesystem::path& path, const PruneAnswe
             count_text(answer.plan.kept.size()));
   if (answer.is_dry && removals != 0) {
     out.write("nothing was changed; use --remove to apply\n");
+  }
+  if (answer.others.damaged != 0) {
+    out.print("{} cannot be loaded and will stay: {}{}\n", count_text(answer.others.damaged, "step"),
+              printable(answer.others.problem), answer.others.damaged == 1 ? "" : "; and others");
   }
   if (answer.others.count != 0) {
     const std::string options = answer.others.options();

@@ -8,10 +8,12 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
@@ -367,6 +369,15 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ShardingPol
   json.end().end();
 }
 
+[[noreturn]] void throw_not_there(const CommittedDirectory& source, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const CheckpointableEntry& item : source.manifest().checkpointables) {
+    names.push_back(item.name);
+  }
+  throw Error(Errc::not_found, fmt::format("{} has no checkpointable '{}'; it has: {}",
+                                           source.path().string(), name, fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 int reshard(const Arguments& arguments, Output& out) {
@@ -375,7 +386,7 @@ int reshard(const Arguments& arguments, Output& out) {
   const auto& items = source.manifest().checkpointables;
   const auto is_named = [&](const CheckpointableEntry& item) { return item.name == arguments.name; };
   if (!arguments.name.empty() && std::none_of(items.begin(), items.end(), is_named)) {
-    throw Error(Errc::not_found, fmt::format("there is no checkpointable '{}'", arguments.name));
+    throw_not_there(source, arguments.name);
   }
   const io::EngineChoice engine = io::make_engine(io::EngineKind::threads, {});
   store::StagedDirectory target = store::StagedDirectory::create(*engine.engine, arguments.other);

@@ -122,8 +122,10 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
       throw Error(metadata.problem_code, problem);  // It may have been there.
     }
   }
-  throw Error(Errc::not_found, fmt::format("{}: nothing is called '{}'; `cairn inspect` lists the names",
-                                           side.path().string(), name));
+  const bool is_open = name.find('[') != std::string_view::npos && !name.ends_with(']');
+  throw Error(Errc::not_found,
+              fmt::format("{}: nothing is called '{}'{}; `cairn inspect` lists the names",
+                          side.path().string(), name, is_open ? ", and its '[' is not closed" : ""));
 }
 
 /// The only thing of that name. Brackets belong to the name when there is one with them.

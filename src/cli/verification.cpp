@@ -137,7 +137,7 @@ class Crowd {
         verdict.report = store::verify(io::posix_syscalls(), subject.path, options);
       }
     } catch (...) {
-      subject.problem = cairn::describe(std::current_exception());
+      subject.problem = as_typed(cairn::describe(std::current_exception()), std::span(&subject.path, 1));
     }
     done_bytes = subject.bytes;
   }

@@ -84,6 +84,13 @@ void print_foreign(Output& out, const Subject& subject) {
             size_text(subject.bytes));
 }
 
+/// Names the path once: as a rule the problem does.
+void print_problem(Output& out, const Subject& subject) {
+  const std::string path = path_text(subject.path);
+  const std::string problem = printable(subject.problem);
+  out.print("{}{}\n", problem.starts_with(path) ? "" : path + ": ", problem);
+}
+
 void print_verdict(Output& out, const Verdict& verdict) {
   if (!verdict.subject.aside.empty()) {
     out.print("{}: {}\n", path_text(verdict.subject.path), printable(verdict.subject.aside));
@@ -92,7 +99,7 @@ void print_verdict(Output& out, const Verdict& verdict) {
   } else if (verdict.subject.problem.empty()) {
     print_foreign(out, verdict.subject);
   } else {
-    out.print("{}: {}\n", path_text(verdict.subject.path), printable(verdict.subject.problem));
+    print_problem(out, verdict.subject);
   }
 }
 
@@ -110,7 +117,7 @@ std::vector<Subject> all_subjects(const std::vector<fs::path>& paths) {
     } catch (const Error& error) {
       Subject& subject = subjects.emplace_back();
       subject.path = path;
-      subject.problem = error.what();
+      subject.problem = as_typed(error.what(), std::span(&path, 1));
     }
   }
   return subjects;

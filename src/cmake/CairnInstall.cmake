@@ -88,6 +88,7 @@ if(TARGET cairn_cli)
 endif()
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(DIRECTORY docs/ DESTINATION "${CMAKE_INSTALL_DOCDIR}/docs")
+# The pages link to the examples.
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN __pycache__ EXCLUDE)
 # The schema of index.fb, for readers in other languages.
 install(FILES src/formats/index.fbs DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn")

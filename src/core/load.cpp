@@ -90,8 +90,9 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
     throw Error(Errc::not_found, fmt::format("'{}' was not loaded, or was taken already", name));
   }
   if (found->second.type() != type) {
-    throw Error(Errc::type_mismatch, fmt::format("'{}' was loaded as {}, not as {}", name,
-                                                 type_name(found->second.type()), type_name(type)));
+    throw Error(Errc::type_mismatch,
+                fmt::format("'{}' of {} was loaded as {}, not as {}", name, result_.path.string(),
+                            type_name(found->second.type()), type_name(type)));
   }
   AnyValue value = std::move(found->second);
   values_.erase(found);

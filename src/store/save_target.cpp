@@ -96,15 +96,14 @@ void require_short(const Way& way, const Target& target, unsigned create_parents
                             target.parent.string(), target.name, first.string()));
   }
   const bool goes_up = std::find(way.missing.begin(), way.missing.end(), "..") != way.missing.end();
-  if (goes_up || way.missing.size() > create_parents) {
-    throw Error(
-        Errc::not_found,
-        fmt::format("the directory {} for the checkpoint '{}': {} is missing, and {} of "
-                    "SaveOptions::create_parents {} made",
-                    target.parent.string(), target.name, first.string(),
-                    goes_up ? "a missing path with '..'"
-                            : fmt::format("only {} level{}", create_parents, create_parents == 1 ? "" : "s"),
-                    goes_up || create_parents == 1 ? "is" : "are"));
+  const std::size_t levels = way.missing.size();
+  if (goes_up || levels > create_parents) {
+    throw Error(Errc::not_found,
+                fmt::format("the directory {} for the checkpoint '{}': {} is missing, {}",
+                            target.parent.string(), target.name, first.string(),
+                            goes_up ? "and no path is made that goes up from there by '..'"
+                                    : fmt::format("{} level{} in all, and SaveOptions::create_parents is {}",
+                                                  levels, levels == 1 ? "" : "s", create_parents)));
   }
 }
 

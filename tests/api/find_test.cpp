@@ -225,6 +225,33 @@ TEST_F(Find, LoadLatestWithoutASoundOneSaysWhatTheNewestLacks) {
       Fails(Errc::checksum_mismatch, AllOf(HasSubstr("none of 2 checkpoints"), HasSubstr("step-10"))));
 }
 
+TEST_F(Find, LoadLatestWithoutASoundOneSaysOfSeveralWhatIsWrong) {
+  for (const int step : {6, 7, 8, 9, 10}) {
+    save_step(step);
+    alter(step);
+  }
+  std::filesystem::remove(path_of(9) / "COMMIT");
+
+  EXPECT_THAT(
+      [&] { static_cast<void>(load_newest(true)); },
+      Fails(Errc::checksum_mismatch, AllOf(HasSubstr("the newest first: "), HasSubstr("step-10"),
+                                           HasSubstr("step-9: COMMIT is missing"), HasSubstr("step-8"),
+                                           HasSubstr("; and 2 more"), Not(HasSubstr("step-7")))));
+}
+
+TEST_F(Find, LoadLatestNamesTheOlderOneWhereItIsNotToFallBack) {
+  save_step(9);
+  save_step(10);
+  alter(10);
+
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::checksum_mismatch,
+                    AllOf(HasSubstr("step-10"), HasSubstr("fall_back would go on to 'step-9'"))));
+  remove_checkpoint(path_of(9), {}, *context_);
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::checksum_mismatch, AllOf(HasSubstr("step-10"), Not(HasSubstr("fall_back")))));
+}
+
 TEST_F(Find, LoadLatestDoesNotFallBackForWhatWasAskedForInVain) {
   save_step(9);
   save_step(10);

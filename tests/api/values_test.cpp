@@ -113,6 +113,17 @@ TEST_F(Values, WhatNearlySavesItselfIsNotTakenForATree) {
       Fails(Errc::no_handler, HasSubstr("is not const")));
 }
 
+TEST_F(Values, ThatAreNoTreesAreRefusedByCheckpointAndName) {
+  save_checkpointables(target(), {{"state", Array::zeros({2}, DType::float32)}}, *context_);
+  const std::string culprit = "'state' of " + target().string();
+
+  EXPECT_THAT([&] { static_cast<void>(load(target(), {}, *context_)); },
+              Fails(Errc::type_mismatch, HasSubstr(culprit + " was loaded as cairn::Array")));
+  EXPECT_THAT(
+      [&] { static_cast<void>(metadata(target(), *context_)); },
+      Fails(Errc::type_mismatch, HasSubstr(culprit + ": handler 'cairn.array/1' describes its values by")));
+}
+
 TEST_F(Values, OfAnotherTypeAreRefusedByName) {
   save_checkpointables(target(), {{"step", 42}}, *context_);
 

@@ -160,8 +160,11 @@ TEST(ArrayViewPart, RefusesBoxesOutsideTheArray) {
       [&] {
         return view.part(Box({1, 2}, {1, 2}));
       },
-      Fails(Errc::invalid_argument, HasSubstr("[1:2, 2:4]")));
-  EXPECT_THAT([&] { return view.part(Box({0}, {1})); }, Fails(Errc::invalid_argument));
+      Fails(Errc::invalid_argument,
+            HasSubstr("part [1:2, 2:4] is not within an array of shape [2, 3]: axis 1 "
+                      "ends at 3, the box at 4")));
+  EXPECT_THAT([&] { return view.part(Box({0}, {1})); },
+              Fails(Errc::invalid_argument, HasSubstr("the box has rank 1, the array 2")));
 }
 
 TEST(ArrayViewPart, OfAPackedArrayIsAllOfIt) {

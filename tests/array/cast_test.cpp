@@ -359,7 +359,10 @@ TEST(Cast, RefusesNarrowingUnlessItIsAllowed) {
         cast(std::as_bytes(std::span(in)), DType::float32, std::as_writable_bytes(std::span(out)),
              DType::float16);
       },
-      Fails(Errc::unsafe_cast, HasSubstr("F32 to F16")));
+      Fails(
+          Errc::unsafe_cast,
+          HasSubstr(
+              "F32 to F16 can change values; Narrowing::allowed permits it, in loads also allow_narrowing")));
 }
 
 TEST(Cast, RefusesSizesThatDoNotMatch) {

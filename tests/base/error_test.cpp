@@ -3,6 +3,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <string>
@@ -70,6 +71,17 @@ TEST(ThrowErrno, NamesTheLimitBehindAShortage) {
   EXPECT_THAT(
       [] { throw_errno(EMFILE, "open", "/data/f"); },
       FailsWithErrno(EMFILE, HasSubstr("open /data/f (RLIMIT_NOFILE is " + std::to_string(files.rlim_cur))));
+}
+
+TEST(ThrowErrno, NamesTheLimitBehindAFileThatIsTooLarge) {
+  ::rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const ::rlimit low{std::min<rlim_t>(before.rlim_max, 1 << 30), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &low), 0);
+
+  EXPECT_THAT([] { throw_errno(EFBIG, "fallocate", "/data/f"); },
+              FailsWithErrno(EFBIG, HasSubstr("/data/f (RLIMIT_FSIZE is " + std::to_string(low.rlim_cur))));
+  ::setrlimit(RLIMIT_FSIZE, &before);
 }
 
 TEST(Describe, SpeaksForExceptionsOfAnyType) {

@@ -21,6 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::run_cli;
@@ -139,7 +140,8 @@ TEST_F(ExportTest, TakesTheCheckpointableThatIsNamed) {
   EXPECT_THAT(unnamed.err, HasSubstr("'model', 'other' have arrays; choose one with --name"));
   EXPECT_EQ(run("out.safetensors", {"--name", "other"}).status, 0);
   EXPECT_EQ(load(folder_ / "out.safetensors"), (Tree{{"v", counted({3})}}));
-  EXPECT_THAT(run("again.safetensors", {"--name", "nobody"}).err, HasSubstr("nobody"));
+  EXPECT_THAT(run("again.safetensors", {"--name", "nobody"}).err,
+              HasSubstr("has no checkpointable 'nobody'; it has: model, other"));
 }
 
 TEST_F(ExportTest, CallsAnArrayThatIsAllThereIsLikeItsCheckpointable) {
@@ -186,6 +188,16 @@ TEST_F(ExportTest, LeavesNothingWhenTheCheckpointIsDamaged) {
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("data-r00000-000.safetensors"));
   EXPECT_THAT(names(), ElementsAre("checkpoint"));
+}
+
+TEST_F(ExportTest, DoesNotPassOverACheckpointableThatIsDamaged) {
+  save_checkpointables(source_, {{"model", Tree{{"w", counted({2})}}}, {"other", Tree{{"v", counted({3})}}}});
+  fs::resize_file(fs::path(source_) / "model/index.fb", 20);
+
+  EXPECT_THAT(run("out.safetensors").err,
+              AllOf(HasSubstr("model/index.fb"), HasSubstr("20 bytes instead of")));
+  EXPECT_FALSE(fs::exists(folder_ / "out.safetensors"));
+  EXPECT_EQ(run("out.safetensors", {"--name", "other"}).status, 0);
 }
 
 TEST_F(ExportTest, SaysThatThereIsNothingToExport) {

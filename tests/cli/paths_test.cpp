@@ -15,7 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::run_cli;
 using ::testing::StartsWith;
 using testing::TempDir;
@@ -55,6 +57,32 @@ TEST_F(CliPaths, AreShownAsTheyWereTyped) {
     EXPECT_EQ(json::parse(run_cli({"verify", "--json", typed}).out)["path"], typed);
   }
   EXPECT_EQ(first_line({"ls", "run/"}), "run/");
+}
+
+TEST_F(CliPaths, AreShownAsTheyWereTypedInComplaints) {
+  fs::create_directory("run/2");
+  testing::save_example("run/8");
+  fs::remove("run/8/COMMIT");
+
+  EXPECT_EQ(run_cli({"ls", "nowhere"}).err, "cairn: nowhere: not found\n");
+  EXPECT_EQ(run_cli({"show", "run/2", "w"}).err, run_cli({"inspect", "run/2"}).err);
+  EXPECT_THAT(run_cli({"show", "run/2", "w"}).err, StartsWith("cairn: run/2 "));
+  EXPECT_THAT(run_cli({"show", "./run", "w"}).err, StartsWith("cairn: ./run "));
+  EXPECT_THAT(run_cli({"diff", "run/7", "../none"}).err, HasSubstr("cairn: ../none: "));
+  EXPECT_THAT(run_cli({"verify", "none", "run/7"}).out, StartsWith("none: not found\n"));
+  EXPECT_THAT(run_cli({"verify", "run/8"}).err, StartsWith("cairn: run/8 has no COMMIT"));
+
+  fs::resize_file("run/7/model/index.fb", 20);
+  const testing::CliResult damaged = run_cli({"inspect", "run/7"});
+  EXPECT_THAT(damaged.out + damaged.err,
+              AllOf(HasSubstr("run/7/model/index.fb: "), Not(HasSubstr(directory_.path().string()))));
+}
+
+TEST_F(CliPaths, AreShownOnceByVerify) {
+  testing::save_example("run/8");
+  fs::remove("run/8/COMMIT");
+
+  EXPECT_THAT(run_cli({"verify", "run"}).out, HasSubstr("\nrun/8: COMMIT is missing\n"));
 }
 
 TEST_F(CliPaths, OfWhatLiesAboveAreAsTypedWhereTheyCanBe) {

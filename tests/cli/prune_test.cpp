@@ -106,7 +106,26 @@ TEST_F(CliPrune, NamesRemovedStepsInJson) {
 TEST_F(CliPrune, WithoutAnythingToKeepIsWrongUsage) {
   EXPECT_EQ(run_cli({"prune", root_}).status, 2);
   EXPECT_EQ(run_cli({"prune", root_, "--remove"}).status, 2);
+  EXPECT_THAT(run_cli({"prune", root_}).err,
+              HasSubstr("nothing says which steps stay: give one or more of --latest, --every-steps"));
   EXPECT_EQ(left().size(), 7u);
+}
+
+TEST_F(CliPrune, TellsOfAStepThatHasLostItsCommit) {
+  fs::remove(root_ / "200/COMMIT");
+
+  const CliResult result = run_cli({"prune", root_, "--latest", "1"});
+
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("\n1 step cannot be loaded and will stay: " + (root_ / "200").string() +
+                                    ": COMMIT is missing\n"));
+}
+
+TEST_F(CliPrune, NamesADirectoryThatIsNotThere) {
+  const CliResult result = run_cli({"prune", directory_ / "rnu", "--latest", "2"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr((directory_ / "rnu").string() + ": not found"));
 }
 
 TEST_F(CliPrune, NamesWhatItDoesNotUnderstand) {

@@ -200,7 +200,7 @@ TEST_F(ReshardTest, RefusesWhatItCannotDo) {
       {{"--parts", "2", "--max-file", "1MiB"}, "exclude each other", 2},
       {{"--parts", "2", "--axis", "1"}, "no array can be cut along axis 1"},
       {{"--parts", "2", "--name", "note"}, "'note' has no arrays"},
-      {{"--parts", "2", "--name", "nobody"}, "there is no checkpointable 'nobody'"},
+      {{"--parts", "2", "--name", "nobody"}, "has no checkpointable 'nobody'; it has: state, note"},
   };
   for (const Case& one : cases) {
     const testing::CliResult result = run(one.options);

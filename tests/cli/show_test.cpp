@@ -209,6 +209,7 @@ TEST_F(CliShow, RefusesWhatItCannotSelectAndNamesIt) {
 
 TEST_F(CliShow, RefusesNamesThatSayNothingOrTooMuch) {
   EXPECT_THAT(refusal("nowhere[0]"), HasSubstr("'nowhere'"));
+  EXPECT_THAT(refusal("model/small[0:"), HasSubstr("'model/small[0:', and its '[' is not closed"));
   EXPECT_THAT(refusal("small"), HasSubstr("'small' is ambiguous: 'model/small' or 'other/small'"));
   EXPECT_EQ(run_cli({"show", path(), "step", "--limit", "0"}).status, 2);
 }

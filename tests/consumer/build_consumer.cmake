@@ -12,7 +12,8 @@ run_step("${CMAKE_COMMAND}" --install "${CAIRN_BUILD}" --prefix "${FOLDER}/first
 # A package that only works where it was installed would break for everybody who unpacks it elsewhere.
 file(RENAME "${FOLDER}/first place" "${FOLDER}/prefix")
 file(COPY "${PROJECT}/" DESTINATION "${FOLDER}/source")
-foreach(file include/cairn/version.hpp share/doc/cairn/LICENSE share/doc/cairn/docs/format.md share/cairn/index.fbs)
+foreach(file include/cairn/version.hpp share/doc/cairn/LICENSE share/doc/cairn/docs/format.md
+        share/doc/cairn/examples/guide.cpp share/cairn/index.fbs)
   if(NOT EXISTS "${FOLDER}/prefix/${file}")
     message(FATAL_ERROR "${file} was not installed")
   endif()

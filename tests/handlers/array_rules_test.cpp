@@ -256,9 +256,39 @@ TEST_F(SaveByRules, RefusesRulesThatMatchNoArray) {
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
+TEST_F(SaveByRules, NamesTheArraysThatAreMostLikeARuleThatMatchesNone) {
+  const Tree tree = {{"bias", w_}, {"params", {{"norm", w_}, {"w", w_}}}};
+  const auto refusal_of = [&](const char* pattern) {
+    try {
+      save(tree, with(ArrayRules().add(pattern, DType::float64)));
+    } catch (const Error& error) {
+      return error.detail().substr(error.detail().find("rule"));
+    }
+    return std::string("none");
+  };
+
+  EXPECT_EQ(refusal_of("parms/**"), "rule 'parms/**'; the nearest: 'params/norm'");
+  EXPECT_EQ(refusal_of("PARAMS/w"), "rule 'PARAMS/w'; the nearest: 'params/w'");
+  EXPECT_EQ(refusal_of("state/params/w"), "rule 'state/params/w'; the nearest: 'params/w'");
+  EXPECT_EQ(refusal_of("w"), "rule 'w'; the nearest: 'params/w'");
+  EXPECT_EQ(refusal_of("xyz"), "rule 'xyz'");
+}
+
+TEST(ArrayRules, NameTheCheckpointableThatIsMostLikeThatOfARule) {
+  ArrayRules rules;
+  rules.add_for("modle", "**", ArrayForm(DType::float64));
+  ArrayRules::Use use(rules);
+
+  static_cast<void>(use.form_of("ema", "w"));
+  static_cast<void>(use.form_of("model", "w"));
+
+  EXPECT_THAT([&] { use.end(); }, Fails(Errc::invalid_argument,
+                                        HasSubstr("the rule '**' for 'modle'; the nearest: 'w' of 'model'")));
+}
+
 TEST_F(SaveByRules, RefusesRulesWhereNothingHasArrays) {
   EXPECT_THAT([&] { save(nlohmann::json(1), with(ArrayRules().add("**", DType::float64))); },
-              Fails(Errc::invalid_argument, HasSubstr("'**'")));
+              Fails(Errc::invalid_argument, HasSubstr("no array of this save matches the rule '**': ")));
 }
 
 TEST_F(SaveByRules, CountsMatchesAnewInEachSave) {

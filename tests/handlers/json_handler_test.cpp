@@ -93,7 +93,12 @@ TEST_F(JsonHandlerSave, RefusesNaN) {
       [&] {
         save(json{{"a", std::numeric_limits<double>::quiet_NaN()}});
       },
-      Fails(Errc::invalid_argument, HasSubstr("NaN")));
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/a': JSON cannot hold NaN")));
+  EXPECT_THAT(
+      [&] {
+        save(json{{"a", json::array({1, {{"b", json::binary({1})}}})}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/a/1/b': JSON cannot hold binary")));
 }
 
 TEST_F(JsonHandlerSave, RefusesInfinity) {

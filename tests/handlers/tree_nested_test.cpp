@@ -121,7 +121,8 @@ TEST(TreeNested, NamesTheElementOfAnotherKind) {
   EXPECT_THAT([&] { static_cast<void>(tree.get<std::vector<std::string>>("names")); },
               Fails(Errc::type_mismatch, HasSubstr("'names/1' is of kind integer")));
   EXPECT_THAT([&] { static_cast<void>(tree.get<std::vector<std::vector<float>>>("rows")); },
-              Fails(Errc::dtype_mismatch, HasSubstr("'rows/0'")));
+              Fails(Errc::dtype_mismatch,
+                    HasSubstr("'rows/0': stored dtype F64, wanted F32; a load that asks for F32 casts it")));
 }
 
 TEST(TreeNested, NamesContainersOfAnotherKindOrLength) {

@@ -135,7 +135,8 @@ struct LoadedLatest {
 /// Ownership: as load_checkpointables. Objects loaded into may hold parts of several checkpoints when the call throws.
 /// Threads:   safe, also while others save there and remove; not from one of the context's own threads.
 /// Errors:    as list_checkpoints and load_checkpointables; Errc::not_committed (the newest one is displaced: `recover` puts it
-///            back). With `fall_back`, where none can be loaded: that of the newest. Errc::timed_out.
+///            back). With `fall_back`, where none can be loaded: that of the newest, saying also what is wrong with those before it.
+///            Errc::timed_out.
 /// Example:   cairn::LoadLatestOptions options;
 ///            options.fall_back = true;
 ///            if (auto latest = cairn::load_latest("run", {"state"}, options)) {

@@ -74,7 +74,7 @@ class ArrayRules {
     std::string pattern;
     ArrayForm form;
 
-    /// "the rule 'params/**' of 'model'".
+    /// "the rule 'params/**' for 'model'".
     [[nodiscard]] std::string describe() const;
   };
 
@@ -121,12 +121,22 @@ class ArrayRules::Use final : public OptionUse {
   /// What the rules say of an array; `path` is empty where the array is all of the checkpointable.
   [[nodiscard]] ArrayForm form_of(std::string_view checkpointable, std::string_view path);
 
-  /// Errors: Errc::invalid_argument, naming the rules that no array matched.
+  /// Errors: Errc::invalid_argument, naming the rules that no array matched, and the arrays that are most like them.
   void end() const override;
 
  private:
+  /// What has come of a rule.
+  struct Outcome {
+    bool has_matched = false;
+    std::size_t likeness = 0;  ///< Of the array that is most like the pattern, until one matches.
+    std::string nearest;       ///< What that is called; empty when none is like it.
+  };
+
+  static void note_nearest(const Rule& rule, std::string_view checkpointable, std::string_view path,
+                           Outcome& outcome);
+
   std::vector<Rule> rules_;
-  std::vector<bool> has_matched_;
+  std::vector<Outcome> outcomes_;
 };
 
 }  // namespace cairn
