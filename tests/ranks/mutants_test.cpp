@@ -32,7 +32,8 @@ enum class Waits : std::uint8_t { nothing, one_that_is_late, one_that_is_silent 
 std::optional<Waits> waits_of(const Story& story) {
   const auto late =
       std::count_if(story.steps.begin(), story.steps.end(), [](const Step& step) { return step.is_late; });
-  if (story.steps.size() > kMostSteps || story.grace > std::chrono::seconds(1) || late > 1) {
+  const bool is_often_slow = story.disturbances.slow > 0 && story.disturbances.slow < 30;
+  if (is_often_slow || story.steps.size() > kMostSteps || story.grace > std::chrono::seconds(1) || late > 1) {
     return std::nullopt;
   }
   if (story.silence) {
