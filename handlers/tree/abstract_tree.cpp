@@ -58,6 +58,9 @@ class IndexedArrays final : public ArrayEntries::Source {
     entry.name = array.name;
     entry.parts = array.slice_count;
     entry.layout = index_->has_layouts() ? index_->layout(index_->entry(position)) : std::string_view();
+    entry.stored = entry.parts == 1 && entry.layout.empty()
+                       ? nullptr
+                       : std::make_shared<const detail::IndexedSlices>(*index_, array, entry.layout);
     return true;
   }
 
@@ -419,10 +422,11 @@ ArrayEntries AbstractTree::arrays() const {
       if (array->stored != nullptr) {
         found.back().parts = array->stored->size();
         found.back().layout = array->stored->layout();
+        found.back().stored = array->stored;
       }
     } else if (const auto* sharded = std::get_if<AbstractShardedArray>(&leaf.value_)) {
       found.push_back({std::string(path), sharded->dtype, sharded->shape, sharded->shards.size(),
-                       sharded->layout != nullptr ? sharded->layout->to_json() : ""});
+                       sharded->layout != nullptr ? sharded->layout->to_json() : "", sharded->stored});
     }
   });
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

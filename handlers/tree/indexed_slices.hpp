@@ -21,10 +21,11 @@ class IndexedSlices final : public StoredSlices {
   [[nodiscard]] std::size_t size() const noexcept override { return array_.slice_count; }
 
   [[nodiscard]] Box box(std::size_t i) const override {
-    const auto number = static_cast<std::uint32_t>(i < size() ? i : size());  // Which is refused.
-    const formats::IndexSlice slice = index_.slice(array_, number);
+    const formats::IndexSlice slice = this->slice(i);
     return slice.is_whole ? Box::whole(Shape(array_.dims)) : Box(Shape(slice.offsets), Shape(slice.extents));
   }
+
+  [[nodiscard]] std::string_view file(std::size_t i) const override { return slice(i).file; }
 
   [[nodiscard]] std::string_view layout() const override { return layout_; }
 
@@ -39,6 +40,10 @@ class IndexedSlices final : public StoredSlices {
   }
 
  private:
+  [[nodiscard]] formats::IndexSlice slice(std::size_t i) const {
+    return index_.slice(array_, static_cast<std::uint32_t>(i < size() ? i : size()));  // Which is refused.
+  }
+
   formats::Index index_;  // Shares its bytes, which the others refer to.
   formats::IndexArray array_;
   std::string_view layout_;

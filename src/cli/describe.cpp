@@ -21,6 +21,7 @@
 #include "base/internal/printable.hpp"
 #include "cli/paths.hpp"
 #include "cli/proto.hpp"
+#include "cli/shards.hpp"
 #include "cli/text.hpp"
 #include "core/internal/start.hpp"
 #include "store/internal/committed_directory.hpp"
@@ -151,8 +152,8 @@ std::string problem_text(const ItemMetadata& item) {
   return item.problem_code == Errc::unknown_handler_id ? "" : item.problem;
 }
 
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays, bool is_foreign,
-                  std::span<const Statistics> statistics) {
+void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
+                  Parts parts, std::span<const Statistics> statistics) {
   json.key("arrays").begin_list();
   auto next = statistics.begin();
   for (const ArrayEntry& array : arrays) {
@@ -163,11 +164,15 @@ void write_arrays(JsonWriter& json, const ArrayEntries& arrays, bool is_foreign,
       json.value(extent);
     }
     json.end().key("bytes").value(array.bytes);
-    if (array.parts != 1 || !array.layout.empty()) {
+    if (is_divided(array)) {
       json.key("parts").value(array.parts);
+      write_ranks(json, writers(item, array));
     }
     if (!array.layout.empty()) {
       json.key("layout").value(array.layout);
+    }
+    if (is_divided(array) && parts == Parts::shown) {
+      write_shards(json, item, array);
     }
     if (next != statistics.end()) {
       write_statistics(json, *next++);

@@ -43,9 +43,12 @@ namespace cairn::cli {
 /// are then shown.
 [[nodiscard]] std::string problem_text(const ItemMetadata& item);
 
-/// Writes the key "arrays" with the list of them; with what they hold, when `statistics` are as many.
-void write_arrays(JsonWriter& json, const ArrayEntries& arrays, bool is_foreign,
-                  std::span<const Statistics> statistics = {});
+/// Whether arrays that are divided are written with each of their parts, which may be many.
+enum class Parts : std::uint8_t { counted, shown };
+
+/// Writes the key "arrays" with the list of those of `item`; with what they hold, when `statistics` are as many.
+void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries& arrays, bool is_foreign,
+                  Parts parts, std::span<const Statistics> statistics = {});
 
 /// Writes the path, as it was typed, and what the checkpoint there says of itself: its uuid and times.
 void write_origin(JsonWriter& json, const std::filesystem::path& path, const CheckpointMetadata& metadata);

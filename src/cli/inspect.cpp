@@ -15,6 +15,7 @@
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
+#include "cli/shards.hpp"
 #include "cli/side.hpp"
 #include "cli/statistics.hpp"
 #include "cli/text.hpp"
@@ -102,7 +103,7 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
     json.key("kind").value(description.kind);
   }
   write_policies(json, description.policies);
-  write_arrays(json, description.arrays, side.is_foreign(),
+  write_arrays(json, item, description.arrays, side.is_foreign(), Parts::shown,
                has_statistics ? gather(side, title, description.arrays) : std::vector<Statistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
@@ -112,7 +113,11 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
   write_documents(json, side, title, description);
   json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
-    json.begin_object(JsonLayout::line).key("name").value(file.name).key("bytes").value(file.bytes).end();
+    json.begin_object(JsonLayout::line).key("name").value(file.name).key("bytes").value(file.bytes);
+    if (file.rank) {
+      json.key("rank").value(std::uint64_t{*file.rank});
+    }
+    json.end();
   }
   json.end().end();
 }
@@ -147,24 +152,29 @@ void print_statistics(Output& out, const Side& side, std::string_view title, con
   });
 }
 
-/// The arrays that were divided, and how.
-void print_divisions(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries) {
-  const auto is_divided = [](const ArrayEntry& array) { return array.parts != 1 || !array.layout.empty(); };
-  std::size_t count = 0;
-  for (const ArrayEntry& array : entries) {
-    count += is_divided(array) ? 1 : 0;
-  }
-  if (count == 0) {
+/// The arrays that were divided: how, and where their parts lie.
+void print_divisions(Output& out, const Side& side, std::string_view title, const ItemMetadata& item,
+                     const ArrayEntries& entries) {
+  if (!are_divided(entries)) {
     return;
   }
-  const std::array<Column, 3> columns{{{"DIVIDED"}, {"PARTS", true}, {"LAYOUT"}}};
-  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+  const auto for_each_divided = [&](const auto& visit) {
     for (const ArrayEntry& array : entries) {
       if (is_divided(array)) {
-        row({part_title(title, shown_path(array.name, side.is_foreign())), fmt::to_string(array.parts),
-             printable(array.layout)});
+        visit(array, part_title(title, shown_path(array.name, side.is_foreign())));
       }
     }
+  };
+  const std::array<Column, 4> columns{{{"DIVIDED"}, {"PARTS", true}, {"RANKS"}, {"LAYOUT"}}};
+  print_table(out, "  ", columns, [&](const RowVisitor& row) {
+    for_each_divided([&](const ArrayEntry& array, const std::string& name) {
+      row({name, fmt::to_string(array.parts), ranks_text(writers(item, array)), layout_text(array)});
+    });
+  });
+  const std::array<Column, 4> shard_columns{{{"SHARD"}, {"BOX"}, {"FILE"}, {"RANK", true}}};
+  print_table(out, "  ", shard_columns, [&](const RowVisitor& row) {
+    for_each_divided(
+        [&](const ArrayEntry& array, const std::string& name) { print_shards(row, item, array, name); });
   });
 }
 
@@ -177,11 +187,19 @@ void print_values(Output& out, std::string_view title, const std::vector<Describ
   });
 }
 
-void print_files(Output& out, const std::vector<FileMetadata>& files) {
-  const std::array<Column, 2> columns{{{"FILE"}, {"SIZE", true}}};
+void print_files(Output& out, const ItemMetadata& item) {
+  const bool has_ranks = !writers(item).empty();
+  std::vector<Column> columns{{"FILE"}, {"SIZE", true}};
+  if (has_ranks) {
+    columns.push_back({"RANK", true});
+  }
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
-    for (const FileMetadata& file : files) {
-      row({printable(file.name), size_text(file.bytes)});
+    for (const FileMetadata& file : item.files) {
+      Row cells{printable(file.name), size_text(file.bytes)};
+      if (has_ranks) {
+        cells.push_back(rank_text(file.rank));
+      }
+      row(cells);
     }
   });
 }
@@ -201,7 +219,7 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
   }
   if (!description.arrays.empty()) {
     print_arrays(out, side, title, description.arrays);
-    print_divisions(out, side, title, description.arrays);
+    print_divisions(out, side, title, item, description.arrays);
     if (has_statistics) {
       print_statistics(out, side, title, description.arrays, gather(side, title, description.arrays));
     }
@@ -210,8 +228,10 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
     print_values(out, title, description.values);
   }
   print_documents(out, side, title, description, "  ", kMostLines);
-  if (description.kind.empty() && description.arrays.empty() && description.values.empty()) {
-    print_files(out, item.files);
+  const bool is_unknown =
+      description.kind.empty() && description.arrays.empty() && description.values.empty();
+  if (is_unknown || writers(item).size() > 1) {
+    print_files(out, item);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/shards.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
 
@@ -125,11 +126,12 @@ void write_items(JsonWriter json, const std::filesystem::path& path, const Check
     const ArrayEntries entries = arrays(item);
     json.key("handler").value(item.handler_id).key("array_count").value(entries.size());
     json.key("bytes").value(item.bytes);
+    write_ranks(json, writers(item));
     if (const std::string problem = problem_text(item); !problem.empty()) {
       json.key("problem").value(problem);
     }
     if (lists_arrays) {
-      write_arrays(json, entries, is_foreign(metadata));
+      write_arrays(json, item, entries, is_foreign(metadata), Parts::counted);
     }
     json.end();
   }
@@ -144,24 +146,44 @@ void print_items(Output& out, const CheckpointMetadata& metadata) {
     array_count += count;
     rows.push_back({printable(name), printable(item.handler_id), count == 0 ? "-" : count_text(count),
                     size_text(item.bytes)});
+    if (metadata.world_size > 1) {
+      rows.back().push_back(ranks_text(writers(item)));
+    }
   }
   rows.push_back({"total", count_text(metadata.items.size(), "checkpointable"), count_text(array_count),
                   size_text(total_bytes(metadata))});
-  const std::array<Column, 4> columns{{{"CHECKPOINTABLE"}, {"HANDLER"}, {"ARRAYS", true}, {"SIZE", true}}};
+  std::vector<Column> columns{{"CHECKPOINTABLE"}, {"HANDLER"}, {"ARRAYS", true}, {"SIZE", true}};
+  if (metadata.world_size > 1) {
+    columns.push_back({"RANKS"});
+  }
   print_table(out, "", columns,
               [&rows](const RowVisitor& row) { std::for_each(rows.begin(), rows.end(), row); });
 }
 
+bool has_divided_arrays(const CheckpointMetadata& metadata) {
+  return std::any_of(metadata.begin(), metadata.end(),
+                     [](const auto& named) { return are_divided(arrays(named.second)); });
+}
+
 void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
-  const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
+  const bool has_divided = has_divided_arrays(metadata);
+  std::vector<Column> columns{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}};
+  if (has_divided) {
+    columns.insert(columns.end(), {{"PARTS", true}, {"RANKS"}, {"LAYOUT"}});
+  }
   out.write("\n");
   print_table(out, "", columns, [&](const RowVisitor& row) {
     for (const auto& [name, item] : metadata) {
       const ArrayEntries entries = arrays(item);
       for (const ArrayEntry& array : entries) {
         const std::string path = shown_path(array.name, is_foreign(metadata));
-        row({printable(path.empty() ? name : fmt::format("{}/{}", name, path)),
-             std::string(cairn::name(array.dtype)), to_string(array.shape), size_text(array.bytes)});
+        Row cells{printable(path.empty() ? name : fmt::format("{}/{}", name, path)),
+                  std::string(cairn::name(array.dtype)), to_string(array.shape), size_text(array.bytes)};
+        if (has_divided) {
+          cells.insert(cells.end(),
+                       {count_text(array.parts), ranks_text(writers(item, array)), layout_text(array)});
+        }
+        row(cells);
       }
     }
   });

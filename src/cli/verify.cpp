@@ -45,6 +45,9 @@ void write_verdict(JsonWriter& json, const Verdict& verdict) {
   json.key("problem_count").value(problem_count(verdict)).key("problems").begin_list();
   for (const store::VerifyProblem& problem : report.problems) {
     json.begin_object(JsonLayout::line).key("file").value(problem.file);
+    if (problem.rank) {
+      json.key("rank").value(std::uint64_t{*problem.rank});
+    }
     json.key("damage").value(name(problem.damage));
     if (problem.chunk) {
       json.key("chunk").value(*problem.chunk).key("begin").value(problem.begin_bytes);

@@ -14,8 +14,8 @@ class DescribedArrays final : public ArrayEntries::Source {
     if (position >= arrays_.size()) {
       return false;
     }
-    const auto& [name, dtype, shape, parts, layout] = arrays_[position];
-    entry = {name, dtype, shape, checked_byte_count(name, dtype, shape), parts, layout};
+    const auto& [name, dtype, shape, parts, layout, stored] = arrays_[position];
+    entry = {name, dtype, shape, checked_byte_count(name, dtype, shape), parts, layout, stored};
     return true;
   }
 

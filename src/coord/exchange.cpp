@@ -98,7 +98,14 @@ void Exchange::miss(std::size_t rank) noexcept {
 }
 
 void Exchange::close() noexcept {
-  fail(std::make_exception_ptr(Error(Errc::closed, "the coordinator was closed")));
+  Packet word;  // Empty: what has failed.
+  {
+    const MutexLock lock(mutex_);
+    if (bond_ == Bond::above && rank_ != 0) {
+      word = packet_of(PacketKind::left, {}, {});  // Those below can hear rank 0 without this rank.
+    }
+  }
+  fail(std::make_exception_ptr(Error(Errc::closed, "the coordinator was closed")), rank_, word);
   const MutexLock lock(mutex_);
   transport_ = nullptr;
 }
@@ -480,8 +487,8 @@ void Exchange::fail_if_somebody_left() {
   std::optional<std::size_t> missing;
   {
     const MutexLock lock(mutex_);
-    for (const Neighbour& neighbour : neighbours_) {
-      if (neighbour.has_left && is_missing_from(neighbour)) {
+    for (Neighbour& neighbour : neighbours_) {
+      if (neighbour.has_left && is_missing_from(neighbour) && !turn_to_root(neighbour)) {
         missing = neighbour.rank;
       }
     }

@@ -135,8 +135,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
   [[nodiscard]] SomeRanks find_late() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
-  /// Where only what comes from above counts, and the rank above is gone: hears rank 0 itself from here on. Returns whether it does.
-  bool turn_to_root(Neighbour& lost) CAIRN_REQUIRES(mutex_);
+  /// Where only what comes from above counts, and the rank above is lost or has left: hears rank 0 itself from here on. Returns
+  /// whether it does.
+  bool turn_to_root(Neighbour& gone) CAIRN_REQUIRES(mutex_);
   void send_signs_of_life() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
 

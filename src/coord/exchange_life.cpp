@@ -37,14 +37,14 @@ bool Exchange::is_parent(std::size_t neighbour) const noexcept {
   return rank_ != 0 && neighbour == parent_;
 }
 
-bool Exchange::turn_to_root(Neighbour& lost) {
-  if (bond_ != Bond::above || !is_parent(lost.rank) || parent_ == 0) {
+bool Exchange::turn_to_root(Neighbour& gone) {
+  if (bond_ != Bond::above || !is_parent(gone.rank) || parent_ == 0) {
     return false;
   }
   parent_ = 0;
   is_orphan_ = true;
-  lost = {};  // From here on it is rank 0, which has its own time to be silent.
-  lost.has_joined = true;
+  gone = {};  // From here on it is rank 0, which has its own time to be silent.
+  gone.has_joined = true;
   send(parent_, packet_of(PacketKind::ask, {}, {}));
   return true;
 }

@@ -71,12 +71,27 @@ void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
       take_closed(from, decoded, packet);
     } else if (const auto exchange = find(decoded.head.conversation)) {
       exchange->receive(from, decoded, packet);
+    } else if (decoded.head.kind == PacketKind::ask) {
+      say_left(from, decoded.head.conversation);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
     for (const auto& exchange : all()) {
       exchange->fail(std::current_exception());
     }
   }
+}
+
+void Exchanges::say_left(std::size_t to, std::uint64_t number) const {
+  PacketHead head;
+  head.conversation = number;
+  head.kind = PacketKind::left;
+  {
+    const MutexLock lock(mutex_);
+    if (is_closed_) {
+      return;
+    }
+  }
+  transport_->send(to, std::make_shared<const std::string>(encode(head, {})));
 }
 
 void Exchanges::forget(std::uint64_t number) noexcept {

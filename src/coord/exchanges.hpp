@@ -38,6 +38,8 @@ class Exchanges {
   [[nodiscard]] std::vector<std::shared_ptr<Exchange>> all() const;
   /// Sends it to the neighbours in the tree but one, who has sent it.
   void pass_on(const Packet& packet, std::size_t from) const;
+  /// To one who asks for what was said in a conversation of which nothing is known here any more.
+  void say_left(std::size_t to, std::uint64_t number) const;
   void take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Fails one that a rank which is gone never joins.
   void miss_those_gone(Exchange& exchange) const;

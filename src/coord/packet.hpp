@@ -25,7 +25,7 @@ enum class PacketKind : std::uint8_t {
   notice,  ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
   closed,  ///< A rank (u32) joins none of the conversations from this one on.
   rest,    ///< I have no thread until my program lends me one: until I speak again, silence means nothing.
-  ask,     ///< The rank between us is lost: tell me yourself what you, rank 0, have said, and will say.
+  ask,     ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
 };
 
 struct PacketHead {

@@ -76,7 +76,7 @@ Awaitable<> MetadataJob::describe_part(std::size_t index) {
   answer.handler_id = part.item.handler_id;
   for (const std::string& file : source().files(part.item.directory)) {
     const std::string relative = part.item.directory.empty() ? file : part.item.directory + "/" + file;
-    answer.files.push_back({file, source().file_bytes(relative).value_or(0)});
+    answer.files.push_back({file, source().file_bytes(relative).value_or(0), source().writer_of(relative)});
     answer.bytes += answer.files.back().bytes;
   }
   std::exception_ptr failure;

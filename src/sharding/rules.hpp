@@ -24,6 +24,8 @@ class Rule {
   [[nodiscard]] virtual std::vector<PlacedBox> boxes(std::uint32_t rank, const Shape& shape) const = 0;
   /// The members of the JSON object behind "kind".
   virtual void write(JsonWriter& json) const = 0;
+  /// What to_string(const Sharding&) says.
+  [[nodiscard]] virtual std::string text() const = 0;
 };
 
 /// A half-open range of one dimension.
@@ -88,6 +90,7 @@ class ReplicatedRule final : public GridRule {
   }
 
   void write(JsonWriter& json) const override;
+  [[nodiscard]] std::string text() const override;
 
  private:
   std::uint32_t ranks_;
@@ -131,6 +134,7 @@ class SpecRule final : public MeshRule {
   [[nodiscard]] const std::vector<std::vector<std::size_t>>& axes() const noexcept { return axes_; }
 
   void write(JsonWriter& json) const override;
+  [[nodiscard]] std::string text() const override;
 
  private:
   std::vector<std::vector<std::size_t>> axes_;
@@ -145,6 +149,7 @@ class PlacementRule final : public MeshRule {
   [[nodiscard]] const std::vector<Placement>& placements() const noexcept { return placements_; }
 
   void write(JsonWriter& json) const override;
+  [[nodiscard]] std::string text() const override;
 
  private:
   std::vector<Placement> placements_;
@@ -164,6 +169,7 @@ class PartsRule final : public GridRule {
   [[nodiscard]] std::optional<Place> place(std::uint32_t rank) const noexcept override;
   void check_shape(const Shape& shape) const override;
   void write(JsonWriter& json) const override;
+  [[nodiscard]] std::string text() const override;
 
  private:
   Shape parts_;
@@ -189,6 +195,7 @@ class TableRule final : public Rule {
 
   [[nodiscard]] std::vector<PlacedBox> boxes(std::uint32_t rank, const Shape& shape) const override;
   void write(JsonWriter& json) const override;
+  [[nodiscard]] std::string text() const override;
 
   [[nodiscard]] std::size_t size() const noexcept { return replicas_.size(); }
 

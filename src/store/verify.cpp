@@ -63,6 +63,10 @@ std::string_view kind_name(io::FileKind kind) {
   return "a special file";
 }
 
+std::string origin_text(std::optional<std::uint32_t> rank) {
+  return rank ? fmt::format(" (written by rank {})", *rank) : "";
+}
+
 /// The check of one checkpoint: coroutines on a strand take files in the manifest's order, and large ones apart; workers
 /// read what is small or cached, and compare.
 class Check {
@@ -104,6 +108,8 @@ class Check {
                  std::span<std::byte> buffer);
   void compare(Examined& file, std::uint64_t offset_bytes, std::span<const std::byte> data);
   void compare_root(const Examined& file);
+  /// Who wrote a file of several ranks' checkpoint.
+  [[nodiscard]] std::optional<std::uint32_t> writer_of(const std::string& file) const;
   void report(Damage damage, std::string file, std::uint64_t size_bytes, std::string_view why);
   void report_chunk(Damage damage, const FileEntry& entry, std::uint64_t chunk, std::string_view why);
   void keep(VerifyProblem problem);
@@ -115,7 +121,7 @@ class Check {
   std::uint64_t total_bytes_ = 0;
   std::map<std::uint32_t, std::uint64_t> tables_;  // By rank: bytes of its table of chunk hashes.
   std::set<std::uint32_t> damaged_tables_;
-  std::set<std::string> table_names_;
+  std::map<std::string, std::uint32_t> tables_by_name_;  // And whose they are.
   std::vector<const FileEntry*> wanted_;
   std::size_t next_ = 0;                         // Of those, on the strand.
   std::atomic<std::uint64_t> checked_bytes_{0};  // Also those that could not be read: for progress.
@@ -174,7 +180,7 @@ void Check::count_files() {
 /// Every byte of a table is compared with some root, except those of a table of another size.
 void Check::check_tables() {
   for (const auto& [rank, bytes] : tables_) {
-    table_names_.insert(table_name(rank));
+    tables_by_name_.emplace(table_name(rank), rank);
     if (!has_expected_form(table_name(rank), bytes)) {
       damaged_tables_.insert(rank);
     }
@@ -435,7 +441,7 @@ void Check::find_foreign() {
 
 void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry,
                     const std::set<std::string>& directories, std::vector<std::string>& pending) {
-  if (is_own_file(relative) || table_names_.contains(relative) || checkpoint_.find(relative) != nullptr) {
+  if (is_own_file(relative) || tables_by_name_.contains(relative) || checkpoint_.find(relative) != nullptr) {
     return;
   }
   if (directories.contains(relative)) {
@@ -453,14 +459,27 @@ void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry
   }
 }
 
+std::optional<std::uint32_t> Check::writer_of(const std::string& file) const {
+  if (checkpoint_.manifest().world_size < 2) {
+    return std::nullopt;
+  }
+  if (const FileEntry* entry = checkpoint_.find(file)) {
+    return entry->rank;
+  }
+  const auto table = tables_by_name_.find(file);
+  return table == tables_by_name_.end() ? std::nullopt : std::optional(table->second);
+}
+
 void Check::report(Damage damage, std::string file, std::uint64_t size_bytes, std::string_view why) {
   VerifyProblem problem;
   problem.damage = damage;
   problem.end_bytes = size_bytes;
+  problem.rank = writer_of(file);
   const std::string path = (checkpoint_.path() / file).string();
   // Errors of the layers below name the file themselves.
-  problem.text =
-      why.find(path) != std::string_view::npos ? std::string(why) : fmt::format("{}: {}", path, why);
+  problem.text = why.find(path) != std::string_view::npos
+                     ? fmt::format("{}{}", why, origin_text(problem.rank))
+                     : fmt::format("{}{}: {}", path, origin_text(problem.rank), why);
   problem.file = std::move(file);
   keep(std::move(problem));
 }
@@ -472,8 +491,10 @@ void Check::report_chunk(Damage damage, const FileEntry& entry, std::uint64_t ch
   problem.chunk = chunk;
   problem.begin_bytes = chunk * io::kChunkBytes;
   problem.end_bytes = std::min(problem.begin_bytes + io::kChunkBytes, entry.size_bytes);
-  problem.text = fmt::format("{}: chunk {} (bytes {} to {}): {}", (checkpoint_.path() / entry.path).string(),
-                             chunk, problem.begin_bytes, problem.end_bytes, why);
+  problem.rank = writer_of(entry.path);
+  problem.text =
+      fmt::format("{}{}: chunk {} (bytes {} to {}): {}", (checkpoint_.path() / entry.path).string(),
+                  origin_text(problem.rank), chunk, problem.begin_bytes, problem.end_bytes, why);
   keep(std::move(problem));
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks save one matrix together, each its rows:  mpirun -n 4 build/release/cairn_rank_bench --dir D
+// Several ranks save one matrix together, each its rows, and load it, each its columns:
+//   mpirun -n 4 build/release/cairn_rank_bench --dir D
 // Prints a JSON object a line, rank 0 for all.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -20,6 +22,7 @@
 #include "cairn/mpi/transport.hpp"
 #include "cairn/sharding/shards.hpp"
 
+#include "bench/counting_transport.hpp"
 #include "bench/measure.hpp"
 
 namespace cairn::bench {
@@ -32,6 +35,7 @@ struct Settings {
   std::uint64_t mebibytes = 1024;  ///< Of all ranks together.
   int rounds = 5;
   bool reduces = false;  ///< Measure a loop of MPI_Allreduce beside the saves, too.
+  bool loads = false;    ///< Instead of saves measure loads of a column shard each, together.
 };
 
 int rank_of_this() {
@@ -53,12 +57,15 @@ double most(double mine) {
   return all;
 }
 
+std::uint64_t rows_of(const Settings& settings) {
+  return (settings.mebibytes << 20) / sizeof(float) / kColumns;
+}
+
 ShardedArray rows_of_this(const Settings& settings) {
   const auto rank = static_cast<std::uint32_t>(rank_of_this());
   const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
-  const std::uint64_t rows = (settings.mebibytes << 20) / sizeof(float) / kColumns;
   const Sharding sharding = Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
-  const Shape shape{rows, kColumns};
+  const Shape shape{rows_of(settings), kColumns};
   std::vector<Array> locals;
   for (const PlacedBox& placed : sharding.boxes(rank, shape)) {
     Array local(placed.box.extents(), DType::float32);
@@ -85,7 +92,21 @@ double reduce_until(std::vector<float>& gradients, const std::function<bool()>& 
   return watch.seconds() / loops;
 }
 
-void save_once(const Settings& settings, const Tree& state, const Context& context, int round) {
+/// Of all ranks.
+std::uint64_t sum_of(std::uint64_t mine) {
+  std::uint64_t all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+  return all;
+}
+
+/// What the last rank, a leaf of the tree of messages, has.
+std::uint64_t at_leaf(std::uint64_t mine) {
+  MPI_Bcast(&mine, 1, MPI_UINT64_T, count_of_ranks() - 1, MPI_COMM_WORLD);
+  return mine;
+}
+
+void save_once(const Settings& settings, const Tree& state, const Context& context,
+               const CountingTransport::Count& sent_bytes, int round) {
   const std::filesystem::path path = settings.directory / fmt::format("ck{}", round);
   std::vector<float> gradients(std::size_t{1} << 18, 1.0F);
   double alone = 0;
@@ -94,6 +115,7 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
     alone = reduce_until(gradients, [&] { return watch.seconds() > 1; });
   }
   MPI_Barrier(MPI_COMM_WORLD);
+  const std::uint64_t sent_before = *sent_bytes;
   const Stopwatch watch;
   const AsyncResponse saving = save_async(path, state, {}, context);
   const double blocking = watch.seconds();
@@ -102,6 +124,7 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
   const double whole = watch.seconds();
   const double most_blocking = most(blocking);
   const double most_whole = most(whole);
+  const std::uint64_t leaf_sent = at_leaf(*sent_bytes - sent_before);
   if (rank_of_this() == 0) {
     std::string line =
         fmt::format(R"({{"op":"rank_save","ranks":{},"mebibytes":{},"round":{},"blocking_s":{},"save_s":{})",
@@ -109,24 +132,66 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
     if (settings.reduces) {
       line += fmt::format(R"(,"allreduce_s":{},"allreduce_beside_s":{})", alone, beside);
     }
-    std::puts((line + fmt::format(R"(,"bytes":{}}})", result.bytes)).c_str());
+    line += fmt::format(R"(,"bytes":{},"files":{},"leaf_sent_bytes":{}}})", result.bytes, result.files,
+                        leaf_sent);
+    std::puts(line.c_str());
     std::fflush(stdout);
     remove_checkpoint(path, {}, context);
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/// Each rank loads its columns of what was saved in rows, and all of them read each byte once.
+void load_once(const Settings& settings, const Context& context, int round) {
+  const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
+  const Sharding columns = Sharding::of_spec(Mesh({ranks}, {"model"}), {{}, {"model"}});
+  AbstractTree wanted;
+  wanted["w"] = AbstractArray({rows_of(settings), kColumns}, DType::float32);
+  wanted["w"].shard(columns, static_cast<std::uint32_t>(rank_of_this()));
+  LoadOptions options;
+  options.together = true;
+  MPI_Barrier(MPI_COMM_WORLD);
+  const Stopwatch watch;
+  const LoadResponse response =
+      load_checkpointables_async(settings.directory / "ck", {{"state", wanted}}, options, context);
+  static_cast<void>(response.wait());
+  const double most_seconds = most(watch.seconds());
+  const std::uint64_t read_bytes = sum_of(response.result().bytes);
+  if (rank_of_this() == 0) {
+    const auto wanted_bytes = static_cast<double>(settings.mebibytes << 20);
+    std::puts(
+        fmt::format(
+            R"({{"op":"rank_load_together","ranks":{},"mebibytes":{},"round":{},"load_s":{},"read_per_wanted":{}}})",
+            ranks, settings.mebibytes, round, most_seconds, static_cast<double>(read_bytes) / wanted_bytes)
+            .c_str());
+    std::fflush(stdout);
+  }
+}
+
 void run(const Settings& settings) {
   const Tree state = {{"w", rows_of_this(settings)}};
+  const auto sent_bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
   ContextOptions options;
-  options.coordinator = std::make_shared<Coordinator>(mpi_transport());
+  options.coordinator =
+      std::make_shared<Coordinator>(std::make_unique<CountingTransport>(mpi_transport(), sent_bytes));
   options.staging_bytes =
       (settings.mebibytes << 20) / static_cast<std::uint64_t>(count_of_ranks()) + (64U << 20);
   options.reserve_bytes = options.staging_bytes;
   const Context context(std::move(options));
-  for (int round = 0; round < settings.rounds; ++round) {
-    save_once(settings, state, context, round);
+  if (settings.loads) {
+    save(settings.directory / "ck", state, {}, context);
   }
+  for (int round = 0; round < settings.rounds; ++round) {
+    if (settings.loads) {
+      load_once(settings, context, round);
+    } else {
+      save_once(settings, state, context, sent_bytes, round);
+    }
+  }
+  if (settings.loads && rank_of_this() == 0) {
+    remove_checkpoint(settings.directory / "ck", {}, context);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 }  // namespace
@@ -144,6 +209,7 @@ int main(int count, char** arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
   app.add_flag("--allreduce", settings.reduces, "a loop of MPI_Allreduce beside the saves");
+  app.add_flag("--together", settings.loads, "instead of saves, loads of a column shard each, together");
   CLI11_PARSE(app, count, arguments);
   try {
     cairn::bench::run(settings);

@@ -101,6 +101,55 @@ TEST(LastWord, IsHeardBelowARankThatIsLostAlsoWhenRankZeroHasLeft) {
   }
 }
 
+TEST(LastWord, IsHeardBelowARankThatHasClosedItsCoordinator) {
+  Job job(16);  // 0, 1, 3, 7, 15.
+  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  const Ends ends = hear_rank_zero(job, joined);
+  job.network().at(1ms, [&] {
+    for (Conversation& conversation : *joined[3]) {
+      conversation.leave_later();
+    }
+    joined[3]->clear();
+    job.close(3);
+  });
+  job.network().run(1s);
+  EXPECT_FALSE(ends->at(7).is_reached);
+
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+  job.network().run(1s);  // No time to be lost in.
+
+  for (const std::size_t rank : {1, 2, 7, 8, 15}) {
+    EXPECT_EQ(ends->at(rank).text, "committed") << rank;
+  }
+}
+
+TEST(LastWord, IsHeardBelowARankThatHasLeftWithoutIt) {
+  Job job(4);  // Rank 3 is below rank 1.
+  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  const Ends ends = hear_rank_zero(job, joined);
+  job.network().at(1ms, [&] { joined[1]->at(1).leave(); });
+  job.network().at(2ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+
+  job.network().run(1s);
+
+  EXPECT_EQ(ends->at(3).text, "committed");
+}
+
+TEST(LastWord, IsMissedAtOnceWhereRankZeroRemembersNothing) {
+  Job job(4);
+  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  const Ends ends = hear_rank_zero(job, joined);
+  job.network().at(1ms, [&] {
+    job.network().cut(0, 1);
+    joined[0]->at(1).leave();
+  });
+  job.network().at(3ms, [&] { joined[1]->at(1).leave(); });
+
+  job.network().run(2s);
+
+  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 has left")));
+}
+
 TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {
   Job job(4);
   std::vector<std::shared_ptr<std::vector<Conversation>>> joined;

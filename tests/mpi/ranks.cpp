@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job under mpirun. Usage: ranks SCENE. Exits with 0 when what the scene claims holds on this rank.
+// One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds on this rank. SECONDS is
+// how long `idle` looks on (2).
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -32,6 +34,9 @@
 #include "async/internal/thread_pool.hpp"
 #include "core/internal/start.hpp"
 #include "core/rank_parts.hpp"
+#include "mpi/require.hpp"
+#include "mpi/scarce_memory.hpp"
+#include "mpi/transport_scenes.hpp"
 #include "store/internal/recovery.hpp"
 #include "support/run.hpp"
 #include "support/sync_wait.hpp"
@@ -41,15 +46,10 @@ namespace cairn {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::require;
 
 constexpr std::chrono::seconds kSoonLostAfter{3};
 constexpr std::chrono::seconds kLostAfter{30};  // Longer than any machine is busy.
-
-void require(bool is_right, const std::string& claim) {
-  if (!is_right) {
-    throw std::runtime_error(claim);
-  }
-}
 
 template <class T>
 T run(Awaitable<T> task) {
@@ -149,6 +149,10 @@ void killed(const std::shared_ptr<Coordinator>& coordinator) {
   ::_exit(0);  // MPI_Finalize waits for all.
 }
 
+Awaitable<> hear_large(Subject subject) {
+  static_cast<void>(co_await subject.broadcast(""));
+}
+
 /// How often threads of this process have gone to sleep, by name.
 std::size_t sleeps_of(const std::string& name) {
   std::size_t sleeps = 0;
@@ -166,12 +170,37 @@ std::size_t sleeps_of(const std::string& name) {
   return sleeps;
 }
 
-void idle(const std::shared_ptr<Coordinator>& coordinator) {
+void idle(const std::shared_ptr<Coordinator>& coordinator, std::chrono::seconds time) {
   talk(coordinator);
   std::this_thread::sleep_for(1500ms);  // The last sign of life is due within a second.
   const std::size_t before = sleeps_of("cairn-mpi");
-  std::this_thread::sleep_for(2s);
-  require(before != 0 && sleeps_of("cairn-mpi") == before, "nobody wakes up between conversations");
+  std::this_thread::sleep_for(time);
+  const std::size_t sleeps = sleeps_of("cairn-mpi") - before;
+  std::fprintf(stderr, "rank %zu: %zu wake-ups in %d s\n", coordinator->rank(), sleeps,
+               static_cast<int>(time.count()));
+  require(before != 0 && sleeps == 0, "nobody wakes up between conversations");
+}
+
+/// The last rank has no memory for what comes: it is gone to the others, and knows it itself.
+void starved(const std::shared_ptr<Coordinator>& coordinator) {
+  const std::size_t last = coordinator->size() - 1;
+  Conversation conversation = coordinator->join();
+  Subject subject = conversation.about("it");
+  run(subject.agree("all are there", "yes"));
+  if (coordinator->rank() == last) {
+    testing::largest_allocation = 1'000'000;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  run(subject.agree("the last one starves", "yes"));
+  if (coordinator->rank() == last) {
+    failure_of(hear_large(subject), Errc::closed);
+    testing::largest_allocation = SIZE_MAX;
+  } else {
+    static_cast<void>(subject.broadcast(coordinator->rank() == 0 ? large(0) : ""));
+    const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
+    require(text.find(fmt::format("rank {}", last)) != std::string::npos, text);
+  }
+  require(std::chrono::steady_clock::now() - begin < kLostAfter, "nobody waits until a rank is lost");
 }
 
 /// MPI_Finalize comes first, while a rank waits for others, and while much is on its way to one that never looks.
@@ -220,29 +249,6 @@ void lend(const std::shared_ptr<Coordinator>& coordinator) {
   if (failure) {
     std::rethrow_exception(failure);
   }
-}
-
-/// What comes before anybody listens waits for whoever does, also where the transport is lent the thread meanwhile.
-void hear_early() {
-  const std::unique_ptr<Transport> transport = mpi_transport();
-  if (transport->rank() == 1) {
-    transport->send(0, std::make_shared<const std::string>("early"));
-  }
-  const auto lend_often = [&transport] {
-    for (int i = 0; i < 1000; ++i) {
-      require(transport->progress(), "it needs the thread");
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-  };
-  lend_often();  // Rank 1 has sent it.
-  lend_often();  // It has come.
-  std::string heard;
-  transport->listen([&heard](std::size_t, const Packet& packet) { heard = *packet; }, nullptr);
-  while (transport->rank() == 0 && heard.empty()) {
-    require(transport->progress(), "it needs the thread");
-  }
-  require(transport->rank() == 1 || heard == "early", heard);
-  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /// A directory that all ranks know; rank 0 removes it.
@@ -342,6 +348,11 @@ void load(const std::shared_ptr<Coordinator>& coordinator) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+void tell(std::size_t rank, std::chrono::steady_clock::time_point begin, const std::string& text) {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  std::fprintf(stderr, "rank %zu: after %.2f s: %s\n", rank, passed.count(), text.c_str());
+}
+
 /// A save that no rank may say is committed; what each says instead. Then they save as if nothing had been.
 std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
                           const SharedDirectory& directory) {
@@ -353,8 +364,7 @@ std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coor
   } catch (const Error& error) {
     text = error.what();
   }
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-  std::fprintf(stderr, "rank %zu: after %.2f s: %s\n", coordinator->rank(), passed.count(), text.c_str());
+  tell(coordinator->rank(), begin, text);
   saver.save(directory.target());
   require(saver.load(directory.target()).size() == 2 * coordinator->size(), "the next one is whole");
   MPI_Barrier(MPI_COMM_WORLD);
@@ -437,9 +447,11 @@ void save_killed(const std::shared_ptr<Coordinator>& coordinator) {
     }
   };
   Saver saver(coordinator, hooks);
+  const auto begin = std::chrono::steady_clock::now();
   try {
     saver.save(directory.target());
   } catch (const Error& error) {
+    tell(coordinator->rank(), begin, error.what());
     require(error.code() == Errc::peer_failed, error.what());
     require(std::string(error.what()).find(fmt::format("rank {} is lost", coordinator->size() - 1)) !=
                 std::string::npos,
@@ -491,17 +503,18 @@ int level_for(const std::string& scene) {
   if (scene.starts_with("serialized")) {
     return MPI_THREAD_SERIALIZED;
   }
-  return scene == "lend" || scene == "early" || scene.starts_with("funneled") ? MPI_THREAD_FUNNELED
-                                                                              : MPI_THREAD_MULTIPLE;
+  return scene.starts_with("lend") || scene == "early" || scene.starts_with("funneled") ? MPI_THREAD_FUNNELED
+                                                                                        : MPI_THREAD_MULTIPLE;
 }
 
-int main_of(const std::string& scene) {
+int main_of(const std::string& scene, std::chrono::seconds time) {
   const std::map<std::string, std::function<void(const std::shared_ptr<Coordinator>&)>> scenes = {
       {"talk", talk},
       {"fail", fail},
       {"stop", stop},
       {"killed", killed},
-      {"idle", idle},
+      {"idle", [time](const auto& coordinator) { idle(coordinator, time); }},
+      {"starved", starved},
       {"finalize", finalize},
       {"lend", lend},
       {"save", save},
@@ -526,8 +539,8 @@ int main_of(const std::string& scene) {
   }
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, level_for(scene), &level);
-  if (scene == "early") {
-    hear_early();
+  if (scene == "early" || scene == "lend_to_thrower") {
+    scene == "early" ? testing::hear_early() : testing::lend_to_thrower();
     MPI_Finalize();
     return 0;
   }
@@ -553,7 +566,8 @@ int main_of(const std::string& scene) {
 }  // namespace cairn
 
 int main(int argc, char** argv) try {
-  return cairn::main_of(argc == 2 ? argv[1] : "");
+  const std::chrono::seconds time(argc == 3 ? std::stoi(argv[2]) : 2);
+  return cairn::main_of(argc >= 2 ? argv[1] : "", time);
 } catch (const std::exception& error) {
   std::fprintf(stderr, "ranks: %s\n", error.what());
   std::_Exit(1);  // mpirun ends the others.

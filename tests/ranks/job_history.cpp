@@ -3,6 +3,7 @@
 
 #include <system_error>
 
+#include <chrono>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -15,10 +16,10 @@ namespace {
 
 using testing::Answer;
 
+/// Of a word from one rank to another, on a machine that is busy.
+constexpr std::chrono::milliseconds kLongestWay{500};
+
 std::string words(const std::exception_ptr& failure) {
-  if (!failure) {
-    return "committed";
-  }
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
@@ -29,9 +30,6 @@ std::string words(const std::exception_ptr& failure) {
 }
 
 std::string code_of(const std::exception_ptr& failure) {
-  if (!failure) {
-    return "committed";
-  }
   try {
     std::rethrow_exception(failure);
   } catch (const std::system_error& error) {
@@ -57,13 +55,53 @@ void JobHistory::begin(std::size_t rank, Number number) {
     target_of(number).begin_save(number, story_.steps[number - 1].overwrites);
     target_of(number).place(number);
   }
+  saves_.at(number).calls.emplace(rank, std::chrono::steady_clock::now());
 }
 
-void JobHistory::answer(std::size_t rank, Number number, const std::exception_ptr& failure) {
+void JobHistory::commit(std::size_t rank, Number number, const std::vector<std::string>& problems) {
+  const std::lock_guard lock(mutex_);
+  note(fmt::format("rank {}: save {}: committed{}{}", rank, number, problems.empty() ? "" : ": ",
+                   fmt::join(problems, "; ")));
+  ++ends_["committed"];
+  judge({rank, number - 1, true, {}, problems});
+  take(rank, number, testing::answer_of_save(nullptr));
+}
+
+void JobHistory::fail(std::size_t rank, Number number, const std::exception_ptr& failure) {
   const std::lock_guard lock(mutex_);
   note(fmt::format("rank {}: save {}: {}", rank, number, words(failure)));
   ++ends_[code_of(failure)];
+  Told told{rank, number - 1, false, words(failure)};
+  if (story_.steps[number - 1].is_late && testing::answer_of_save(failure) == Answer::failed &&
+      code_of(failure) == make_error_code(Errc::timed_out).message()) {
+    told.present = present_at_deadline(rank, number);
+  }
+  judge(told);
   take(rank, number, testing::answer_of_save(failure));
+}
+
+std::set<std::size_t> JobHistory::present_at_deadline(std::size_t rank, Number number) const {
+  const auto& calls = saves_.at(number).calls;
+  std::set<std::size_t> present;
+  for (const auto& [other, moment] : calls) {
+    if (moment + kLongestWay < calls.at(rank) + kPatienceWithLate) {
+      present.insert(other);
+    }
+  }
+  return present;
+}
+
+void JobHistory::judge(const Told& told) {
+  for (const testing::Lie& lie : lies_in(story_, told)) {
+    tell(lie);
+  }
+  std::string& first = saves_.at(told.step + 1).disagreement;
+  const std::string disagreement = disagreement_in(told.words);
+  if (!first.empty() && !disagreement.empty() && first != disagreement) {
+    lies_.push_back(fmt::format("babel: save {}: rank {} was told '{}', another one '{}'", told.step + 1,
+                                told.rank, disagreement, first));
+  }
+  first = first.empty() ? disagreement : first;
 }
 
 void JobHistory::forget(std::size_t rank, Number number) {
@@ -83,6 +121,17 @@ void JobHistory::take(std::size_t rank, Number number, Answer answer) {
         fmt::format("split: save {}: rank {} was told otherwise than one before it", number, rank));
   }
   save.may_be_done = save.may_be_done || answer == Answer::unknown;
+  ++save.ended;
+  has_ended_.notify_all();
+}
+
+void JobHistory::await_others(std::size_t rank, Number number) {
+  std::unique_lock lock(mutex_);
+  has_ended_.wait(lock, [&] {
+    const auto save = saves_.find(number);
+    return save != saves_.end() && save->second.ended + 1 == story_.ranks;
+  });
+  note(fmt::format("rank {} is late for save {}", rank, number));
 }
 
 void JobHistory::settle() {

@@ -30,6 +30,15 @@ std::uint64_t element(JobHistory::Number number, std::uint64_t row, std::uint64_
   return number * 1'000'003 + row * kColumns + column;
 }
 
+/// The elements from a row on.
+void put_elements(std::span<std::uint64_t> values, JobHistory::Number number, std::uint64_t first_row) {
+  std::uint64_t i = 0;
+  for (std::uint64_t& value : values) {
+    value = element(number, first_row + i / kColumns, i % kColumns);
+    ++i;
+  }
+}
+
 /// Why a state is not that of a save; empty when it is.
 std::string check(const Tree& state, JobHistory::Number number) {
   const auto values = state.get<std::span<const std::uint64_t>>("w");
@@ -166,35 +175,45 @@ void Player::play_rank(std::size_t rank) {
   systems_[rank]->calm_down();
 }
 
+Contradiction Player::contradiction_of(std::size_t rank, JobHistory::Number number) const {
+  const Step& step = story_.steps[number - 1];
+  return rank == step.odd_rank ? step.contradiction : Contradiction::none;
+}
+
 Tree Player::state_of(std::size_t rank, JobHistory::Number number) const {
-  const Shape whole{kRows, kColumns};
+  const Contradiction contradiction = contradiction_of(rank, number);
+  const Shape whole{kRows, kColumns + (contradiction == Contradiction::shape ? 1 : 0)};
+  const DType dtype = contradiction == Contradiction::dtype ? DType::int64 : DType::uint64;
   const Sharding rows = rows_of(story_.ranks);
   std::vector<Shard> shards;
   for (const PlacedBox& placed : rows.boxes(static_cast<std::uint32_t>(rank), whole)) {
-    Array part(placed.box.extents(), DType::uint64);
-    std::uint64_t i = 0;
-    for (std::uint64_t& value : part.data<std::uint64_t>()) {
-      value = element(number, placed.box.offsets()[0] + i / kColumns, i % kColumns);
-      ++i;
+    Array part(placed.box.extents(), dtype);
+    if (dtype == DType::uint64) {
+      put_elements(part.data<std::uint64_t>(), number, placed.box.offsets()[0]);
     }
     shards.push_back({placed.box, std::move(part), placed.replica});
   }
-  return {
-      {"w", ShardedArray(whole, DType::uint64, std::move(shards), std::make_shared<const Sharding>(rows))},
-      {"n", number}};
+  return {{"w", ShardedArray(whole, dtype, std::move(shards), std::make_shared<const Sharding>(rows))},
+          {"n", number},
+          {"note", contradiction == Contradiction::value ? "another" : "the same"}};
 }
 
 void Player::save(std::size_t rank, JobHistory::Number number, std::vector<Pending>& pending) {
   const Step& step = story_.steps[number - 1];
   const bool is_odd = rank == step.odd_rank;
-  if (is_odd) {
+  if (is_odd && step.is_late) {
+    history_.await_others(rank, number);
+  } else if (is_odd) {
     std::this_thread::sleep_for(step.pause);
   }
+  const Contradiction contradiction = contradiction_of(rank, number);
   SaveOptions options;
-  options.overwrite = step.overwrites;
+  options.overwrite = step.overwrites != (contradiction == Contradiction::overwrite);
   options.custom_metadata = std::to_string(number);
   if (is_odd && step.manner == Manner::hurries) {
     options.deadline = step.moment;
+  } else if (!is_odd && step.is_late) {
+    options.deadline = kPatienceWithLate;
   }
   Fragile fragile;
   fragile.fails = is_odd && step.fails_by_handler;
@@ -202,14 +221,18 @@ void Player::save(std::size_t rank, JobHistory::Number number, std::vector<Pendi
   silence(rank, number);
   Pending made{number, {}};
   try {
-    made.response = save_checkpointables_async(folder_ / fmt::format("t{}", step.target),
-                                               {{"state", state_of(rank, number)}, {"fragile", fragile}},
+    const std::size_t target = contradiction == Contradiction::path ? 1 - step.target : step.target;
+    const std::string name = contradiction == Contradiction::name ? "another" : "state";
+    made.response = save_checkpointables_async(folder_ / fmt::format("t{}", target),
+                                               {{name, state_of(rank, number)}, {"fragile", fragile}},
                                                options, *contexts_[rank]);
   } catch (...) {
-    history_.answer(rank, number, std::current_exception());
+    history_.fail(rank, number, std::current_exception());
     return;
   }
-  if (is_odd) {
+  if (step.is_late) {
+    wait(rank, made);  // Who is late waits for this answer.
+  } else if (is_odd) {
     deal_with(rank, std::move(made), step, pending);
   } else {
     pending.push_back(std::move(made));
@@ -239,18 +262,19 @@ void Player::deal_with(std::size_t rank, Pending made, const Step& step, std::ve
 }
 
 void Player::wait(std::size_t rank, const Pending& pending) {
+  SaveResult result;
   try {
-    pending.response.wait(kPatience);
+    result = pending.response.wait(kPatience);
   } catch (const Error& error) {
     if (error.code() == Errc::still_running) {
       history_.lie("hang", fmt::format("rank {}: save {} has no answer", rank, pending.number));
       history_.forget(rank, pending.number);
       return;
     }
-    history_.answer(rank, pending.number, std::current_exception());
+    history_.fail(rank, pending.number, std::current_exception());
     return;
   }
-  history_.answer(rank, pending.number, nullptr);
+  history_.commit(rank, pending.number, result.problems);
 }
 
 void Player::silence(std::size_t rank, JobHistory::Number number) {

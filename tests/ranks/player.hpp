@@ -39,8 +39,10 @@ class Player {
   void deal_with(std::size_t rank, Pending pending, const Step& step, std::vector<Pending>& later);
   void wait(std::size_t rank, const Pending& pending);
   void silence(std::size_t rank, JobHistory::Number number);
-  /// What a rank saves: rows of an array, and the number.
+  /// What a rank saves: rows of an array, the number, and a note.
   [[nodiscard]] Tree state_of(std::size_t rank, JobHistory::Number number) const;
+  /// In what a rank contradicts the others.
+  [[nodiscard]] Contradiction contradiction_of(std::size_t rank, JobHistory::Number number) const;
 
   void look(std::size_t target, const Context& context);
   void look_at_all();

@@ -4,19 +4,16 @@
 // with what is there. Prints one line with the counts.
 //
 // CAIRN_RANKS_JOBS: how many; CAIRN_RANKS_SEED: the first one's seed, the others follow; CAIRN_RANKS_STORY: 1: every job is told.
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
+#include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "ranks/campaign.hpp"
 #include "ranks/job_history.hpp"
 #include "ranks/player.hpp"
 #include "ranks/story.hpp"
@@ -27,61 +24,16 @@
 namespace cairn::ranks {
 namespace {
 
-/// Of all jobs together.
-struct Figures {
-  std::map<std::string, std::uint64_t> ends;
-  std::uint64_t saves = 0;
-  std::uint64_t failures = 0;
-  std::uint64_t slow_calls = 0;
-  std::uint64_t lies = 0;
-  std::string first_lie;  ///< With the story of its job.
-};
-
-void play_one(std::uint64_t seed, std::mutex& mutex, Figures& figures) {
-  const testing::TempDir folder;
-  const Story story(seed);
-  JobHistory history(story, testing::number_from("CAIRN_RANKS_STORY", 0) != 0);
-  Player player(story, folder.path(), history);
-  player.play();
-  const std::lock_guard lock(mutex);
-  figures.saves += story.steps.size();
-  figures.failures += player.failures();
-  figures.slow_calls += player.slow_calls();
-  for (const auto& [end, times] : history.ends()) {
-    figures.ends[end] += times;
-  }
-  if (const std::string lies = history.lies(); !lies.empty()) {
-    ++figures.lies;
-    figures.first_lie +=
-        figures.first_lie.empty() ? fmt::format("seed {}: {}\n{}", seed, lies, history.text()) : "";
-  }
-}
-
-/// Most of a job's time is waited: many at once take hardly longer than one.
-Figures play(std::uint64_t first, std::uint64_t jobs) {
-  constexpr std::uint64_t kAtOnce = 8;
-  Figures figures;
-  std::mutex mutex;
-  std::atomic<std::uint64_t> next{first};
-  std::vector<std::thread> threads;
-  for (std::uint64_t i = 0; i < std::min(jobs, kAtOnce); ++i) {
-    threads.emplace_back([&] {
-      for (std::uint64_t seed = next++; seed < first + jobs; seed = next++) {
-        play_one(seed, mutex, figures);
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  return figures;
-}
+constexpr std::size_t kJobsAtOnce = 8;
 
 TEST(Ranks, AreToldNothingThatContradicts) {
   const std::uint64_t jobs = testing::number_from("CAIRN_RANKS_JOBS", CAIRN_RANKS_JOBS_IN_CI);
   const std::uint64_t first = testing::number_from("CAIRN_RANKS_SEED", 1);
 
-  const Figures figures = play(first, jobs);
+  std::vector<std::uint64_t> seeds(jobs);
+  std::iota(seeds.begin(), seeds.end(), first);
+
+  const Figures figures = play_jobs(seeds, kJobsAtOnce);
 
   for (const auto& [end, times] : figures.ends) {
     fmt::print("  {:>8}  {}\n", times, end);

@@ -23,6 +23,13 @@ Step make_step(testing::Dice& dice, std::size_t ranks) {
   step.manner = dice.one_in(2) ? Manner::waits : static_cast<Manner>(dice.below(kManners));
   step.pause = dice.one_in(4) ? dice.up_to(30ms) : testing::Duration::zero();
   step.moment = dice.up_to(60ms);
+  if (dice.one_in(4)) {
+    step.contradiction = static_cast<Contradiction>(dice.below(kContradictions));
+  }
+  if (dice.one_in(16)) {
+    step.manner = Manner::waits;
+    step.is_late = true;
+  }
   return step;
 }
 
@@ -55,7 +62,7 @@ Story::Story(std::uint64_t of) : seed(of) {
   // Long where all are heard: a busy machine must not make a rank seem lost.
   lost_after = 20s;
   if (dice.one_in(3)) {
-    lost_after = 300ms;
+    lost_after = 500ms;
     const std::size_t step = count - 1 - dice.below(std::min<std::size_t>(count, 3));
     silence = Silence{dice.below(ranks), step, dice.up_to(40ms)};
   }

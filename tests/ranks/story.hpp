@@ -24,6 +24,19 @@ enum class Manner : std::uint8_t {
 
 inline constexpr std::size_t kManners = 6;
 
+/// In what one rank contradicts the others.
+enum class Contradiction : std::uint8_t {
+  none,
+  value,      ///< That is not sharded: rank 0's is saved.
+  overwrite,  ///< What follows is refused.
+  name,
+  path,
+  shape,
+  dtype,
+};
+
+inline constexpr std::size_t kContradictions = 7;
+
 /// A save of all ranks.
 struct Step {
   std::size_t target = 0;
@@ -31,8 +44,11 @@ struct Step {
   bool fails_by_handler = false;  ///< On one rank.
   std::size_t odd_rank = 0;       ///< Which one does something else than to wait.
   Manner manner = Manner::waits;
-  testing::Duration pause{0};   ///< Of the odd rank, before its call.
-  testing::Duration moment{0};  ///< When it cancels, or its deadline.
+  testing::Duration pause{0};                         ///< Of the odd rank, before its call.
+  testing::Duration moment{0};                        ///< When it cancels, or its deadline.
+  Contradiction contradiction = Contradiction::none;  ///< Of the odd rank.
+  /// The odd rank calls when all others have been told that their deadlines have passed.
+  bool is_late = false;
 };
 
 /// A rank that is not heard any more.
@@ -61,5 +77,8 @@ struct Story {
 };
 
 inline constexpr std::size_t kTargets = 2;
+
+/// The deadline of those who wait for one that is late: many heartbeats, in which they hear whom all wait for.
+inline constexpr testing::Duration kPatienceWithLate = std::chrono::milliseconds(700);
 
 }  // namespace cairn::ranks

@@ -11,14 +11,14 @@
 #include "verdicts/campaign.hpp"
 #include "verdicts/mutants.hpp"
 
-int cairn_verdicts_mutant = 0;
+int cairn_mutant = 0;
 
 int main(int count, char** arguments) {
   if (count != 4) {
     fmt::print(stderr, "usage: {} NUMBER FIRST_SEED PROGRAMS\n", arguments[0]);
     return 2;
   }
-  cairn_verdicts_mutant = std::atoi(arguments[1]);
+  cairn_mutant = std::atoi(arguments[1]);
   const std::uint64_t first = std::strtoull(arguments[2], nullptr, 10);
   const std::uint64_t programs = std::strtoull(arguments[3], nullptr, 10);
   if (cairn::testing::number_from("CAIRN_VERDICTS_TO_THE_END", 0) != 0) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 /// The number of the mutant that is switched on, from 1; 0: none. The mutated sources look at it.
-extern int cairn_verdicts_mutant;
+extern int cairn_mutant;
 
 namespace cairn::verdicts {
 

@@ -37,7 +37,7 @@ def apply(text, mutant, number):
     place = re.compile(r"[ \t]*\n[ \t]*".join(re.escape(line) for line in mutant["before"]))
     if len(place.findall(text)) != 1:
         return None
-    condition = f"(::cairn_verdicts_mutant == {number})"
+    condition = f"(::cairn_mutant == {number})"
     after = "\n".join(line.replace("MUTANT", condition) for line in mutant["after"])
     return place.sub(lambda _: after, text)
 
@@ -54,7 +54,7 @@ def write(list_path, root, out):
     for source, text in texts.items():
         target = out / source
         target.parent.mkdir(parents=True, exist_ok=True)
-        line = f'extern int cairn_verdicts_mutant;\n#line 1 "{root / source}"\n'
+        line = f'extern int cairn_mutant;\n#line 1 "{root / source}"\n'
         target.write_text(line + text, encoding="utf-8")
     (out / "mutants.inc").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
@@ -64,7 +64,7 @@ def self_test():
     assert mutants[0]["why"] == ["Too early."], mutants
     source = "void f() {\n    if (a) {\n      b();\n    }\n}\n"
     mutated = apply(source, mutants[0], 7)
-    assert "if (a && !(::cairn_verdicts_mutant == 7)) {\nb();" in mutated, mutated
+    assert "if (a && !(::cairn_mutant == 7)) {\nb();" in mutated, mutated
     assert apply(source + source, mutants[0], 7) is None
     assert apply("", mutants[0], 7) is None
     for wrong in ("no mutant yet\n", "@ a b.cpp\nnonsense\n"):

@@ -23,6 +23,12 @@ class StoredSlices {
   /// Errors: Errc::invalid_argument when `i` is not below size().
   [[nodiscard]] virtual Box box(std::size_t i) const = 0;
 
+  /// The file that holds a part, in the directory of the checkpointable.
+  ///
+  /// Ownership: valid as long as this object.
+  /// Errors:    as box().
+  [[nodiscard]] virtual std::string_view file(std::size_t i) const = 0;
+
   /// How the array was divided among ranks, as Sharding::from_json reads it; empty when nobody said so.
   ///
   /// Ownership: valid as long as this object.

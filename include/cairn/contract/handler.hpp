@@ -15,6 +15,7 @@
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
+#include "cairn/array/stored_slices.hpp"
 #include "cairn/async/awaitable.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
@@ -30,6 +31,7 @@ struct ArrayEntry {
   std::uint64_t bytes = 0;
   std::uint64_t parts = 1;  ///< In which it is stored.
   std::string_view layout;  ///< How it was divided among ranks: JSON; empty when nobody said so.
+  std::shared_ptr<const StoredSlices> stored = {};  ///< The parts; null where there is one and no layout.
 };
 
 /// The arrays of a checkpointable, in the order of their names. Reads them where they are described: no tree is
@@ -47,6 +49,7 @@ class ArrayEntries {
     Shape shape;
     std::uint64_t parts = 1;
     std::string layout = {};
+    std::shared_ptr<const StoredSlices> stored = {};
   };
 
   /// Where arrays are described.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -176,6 +177,7 @@ class LoadResponse : public core::Response {
 struct FileMetadata {
   std::string name;  ///< In the checkpointable's directory.
   std::uint64_t bytes = 0;
+  std::optional<std::uint32_t> rank = {};  ///< Who wrote it; nothing where one process wrote all.
 };
 
 /// What a checkpoint says of one checkpointable, without its data.

@@ -114,4 +114,7 @@ class Sharding final : public Layout {
   std::shared_ptr<const sharding_detail::Rule> rule_;
 };
 
+/// What it says, in a line for people: "spec (data, none, [model, seq]) on mesh (data=2, model=2, seq=3)".
+[[nodiscard]] std::string to_string(const Sharding& sharding);
+
 }  // namespace cairn

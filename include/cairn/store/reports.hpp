@@ -83,6 +83,8 @@ enum class Damage : std::uint8_t {
 struct VerifyProblem {
   Damage damage = Damage::altered;
   std::string file;  ///< Relative to the checkpoint.
+  /// Who wrote the file; nothing where one process wrote all.
+  std::optional<std::uint32_t> rank;
   /// Which chunk of the file; nothing when the whole file is concerned, or nobody can tell which part.
   std::optional<std::uint64_t> chunk;
   std::uint64_t begin_bytes =

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "mpi/transport_scenes.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <mpi.h>
+
+#include "cairn/mpi/transport.hpp"
+
+#include "mpi/require.hpp"
+
+namespace cairn::testing {
+
+using namespace std::chrono_literals;
+
+void lend_to_thrower() {
+  const std::unique_ptr<Transport> transport = mpi_transport();
+  bool has_thrown = false;
+  bool is_called = false;
+  transport->listen([](std::size_t, const Packet&) {}, nullptr);
+  transport->call_after(0ns, [] { throw std::runtime_error("as it was told to"); });
+  try {
+    transport->progress();
+  } catch (const std::runtime_error&) {
+    has_thrown = true;
+  }
+  transport->call_after(0ns, [&] { is_called = true; });
+  transport->progress();
+  require(has_thrown && is_called, "it goes on after a callback that throws");
+}
+
+void hear_early() {
+  const std::unique_ptr<Transport> transport = mpi_transport();
+  if (transport->rank() == 1) {
+    transport->send(0, std::make_shared<const std::string>("early"));
+  }
+  const auto lend_often = [&transport] {
+    for (int i = 0; i < 1000; ++i) {
+      require(transport->progress(), "it needs the thread");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  lend_often();  // Rank 1 has sent it.
+  lend_often();  // It has come.
+  std::string heard;
+  transport->listen([&heard](std::size_t, const Packet& packet) { heard = *packet; }, nullptr);
+  while (transport->rank() == 0 && heard.empty()) {
+    require(transport->progress(), "it needs the thread");
+  }
+  require(transport->rank() == 1 || heard == "early", heard);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+}  // namespace cairn::testing
