@@ -159,7 +159,7 @@ void save_by_other_policies_for_some() {
   const cairn::CheckpointMetadata stored = cairn::checkpointables_metadata("run/ruled");
   for (const cairn::FilesOfPolicy& made : stored.items.at("model").description().policies) {
     std::cout << made.policy << " " << made.files.size()
-              << " files\n";  // "Split ... max shard size. 2 files"
+              << " files\n";  // "Split ... size of 16 bytes. 2 files"
   }
   // [/rules]
 }

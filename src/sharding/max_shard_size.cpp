@@ -163,7 +163,7 @@ MaxShardSize::MaxShardSize(std::uint64_t max_bytes) : max_bytes_(max_bytes) {
 }
 
 std::string MaxShardSize::description() const {
-  return "Split tensors into shards with a max shard size.";  // As TensorFlow says it.
+  return fmt::format("Split tensors into shards with a max shard size of {} bytes.", max_bytes_);
 }
 
 std::vector<FilePlan> MaxShardSize::operator()(std::span<const ShardableTensor> tensors) const {

@@ -150,8 +150,10 @@ void settle_rivals(std::vector<Surveyed>& found) {
 template <class Work>
 void share_out(std::size_t count, std::size_t threads, const Work& work) {
   std::atomic<std::size_t> next{0};
-  Mutex mutex;
-  std::exception_ptr failure;  // Guarded by the mutex until the helpers have ended.
+  struct {
+    Mutex mutex;
+    std::exception_ptr failure CAIRN_GUARDED_BY(mutex);
+  } shared;
   const auto take = [&]() noexcept {
     try {
       for (std::size_t i = next++; i < count; i = next++) {
@@ -159,8 +161,8 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
       }
     } catch (...) {
       next = count;
-      const MutexLock lock(mutex);
-      failure = failure ? failure : std::current_exception();
+      const MutexLock lock(shared.mutex);
+      shared.failure = shared.failure ? shared.failure : std::current_exception();
     }
   };
   {
@@ -173,8 +175,9 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
     }
     take();
   }
-  if (failure) {
-    std::rethrow_exception(failure);
+  const MutexLock lock(shared.mutex);
+  if (shared.failure) {
+    std::rethrow_exception(shared.failure);
   }
 }
 

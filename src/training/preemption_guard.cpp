@@ -25,24 +25,24 @@ std::atomic<bool> has_come{false};
 std::array<struct sigaction, kSignals> earlier{};
 static_assert(std::atomic<bool>::is_always_lock_free);
 /// A bit for each signal that this thread is handling.
-constinit thread_local volatile std::uint64_t handled = 0;
+constinit thread_local volatile std::uint64_t signals_handled = 0;
 
 /// Calls what handled the signal before. A default action or none is not done: the guard is there to prevent it.
 void handle(int signal, siginfo_t* info, void* context) {
   const int error = errno;  // Of what the signal has interrupted.
   has_come.store(true, std::memory_order_relaxed);
   const std::uint64_t bit = std::uint64_t{1} << (signal - 1);
-  if ((handled & bit) != 0) {
+  if ((signals_handled & bit) != 0) {
     return;  // The handler before has called this one: it was put on top of an earlier guard's.
   }
-  handled = handled | bit;
+  signals_handled = signals_handled | bit;
   const struct sigaction& before = earlier[static_cast<std::size_t>(signal)];
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, info, context);
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   }
-  handled = handled & ~bit;
+  signals_handled = signals_handled & ~bit;
   errno = error;
 }
 

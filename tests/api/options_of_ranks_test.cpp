@@ -140,6 +140,17 @@ TEST_F(OptionsOfRanks, AreNamedWhereShardingDiffers) {
       "ShardingOptions::policy: ranks 0, 1 and 3 have none, rank 2 has '" + AllInOne().description() + "'");
 }
 
+TEST_F(OptionsOfRanks, AreNamedWhereOnlyTheSizeOfFilesDiffers) {
+  const auto of_size = [](std::uint64_t bytes) -> Set {
+    return [bytes](SaveOptions& options) {
+      options.handler_options.set(ShardingOptions(std::make_shared<MaxShardSize>(bytes)));
+    };
+  };
+  expect_told(of_size(40), of_size(80),
+              "ShardingOptions::policy: ranks 0, 1 and 3 have '" + MaxShardSize(40).description() +
+                  "', rank 2 has '" + MaxShardSize(80).description() + "'");
+}
+
 TEST_F(OptionsOfRanks, AreNamedWhereStorageDiffers) {
   expect_told(storage(DType::float64, Narrowing::refused), storage(DType::bfloat16, Narrowing::allowed),
               "ArrayOptions::storage_dtype: ranks 0, 1 and 3 have 'F64', rank 2 has 'BF16'");

@@ -86,7 +86,8 @@ void JointSaver::run() {
 }
 
 void JointSaver::save() {
-  const auto agreement = async::start(world_.executor, joint_->agree({{"the path", path_of(target_)}}, {}, {}));
+  const auto agreement =
+      async::start(world_.executor, joint_->agree({{"the path", path_of(target_)}}, {}, {}));
   if (is_primary()) {
     make_directory();
   } else {

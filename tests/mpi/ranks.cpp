@@ -149,7 +149,10 @@ void killed(const std::shared_ptr<Coordinator>& coordinator) {
   ::_exit(0);  // MPI_Finalize waits for all.
 }
 
-Awaitable<> hear_large(Subject subject) {
+/// Rank 0 speaks when all have agreed, perhaps before this rank has heard of that.
+Awaitable<> agree_and_hear_large(Subject subject) {
+  Awaitable<> agreeing = subject.agree("the last one starves", "yes");
+  co_await std::move(agreeing);
   static_cast<void>(co_await subject.broadcast(""));
 }
 
@@ -191,11 +194,11 @@ void starved(const std::shared_ptr<Coordinator>& coordinator) {
     testing::largest_allocation = 1'000'000;
   }
   const auto begin = std::chrono::steady_clock::now();
-  run(subject.agree("the last one starves", "yes"));
   if (coordinator->rank() == last) {
-    failure_of(hear_large(subject), Errc::closed);
+    failure_of(agree_and_hear_large(subject), Errc::closed);
     testing::largest_allocation = SIZE_MAX;
   } else {
+    run(subject.agree("the last one starves", "yes"));
     static_cast<void>(subject.broadcast(coordinator->rank() == 0 ? large(0) : ""));
     const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
     require(text.find(fmt::format("rank {}", last)) != std::string::npos, text);

@@ -247,7 +247,7 @@ TEST(Compose, RunsTheSecondOnEachFileOfTheFirst) {
               ElementsAre("b;2 0,2", "a;3 0,2", "a;3 2,1|c;1 0,1"));
   EXPECT_EQ(policy->description(),
             "Split tensors into shards based on 1 prefixes of their keys. Then: Split tensors into shards "
-            "with a max shard size.");
+            "with a max shard size of 8 bytes.");
 }
 
 TEST(Compose, LosesNothingHoweverOftenItCuts) {

@@ -123,13 +123,13 @@ class HandlerConformance : public ::testing::Test {
 
   /// Saves what a rank holds, on each; returns what went wrong, or nothing.
   std::string save_on_ranks(std::size_t ranks) {
-    return failures_on_ranks(ranks, [this, ranks](std::shared_ptr<Coordinator> coordinator) {
+    return failures_on_ranks(ranks, [this](std::shared_ptr<Coordinator> coordinator) {
       ContextOptions options;
       options.worker_threads = 1;
       options.coordinator = coordinator;
       const Context context = context_of(std::make_shared<const Handler>(), std::move(options));
-      if constexpr (requires { Traits::make(coordinator->rank(), ranks); }) {
-        start(Traits::make(coordinator->rank(), ranks), context).wait();
+      if constexpr (requires { Traits::make(coordinator->rank(), coordinator->size()); }) {
+        start(Traits::make(coordinator->rank(), coordinator->size()), context).wait();
       } else {
         start(Traits::make(), context).wait();
       }
