@@ -24,6 +24,8 @@ using verdicts::Mutant;
 
 constexpr std::size_t kJobsAtOnce = 24;
 constexpr std::size_t kMostSteps = 5;
+constexpr int kMostRounds =
+    4;  // Threads take turns as they please: what one round misses, another one finds.
 
 /// For what the ranks of a job wait: the quicker jobs come first, as they find most mutants.
 enum class Waits : std::uint8_t { nothing, one_that_is_late, one_that_is_silent };
@@ -64,8 +66,10 @@ TEST_P(RanksOfAMutant, AreCaught) {
   ASSERT_FALSE(mutant.is_stale) << mutant.source << " has changed: give " << mutant.name << " its new place";
 
   std::uint64_t lies = 0;
-  for (const Waits what : {Waits::nothing, Waits::one_that_is_late, Waits::one_that_is_silent}) {
-    lies += lies == 0 ? play_jobs(jobs_that_wait_for(what), kJobsAtOnce).lies : 0;
+  for (int round = 0; round < kMostRounds; ++round) {
+    for (const Waits what : {Waits::nothing, Waits::one_that_is_late, Waits::one_that_is_silent}) {
+      lies += lies == 0 ? play_jobs(jobs_that_wait_for(what), kJobsAtOnce).lies : 0;
+    }
   }
 
   EXPECT_NE(lies, 0U) << mutant.why;
