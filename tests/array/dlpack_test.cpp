@@ -281,7 +281,7 @@ TEST(ToDlpack, KeepsStrides) {
 }
 
 TEST(ToDlpack, RefusesStridesBetweenElements) {
-  alignas(4) std::vector<char> bytes(16);
+  std::vector<char> bytes(16);
   const Array array = Array::borrow(MutableArrayView(bytes.data(), {2}, DType::float32, {6}));
 
   EXPECT_THAT([&] { return to_dlpack(array); }, Fails(Errc::invalid_argument, HasSubstr("[6] bytes")));

@@ -153,7 +153,7 @@ class Victim {
       saves.emplace_back(number, start(target, number, options));
     }
     for (const auto& [number, saving] : saves) {
-      tell(number, [&saving = saving] { saving.wait(); });
+      tell(number, [&response = saving] { response.wait(); });
     }
   }
 
