@@ -51,6 +51,7 @@ class JointJob {
     std::size_t ranks = 3;
     std::size_t fan_out = 16;
     std::chrono::milliseconds lost_after = std::chrono::seconds(30);
+    std::chrono::milliseconds heartbeat{50};
     PartHooks hooks;
   };
 
@@ -62,7 +63,7 @@ class JointJob {
     registry_ = registry.snapshot();
     CoordinatorOptions coordinating;
     coordinating.fan_out = options.fan_out;
-    coordinating.heartbeat = std::chrono::milliseconds(50);
+    coordinating.heartbeat = options.heartbeat;
     coordinating.lost_after = options.lost_after;
     for (std::size_t rank = 0; rank < options.ranks; ++rank) {
       syscalls_[rank] = std::make_shared<RankSyscalls>();
