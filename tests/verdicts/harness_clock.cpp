@@ -30,7 +30,13 @@ Moment HarnessClock::steady_now() const {
     return std::chrono::steady_clock::now();
   }
   const std::lock_guard lock(mutex_);
+  ++looks_;
   return now_;
+}
+
+std::uint64_t HarnessClock::looks() const {
+  const std::lock_guard lock(mutex_);
+  return looks_;
 }
 
 bool HarnessClock::wait_until(MutexLock& lock, Condition& condition, Moment when,
@@ -86,9 +92,12 @@ std::optional<Moment> HarnessClock::next_event() const {
   return next == Moment::max() ? std::nullopt : std::optional(next);
 }
 
-void HarnessClock::advance_to(Moment when) {
+void HarnessClock::advance_to(Moment when, std::uint64_t looks) {
   {
     const std::lock_guard lock(mutex_);
+    if (looks_ != looks) {
+      return;
+    }
     now_ = std::max(now_, when);
   }
   wake_sleepers();

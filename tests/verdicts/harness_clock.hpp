@@ -47,8 +47,13 @@ class HarnessClock final : public Clock {
   /// When the next sleeper is to be woken or the next alarm rings; nothing when all wait for something else.
   [[nodiscard]] std::optional<Moment> next_event() const;
 
-  /// Sets a manual clock, wakes who waited for that and rings the alarms, in their order.
-  void advance_to(Moment when);
+  /// How often anybody has looked at a manual clock so far.
+  [[nodiscard]] std::uint64_t looks() const;
+
+  /// Sets a manual clock, wakes who waited for that and rings the alarms, in their order. Does nothing when anybody has looked
+  /// at it since `looks`: a context's destructor, say, waits up to 0.1 s of the machine's time, and who goes on after that counts
+  /// on the time that he has seen.
+  void advance_to(Moment when, std::uint64_t looks);
   /// Rings the alarms whose moment has come; for a real clock.
   void ring_alarms();
 
@@ -83,6 +88,7 @@ class HarnessClock final : public Clock {
   std::uint64_t ringing_ = 0;  // Or 0.
   std::condition_variable rung_;
   Moment now_{std::chrono::hours(1)};
+  mutable std::uint64_t looks_ = 0;
 };
 
 /// While it lives somebody waits for what must have happened by then: who is late tells why, in stacks.

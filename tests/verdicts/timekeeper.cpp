@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/internal/thread.hpp"
@@ -56,6 +57,7 @@ void Timekeeper::keep_manual() {
     if (now > end) {
       return hang("the program takes too long");
     }
+    const std::uint64_t looks = clock_.looks();
     if (!stillness.is_still()) {
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 5 / 4 + std::chrono::microseconds(1), kLongest);
@@ -66,7 +68,7 @@ void Timekeeper::keep_manual() {
       if (clock_.is_late_at(*next)) {
         report_threads("everybody waits, and what is waited for is late:\n" + clock_.describe());
       }
-      clock_.advance_to(*next);
+      clock_.advance_to(*next, looks);
       pause = kShortest;
       last_event = now;
     } else if (now - last_event > kStillForEver) {
