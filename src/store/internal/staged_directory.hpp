@@ -88,7 +88,7 @@ enum class LoneVerdict : std::uint8_t {
 /// Threads: `make_directory` and `create_file` may be called concurrently; the rest not.
 class StagedDirectory {
  public:
-  /// Creates `.tmp-<name>-<uuid>` beside `target`, marked as ours and locked while this object
+  /// Creates `.tmp-<name>-<uuid>` next to `target`, marked as ours and locked while this object
   /// lives.
   ///
   /// The parent of `target` must exist: a mistyped path must not make directories.
@@ -126,8 +126,8 @@ class StagedDirectory {
 
   /// Of a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced already;
   /// this writes and syncs its table of chunk hashes, and syncs every directory in which it has made names. Returns what rank 0
-  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever stands beside its
-  /// mark.
+  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever lies next to
+  /// its mark.
   [[nodiscard]] std::vector<FileEntry> prepare(std::span<const io::FileDigest> digests);
   /// Of a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does nothing any
   /// more, until `take_back`.
