@@ -155,9 +155,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   void give_up() noexcept;
   /// Decides how it ended; the first call counts.
-  void finish(std::exception_ptr failure) noexcept;
+  void finish(const std::exception_ptr& failure) noexcept;
   void tell(const std::exception_ptr& failure) const noexcept;
-  void end(std::exception_ptr failure) noexcept;
+  void end(const std::exception_ptr& failure) noexcept;
 
   const std::shared_ptr<Services> services_;
   const std::string title_;
