@@ -103,6 +103,11 @@ Awaitable<> prepare(std::shared_ptr<Noted> self) {
   co_return;
 }
 
+Awaitable<> prepare_and_wait(std::shared_ptr<Noted> self, async::Event event) {
+  self->mark_prepared();
+  co_await event.wait();
+}
+
 class OperationTest : public ::testing::Test {
  protected:
   static constexpr std::chrono::seconds kGrace{5};
@@ -201,6 +206,7 @@ TEST_F(OperationTest, IsAnsweredWithoutItsEndAfterTheGrace) {
       [&] { operation->answered().get(); },
       Fails(Errc::cancelled, AllOf(HasSubstr("by the test"), HasSubstr("something of it still runs"))));
   EXPECT_FALSE(operation->is_done());
+  operation->told().get();
   may_end_.set();
   operation->done().get();
   EXPECT_THAT(operation->notes(), ElementsAre("refuse effect", "make way", "count", "answered", "clear up"));
@@ -261,7 +267,7 @@ TEST_F(OperationTest, LetsNobodyTouchCopiedMemoryOnceItIsPrepared) {
   const auto operation = make(CallersMemory::until_staged);
   const async::Gate gate = operation->plane().blocking_gate;
 
-  operation->launch(prepare(operation), 0ns);
+  operation->launch(prepare_and_wait(operation, may_end_), 0ns);
   operation->prepared().get();
 
   EXPECT_FALSE(gate.try_enter());
@@ -316,18 +322,31 @@ Awaitable<> note_whether_it_runs_here(std::shared_ptr<Noted> self) {
   co_return;
 }
 
-TEST_F(OperationTest, RunsWhereItsWorkIsDoneAndWhereItsAnswerIsTold) {
+TEST_F(OperationTest, RunsWhereItsWorkIsDone) {
   const auto operation = make();
-  operation->answered().on_complete([&operation](const std::exception_ptr&) {
-    operation->note(operation->runs_here() ? "is told here" : "is told elsewhere");
-  });
 
   operation->launch(note_whether_it_runs_here(operation), 0ns);
   operation->done().get();
 
   EXPECT_FALSE(operation->runs_here());
-  EXPECT_THAT(operation->notes(),
-              ElementsAre("runs here", "make way", "count", "answered", "is told here", "clear up"));
+  EXPECT_THAT(operation->notes(), ElementsAre("runs here", "make way", "count", "answered", "clear up"));
+}
+
+TEST_F(OperationTest, RunsWhereItsAnswerIsToldWithoutItsEnd) {
+  const auto operation = make();
+  const auto ran_here = std::make_shared<bool>(false);
+  operation->answered().on_complete(
+      [self = operation.get(), ran_here](const std::exception_ptr&) { *ran_here = self->runs_here(); });
+  operation->launch(wait_stubbornly(has_begun_, may_end_), 0ns);
+  has_begun_.get();
+  operation->stop(Errc::cancelled, "by the test");
+
+  clock_->advance(kGrace);
+
+  operation->told().get();
+  EXPECT_TRUE(*ran_here);
+  may_end_.set();
+  operation->done().get();
 }
 
 TEST_F(OperationTest, StopsWithTheWordOfAnotherRank) {

@@ -71,7 +71,10 @@ TEST(JointLoad, FailsOnEveryRankForOneClaimAndNamesIt) {
 
 Awaitable<std::string> hear_metadata(Load load, std::size_t rank) {
   Awaitable<std::string> sharing = load->share(rank == 0 ? "what rank 0 has read" : "");
-  co_return co_await std::move(sharing);
+  std::string metadata = co_await std::move(sharing);
+  Awaitable<> ending = load->end();
+  co_await std::move(ending);
+  co_return metadata;
 }
 
 TEST(JointLoad, BringsAllRanksTheMetadataThatRankZeroHasRead) {

@@ -31,12 +31,13 @@ Awaitable<> play(Coordinator* coordinator, Part<Joint> part, testing::Ends ends)
   end.is_reached = true;
 }
 
-/// Has all ranks of a job do a part each, the same or their own. Returns how that has ended for each of them.
+/// Has all ranks of a job do a part each, the same or their own; one comes after the other, so that much is said before the last is there.
+/// Returns how that has ended for each of them.
 template <class Joint>
 std::vector<testing::End> play(testing::Job& job, const std::vector<Part<Joint>>& parts) {
   const auto ends = std::make_shared<std::vector<testing::End>>(job.size());
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
-    job.network().spawn(rank, std::chrono::nanoseconds(0),
+    job.network().spawn(rank, std::chrono::milliseconds(10 * rank),
                         play(&job.coordinator(rank), parts[rank < parts.size() ? rank : 0], ends));
   }
   job.network().run();
