@@ -179,7 +179,7 @@ Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background
   co_await std::move(files);
 }
 
-/// Where no rank has a sharded array, rank 0 writes everything: that all have the same leaves is found out beside that.
+/// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same leaves.
 Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));

@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-/// Of a box that is not within the shape.
+/// The box is not within the shape.
 std::string why_not_within(const Box& box, const Shape& shape) {
   if (box.rank() != shape.size()) {
     return fmt::format("the box has rank {}, the array {}", box.rank(), shape.size());

@@ -162,4 +162,29 @@ void ArraySink::collect(std::uint64_t offset_bytes, std::span<const std::byte> p
   }
 }
 
+DestinationPiece make_piece(std::uint64_t begin_bytes, std::uint64_t end_bytes, ElementMemory to,
+                            Narrowing narrowing, std::string_view what) {
+  DestinationPiece piece;
+  piece.offset_bytes = begin_bytes;
+  piece.size_bytes = end_bytes - begin_bytes;
+  const bool is_cast = to.view.dtype() != to.stored;
+  if (to.copier == nullptr && !is_cast && to.view.is_contiguous()) {
+    piece.data = to.view.data();
+    piece.owner = std::const_pointer_cast<void>(to.owner);
+    return piece;
+  }
+  std::unique_ptr<ByteSink> device;
+  if (to.copier != nullptr) {
+    device = std::make_unique<ArrayOnDevice<DeviceSink>>(DeviceRegion{to.copier, to.view.data()}, to.owner,
+                                                         formats::shown(what));
+  }
+  if (device != nullptr && !is_cast) {
+    piece.sink = std::move(device);
+  } else {
+    piece.sink = std::make_shared<ArraySink>(std::move(to.view), std::move(to.owner), to.stored, narrowing,
+                                             std::move(device));
+  }
+  return piece;
+}
+
 }  // namespace cairn::array_store

@@ -105,4 +105,16 @@ class ArraySink final : public ByteSink {
   std::map<std::uint64_t, Torn> torn_ CAIRN_GUARDED_BY(mutex_);  // By the offset of the unit.
 };
 
+/// Memory for stored elements.
+struct ElementMemory {
+  DType stored{};
+  MutableArrayView view;
+  std::shared_ptr<const void> owner;  ///< Keeps the memory alive; may be null when the caller does.
+  DeviceCopier* copier = nullptr;     ///< Reaches the memory; null: it is the host's.
+};
+
+/// The piece that takes a range of a file to memory: its bytes are all elements of the view, one behind the other. `what` names them.
+[[nodiscard]] DestinationPiece make_piece(std::uint64_t begin_bytes, std::uint64_t end_bytes,
+                                          ElementMemory to, Narrowing narrowing, std::string_view what);
+
 }  // namespace cairn::array_store

@@ -16,7 +16,7 @@
 namespace cairn::array_store {
 namespace {
 
-/// Bytes that nobody wants are skipped from there on: what is verified is read in chunks of this size anyway.
+/// Shorter gaps between wanted bytes are read, not skipped: to be verified, chunks of this size are read whole anyway.
 constexpr std::int64_t kFewestSkippedBytes = 1 << 20;
 
 /// A box within a box.
@@ -108,15 +108,15 @@ class SlicePieces {
     // A packed slice that is taken whole is measured in bytes only.
     const std::size_t item_bytes = is_packed(stored) ? 0 : bits(stored) / 8;
     BoxTarget target{
-        Image(from.extents, item_bytes), from.box, stored, view.part(to.box), memory.owner(), copier};
+        Image(from.extents, item_bytes), from.box, {stored, view.part(to.box), memory.owner(), copier}};
     const bool is_dense =
         static_cast<std::uint64_t>(target.image.end(target.box) - target.image.begin(target.box)) ==
-        target.to.element_count() * item_bytes;
-    if (is_packed(target.to.dtype()) && !is_dense) {
+        target.to.view.element_count() * item_bytes;
+    if (is_packed(target.to.view.dtype()) && !is_dense) {
       refuse_packed(shared);
     }
     if (is_packed(stored)) {
-      pieces_.push_back(contiguous_piece(std::move(target), region_.begin, region_.end));
+      pieces_.push_back(contiguous_piece(std::move(target.to), region_.begin, region_.end));
     } else {
       split(target, 0, target.box);
     }
@@ -161,7 +161,7 @@ class SlicePieces {
                                             kFewestSkippedBytes)) {
       BoxTarget own = target;
       own.box = part;
-      own.to = target.to.part(moved_into(part, target.box));
+      own.to.view = target.to.view.part(moved_into(part, target.box));
       runs_.push_back({image.begin(part), image.end(part), std::move(own)});
       return;
     }
@@ -178,11 +178,12 @@ class SlicePieces {
     const std::int64_t begin = runs[0].begin;
     const std::uint64_t file_begin = region_.begin + static_cast<std::uint64_t>(begin);
     const std::uint64_t file_end = region_.begin + static_cast<std::uint64_t>(end);
-    const BoxTarget& first = runs[0].target;
+    BoxTarget& first = runs[0].target;
     const std::uint64_t item_bytes = static_cast<std::uint64_t>(first.image.item_bytes());
-    const bool is_dense = runs.size() == 1 && first.to.element_count() * item_bytes == file_end - file_begin;
-    if (is_dense && (first.copier == nullptr || first.to.is_contiguous())) {
-      pieces_.push_back(contiguous_piece(std::move(runs[0].target), file_begin, file_end));
+    const bool is_dense =
+        runs.size() == 1 && first.to.view.element_count() * item_bytes == file_end - file_begin;
+    if (is_dense && (first.to.copier == nullptr || first.to.view.is_contiguous())) {
+      pieces_.push_back(contiguous_piece(std::move(first.to), file_begin, file_end));
       return;
     }
     std::vector<BoxTarget> targets;
@@ -196,30 +197,10 @@ class SlicePieces {
     pieces_.push_back(std::move(piece));
   }
 
-  /// What takes bytes that are all elements of one box, one behind the other.
-  [[nodiscard]] DestinationPiece contiguous_piece(BoxTarget target, std::uint64_t begin,
+  /// The bytes from `begin` to `end` of the file are all elements of the box.
+  [[nodiscard]] DestinationPiece contiguous_piece(ElementMemory to, std::uint64_t begin,
                                                   std::uint64_t end) const {
-    DestinationPiece piece;
-    piece.offset_bytes = begin;
-    piece.size_bytes = end - begin;
-    const bool is_cast = target.to.dtype() != target.stored;
-    if (target.copier != nullptr) {
-      auto device = std::make_unique<ArrayOnDevice<DeviceSink>>(
-          DeviceRegion{target.copier, target.to.data()}, target.owner, formats::shown(array_.stored.name));
-      if (is_cast) {
-        piece.sink = std::make_shared<ArraySink>(std::move(target.to), target.owner, target.stored,
-                                                 array_.narrowing, std::move(device));
-      } else {
-        piece.sink = std::move(device);
-      }
-    } else if (!is_cast && target.to.is_contiguous()) {
-      piece.data = target.to.data();
-      piece.owner = std::const_pointer_cast<void>(target.owner);
-    } else {
-      piece.sink =
-          std::make_shared<ArraySink>(std::move(target.to), target.owner, target.stored, array_.narrowing);
-    }
-    return piece;
+    return make_piece(begin, end, std::move(to), array_.narrowing, array_.stored.name);
   }
 
   const formats::Index& index_;

@@ -188,10 +188,10 @@ void BoxSink::place(const BoxTarget& target, const Box& part, const Range& range
     offsets[d] -= target.box.begin(d);
   }
   const ArrayView from(range.bytes.data() + (target.image.begin(part) - range.begin), part.extents(),
-                       target.stored, std::move(strides));
-  const MutableArrayView to = target.to.part(Box(std::move(offsets), part.extents()));
-  if (target.copier != nullptr) {
-    convert_on_device(from, to, *target.copier, narrowing_);
+                       target.to.stored, std::move(strides));
+  const MutableArrayView to = target.to.view.part(Box(std::move(offsets), part.extents()));
+  if (target.to.copier != nullptr) {
+    convert_on_device(from, to, *target.to.copier, narrowing_);
   } else {
     convert(from, to, narrowing_);
   }

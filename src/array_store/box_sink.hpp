@@ -17,6 +17,7 @@
 #include "cairn/staging/pieces.hpp"
 
 #include "array/internal/cast.hpp"
+#include "array_store/array_bytes.hpp"
 #include "base/internal/mutex.hpp"
 
 namespace cairn::array_store {
@@ -45,12 +46,9 @@ class Image {
 
 /// A box of a stored slice, and where its elements go.
 struct BoxTarget {
-  Image image;  ///< Of the slice.
-  Box box;      ///< In it; has elements.
-  DType stored{};
-  MutableArrayView to;                ///< Of the extents of the box.
-  std::shared_ptr<const void> owner;  ///< Keeps the memory alive; may be null when the caller does.
-  DeviceCopier* copier = nullptr;     ///< Who reaches the memory; null: it is the host's.
+  Image image;       ///< Of the slice.
+  Box box;           ///< In it; has elements.
+  ElementMemory to;  ///< Of the extents of the box.
 };
 
 /// Takes bytes of a slice to those boxes of it that want them, and drops what nobody wants: columns of a matrix are read as

@@ -13,7 +13,7 @@
 namespace cairn::array_store {
 namespace {
 
-constexpr std::uint64_t kMostGapBytes = 4096;  // Read in vain rather than in two reads.
+constexpr std::uint64_t kMostGapBytes = 4096;  // Cheaper to read, too, than to skip by a second read.
 
 /// Memory for many small arrays: what lies side by side in the file lies side by side here. The price: it is freed when
 /// the last of them goes, which bounds the size.

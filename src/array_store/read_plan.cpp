@@ -28,31 +28,6 @@ bool extend(std::vector<DestinationPiece>& pieces, const Region& region, const A
   return continues;
 }
 
-/// Where the bytes of an array go that is stored as one slice.
-DestinationPiece make_piece(const Region& region, const ReadArray& array, const Array& memory) {
-  MutableArrayView view = memory.mutable_view();
-  DestinationPiece piece;
-  piece.offset_bytes = region.begin;
-  piece.size_bytes = region.end - region.begin;
-  const DType stored = array.stored.dtype;
-  if (array.copier != nullptr) {
-    auto device = std::make_unique<ArrayOnDevice<DeviceSink>>(
-        DeviceRegion{array.copier, view.data()}, memory.owner(), formats::shown(array.stored.name));
-    if (view.dtype() == stored) {
-      piece.sink = std::move(device);
-    } else {
-      piece.sink = std::make_shared<ArraySink>(std::move(view), memory.owner(), stored, array.narrowing,
-                                               std::move(device));
-    }
-  } else if (view.is_contiguous() && view.dtype() == stored) {
-    piece.data = view.data();
-    piece.owner = std::const_pointer_cast<void>(memory.owner());
-  } else {
-    piece.sink = std::make_shared<ArraySink>(std::move(view), memory.owner(), stored, array.narrowing);
-  }
-  return piece;
-}
-
 /// By which policies the files were made that are read.
 NotesByFile notes_of(const formats::Index& index, const PiecesByFile& pieces) {
   NotesByFile notes;
@@ -76,7 +51,10 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
     if (array.boxes != nullptr || array.stored.slice_count > 1) {
       add_box_pieces(index, array, region, memory, pieces);
     } else if (!array.is_small || !extend(pieces, region, memory[array.first])) {
-      pieces.push_back(make_piece(region, array, memory[array.first]));
+      const Array& to = memory[array.first];
+      pieces.push_back(make_piece(region.begin, region.end,
+                                  {array.stored.dtype, to.mutable_view(), to.owner(), array.copier},
+                                  array.narrowing, array.stored.name));
     }
   }
   return pieces;

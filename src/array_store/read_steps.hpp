@@ -19,7 +19,7 @@ namespace cairn::array_store {
 // The steps of plan_read, in their order. Each takes values and returns values: what is stored and wanted becomes regions of
 // files, those are checked, get memory, and become pieces.
 
-/// Of arrays that share memory with their neighbours in the file.
+/// The largest array that shares memory with its neighbours in the file.
 inline constexpr std::uint64_t kMostSmallBytes = 64 << 10;
 
 /// What a slice and a wanted box of an array share.
@@ -76,7 +76,7 @@ struct LocatedArrays {
 /// Finds the bytes of arrays, and checks that they can be loaded to their destinations, that no two destinations overlap, and that slices tile
 /// what is wanted; others are left out. The result refers to all that is given.
 ///
-/// Errors: as plan_read, for what the files need not be known for.
+/// Errors: those of plan_read that do not depend on the files.
 [[nodiscard]] LocatedArrays locate(const formats::Index& index, std::span<const WantedArray> wanted,
                                    const ReadOptions& options);
 

@@ -100,13 +100,13 @@ struct WritePlan {
   }
 };
 
-/// The tensor that holds the array of a path. All but one name stand for themselves: safetensors keeps
-/// "__metadata__"; what stands for it is not a path of any array.
+/// The name of the tensor that holds the array of a path: the path itself. Only "__metadata__", which safetensors reserves, gets another
+/// name, which is not the path of any array.
 [[nodiscard]] constexpr std::string_view tensor_name(std::string_view path) noexcept {
   return path == "__metadata__" ? "~__metadata__" : path;
 }
 
-/// The tensor that holds a further part of an array in a file: "~s" is in no path.
+/// The same for a further part of an array in one file. No path contains "~s".
 [[nodiscard]] std::string tensor_name(std::string_view path, std::uint32_t number);
 
 /// Divides the arrays among files and names those.

@@ -58,7 +58,7 @@ std::string shown(const RankedText& text) {
                      is_long ? "…" : "");
 }
 
-/// Says at rank 0 who has another text than it; empty when nobody has.
+/// At rank 0, in words: a rank whose text is not that of rank 0; empty when there is none.
 std::string difference_from(const std::string& own, const std::string& merged) {
   for (const RankedText& text : coord::decode_texts(merged)) {
     if (text.second != own) {
@@ -184,7 +184,7 @@ SomeRanks Conversation::missing() const {
 
 void Conversation::leave_later() noexcept {
   try {
-    // Left by the last step that ends: each holds a share of it until then.
+    // The last step that ends leaves: until then each shares `last`.
     const auto end = [exchange = exchange_, exchanges = exchanges_](std::nullptr_t) {
       leave_and_forget(*exchange, exchanges);
     };

@@ -101,7 +101,7 @@ std::shared_ptr<void> Coordinator::listen(std::string topic, NoticeHandler handl
 bool Coordinator::progress() {
   const bool needs_threads = turn();
   if (needs_threads && exchanges_->rest()) {
-    turn();  // Says so before the thread is gone.
+    turn();  // Sends that, before the thread is gone.
   }
   return needs_threads;
 }

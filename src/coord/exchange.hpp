@@ -38,15 +38,15 @@ struct Step {
   std::vector<RankedText> arrived;  ///< From children, and this rank's own.
 };
 
-/// Somebody who waits for what this rank is told next.
+/// A waiter for the next text that this rank is told.
 struct Hearing {
   async::Event done;
   Told told;
 };
 
-/// What one rank knows of a conversation. It exists from the first packet on, if that comes before the rank joins: texts
-/// of rank 0 and failures are passed on even then, so that nobody waits for one who is late, as soon as its transport hands them
-/// over: that of MPI sleeps until the rank joins.
+/// What one rank knows of a conversation. It exists from the first packet on, if that comes before the rank joins: it passes on texts
+/// of rank 0 and failures even then, so that nobody waits for a rank that is late. (Once its transport delivers them, that is: the one
+/// of MPI may sleep until the rank joins.)
 ///
 /// Threads: every method may be called from any thread.
 class Exchange : public std::enable_shared_from_this<Exchange> {
@@ -67,13 +67,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   /// The steps that were begun here and have not ended.
   [[nodiscard]] std::vector<std::shared_ptr<Step>> open_steps() const;
 
-  /// Says that this rank will say no more. Returns whether it had joined, and had not left before.
+  /// Tells the neighbours that this rank says nothing more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
   /// Whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it speaks. They are given
   /// time to notice that the rank which should have passed it on is lost.
   [[nodiscard]] bool is_needed() const noexcept;
-  /// Says that this rank will be silent for as long as its program pleases, unless it has said nothing since it said so last.
-  /// Returns whether it said it.
+  /// Tells the neighbours that this rank will be silent for as long as its program likes; not again when it has sent nothing since.
+  /// Returns whether it told them.
   bool rest() noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
@@ -91,7 +91,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
                                  Subject::Merge merge);
   /// Begins one in which a text comes from rank 0; `text` counts there.
   std::shared_ptr<Step> begin_down(const std::string& subject, std::uint32_t number, std::string text);
-  /// Begins one in which each rank gets another text.
+  /// Begins one in which rank 0 has a text for each rank.
   std::shared_ptr<Step> begin_parts(const std::string& subject, std::uint32_t number,
                                     std::vector<std::string> by_rank);
 
@@ -135,8 +135,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
   [[nodiscard]] SomeRanks find_late() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
-  /// Where only what comes from above counts, and the rank above is lost or has left: hears rank 0 itself from here on. Returns
-  /// whether it does.
+  /// Bond::above: when the rank above is lost or has left, listens to rank 0 itself from here on. Returns whether it does.
   bool turn_to_root(Neighbour& gone) CAIRN_REQUIRES(mutex_);
   void send_signs_of_life() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;
@@ -149,7 +148,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void take_ask(std::size_t from);
   void note_missing(std::size_t from, std::string_view body);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
-  /// Nobody waits for what a rank that has left will not say.
+  /// Fails it where a step needs the text of a neighbour that has left.
   void fail_if_somebody_left();
   void tick();
   void tick_later();

@@ -51,7 +51,8 @@ bool Exchange::turn_to_root(Neighbour& gone) {
 
 std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
   for (Neighbour& neighbour : neighbours_) {
-    const bool is_counted = !neighbour.is_resting || has_left_;  // Who has left waits for nobody for ever.
+    // For a rank that rests, what was said is not kept for ever.
+    const bool is_counted = !neighbour.is_resting || has_left_;
     neighbour.silence += is_counted ? elapsed : std::chrono::nanoseconds(0);
     if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
       continue;

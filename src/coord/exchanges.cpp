@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
   }
   for (std::size_t i = 0; i < joined.size(); ++i) {
     joined[i]->join(bonds[i]);
-    miss_those_gone(*joined[i]);  // Of whom this hears later, it is told.
+    miss_those_gone(*joined[i]);  // `take_closed` tells it of those that go later.
   }
   return joined;
 }

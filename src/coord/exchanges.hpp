@@ -25,7 +25,7 @@ class Exchanges {
   [[nodiscard]] std::vector<std::shared_ptr<Exchange>> join(const std::vector<Bond>& bonds);
   /// What belongs to a conversation that was left here is dropped: late packets of an old one never reach a new one.
   void receive(std::size_t from, const Packet& packet) noexcept;
-  /// For one that was left: goes at once, or, while somebody may still ask for its words, when others are joined later.
+  /// Drops a conversation that was left: now, or, while a rank may still ask for what was said in it, when this rank joins later ones.
   void forget(std::uint64_t number) noexcept;
   /// As Exchange::rest, in all that this rank has joined.
   bool rest() noexcept;
@@ -38,10 +38,10 @@ class Exchanges {
   [[nodiscard]] std::vector<std::shared_ptr<Exchange>> all() const;
   /// Sends it to the neighbours in the tree but one, who has sent it.
   void pass_on(const Packet& packet, std::size_t from) const;
-  /// To one who asks for what was said in a conversation of which nothing is known here any more.
+  /// Answers a rank that asks for what was said in a conversation that is forgotten here.
   void say_left(std::size_t to, std::uint64_t number) const;
   void take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
-  /// Fails one that a rank which is gone never joins.
+  /// Fails a conversation that a rank which is gone will never join.
   void miss_those_gone(Exchange& exchange) const;
 
   Transport* const transport_;  // Until `close`.

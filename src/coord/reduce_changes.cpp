@@ -20,7 +20,7 @@ namespace {
 enum class Kind : char {
   known = 'k',  ///< Up: the hash of all that was said before. Down: nothing.
   news = 'n',   ///< Up: what is said. Down: the hash of all of it.
-  again = 'a',  ///< Nothing. Up: ranks differ in whether they have something new. Down: all say it.
+  again = 'a',  ///< No text. Up: only some ranks have something new. Down: all say everything again.
 };
 
 void put_hash(std::string& text, const Hash128& hash) {

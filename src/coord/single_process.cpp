@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-/// Of a job of one rank: it has nobody to send to, or to wait for.
+/// The transport of a job of one rank: there is nobody to send to, or to wait for.
 class Nobody final : public Transport {
  public:
   std::size_t rank() const noexcept override { return 0; }

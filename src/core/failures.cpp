@@ -33,7 +33,7 @@ std::string beginning(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-/// Whether it is a word that operations say of their own ends, and that is no cancellation.
+/// Whether it is a verdict that only an operation gives, of its own end; a cancellation is not among them.
 bool is_verdict_of_another(const std::exception_ptr& failure) {
   const auto code = code_of(failure);
   return code == Errc::commit_unknown || code == Errc::timed_out || code == Errc::superseded;

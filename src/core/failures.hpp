@@ -19,13 +19,14 @@ enum class Asked : std::uint8_t {
   to_stop,  ///< The operation was stopped.
 };
 
-/// Of a coroutine with this state, of an operation that was stopped or not.
+/// What was asked of a coroutine that has this cancellation state; `is_stopped` is whether its operation was stopped.
 [[nodiscard]] Asked asked_of(const boost::asio::cancellation_state& state, bool is_stopped);
 
 /// Throws a failure of a handler with `who` before its text; a cancellation that was asked for as it is, because it is nobody's fault.
 ///
-/// What an operation says of itself (commit_unknown, timed_out, superseded, cancelled) is never true because a handler says it, of
-/// another save, say: it becomes Errc::handler_failed with the original nested, or counts as the cancellation that was asked for.
+/// A handler may fail with the verdict of an operation of its own, of another save for example (commit_unknown, timed_out, superseded,
+/// cancelled). That is not the verdict of this operation: it becomes Errc::handler_failed with the original nested, or counts as the
+/// cancellation that was asked for.
 [[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked asked);
 
 /// The failure with `problem` in its text; as it is when there is no problem, or it is a cancellation.

@@ -28,8 +28,9 @@ std::unique_ptr<HandlerChecks> HandlerChecks::make(const ContextOptions& options
 HandlerChecks::~HandlerChecks() {
   for (const Copy& copy : copies_) {
     if (copy.memory) {
-      copy.memory
-          ->end();  // Handlers that still share an array of a copy keep its memory; and it keeps itself until now.
+      // A copy keeps the memory that it lies in: a circle, which ends when `end` destroys the copy. Handlers that still share an array of
+      // it keep the memory for longer.
+      copy.memory->end();
     }
   }
 }

@@ -9,7 +9,7 @@
 namespace cairn::core {
 
 /// What becomes of an operation, and in which order that is told. Each event happens once:
-///   prepared  the blocking phase is over (or there will be no end of it);
+///   prepared  the blocking phase is over, or the operation has ended without that;
 ///   decided   it is clear what the answer will be;
 ///   answered  everybody may know how it ended;
 ///   told      all who listened have heard the answer;

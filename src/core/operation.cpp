@@ -118,7 +118,7 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
   } catch (...) {
     failure = std::current_exception();
   }
-  self->end(std::move(failure));
+  self->end(failure);
 }
 
 void Operation::stop(Errc reason, std::string_view why) noexcept {
@@ -175,14 +175,13 @@ Awaitable<> Operation::run_phase(Executor lane, std::vector<Awaitable<>> tasks) 
   }
 }
 
-void Operation::finish(std::exception_ptr failure) noexcept {
+void Operation::finish(const std::exception_ptr& failure) noexcept {
   if (!milestones_.claim_end()) {
     return;  // It was given up, and answered so. Or it has ended, and an alarm came late.
   }
   // All of this before the answer: a program that has heard it may start the next save, which must find a place, and may read
   // the metrics, which must count this one.
   make_way();
-  failure = stopping_.explain(failure);
   count_end(failure);
   // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory. `close`
   // waits for this one, and so does not wait for the disk.
@@ -204,9 +203,9 @@ void Operation::tell(const std::exception_ptr& failure) const noexcept {
   async::release_driver(strand_);  // The caller still drives it when the blocking phase failed.
 }
 
-void Operation::end(std::exception_ptr failure) noexcept {
-  finish(std::move(failure));  // Does nothing when it was given up: its answer was told before.
-  clear_up();                  // Before `done`: who waits for that may count on nothing being left.
+void Operation::end(const std::exception_ptr& failure) noexcept {
+  finish(stopping_.explain(failure));  // Does nothing when it was given up: its answer was told before.
+  clear_up();                          // Before `done`: who waits for that may count on nothing being left.
   alarms_.forget();
   done().set();
   services_->in_flight.leave(this);  // Last: until here `close` finds it among those that still run.

@@ -70,7 +70,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
   void stop(Errc reason, std::string_view why) noexcept;
-  /// The same because of what another rank, or the conversation with the others, has failed of.
+  /// The same because another rank, or the conversation with the others, has failed; `elsewhere` is that failure.
   void stop_because(const std::exception_ptr& elsewhere) noexcept;
 
   [[nodiscard]] const async::Event& prepared() const noexcept { return milestones_.prepared(); }
@@ -155,9 +155,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   void give_up() noexcept;
   /// Decides how it ended; the first call counts.
-  void finish(std::exception_ptr failure) noexcept;
+  void finish(const std::exception_ptr& failure) noexcept;
   void tell(const std::exception_ptr& failure) const noexcept;
-  void end(std::exception_ptr failure) noexcept;
+  void end(const std::exception_ptr& failure) noexcept;
 
   const std::shared_ptr<Services> services_;
   const std::string title_;

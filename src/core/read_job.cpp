@@ -52,9 +52,10 @@ void ReadJob::require_uuid() const {
   const store::Manifest* manifest = source_->manifest();
   const std::string found = manifest == nullptr ? std::string() : store::to_string(manifest->uuid);
   if (!options_.uuid.empty() && options_.uuid != found) {
-    throw Error(Errc::not_found,
-                fmt::format("{} is {}, not checkpoint {}", source_->path().string(),
-                            found.empty() ? "no checkpoint" : "checkpoint " + found, options_.uuid));
+    throw Error(
+        Errc::not_found,
+        fmt::format("{} {}, not checkpoint {}", source_->path().string(),
+                    found.empty() ? "belongs to another program" : "is checkpoint " + found, options_.uuid));
   }
 }
 

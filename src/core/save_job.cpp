@@ -102,11 +102,11 @@ Awaitable<async::Event> SaveJob::take_place() {
   const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
   SaveQueue::Entered entered;
   const std::function<void()> enter_queue = [&] {
-    // Of a rank that only joins, rank 0 knows the directory: such a save does not coalesce.
+    // Only rank 0 is certain to know the directory now. The others need it for nothing: their saves do not coalesce.
     entered = services().saves.enter(self, target_ ? target_->directory : io::FileId());
   };
   if (is_primary()) {
-    // Both at once: of two saves that stand in one order here and in the other there, each would wait for the other for ever.
+    // Both in one step: two saves that had opposite orders in the two queues would wait for each other for ever.
     place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
                                             target_->name, enter_queue);
   } else {
@@ -145,7 +145,7 @@ Awaitable<> SaveJob::work() {
     } else {
       co_await take_part();
     }
-    // With the trace in one go: a cancellation between them would come too late to be one.
+    // In one call with the trace: a cancellation between them would fail a save that has committed.
     std::function<void()> publish_and_close = [this] {
       if (is_primary()) {
         publish();

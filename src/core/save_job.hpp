@@ -92,14 +92,15 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
 
-  /// Of a save that has committed: what throws here would say that it has not. Without memory for it the process ends.
+  /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy
+  /// the process ends.
   [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
 
   /// Stops with Errc::superseded, unless it commits already: to end that early would only make its verdict uncertain.
   void give_way_to(const SaveJob& newer);
 
-  /// Hands a failure that nobody has waited for, or will, to the context.
+  /// Hands its failure to the context, when nobody has waited for it: from now on nobody can.
   void let_go() noexcept override;
 
  private:
@@ -132,12 +133,12 @@ class SaveJob final : public Operation, public contract::SaveHost {
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
   void hear_failure(const std::exception_ptr& why) noexcept;
-  /// Of a failure that may come of that of another rank: that one.
+  /// The failure of another rank where `failure` is only its consequence; else `failure`.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
   void tell_committed() noexcept;
   [[nodiscard]] joint::Verdict committed() const;
 
-  /// For whoever works in the directory, while it does.
+  /// Keeps the directory from being removed while the visit lasts.
   ///
   /// Errors: Errc::cancelled when the save was given up, and the directory is being removed.
   [[nodiscard]] async::Gate::Visit enter_directory() const;
@@ -152,7 +153,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void abandon() noexcept;
   /// What kept it from removing all; empty when nothing did.
   [[nodiscard]] std::string abandonment_problem();
-  /// Tells of what is left when its error did not.
+  /// Reports what could not be removed, unless its error has said so.
   void tell_leftover() noexcept;
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
   void close_directory() noexcept;

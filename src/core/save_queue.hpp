@@ -26,14 +26,14 @@ class SaveQueue {
   /// What a save has found when it entered.
   struct Entered {
     async::Event turn;  ///< Happens when it may go on.
-    std::vector<std::shared_ptr<SaveJob>>
-        passed;  ///< To give way to it, SaveJob::give_way_to; may hold null.
+    /// Saves that must give way to it (SaveJob::give_way_to); null where one has ended meanwhile.
+    std::vector<std::shared_ptr<SaveJob>> passed;
   };
 
   /// Enters a save. Waits for nobody, and calls nobody.
   ///
-  /// `directory` is that of its target. When it coalesces, those before it that do, too, and have a target in the same directory are passed: all but the oldest, so
-  /// that one is always completed, however quickly others follow.
+  /// `directory` is that of its target. A save that coalesces passes the earlier ones that coalesce in the same directory, all but the
+  /// oldest: so one is always completed, however quickly others follow.
   [[nodiscard]] Entered enter(const std::shared_ptr<SaveJob>& save, io::FileId directory);
 
   /// Lets the next one go on. Does nothing for a save that has left.

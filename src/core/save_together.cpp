@@ -31,7 +31,7 @@ std::string named(std::string_view words, std::string_view title) {
   return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
 }
 
-/// What a failure says; without the word for that of another rank, which comes again.
+/// The text of a failure. Of another rank's it leaves out what Errc::peer_failed adds, which the new error adds again.
 std::string words_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -39,12 +39,12 @@ std::string words_of(const std::exception_ptr& failure) {
     if (error.code() == Errc::peer_failed) {
       return error.detail();
     }
-  } catch (...) {  // Of no rank.
+  } catch (...) {  // Not of another rank.
   }
   return describe(failure);
 }
 
-/// What another rank says, if that is what the failure is, with the save named.
+/// A failure of another rank with the save named; any other as it is.
 std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title) {
   try {
     std::rethrow_exception(failure);
@@ -52,7 +52,7 @@ std::exception_ptr with_save_named(const std::exception_ptr& failure, std::strin
     if (error.code() == Errc::peer_failed) {
       return std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title)));
     }
-  } catch (...) {  // Of no rank but this one.
+  } catch (...) {  // Of this rank.
   }
   return failure;
 }
@@ -260,10 +260,10 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
           std::make_exception_ptr(Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, words));
     }
   } catch (const Error& error) {
-    if (error.code() == Errc::peer_failed) {  // Nor has it: it is lost, or this rank is.
+    if (error.code() == Errc::peer_failed) {  // Rank 0 cannot be heard: it is lost, or this rank is.
       failure = std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title())));
     }
-  } catch (...) {  // Nobody says so: then it is this rank's.
+  } catch (...) {  // Nobody says otherwise: the failure is this rank's own.
   }
   co_return failure;
 }

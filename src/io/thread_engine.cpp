@@ -18,7 +18,7 @@ namespace {
 /// A sync may take seconds, and is the only thing that a save waits for at its end: it must not keep others waiting.
 constexpr std::size_t kSyncThreads = 64;
 
-/// Of one kind, for all shares: more than there are requests on their way to disks that hang.
+/// For requests of one kind, of all shares: more than there are requests on their way to disks that hang.
 constexpr std::size_t kMostThreads = 1024;
 
 /// Threads that run requests of one kind: of each share so many at once, oldest first.

@@ -14,7 +14,7 @@
 namespace cairn::joint {
 namespace {
 
-/// Nobody has a last word in a load.
+/// A load needs only the first: no rank has a last word in it.
 Conversation join_first_of_two(Coordinator& coordinator) {
   std::vector<Conversation> conversations = join_next(coordinator);
   conversations[1].leave();

@@ -33,7 +33,7 @@ constexpr std::string_view kOptions = "the options";  // What is claimed of them
 constexpr char kAgreed = '=';
 constexpr char kSayOptions = '?';
 
-/// Something that is the same only where options are, and as short for many as for one.
+/// A short text that is the same on two ranks only where their options are.
 std::string hash_of(const Claims& options) {
   std::string text;
   for (const auto& [what, mine] : options) {
@@ -43,7 +43,7 @@ std::string hash_of(const Claims& options) {
   return text.empty() ? "none" : to_hex(hash_text(text));
 }
 
-// What is awaited is begun by then, so nothing of the save is referred to while they wait.
+// The coroutines below are given steps that have begun, and share the conversation: none refers to the JointSave.
 
 [[noreturn]] void refuse_difference(const Conversation& work, std::string_view difference) {
   const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference));

@@ -18,7 +18,7 @@ namespace {
 /// Runs that one rank has on their way: while some are taken to where they belong, the next ones travel.
 constexpr std::size_t kMostOnTheirWay = 4;
 
-/// How many texts are worked on at the same time: two for each thread that copies would do, and these cost nothing.
+/// Texts of other ranks that are handled at the same time: while one is copied to its place, the next is heard.
 constexpr std::size_t kHearers = 4;
 
 constexpr std::uint8_t kRun = 0;

@@ -19,7 +19,7 @@ namespace {
 /// Below this, opening a file a second time costs more than passing the page cache by saves.
 constexpr std::uint64_t kMinDirectBytes = std::uint64_t{8} << 20;
 
-/// Nor is it worth an open when less than this is read.
+/// The same where less than this is read, however large the file is.
 constexpr std::uint64_t kMinDirectRead = std::uint64_t{1} << 20;
 
 }  // namespace

@@ -104,8 +104,8 @@ void StagedFile::divide() {
 }
 
 Awaitable<> StagedFile::stage(std::shared_ptr<StagedFile> self) {
-  follow_programs(
-      std::span<const SourcePiece>(self->pieces_));  // Here: which stream is the current one, threads know.
+  // Here, because the current stream of a device is that of the calling thread.
+  follow_programs(std::span<const SourcePiece>(self->pieces_));
   Executor strand = self->plane_->strand;
   co_await async::run_on(std::move(strand), stage_here(std::move(self)));
 }

@@ -151,7 +151,8 @@ LoneVerdict confirm_visible(const State& state) {
   return LoneVerdict::committed;
 }
 
-/// Of what was moved away: a power cut must not give rank 0's directory its name back, as long as anybody could rename it.
+/// Makes it durable that rank 0's directory was moved away: a power cut must not give it its name back, under which rank 0 could still
+/// publish it.
 LoneVerdict confirm_aborted(State& state) {
   state.is_disputed = true;
   if (const int result = state.parent.syscalls().sync(state.parent.fd()); result < 0) {

@@ -109,7 +109,7 @@ void require_permission(const State& state) {
 /// Whether something is of this save. An error is not an answer: from `unknown` nothing may follow.
 enum class Whose : std::uint8_t { ours, not_ours, unknown };
 
-/// Nothing that a working file system says of a file that is there.
+/// Whether an error says nothing about whose a file is: neither that it is missing nor that it is another one.
 bool says_nothing(const Error& error) {
   return error.code() != Errc::not_found && error.code() != Errc::malformed_metadata;
 }
@@ -144,7 +144,7 @@ Whose whose_commit(const State& state, const io::Directory& published) {
   }
 }
 
-/// The checkpoint may be visible. So nothing of this save is removed any more, and nothing that it may have replaced.
+/// The checkpoint may be visible: from here on neither this save's files nor what they may have replaced are removed.
 [[noreturn]] void give_up_unknown(State& state, std::string_view operation, int result) {
   state.is_settled = true;
   throw Error(Errc::commit_unknown,
@@ -212,8 +212,8 @@ void sync_visible(const State& state, const io::Directory& directory) {
   }
 }
 
-/// Makes sure that the syncs before were no empty promises: when XFS has shut down, because its journal could not be
-/// written, it still says yes to the sync of a directory; to that of a file it says no.
+/// Makes sure that the syncs before were true: when XFS has shut down, because its journal could not be written, the sync of a
+/// directory still succeeds; that of a file fails.
 void require_working_file_system(const State& state) {
   const int result = state.owner.syscalls().sync(state.owner.fd());
   if (result < 0) {
@@ -418,8 +418,8 @@ void replace(State& state, Manifest& manifest, const Current& current) {
   const std::uint32_t generation = next_generation(state);
   seal(state, manifest, generation);
   publish_as(state, generation_name(state.name, generation));
-  // While the mark is there, an older generation beside this one is known as replaced. Without it, it is a copy that
-  // somebody has put there.
+  // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it would take it for a
+  // copy that somebody has put there.
   if (remove_older(state, current, generation)) {
     drop_mark(state);
   }

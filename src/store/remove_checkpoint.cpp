@@ -75,7 +75,7 @@ std::vector<Generation> find_generations(const io::Directory& parent, const Targ
       found.push_back({target.name, open_first(parent, target.name, *first)});
     }
   } catch (const Error& error) {
-    // Beside a later generation the name may be somebody else's: what was kept of an earlier one, say.
+    // Next to a later generation, this name may belong to somebody else: to what was kept of an earlier one, for example.
     if (error.code() != Errc::not_committed || found.empty()) {
       throw;
     }

@@ -359,7 +359,7 @@ void StagedDirectory::abandon() noexcept {
   } else {
     abandon_own(*state_);
   }
-  // A handler that outlives its verdict may write on, past its context: whoever sees its end tries once more.
+  // A handler that outlives its verdict may still write, past its context: what sees its end calls this once more.
   state_->is_settled = state_->abandonment_problem.empty();
 }
 

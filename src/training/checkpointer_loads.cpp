@@ -95,8 +95,8 @@ std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, con
   return resumed;
 }
 
-/// The newest step that load_latest tries, also one that has lost its COMMIT and is no step to anybody else. Nothing where the disk does
-/// not say.
+/// The newest step that load_latest tries, also one that has lost its COMMIT and is not listed as a step otherwise. Nothing where the
+/// disk does not say.
 std::optional<std::uint64_t> Checkpointer::State::newest_on_disk(
     const std::set<std::uint64_t>& without) const {
   std::optional<std::uint64_t> newest;

@@ -109,7 +109,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   // A save of whose failure nobody was told yet.
   std::shared_ptr<training::StepSave> failed CAIRN_GUARDED_BY(mutex);
   std::exception_ptr save_failure CAIRN_GUARDED_BY(mutex);
-  // It is no failure but a save that was called off, here or on another rank.
+  // The save has not failed; it was called off, here or on another rank.
   bool is_called_off CAIRN_GUARDED_BY(mutex) = false;
   std::exception_ptr retention_failure CAIRN_GUARDED_BY(mutex);
   bool is_closed CAIRN_GUARDED_BY(mutex) = false;

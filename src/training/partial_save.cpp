@@ -227,7 +227,7 @@ struct PartialSave::State {
     return result;
   }
 
-  /// Of a first part that was not saved nothing is left. What cannot be removed goes with the parts to come.
+  /// Removes the directory of the parts when the first one could not be saved. If that fails, later parts remove what is left.
   void remove_empty(PartsDirectory& parts) const noexcept {
     try {
       if (count_parts(parts.directory()) == 0) {

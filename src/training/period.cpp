@@ -7,9 +7,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "cairn/base/error.hpp"
+
+#include "base/internal/json_writer.hpp"
 
 namespace cairn {
 namespace {
@@ -89,11 +90,14 @@ double expected_loss(nanoseconds period, const PeriodCosts& costs) {
 }
 
 std::string PeriodReport::json() const {
-  nlohmann::ordered_json object;
+  std::string text;
+  JsonWriter writer(text);
+  writer.begin_object();
   for (const auto& [name, value] : figures_of(*this)) {
-    object[name.first] = value;
+    writer.key(name.first).value(value);
   }
-  return object.dump();
+  writer.end();
+  return text;
 }
 
 std::string PeriodReport::prometheus_text() const {

@@ -48,13 +48,13 @@ class StepSave {
   bool tell() noexcept { return is_told_.exchange(true); }
 
  private:
-  /// Of what a code speaks that two things may throw: the save, or a wait that comes back before it.
+  /// Whose error it is, when a code may come from the save itself and from a wait that comes back before the save has ended.
   enum class Code : std::uint8_t { of_save, of_wait };
 
   SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout,
                          Code still_running);
   void tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout, Code still_running);
-  /// Of what Errc::invalid_argument speaks on this thread: one of the context's own may not wait.
+  /// Whose error Errc::invalid_argument is on this thread: on one of the context's own it refuses the wait.
   [[nodiscard]] Code refusal_to_wait() const;
   /// Whether the exception that is being handled is how the save has failed.
   [[nodiscard]] static bool is_failure_of_save(Code still_running, Code invalid_argument);

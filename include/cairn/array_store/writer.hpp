@@ -107,7 +107,7 @@ class Writer {
   void add(std::string_view path, const Array& array);
 
   /// Adds a part of an array: `values`, of the extents of `box`, which lies in an array of the shape `whole`. Parts of one
-  /// array come in any order, and are of one dtype on disk; that they do not overlap is the caller's to see to.
+  /// array come in any order, and are of one dtype on disk; the caller makes sure that they do not overlap.
   ///
   /// Errors: as add; Errc::shape_mismatch when shapes do not fit.
   void add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values, DType stored);
@@ -118,7 +118,7 @@ class Writer {
   void add_source(std::string_view path, const Shape& whole, const Box& box, DType stored,
                   std::shared_ptr<const ByteSource> values);
 
-  /// As what options ask for the array of that path, which is of that dtype.
+  /// The dtype on disk that the options ask for, for an array of this path and dtype.
   [[nodiscard]] DType stored_as(std::string_view path, DType dtype) const;
 
   /// What is added from now on keeps its array's elements alive, whatever the snapshot: for values that the caller of the
@@ -128,10 +128,10 @@ class Writer {
   /// What is added from now on goes to another file. Without it all arrays go to as few files as the format allows.
   void next_file();
 
-  /// The array of that path is divided so, which the index keeps.
+  /// Says how the array of that path is divided; the index keeps it.
   void set_layout(std::string_view path, std::shared_ptr<const Layout> layout);
 
-  /// What is added from now on goes to other files, which a sharding policy makes that says this of itself; the index keeps it for people.
+  /// What is added from now on goes to new files, made by a sharding policy that describes itself so; the index keeps that for people.
   void set_policy(std::string_view description);
 
   /// Takes the scalars, strings and empty containers of the index.

@@ -71,8 +71,8 @@ class PartialSave {
   ///
   /// Errors: OS errors: EBUSY while another program adds.
   void abandon();
-  /// The same for whoever cannot make one of these, because a part is damaged or missing, or of another run: removes all parts of `target`,
-  /// whatever is in them. None there is no error.
+  /// The same without a PartialSave, which cannot be made where a part is damaged, missing, or of another run: removes all parts of
+  /// `target`, whatever is in them. Succeeds where there are none.
   ///
   /// Errors: as above; Errc::invalid_argument: no name for a checkpoint.
   static void abandon(const std::filesystem::path& target, const Context& context = default_context());

@@ -49,8 +49,8 @@ class StepResponse {
   std::shared_ptr<training::StepSave> save_;
 };
 
-/// The load of a step in flight. While there is one, its step is not removed by this process. Whoever asks how it has ended lets the
-/// Checkpointer know of a damaged step; one that was removed meanwhile is named.
+/// The load of a step in flight. While there is one, its step is not removed by this process. Asking how it has ended tells
+/// the Checkpointer of a damaged step; an error names a step that was removed meanwhile.
 class StepLoadResponse : private LoadResponse {
  public:
   StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepLoad> load) noexcept;

@@ -50,8 +50,8 @@ class DiskCalls {
   [[nodiscard]] Awaitable<> await(std::string what, std::chrono::nanoseconds deadline,
                                   std::function<void()> work) const;
 
-  /// As `run`, for work that changes the disk, and must not begin to once its caller was told that it is late. It asks the word
-  /// right before: Fate::begin_commit. Closing the context waits for it.
+  /// As `run`, for work that changes the disk. It must not begin to do so once its caller was told that it is late, and so asks
+  /// Fate::begin_commit right before. Closing the context waits for it.
   ///
   /// Errors: Errc::timed_out, which says whether it goes on; Errc::closed.
   void change(const std::string& what, std::chrono::nanoseconds deadline,

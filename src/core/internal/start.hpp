@@ -36,7 +36,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting = Waiting::for_staged);
 
-/// Of a load that all ranks make together: tells the others that it is refused here, with the current exception, before there is one.
+/// Tells the other ranks of a load that all make together that this rank refuses it, with the current exception, before it has begun.
 void tell_refusal(const LoadOptions& options, const Context& context) noexcept;
 
 /// As start_load, for a coroutine on any executor: blocks nothing. `path` is absolute. Begins when it is awaited.

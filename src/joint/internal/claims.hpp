@@ -17,8 +17,8 @@ using Claims = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] std::string encode_claims(std::uint32_t rank, std::string_view what_is_done,
                                         const Claims& claims);
 
-/// Joins what ranks have encoded: of ranks that say the same once, with the ranks. Of ranks that differ the lowest of each of a few
-/// opinions are kept.
+/// Joins what ranks have encoded: what several say is kept once, with their numbers. Where ranks differ, a few opinions are kept, those
+/// of the lowest ranks.
 [[nodiscard]] std::string merge_claims(const std::vector<std::string>& texts);
 
 /// In what ranks differ.

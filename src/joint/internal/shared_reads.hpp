@@ -43,7 +43,7 @@ class SharedReads {
   Awaitable<> read();
 
  private:
-  /// A run that was sent, and not all have thanked for.
+  /// A run that was sent, and for which not all receivers have said thanks.
   struct Sent {
     async::Permit permit;
     std::size_t unthanked = 0;
@@ -65,7 +65,7 @@ class SharedReads {
   staging::DataPlane& plane_;
   Subject subject_;
   const Files files_;
-  PiecesByFile pieces_;  // Of which a file's own reader takes a copy.
+  PiecesByFile pieces_;  // The reader of a file takes a copy of its own.
   SharedPlan plan_;
   async::Semaphore on_their_way_;
   std::map<std::uint64_t, Sent> sent_;  // By number.

@@ -31,8 +31,8 @@ class PublicationOrder {
 
   /// Takes the next place at a target. Its turn comes when all before it have gone.
   ///
-  /// `meanwhile` is called before anybody else can enter. Whoever waits in another queue, too, enters that in it: so all stand in
-  /// the same order everywhere, and nobody waits for somebody who waits for them.
+  /// `meanwhile` is called before another save can enter. A save that waits in a second queue enters that one there: so the order is the
+  /// same in both, and no two saves wait for each other.
   static std::shared_ptr<Place> enter(const std::shared_ptr<PublicationOrder>& order,
                                       const io::FileId& directory, const std::string& name,
                                       const std::function<void()>& meanwhile = {});

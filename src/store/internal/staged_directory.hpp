@@ -88,7 +88,7 @@ enum class LoneVerdict : std::uint8_t {
 /// Threads: `make_directory` and `create_file` may be called concurrently; the rest not.
 class StagedDirectory {
  public:
-  /// Creates `.tmp-<name>-<uuid>` beside `target`, marked as ours and locked while this object
+  /// Creates `.tmp-<name>-<uuid>` next to `target`, marked as ours and locked while this object
   /// lives.
   ///
   /// The parent of `target` must exist: a mistyped path must not make directories.
@@ -124,17 +124,17 @@ class StagedDirectory {
   /// Enters a file that was made past this: `abandon` of a joined directory removes it, too.
   void adopt(std::string_view relative);
 
-  /// Of a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced already;
+  /// For a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced already;
   /// this writes and syncs its table of chunk hashes, and syncs every directory in which it has made names. Returns what rank 0
-  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever stands beside its
-  /// mark.
+  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever lies next to
+  /// its mark.
   [[nodiscard]] std::vector<FileEntry> prepare(std::span<const io::FileDigest> digests);
-  /// Of a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does nothing any
+  /// For a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does nothing any
   /// more, until `take_back`.
   void hand_over() noexcept;
   /// The save is known to have been aborted.
   void take_back() noexcept;
-  /// Of a joined directory that was handed over, when nobody says what has become of it: lets the disk decide.
+  /// For a joined directory that was handed over, when rank 0 cannot be heard: lets the disk decide what has become of it.
   ///
   /// It moves the temporary directory away, so that rank 0 can publish it no more, and looks at what it has moved: its own, or
   /// what the new checkpoint has replaced. Then, and where there was none, it looks for the checkpoint, and syncs the
