@@ -6,8 +6,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/packed.hpp"
 #include "coord/exchange.hpp"
-#include "coord/internal/some_ranks.hpp"
 
 namespace cairn::coord {
 namespace {
