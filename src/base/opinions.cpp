@@ -66,4 +66,13 @@ std::vector<Opinion> decode_opinions(std::string_view text) {
   return opinions;
 }
 
+std::string merge_encoded_opinions(const std::vector<std::string>& texts) {
+  std::vector<Opinion> opinions;
+  for (const std::string& text : texts) {
+    const std::vector<Opinion> some = decode_opinions(text);
+    opinions.insert(opinions.end(), some.begin(), some.end());
+  }
+  return encode_opinions(merge_opinions(opinions));
+}
+
 }  // namespace cairn

@@ -69,12 +69,7 @@ std::string encode_claims(std::uint32_t rank, std::string_view what_is_done, con
 }
 
 std::string merge_claims(const std::vector<std::string>& texts) {
-  std::vector<Opinion> opinions;
-  for (const std::string& text : texts) {
-    const std::vector<Opinion> some = decode_opinions(text);
-    opinions.insert(opinions.end(), some.begin(), some.end());
-  }
-  return encode_opinions(merge_opinions(opinions));
+  return merge_encoded_opinions(texts);
 }
 
 std::optional<ClaimDifference> difference_in(std::string_view merged) {

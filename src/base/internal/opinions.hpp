@@ -28,5 +28,9 @@ struct Opinion {
 ///
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::vector<Opinion> decode_opinions(std::string_view text);
+/// What several have encoded, merged and encoded again.
+///
+/// Errors: as decode_opinions.
+[[nodiscard]] std::string merge_encoded_opinions(const std::vector<std::string>& texts);
 
 }  // namespace cairn
