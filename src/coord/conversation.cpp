@@ -7,6 +7,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/opinions.hpp"
 #include "coord/exchanges.hpp"
 
 namespace cairn {
@@ -37,35 +38,20 @@ Awaitable<std::string> merged_text_of(std::shared_ptr<Step> step, bool is_root) 
   co_return is_root ? std::move(step->text) : std::string();
 }
 
-/// Of neighbours in the tree: one rank's text when all have the same, else two that differ.
-std::string same_or_two(const std::vector<std::string>& texts) {
-  const std::vector<RankedText> first = coord::decode_texts(texts.front());
-  for (const std::string& each : texts) {
-    const std::vector<RankedText> other = coord::decode_texts(each);
-    if (other.size() != 1) {
-      return each;
-    }
-    if (other.front().second != first.front().second) {
-      return texts.front() + each;
-    }
+/// Who says what; empty when all say the same.
+std::string difference_in(std::string_view merged) {
+  std::vector<Opinion> opinions = decode_opinions(merged);
+  if (opinions.size() < 2) {
+    return {};
   }
-  return texts.front();
-}
-
-std::string shown(const RankedText& text) {
-  const bool is_long = text.second.size() > kMostShownBytes;
-  return fmt::format("rank {} has '{}{}'", text.first, text.second.substr(0, kMostShownBytes),
-                     is_long ? "…" : "");
-}
-
-/// At rank 0, in words: a rank whose text is not that of rank 0; empty when there is none.
-std::string difference_from(const std::string& own, const std::string& merged) {
-  for (const RankedText& text : coord::decode_texts(merged)) {
-    if (text.second != own) {
-      return fmt::format("{}, {}", shown({0, own}), shown(text));
-    }
+  std::vector<std::string> shown;
+  shown.reserve(opinions.size());  // They stay where they are.
+  for (Opinion& opinion : opinions) {
+    const bool is_long = opinion.says.size() > kMostShownBytes;
+    shown.push_back(fmt::format("'{}{}'", opinion.says.substr(0, kMostShownBytes), is_long ? "…" : ""));
+    opinion.says = shown.back();
   }
-  return {};
+  return to_string(opinions);
 }
 
 Awaitable<Told> told_of(std::shared_ptr<coord::Hearing> hearing) {
@@ -74,11 +60,11 @@ Awaitable<Told> told_of(std::shared_ptr<coord::Hearing> hearing) {
 }
 
 Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, std::uint32_t next,
-                     std::string what, std::string mine, std::shared_ptr<Step> up) {
+                     std::string what, std::shared_ptr<Step> up) {
   co_await up->done.wait();
   std::string difference;
   if (exchange->rank() == 0) {
-    difference = difference_from(mine, up->text);
+    difference = difference_in(up->text);
   }
   const std::shared_ptr<Step> down = exchange->begin_down(subject, next, std::move(difference));
   co_await down->done.wait();
@@ -126,9 +112,12 @@ Awaitable<std::string> Subject::scatter(std::vector<std::string> by_rank) {
 }
 
 Awaitable<> Subject::agree(std::string what, std::string mine) {
-  const std::vector<RankedText> own = {{exchange_->rank(), mine}};
-  std::shared_ptr<Step> up = exchange_->begin_up(name_, next_step_++, coord::encode_texts(own), same_or_two);
-  return agree_on(exchange_, name_, next_step_++, std::move(what), std::move(mine), std::move(up));
+  Opinion own;
+  own.ranks.add(exchange_->rank());
+  own.says = mine;
+  std::shared_ptr<Step> up =
+      exchange_->begin_up(name_, next_step_++, encode_opinions({&own, 1}), merge_encoded_opinions);
+  return agree_on(exchange_, name_, next_step_++, std::move(what), std::move(up));
 }
 
 void Subject::tell(std::span<const std::size_t> ranks, std::string_view text,
@@ -184,7 +173,7 @@ SomeRanks Conversation::missing() const {
 
 void Conversation::leave_later() noexcept {
   try {
-    // The last step that ends leaves: until then each shares `last`.
+    // Left by the last step that ends: each holds a share of it until then.
     const auto end = [exchange = exchange_, exchanges = exchanges_](std::nullptr_t) {
       leave_and_forget(*exchange, exchanges);
     };

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/internal/packed.hpp"
-#include "coord/internal/some_ranks.hpp"
 
 namespace cairn {
 namespace {
@@ -28,7 +27,7 @@ std::string encode(const Differences& differences) {
   put(text, static_cast<std::uint8_t>(differences.has_more));
   for (const auto& [value, ranks] : differences.by_value) {
     put(text, value);
-    coord::put_ranks(text, ranks);
+    put_ranks(text, ranks);
   }
   return text;
 }
@@ -37,7 +36,7 @@ void add_encoded(Differences& differences, std::string_view text) {
   differences.has_more |= take<std::uint8_t>(text) != 0;
   while (!text.empty()) {
     const auto value = take<std::uint64_t>(text);
-    add(differences, value, coord::take_ranks(text));
+    add(differences, value, take_ranks(text));
   }
 }
 

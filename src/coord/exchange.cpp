@@ -8,8 +8,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/internal/some_ranks.hpp"
-
 namespace cairn::coord {
 Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
                    std::uint64_t number)

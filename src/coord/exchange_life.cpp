@@ -6,8 +6,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/packed.hpp"
 #include "coord/exchange.hpp"
-#include "coord/internal/some_ranks.hpp"
 
 namespace cairn::coord {
 namespace {
@@ -114,6 +114,7 @@ SomeRanks Exchange::missing_below() const {
 
 SomeRanks Exchange::missing_of_all() const {
   SomeRanks missing = missing_below();
+  bool waits_for_root = false;
   for (const Neighbour& neighbour : neighbours_) {
     if (!is_parent(neighbour.rank)) {
       continue;
@@ -123,6 +124,10 @@ SomeRanks Exchange::missing_of_all() const {
     } else if (neighbour.missing.count != 0) {
       return neighbour.missing;  // What this rank misses is among it.
     }
+    waits_for_root = is_missing_from(neighbour);
+  }
+  if (missing.count == 0 && waits_for_root) {
+    missing.add(std::size_t{0});  // It waits for nobody, or says nothing of it yet.
   }
   return missing;
 }

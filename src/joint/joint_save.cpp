@@ -194,6 +194,11 @@ void JointSave::call_off(const Error& why) noexcept {
   fail(std::make_exception_ptr(why));
 }
 
+SomeRanks JointSave::missing() const {
+  SomeRanks missing = work_->missing();
+  return missing.count == 0 && has_voted_ ? last_word_.missing() : missing;
+}
+
 void JointSave::on_failure(FailureListener::Work work) {
   listener_.listen(*work_, std::move(work));
 }
@@ -227,6 +232,7 @@ void JointSave::vote(std::span<const store::FileEntry> files) {
     put(text, file.root.low);
   }
   static_cast<void>(work_->about("votes").gather(std::move(text)));
+  has_voted_ = true;
 }
 
 Awaitable<std::vector<store::FileEntry>> JointSave::hear_votes() {

@@ -52,11 +52,26 @@ Awaitable<> SharedReads::read_here() {
     to_hear_ += plan_.groups.at(read.receivers).size();  // Each says thanks.
   }
   std::vector<Awaitable<>> tasks;
+  tasks.push_back(read_files(std::move(by_file)));
+  tasks.push_back(hear_all());
+  co_await async::when_all(std::move(tasks));
+}
+
+Awaitable<> SharedReads::read_files(std::map<std::uint32_t, std::vector<SharedPlan::Read>> by_file) {
+  // Nobody awaits the two steps: by them all know for whom they wait.
+  const bool is_primary = subject_.rank() == 0;
+  if (!is_primary) {
+    static_cast<void>(subject_.broadcast(""));
+  }
+  std::vector<Awaitable<>> tasks;
   for (auto& [file, reads] : by_file) {
     tasks.push_back(read_file(file, std::move(reads)));
   }
-  tasks.push_back(hear_all());
   co_await async::when_all(std::move(tasks));
+  if (is_primary) {
+    static_cast<void>(subject_.broadcast(""));
+  }
+  static_cast<void>(subject_.gather(""));
 }
 
 Wants SharedReads::arrange_pieces() {

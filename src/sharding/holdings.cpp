@@ -14,6 +14,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/opinions.hpp"
 #include "base/internal/packed.hpp"
 #include "sharding/held_arrays.hpp"
 
@@ -32,10 +33,26 @@ struct Group {
   std::vector<Record> records;
 };
 
-/// A message, taken apart: the structure, then the groups.
+// What a message has first.
+constexpr std::uint8_t kAlike = 0;   // The structure, then the groups.
+constexpr std::uint8_t kDiffer = 1;  // The structures, with the ranks that have them.
+
+/// A message, taken apart.
 struct Message {
   explicit Message(std::string_view text) {
-    structure = take_text(text);
+    const bool do_differ = take<std::uint8_t>(text) == kDiffer;
+    if (do_differ) {
+      structures = decode_opinions(text);
+    } else {
+      structures.push_back({{}, take_text(text)});
+      take_groups(text);
+    }
+    if (structures.size() < (do_differ ? 2 : 1) || structures[0].ranks.count == 0) {
+      refuse_empty();
+    }
+  }
+
+  void take_groups(std::string_view text) {
     while (!text.empty()) {
       Group& group = groups.emplace_back();
       group.rules = take_text(text);
@@ -44,24 +61,20 @@ struct Message {
         Record& record = group.records.emplace_back();
         record.rank = take<std::uint32_t>(records);
         record.boxes = take_bytes(records, take<std::uint64_t>(records));
+        structures[0].ranks.add(record.rank);
       }
       if (group.records.empty()) {
         refuse_empty();
       }
     }
-    if (groups.empty()) {
-      refuse_empty();
-    }
   }
-
-  [[nodiscard]] std::uint32_t first_rank() const { return groups[0].records[0].rank; }
 
   [[noreturn]] static void refuse_empty() {
     throw Error(Errc::malformed_metadata, "message does not name its rank");
   }
 
-  std::string_view structure;
-  std::vector<Group> groups;
+  std::vector<Opinion> structures;  ///< One, unless ranks differ.
+  std::vector<Group> groups;        ///< None where they do.
 };
 
 void put_group(std::string& text, const Group& group) {
@@ -139,31 +152,38 @@ Box take_box(std::string_view& text, const Shape& shape) {
   return {std::move(offsets), std::move(extents)};
 }
 
+/// With its end, if it has one.
 std::string_view take_line(std::string_view& text) {
-  const std::string_view line = text.substr(0, text.find('\n'));
-  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  const std::string_view line = text.substr(0, std::min(text.size(), text.find('\n')) + 1);
+  text.remove_prefix(line.size());
   return line;
 }
 
-[[noreturn]] void refuse_difference(const Message& a, const Message& b) {
-  std::string_view rest_a = a.structure;
-  std::string_view rest_b = b.structure;
-  std::string_view line_a;
-  std::string_view line_b;
+/// Names the first line that is not the same in all of them.
+[[noreturn]] void refuse_differences(std::vector<Opinion> structures) {
+  std::vector<Opinion> different;
+  const auto has_more = [](const Opinion& structure) { return !structure.says.empty(); };
   do {
-    line_a = take_line(rest_a);
-    line_b = take_line(rest_b);
-  } while (line_a == line_b && !(rest_a.empty() && rest_b.empty()));
-  const auto shown = [](std::string_view line) { return line.empty() ? "nothing more" : line; };
-  throw Error(Errc::invalid_argument,
-              fmt::format("ranks save different things: rank {} has {}, rank {} has {}", a.first_rank(),
-                          shown(line_a), b.first_rank(), shown(line_b)));
+    std::vector<Opinion> lines;
+    for (Opinion& structure : structures) {
+      lines.push_back({structure.ranks, take_line(structure.says)});
+    }
+    different = merge_opinions(lines);
+  } while (different.size() < 2 && std::any_of(structures.begin(), structures.end(), has_more));
+  for (Opinion& line : different) {
+    const std::string_view shown = line.says.substr(0, line.says.find('\n'));
+    line.says = shown.empty() ? "nothing more" : shown;
+  }
+  throw Error(Errc::invalid_argument, fmt::format("ranks save different things: {}", to_string(different)));
 }
 
 /// What all ranks hold, put together.
 class Gathered {
  public:
   Gathered(std::string_view text, std::span<const Holding> mine) : mine_(mine), message_(text) {
+    if (message_.structures.size() > 1) {
+      refuse_differences(message_.structures);
+    }
     for (const Group& group : message_.groups) {
       rules_.push_back(decode_rules(group.rules, mine.size()));
       for (const Record& record : group.records) {
@@ -246,20 +266,19 @@ std::string encode_holdings(std::uint32_t rank, std::string_view structure,
   }
   const std::string rules = encode_rules(holdings);
   std::string text;
+  put(text, kAlike);
   put_text(text, structure);
   put_group(text, {rules, {{rank, boxes}}});
   return text;
 }
 
 std::string merge_holdings(std::span<const std::string> texts) {
-  const Message first(texts[0]);
+  std::vector<Opinion> structures;
   std::vector<Group> groups;
   std::unordered_map<std::string_view, std::size_t> numbers;
   for (const std::string& text : texts) {
     const Message message(text);
-    if (message.structure != first.structure) {
-      refuse_difference(first, message);
-    }
+    structures.insert(structures.end(), message.structures.begin(), message.structures.end());
     for (const Group& group : message.groups) {
       const auto [place, is_new] = numbers.emplace(group.rules, groups.size());
       if (is_new) {
@@ -269,8 +288,14 @@ std::string merge_holdings(std::span<const std::string> texts) {
       records.insert(records.end(), group.records.begin(), group.records.end());
     }
   }
+  structures = merge_opinions(structures);
   std::string merged;
-  put_text(merged, first.structure);
+  if (structures.size() > 1) {
+    put(merged, kDiffer);
+    return merged + encode_opinions(structures);
+  }
+  put(merged, kAlike);
+  put_text(merged, structures[0].says);
   for (const Group& group : groups) {
     put_group(merged, group);
   }

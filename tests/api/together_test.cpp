@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that load a checkpoint together: each byte is read by one of them.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +19,14 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/shards.hpp"
 
 #include "api/fixture.hpp"
+#include "async/internal/event.hpp"
 #include "core/joint_job.hpp"
 
 namespace cairn {
@@ -273,6 +277,36 @@ TEST_F(Together, AllHearOfALoadThatIsOutOfTime) {
   });
   EXPECT_THAT(ends[0].text(), HasSubstr("timed out"));
   EXPECT_THAT(ends[1].text(), AllOf(HasSubstr("peer failed"), HasSubstr("rank 0"), HasSubstr("timed out")));
+}
+
+TEST_F(Together, NameTheRankWhoseDiskDoesNotAnswer) {
+  save_rows();
+  for (const std::size_t slow : {0, 1, 3}) {
+    JointJob::Options of_job(4);
+    of_job.fan_out = 2;
+    JointJob job(of_job);
+    const async::Event others_have_ended;
+    std::atomic<int> left{3};
+    job.syscalls(slow).before_large_read = [&] { others_have_ended.get(); };
+
+    const std::vector<End> ends = on_all(job, [&](std::size_t rank) {
+      const std::shared_ptr<void> ended(nullptr, [&, rank](std::nullptr_t) {
+        if (rank != slow && --left == 0) {
+          others_have_ended.set();
+        }
+      });
+      LoadOptions options = options_;
+      if (rank == 2) {
+        options.deadline = std::chrono::milliseconds(500);
+      }
+      return load_checkpointables(target(), {{"state", wanted_of(by_columns(4), std::uint32_t(rank))}},
+                                  options, job.context(rank));
+    });
+
+    for (const End& end : ends) {
+      EXPECT_THAT(end.text(), HasSubstr(fmt::format("still waiting for rank {}:", slow)));
+    }
+  }
 }
 
 TEST_F(Together, AreNotKeptWaitingByALostRank) {

@@ -77,6 +77,29 @@ TEST_F(Missing, AreKnownToAllWhereverTheyAre) {
   EXPECT_THAT(known_by({0, 12, 14}), ::testing::Each("nobody"));
 }
 
+TEST_F(Missing, AreRankZeroWhereItsWordIsWaitedFor) {
+  for (std::size_t rank = 0; rank < job_.size(); ++rank) {
+    join(rank);
+    if (rank != 0) {
+      static_cast<void>(joined_[rank]->about("word").broadcast(""));
+    }
+  }
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({1, 3, 7, 14}), ::testing::Each("rank 0"));
+  EXPECT_EQ(named(*joined_[0]), "nobody");
+
+  speak(1);
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({1, 14}), ElementsAre("ranks 3 and 4", "rank 0"));
+
+  static_cast<void>(joined_[0]->about("word").broadcast("word"));
+  job_.network().run(10s);
+
+  EXPECT_THAT(known_by({2, 14}), ::testing::Each("nobody"));
+}
+
 TEST_F(Missing, AreTheNeighboursThatHaveNotComeFromTheBeginning) {
   join(1);
   speak(1);

@@ -374,6 +374,54 @@ TEST_F(HeldJob, EndsAtTheDeadlineOfOneRank) {
   EXPECT_FALSE(fs::exists(target()));
 }
 
+/// A rank whose handler does not end until the others have.
+class HangingRank : public JointSaving, public ::testing::WithParamInterface<std::size_t> {
+ protected:
+  void expect_named(bool is_in_background) {
+    const async::Event others_have_ended;
+    std::atomic<int> left{3};
+    const auto hang = [&](std::size_t rank) {
+      if (rank == GetParam()) {
+        others_have_ended.get();
+      }
+    };
+    JointJob::Options options(4);
+    options.fan_out = 2;
+    (is_in_background ? options.hooks.background : options.hooks.blocking) = hang;
+    JointJob job(options);
+
+    const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
+      const std::shared_ptr<void> ended(nullptr, [&, rank](std::nullptr_t) {
+        if (rank != GetParam() && --left == 0) {
+          others_have_ended.set();
+        }
+      });
+      SaveOptions hasty;
+      hasty.deadline = std::chrono::milliseconds(500);
+      return job.save(rank, target(), make_blob(10), rank == 2 ? hasty : SaveOptions());
+    });
+
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      if (rank != GetParam()) {
+        EXPECT_THAT(ends[rank].text(), HasSubstr(fmt::format("still waiting for rank {}:", GetParam())));
+      }
+    }
+    EXPECT_THAT([&] { ends[GetParam()].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("not done after")));
+    EXPECT_FALSE(fs::exists(target()));
+    expect_committed(job.save_all(target(), make_blob(10)));
+  }
+};
+
+TEST_P(HangingRank, IsNamedAtTheDeadlineOfAnother) {
+  expect_named(false);
+}
+
+TEST_P(HangingRank, IsNamedInTheBackgroundToo) {
+  expect_named(true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HangingRank, ::testing::Values(0, 1, 3));
+
 TEST_F(JointSaving, NamesTheRanksThatHaveNotComeAtItsDeadline) {
   JointJob job{JointJob::Options(3)};
   SaveOptions options;

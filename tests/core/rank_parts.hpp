@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,6 +32,7 @@ struct Part {
 struct PartHooks {
   std::function<void(std::size_t rank)> blocking = [](std::size_t) {};
   std::function<void(std::size_t rank)> background = [](std::size_t) {};
+  std::function<void(std::size_t rank)> loading = [](std::size_t) {};
 };
 
 /// Saves on all ranks: each writes a file of its own, unless it has nothing. Loads all of them, one after the other.
@@ -50,7 +52,7 @@ class PartHandler final : public CheckpointableHandler<Part> {
   }
 
   Awaitable<Background<Part>> load(LoadContext context, std::optional<Part>) const override {
-    co_return read(std::move(context));
+    co_return read(hooks_, std::move(context));
   }
 
   Awaitable<Part> metadata(LoadContext) const override { co_return Part(); }
@@ -66,7 +68,9 @@ class PartHandler final : public CheckpointableHandler<Part> {
     }
   }
 
-  static Background<Part> read(LoadContext context) {
+  static Background<Part> read(std::shared_ptr<const PartHooks> hooks, LoadContext context) {
+    std::function<void()> hook = [&] { hooks->loading(context.coordinator().rank()); };
+    co_await context.run(std::move(hook));
     Part all;
     for (const std::string& file : context.files()) {
       all.text += co_await context.read_file(file);
@@ -83,6 +87,8 @@ class RankSyscalls final : public ForwardingSyscalls {
   /// Called before and after a rename to a name that is no reserved one.
   std::function<void()> before_publication = [] {};
   std::function<void()> after_publication = [] {};
+  /// Called before a read of more than a few pages.
+  std::function<void()> before_large_read = [] {};
   /// Renames to reserved names fail, as where a file system cannot swap or move what it should.
   std::atomic<bool> moves_nothing_away{false};
 
@@ -99,6 +105,14 @@ class RankSyscalls final : public ForwardingSyscalls {
     const int result = ForwardingSyscalls::rename_at(old_directory, old_name, new_directory, new_name, mode);
     after_publication();
     return result;
+  }
+
+ private:
+  std::int64_t pass(const PassingCall& call) noexcept override {
+    if (call.kind == CallKind::read && call.bytes > (std::size_t{64} << 10)) {
+      before_large_read();
+    }
+    return call.make();
   }
 };
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/threads.hpp"
 
+#include <algorithm>
+#include <cstddef>
+
 #include <gmock/gmock.h>
 
 #include "async/internal/event.hpp"
@@ -24,6 +27,13 @@ TEST(Threads, AreAsManyAsWereAskedFor) {
   options.worker_threads = 3;
 
   EXPECT_EQ(Threads(options, system_clock()).workers.size(), 3U);
+}
+
+TEST(Threads, ShareTheCoresWithTheOtherRanksOfTheirMachine) {
+  const std::size_t cores = Threads(ContextOptions(), system_clock()).workers.size();
+
+  EXPECT_EQ(Threads(ContextOptions(), system_clock(), 2).workers.size(), std::max<std::size_t>(cores / 2, 1));
+  EXPECT_EQ(Threads(ContextOptions(), system_clock(), 10'000).workers.size(), 1U);
 }
 
 TEST(Threads, KnowTheirOwn) {

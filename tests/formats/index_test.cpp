@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/index.hpp"
 
+#include <sys/mman.h>
+
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -18,6 +21,7 @@
 
 #include "formats/fixtures.hpp"
 #include "support/fails.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -512,6 +516,22 @@ TEST(IndexBuilder, RefusesASliceOfNoArrayOrInNoFile) {
   EXPECT_THAT([&] { builder.add_whole(0, 0); }, Fails(Errc::invalid_argument));
   builder.add_array("a", DType::uint8, Dims{4});
   EXPECT_THAT([&] { builder.add_whole(0, 0); }, Fails(Errc::invalid_argument));
+}
+
+TEST(IndexBuilder, RefusesWhatExceedsItsLimit) {
+  if (testing::kHasSanitizer) {
+    GTEST_SKIP() << "takes 2 GiB of memory, of which a sanitizer makes more";
+  }
+  constexpr std::size_t kBytes = std::size_t{1} << 31;
+  void* zeros = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(zeros, MAP_FAILED);
+  IndexBuilder builder;
+
+  builder.add_bytes("text", {static_cast<const std::byte*>(zeros), kBytes});
+
+  EXPECT_THAT([&] { static_cast<void>(builder.finish()); },
+              Fails(Errc::invalid_argument, HasSubstr("exceeds the limit of 2 GiB")));
+  ::munmap(zeros, kBytes);
 }
 
 TEST(IndexSize, IsAtMostEightyBytesForAnArrayOfFourDimensionsBesideItsName) {

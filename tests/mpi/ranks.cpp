@@ -31,6 +31,7 @@
 #include "cairn/coord/transport.hpp"
 #include "cairn/mpi/transport.hpp"
 
+#include "async/internal/event.hpp"
 #include "async/internal/thread_pool.hpp"
 #include "core/internal/start.hpp"
 #include "core/rank_parts.hpp"
@@ -57,15 +58,19 @@ T run(Awaitable<T> task) {
   return testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
-/// What a task that must fail says.
-std::string failure_of(Awaitable<> task, Errc code) {
+/// What must fail says.
+std::string failure_of(const std::function<void()>& act, Errc code) {
   try {
-    run(std::move(task));
+    act();
   } catch (const Error& error) {
     require(error.code() == code, fmt::format("'{}' is another error", error.what()));
     return error.what();
   }
   throw std::runtime_error("nothing failed");
+}
+
+std::string failure_of(Awaitable<> task, Errc code) {
+  return failure_of([&] { run(std::move(task)); }, code);
 }
 
 std::string large(std::size_t rank) {
@@ -291,13 +296,14 @@ class Saver {
     context_.emplace(std::move(options));
   }
 
-  SaveResult save(const std::filesystem::path& target) {
+  AsyncResponse start(const std::filesystem::path& target) const {
     SaveOptions options;
     options.overwrite = true;
     options.deadline = 2 * kLostAfter;
     const testing::Part part(fmt::format("{};", rank_));
-    return core::start_save(target, {{"part", part}}, registry_, options, *context_).wait();
+    return core::start_save(target, {{"part", part}}, registry_, options, *context_);
   }
+  SaveResult save(const std::filesystem::path& target) const { return start(target).wait(); }
 
   /// The parts of all ranks, read by all together.
   [[nodiscard]] std::string load_together(const std::filesystem::path& target) const {
@@ -425,6 +431,31 @@ void save_full(const std::shared_ptr<Coordinator>& coordinator) {
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "nobody waits until a rank is lost");
 }
 
+/// The last rank calls MPI_Finalize while all save: each hears which one.
+void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  const std::size_t last = coordinator->size() - 1;
+  const bool is_last = coordinator->rank() == last;
+  const async::Event is_final;
+  testing::PartHooks hooks;
+  hooks.background = [&](std::size_t) {
+    if (is_last) {
+      is_final.get();
+    }
+  };
+  const Saver saver(coordinator, hooks);
+  const AsyncResponse saving = saver.start(directory.target());
+  if (is_last) {
+    MPI_Finalize();
+    is_final.set();
+  }
+  const std::string text = failure_of([&] { saving.wait(); }, is_last ? Errc::closed : Errc::peer_failed);
+  require(is_last || text.find(fmt::format("rank {}: ", last)) != std::string::npos, text);
+  if (!is_last) {
+    MPI_Finalize();
+  }
+}
+
 [[noreturn]] void survive(std::size_t rank) {
   std::fprintf(stderr, "rank %zu: survived\n", rank);
   std::fflush(stderr);
@@ -487,15 +518,6 @@ void save_root_killed(const std::shared_ptr<Coordinator>& coordinator) {
   survive(coordinator->rank());
 }
 
-std::string refusal() {
-  try {
-    (void)mpi_transport();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 /// Whether somebody is to be found lost.
 bool ends_by_silence(const std::string& scene) {
   return scene == "stop" || scene.ends_with("stopped") || scene.ends_with("killed");
@@ -526,6 +548,7 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
       {"load", load},
       {"funneled_load", load},
       {"serialized_load", load},
+      {"save_finalize", save_finalize},
       {"save_full", save_full},
       {"save_stopped", save_stopped},
       {"save_root_stopped", save_root_stopped},
@@ -533,11 +556,7 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
       {"save_root_killed", save_root_killed},
   };
   if (scene == "single") {
-    require(refusal().find("is not initialised") != std::string::npos, refusal());
-    MPI_Init(nullptr, nullptr);
-    require(refusal().find("instead of MPI_Init") != std::string::npos, refusal());
-    MPI_Finalize();
-    require(refusal().find("MPI_Finalize was called") != std::string::npos, refusal());
+    testing::be_refused();
     return 0;
   }
   int level = 0;

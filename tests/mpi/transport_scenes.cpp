@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include "cairn/base/error.hpp"
 #include "cairn/mpi/transport.hpp"
 
 #include "mpi/require.hpp"
@@ -16,6 +17,27 @@
 namespace cairn::testing {
 
 using namespace std::chrono_literals;
+
+namespace {
+
+std::string refusal() {
+  try {
+    (void)mpi_transport();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+}  // namespace
+
+void be_refused() {
+  require(refusal().find("is not initialised") != std::string::npos, refusal());
+  MPI_Init(nullptr, nullptr);
+  require(refusal().find("instead of MPI_Init") != std::string::npos, refusal());
+  MPI_Finalize();
+  require(refusal().find("MPI_Finalize was called") != std::string::npos, refusal());
+}
 
 void lend_to_thrower() {
   const std::unique_ptr<Transport> transport = mpi_transport();

@@ -3,6 +3,9 @@
 
 namespace cairn::testing {
 
+/// No transport before MPI_Init_thread, after MPI_Init, or after MPI_Finalize. Calls these two.
+void be_refused();
+
 // Scenes of a transport by MPI alone, which is lent the thread that calls (MPI_THREAD_FUNNELED).
 // Errors: std::runtime_error when what a scene claims does not hold on this rank.
 

@@ -39,31 +39,58 @@ TEST(Holdings, ComeTogetherInTheOrderOfRanks) {
   EXPECT_EQ(arrays[0].sharding.boxes(2, {8, 3}), rows(3, 4).boxes);
 }
 
+std::string merge(const std::vector<std::string>& texts) {
+  return merge_holdings(texts);
+}
+
 TEST(Holdings, OfRanksThatDifferAreRefused) {
-  const auto merge = [](const std::string& other) {
+  const auto refused = [](const std::string& other) {
     return [other] {
-      static_cast<void>(merge_holdings(
-          std::vector<std::string>{encode_holdings(3, kLines, {}), encode_holdings(5, other, {})}));
+      const std::string merged = merge({encode_holdings(3, kLines, {}), encode_holdings(5, other, {})});
+      static_cast<void>(decode_holdings(merged, {}, 6));
     };
   };
 
-  EXPECT_THAT(merge("'step': integer\n'v': null\n"),
+  EXPECT_THAT(refused("'step': integer\n'v': null\n"),
               Fails(Errc::invalid_argument,
                     AllOf(HasSubstr("rank 3 has 'w': sharded array"), HasSubstr("rank 5 has 'v': null"))));
-  EXPECT_THAT(merge("'step': integer\n"),
+  EXPECT_THAT(refused("'step': integer\n"),
               Fails(Errc::invalid_argument, HasSubstr("rank 5 has nothing more")));
-  EXPECT_THAT(merge(""), Fails(Errc::invalid_argument, HasSubstr("rank 5 has nothing more")));
-  EXPECT_THAT(merge(kLines + "\n"), Fails(Errc::invalid_argument, HasSubstr("rank 5 has nothing more")));
+  EXPECT_THAT(refused(""), Fails(Errc::invalid_argument, HasSubstr("rank 5 has nothing more")));
+  EXPECT_THAT(refused(kLines + "\n"), Fails(Errc::invalid_argument, HasSubstr("rank 5 has nothing more")));
+}
+
+TEST(Holdings, OfRanksThatDifferNameAllOfThem) {
+  const auto of = [](std::uint32_t rank, const char* w, const char* x) {
+    return encode_holdings(rank, "'step': integer\n'w': " + std::string(w) + "\n'x': " + x + "\n", {});
+  };
+  const std::string below = merge({of(1, "null", "null"), of(4, "list", "null")});
+  const std::string beside = merge({of(2, "null", "map"), of(3, "null", "null")});
+
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(decode_holdings(merge({of(0, "null", "null"), below, beside}), {}, 5));
+      },
+      Fails(Errc::invalid_argument,
+            HasSubstr("save different things: ranks 0, 1, 2 and 3 have 'w': null, rank 4 has 'w': list")));
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(decode_holdings(merge({of(0, "null", "null"), beside}), {}, 4));
+      },
+      Fails(Errc::invalid_argument,
+            HasSubstr("save different things: ranks 0 and 3 have 'x': null, rank 2 has 'x': map")));
 }
 
 TEST(Holdings, ThatAreCutShortAreRefused) {
   const std::vector<Holding> mine = {rows(0, 8)};
   const std::string whole = encode_holdings(0, kLines, mine);
-  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    EXPECT_THAT(
-        [&] { static_cast<void>(decode_holdings(whole.substr(0, bytes), mine, 1)); },
-        Fails(Errc::malformed_metadata, AnyOf(HasSubstr("too early"), HasSubstr("does not name its rank"))))
-        << bytes;
+  for (const std::string& text : {whole, merge({whole, encode_holdings(1, "", {})})}) {
+    for (std::size_t bytes = 0; bytes < text.size(); ++bytes) {
+      EXPECT_THAT(
+          [&] { static_cast<void>(decode_holdings(text.substr(0, bytes), mine, 2)); },
+          Fails(Errc::malformed_metadata, AnyOf(HasSubstr("too early"), HasSubstr("does not name its rank"))))
+          << bytes;
+    }
   }
 }
 

@@ -56,7 +56,7 @@ class Subject {
   [[nodiscard]] Awaitable<std::string> scatter(std::vector<std::string> by_rank);
   /// Returns when all ranks have the same text.
   ///
-  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, two ranks that differ, and their texts.
+  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and the texts.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
 
   /// Tells other ranks something directly, outside the tree and the steps: one packet for each, `text` followed by `data`. Returns at

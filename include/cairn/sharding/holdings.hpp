@@ -35,15 +35,15 @@ struct Holding {
 [[nodiscard]] std::string encode_holdings(std::uint32_t rank, std::string_view structure,
                                           std::span<const Holding> holdings);
 
-/// Joins what some ranks say with what others say.
+/// Joins what some ranks say with what others say; where they have not the same structure, only which ranks have which.
 ///
-/// Errors: Errc::invalid_argument when they have not the same structure: names two ranks, and the first line that differs.
-///         Errc::malformed_metadata.
+/// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::string merge_holdings(std::span<const std::string> texts);
 
 /// The arrays of all ranks. `mine` is what the calling rank holds, in the same order.
 ///
-/// Errors: as HeldArrays; Errc::malformed_metadata.
+/// Errors: Errc::invalid_argument when ranks have not the same structure: names the first line that differs, and which ranks have it
+///         how. As HeldArrays; Errc::malformed_metadata.
 [[nodiscard]] std::vector<PlannedArray> decode_holdings(std::string_view text, std::span<const Holding> mine,
                                                         std::uint32_t ranks);
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/some_ranks.hpp"
 
 namespace cairn {
 
@@ -56,6 +57,27 @@ inline void put_text(std::string& text, std::string_view what) {
 inline std::string_view take_text(std::string_view& text) {
   const auto bytes = take<std::uint64_t>(text);
   return take_bytes(text, bytes);
+}
+
+/// Appends ranks: count u64, how many are named u8, those u32.
+inline void put_ranks(std::string& text, const SomeRanks& ranks) {
+  put(text, ranks.count);
+  put(text, static_cast<std::uint8_t>(ranks.lowest.size()));
+  for (const std::uint32_t rank : ranks.lowest) {
+    put(text, rank);
+  }
+}
+
+/// Takes what `put_ranks` has appended.
+///
+/// Errors: as take_bytes.
+inline SomeRanks take_ranks(std::string_view& text) {
+  SomeRanks ranks;
+  ranks.count = take<std::uint64_t>(text);
+  for (auto left = take<std::uint8_t>(text); left > 0; --left) {
+    ranks.lowest.push_back(take<std::uint32_t>(text));
+  }
+  return ranks;
 }
 
 }  // namespace cairn

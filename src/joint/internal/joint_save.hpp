@@ -82,7 +82,7 @@ class JointSave {
   void stop_listening() noexcept { listener_.stop(); }
 
   /// The ranks for which this one waits, as far as it knows; see Conversation::missing.
-  [[nodiscard]] SomeRanks missing() const { return work_->missing(); }
+  [[nodiscard]] SomeRanks missing() const;
 
   /// Says claims as they are, and of options a hash: they become words where ranks differ in them.
   ///
@@ -116,6 +116,7 @@ class JointSave {
   std::optional<Awaitable<std::string>> created_;  // Begun at once: what is said early is heard.
   std::optional<Awaitable<std::string>> verdict_;
   FailureListener listener_;
+  std::atomic<bool> has_voted_{false};
   std::atomic<bool> is_told_{false};
   std::atomic<bool> has_left_{false};
 };

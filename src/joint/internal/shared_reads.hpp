@@ -28,6 +28,7 @@ namespace cairn::joint {
 ///   plans    what each rank reads, for whom, and how much it hears    down, to each its own
 ///   runs     a run of a file, from its reader to who wants it         past the tree
 ///   thanks   a run has come to where it belongs                       back
+///   done     rank 0, another rank, has read its runs                  down, up
 /// A rank has a few runs on their way to others at a time, so nobody needs memory for more of each.
 /// Ownership: the frame that awaits `read` owns it.
 /// Threads:   coroutines on the plane's strand; copies and hashes run elsewhere.
@@ -52,6 +53,7 @@ class SharedReads {
   Awaitable<> read_here();
   [[nodiscard]] Wants arrange_pieces();
   Awaitable<SharedPlan> agree_on_plan(std::string wants);
+  Awaitable<> read_files(std::map<std::uint32_t, std::vector<SharedPlan::Read>> by_file);
   Awaitable<> read_file(std::uint32_t file, std::vector<SharedPlan::Read> reads);
   // outlives: `data` is the caller's, who awaits this
   Awaitable<> pass_on(std::uint32_t file, std::uint32_t receivers, staging::Run run,
