@@ -94,11 +94,11 @@ Wide integer_number(const Tree& leaf, std::size_t bytes, std::string_view path, 
       },
       number);
   if (!is_kept && narrowing == Narrowing::refused) {
-    throw Error(
-        Errc::type_mismatch,
-        fmt::format("{} is {}, which does not fit in {} integer of {} bits; Narrowing::allowed saturates it",
-                    shown_node(path), text_of(number), std::is_signed_v<Wide> ? "a signed" : "an unsigned",
-                    bytes * 8));
+    throw Error(Errc::unsafe_cast,
+                fmt::format("{} is {}, which does not fit in {} integer of {} bits ({} to {}); "
+                            "Narrowing::allowed saturates it",
+                            shown_node(path), text_of(number),
+                            std::is_signed_v<Wide> ? "a signed" : "an unsigned", bytes * 8, least, most));
   }
   return std::clamp(wide, least, most);
 }
@@ -134,7 +134,7 @@ double floating_number(const Tree& leaf, std::size_t bytes, std::string_view pat
     const bool exceeds = is_float && std::isfinite(*value) && std::isinf(static_cast<float>(*value));
     if (exceeds && narrowing == Narrowing::refused) {
       throw Error(
-          Errc::type_mismatch,
+          Errc::unsafe_cast,
           fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
                       shown_node(path), *value));
     }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -177,12 +178,13 @@ class Search {
 
   /// The failure that is being handled, for a program that has not asked to fall back.
   [[noreturn]] void throw_with_remedy(const Error& error) const {
-    if (found_.size() == 1) {
+    const auto older = std::find_if(std::next(found_.rbegin()), found_.rend(),
+                                    [](const FoundCheckpoint& found) { return found.is_sound(); });
+    if (older == found_.rend()) {
       throw;
     }
-    const FoundCheckpoint& older = found_[found_.size() - 2];
-    throw Error(error.code(),
-                fmt::format("{}; fall_back would go on to '{}', which is older", error.detail(), older.name));
+    throw Error(error.code(), fmt::format("{}; fall_back would go on to '{}', which is older", error.detail(),
+                                          older->name));
   }
 
   [[noreturn]] void throw_none() const {

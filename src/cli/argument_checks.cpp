@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cairn::cli {
 namespace {
@@ -93,6 +95,16 @@ CLI::Validator size_in_bytes() {
               return fmt::format("'{}' is not a size such as 500MiB", text);
             }
             text = fmt::to_string(*bytes);
+            return {};
+          },
+          ""};
+}
+
+CLI::Validator one_of(std::vector<std::string> words) {
+  return {[words = std::move(words)](std::string& text) -> std::string {
+            if (std::find(words.begin(), words.end(), text) == words.end()) {
+              return fmt::format("'{}' is not {}", text, fmt::join(words, " or "));
+            }
             return {};
           },
           ""};

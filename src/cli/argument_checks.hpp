@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -20,5 +22,8 @@ namespace cairn::cli {
 
 /// A number of bytes above 0, such as "300", "64KiB" or "5g". All units are powers of 1024.
 [[nodiscard]] CLI::Validator size_in_bytes();
+
+/// One of these words.
+[[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
 
 }  // namespace cairn::cli

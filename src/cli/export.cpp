@@ -23,6 +23,7 @@
 #include "io/internal/check.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/remove_directory.hpp"
+#include "store/internal/staged_directory.hpp"
 #include "store/internal/uuid.hpp"
 
 namespace cairn::cli {
@@ -30,12 +31,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The directory that the target is to be in.
+///
+/// Errors: Errc::invalid_argument when that is a checkpoint's, or the folder of other programs' files that `source` is: a file more there
+///         would be read with the others.
+io::Directory open_parent(const fs::path& source, const fs::path& target) {
+  const fs::path path = parent_of(target);
+  io::Directory parent = io::Directory::open(io::posix_syscalls(), path);
+  store::require_outside_checkpoints(parent, target);
+  if (fs::is_directory(source) && fs::equivalent(source, path)) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' lies in the folder that is exported", target.string()));
+  }
+  return parent;
+}
+
 /// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
 class Workshop {
  public:
-  explicit Workshop(const fs::path& target)
-      : parent_(
-            io::Directory::open(io::posix_syscalls(), target.has_parent_path() ? target.parent_path() : ".")),
+  Workshop(io::Directory parent, const fs::path& target)
+      : parent_(std::move(parent)),
         name_(fmt::format(".export-{}-{}", target.filename().string(),
                           store::to_string(store::make_uuid(store::system_random)))),
         target_(target.filename().string()),
@@ -153,10 +168,12 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
 }  // namespace
 
 int export_arrays(const Arguments& arguments, Output& out) {
+  io::require_path(arguments.other);
   const fs::path target = io::named_path(arguments.other);
   if (fs::exists(fs::symlink_status(target))) {
     throw Error(Errc::already_exists, target.string());
   }
+  io::Directory parent = open_parent(arguments.path, target);
   ExportOptions options;
   options.item = arguments.name;
   options.separator = arguments.exporting.separator;
@@ -167,7 +184,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   if (!options.is_folder) {
     plan.files.front().name = target.filename();
   }
-  Workshop workshop(target);
+  Workshop workshop(std::move(parent), target);
   for (const ExportedFile& file : plan.files) {
     write_file(arguments.path, plan, file, workshop.folder());
   }

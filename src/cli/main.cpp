@@ -140,7 +140,8 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
       ->add_option("--format", arguments.exporting.format,
                    "safetensors: a single file; hf: a folder in the layout of Hugging Face (default: "
                    "safetensors if TARGET ends in .safetensors, else hf)")
-      ->check(CLI::IsMember({"safetensors", "hf"}));
+      ->type_name("safetensors|hf")
+      ->transform(cairn::cli::one_of({"safetensors", "hf"}));
   command
       ->add_option("--separator", arguments.exporting.separator,
                    "Text between the keys of a path, in the names of arrays")

@@ -47,13 +47,23 @@ std::string nearest_command(const CLI::App& app, const std::string& word) {
   return nearest;
 }
 
+/// Options that CLI11 says the number of values of, and words that it does not know, in words of ours.
+std::string in_other_words(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  if (error.get_name() != "ArgumentMismatch") {
+    return text;
+  }
+  const bool is_repeated = text.find("At Most") != std::string::npos;
+  return text.substr(0, text.find(':')) + (is_repeated ? " is given more than once" : " needs a value");
+}
+
 }  // namespace
 
 std::string usage_problem(const CLI::App& app, const CLI::ParseError& error) {
   const bool has_command = !app.get_subcommands().empty();
   const std::vector<std::string> words = app.remaining(has_command);
   if (has_command && (words.empty() || dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr)) {
-    return error.what();
+    return in_other_words(error);
   }
   if (words.empty()) {
     return "a command is required";

@@ -88,7 +88,10 @@ if(TARGET cairn_cli)
 endif()
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-# The pages link to the examples.
+# The pages link to the examples, and to what the folders of some tests say of themselves.
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN __pycache__ EXCLUDE)
+foreach(folder IN ITEMS bench/compare data/golden faults kill mutants ranks stress verdicts)
+  install(FILES tests/${folder}/README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}/tests/${folder}")
+endforeach()
 # The schema of index.fb, for readers in other languages.
 install(FILES src/formats/index.fbs DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn")

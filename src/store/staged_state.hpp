@@ -31,12 +31,6 @@ struct Current {
 /// Errors: Errc::already_exists.
 void require_replaceable(const io::Directory& parent, const Current& current, bool overwrite);
 
-/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
-/// Directories are climbed by "..", not by the text of the path, which may lead through links.
-///
-/// Errors: Errc::invalid_argument.
-void require_outside_checkpoints(const io::Directory& parent, const std::filesystem::path& target);
-
 struct StagedDirectory::State {
   State(io::Engine& engine_, io::Directory parent_, io::Directory staged_)
       : engine(engine_), parent(std::move(parent_)), staged(std::move(staged_)) {}

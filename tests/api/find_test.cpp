@@ -252,6 +252,20 @@ TEST_F(Find, LoadLatestNamesTheOlderOneWhereItIsNotToFallBack) {
               Fails(Errc::checksum_mismatch, AllOf(HasSubstr("step-10"), Not(HasSubstr("fall_back")))));
 }
 
+TEST_F(Find, LoadLatestNamesNoOlderOneThatIsDamaged) {
+  for (const int step : {8, 9, 10}) {
+    save_step(step);
+  }
+  alter(10);
+  std::filesystem::remove(path_of(9) / "COMMIT");
+
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::checksum_mismatch, HasSubstr("fall_back would go on to 'step-8'")));
+  std::filesystem::remove(path_of(8) / "COMMIT");
+  EXPECT_THAT([&] { static_cast<void>(load_newest()); },
+              Fails(Errc::checksum_mismatch, Not(HasSubstr("fall_back"))));
+}
+
 TEST_F(Find, LoadLatestDoesNotFallBackForWhatWasAskedForInVain) {
   save_step(9);
   save_step(10);

@@ -173,6 +173,41 @@ TEST_F(ExportTest, ReplacesNothing) {
   EXPECT_EQ(testing::read_text(folder_ / "out.safetensors"), "mine");
 }
 
+TEST_F(ExportTest, RefusesATargetWithoutAName) {
+  save(source_, Tree{{"a", counted({2})}});
+
+  EXPECT_THAT(run_cli({"export", source_, ""}).err, HasSubstr("the path is empty"));
+  EXPECT_THAT(run_cli({"export", source_, "/"}).err, HasSubstr("already exists"));
+}
+
+TEST_F(ExportTest, RefusesATargetInACheckpoint) {
+  const std::string other = folder_ / "other";
+  save(source_, Tree{{"a", counted({2})}});
+  save(other, Tree{{"b", counted({2})}});
+  const std::vector<std::string> in_source = testing::list_tree(source_);
+
+  for (const std::string target :
+       {"checkpoint/out", "checkpoint/state/out.safetensors", "other/out.safetensors"}) {
+    const testing::CliResult result = run(target);
+    EXPECT_EQ(result.status, 1) << target;
+    EXPECT_THAT(result.err, AllOf(HasSubstr(folder_ / target), HasSubstr("holds only its own files")));
+  }
+  EXPECT_EQ(testing::list_tree(source_), in_source);
+  EXPECT_EQ(testing::list_tree(other), in_source);
+}
+
+TEST_F(ExportTest, RefusesATargetAmongTheFilesThatItReads) {
+  save(source_, Tree{{"a", counted({2})}});
+  ASSERT_EQ(run("foreign").status, 0);
+
+  const testing::CliResult result =
+      run_cli({"export", folder_ / "foreign", folder_ / "foreign/out.safetensors"});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("lies in the folder that is exported"));
+  EXPECT_EQ(load(folder_ / "foreign"), (Tree{{"a", counted({2})}}));
+}
+
 TEST_F(ExportTest, LeavesNothingWhenTheCheckpointIsDamaged) {
   save(source_, Tree{{"a", counted({5000})}});
   for (const auto& entry : fs::directory_iterator(fs::path(source_) / "state")) {

@@ -102,6 +102,17 @@ TEST(CliUsage, RefusesSizesThatAreNone) {
   expect_refused({"reshard", "a", "b", "--tiles", "big"}, "--tiles: 'big' is not");
 }
 
+TEST(CliUsage, NamesTheValuesThatAnOptionTakes) {
+  expect_refused({"export", "a", "b", "--format", "zip"}, "--format: 'zip' is not safetensors or hf\n");
+  expect_refused({"export", "a", "b", "--format", ""}, "--format: '' is not safetensors or hf\n");
+}
+
+TEST(CliUsage, SaysThatAnOptionNeedsAValueAndOnlyOne) {
+  expect_refused({"export", "a", "b", "--format"}, "--format needs a value\n");
+  expect_refused({"prune", "x", "--best"}, "--best needs a value\n");
+  expect_refused({"reshard", "a", "b", "--parts", "2", "--parts", "3"}, "--parts is given more than once\n");
+}
+
 TEST(CliUsage, ReadsSizesWithUnits) {
   const TempDir directory;
   save(directory / "source", Tree{{"w", Array::zeros({256, 1024}, DType::int8)}});

@@ -18,6 +18,7 @@ foreach(file include/cairn/version.hpp share/doc/cairn/LICENSE share/doc/cairn/d
     message(FATAL_ERROR "${file} was not installed")
   endif()
 endforeach()
+run_step("${PYTHON}" -B "${CHECK_DOCS}" --links "${FOLDER}/prefix/share/doc/cairn")
 file(GLOB_RECURSE internal "${FOLDER}/prefix/include/*/internal/*")
 file(GLOB archives "${FOLDER}/prefix/lib*/*.a" "${FOLDER}/prefix/lib*/*/*.a")
 list(FILTER archives EXCLUDE REGEX "/libcairn(_proto|_mpi|_cuda)?\\.a$")

@@ -122,10 +122,10 @@ TEST(FromTree, RefusesNumbersThatAMemberCannotHold) {
   EXPECT_THAT([&] { from_tree(with("mode", true), restored); },
               Fails(Errc::type_mismatch, HasSubstr("'mode' is of kind boolean")));
   EXPECT_THAT([&] { from_tree(with("letter", 128), restored); },
-              Fails(Errc::type_mismatch, HasSubstr("'letter' is 128")));
+              Fails(Errc::unsafe_cast, HasSubstr("'letter' is 128")));
   EXPECT_THAT(
       [&] { from_tree(with("rate", 1e300), restored); },
-      Fails(Errc::type_mismatch,
+      Fails(Errc::unsafe_cast,
             HasSubstr("'rate' is 1e+300, which exceeds the range of float; Narrowing::allowed makes it "
                       "infinite")));
 }

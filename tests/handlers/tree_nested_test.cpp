@@ -147,7 +147,7 @@ TEST(TreeNested, NamesKeysThatAreNotTheNumbersOfAMap) {
   Tree tree = Tree::map();
   tree["300"] = 1;
   EXPECT_THAT([&] { static_cast<void>((tree.as<std::map<std::uint8_t, int>>("counts"))); },
-              Fails(Errc::type_mismatch, HasSubstr("'counts/300' is 300, which does not fit")));
+              Fails(Errc::unsafe_cast, HasSubstr("'counts/300' is 300, which does not fit")));
 }
 
 TEST(TreeNested, NumbersInContainersFollowTheRulesOfNumbers) {

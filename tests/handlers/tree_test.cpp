@@ -40,7 +40,7 @@ TEST(TreeAs, RoundsNumbersToFloatAndRefusesThoseBeyondItsRange) {
   EXPECT_EQ(Tree(-kInfinity).as<float>(), -std::numeric_limits<float>::infinity());
   EXPECT_TRUE(std::isnan(Tree(std::nan("")).as<float>()));
   EXPECT_THAT([] { static_cast<void>(Tree(-1e300).as<float>()); },
-              Fails(Errc::type_mismatch, HasSubstr("the node is -1e+300")));
+              Fails(Errc::unsafe_cast, HasSubstr("the node is -1e+300")));
   EXPECT_EQ(Tree(1e300).as<double>(), 1e300);
 }
 
@@ -119,7 +119,7 @@ TEST(TreeAs, RefusesAnotherKindAndNamesThePath) {
 
 TEST(TreeAs, RefusesAnIntegerThatDoesNotFit) {
   EXPECT_THAT([] { static_cast<void>(Tree(300).as<std::uint8_t>("n")); },
-              Fails(Errc::type_mismatch, HasSubstr("'n' is 300")));
+              Fails(Errc::unsafe_cast, HasSubstr("'n' is 300")));
 }
 
 TEST(TreeAs, RefusesAnArrayOfOtherElements) {

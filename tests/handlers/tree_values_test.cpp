@@ -78,10 +78,11 @@ TEST(TreeAsInteger, TakesTheEndsOfItsRange) {
   EXPECT_EQ(Tree(-128).as<std::int8_t>(), -128);
   EXPECT_EQ(Tree(255).as<std::uint8_t>(), 255);
   EXPECT_THAT([] { static_cast<void>(Tree(-129).as<std::int8_t>("n")); },
-              Fails(Errc::type_mismatch, HasSubstr("'n' is -129, which does not fit in a signed integer of 8 "
-                                                   "bits; Narrowing::allowed saturates it")));
+              Fails(Errc::unsafe_cast, HasSubstr("'n' is -129, which does not fit in a signed integer of 8 "
+                                                 "bits (-128 to 127); Narrowing::allowed saturates it")));
   EXPECT_THAT([] { static_cast<void>(Tree(-1).as<std::uint64_t>()); },
-              Fails(Errc::type_mismatch, HasSubstr("in an unsigned integer of 64 bits")));
+              Fails(Errc::unsafe_cast, HasSubstr("in an unsigned integer of 64 bits (0 to "
+                                                 "18446744073709551615)")));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 A block that begins with ```cpp file=examples/a.cpp region=save must equal what that file has between the lines
 `// [save]` and `// [/save]`, less the indentation that all lines share. C++ without a file is refused.
 `--update` writes the regions into the documents. The steps of a commit above the code are those of docs/reliability.md.
+`--links` checks only links, those of all documents in the folder: what was installed has no sources.
 """
 import pathlib
 import re
@@ -127,6 +128,18 @@ def read_tree(root):
     return documents, files
 
 
+def check_all_links(root):
+    documents = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+                 for path in sorted(root.rglob("*.md"))}
+    count = 0
+    for path, text in documents.items():
+        for line, message in check_links(path, text, documents, lambda aim: (root / aim).exists()):
+            print(f"{path}:{line}: {message}")
+            count += 1
+    print(f"{count} dead links in {len(documents)} documents")
+    return 1 if count or not documents else 0
+
+
 SOURCE = "int f() {\n  // [part]\n  int a = 1;\n    b();\n  // [/part]\n}\n"
 GOOD = {
     "equal to the region": "```cpp file=a.cpp region=part\nint a = 1;\n  b();\n```\n",
@@ -181,6 +194,8 @@ def main(arguments):
         return self_test()
     is_update = arguments[:1] == ["--update"]
     root = pathlib.Path(arguments[-1])
+    if arguments[:1] == ["--links"]:
+        return check_all_links(root)
     documents, files = read_tree(root)
     count = 0
     for path, text in documents.items():

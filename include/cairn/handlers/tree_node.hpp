@@ -130,9 +130,9 @@ class Tree {
   /// Narrowing::allowed any number becomes any other: rounded as float, cut off and saturated as integer, NaN as 0.
   ///
   /// Ownership: string_view and span are valid as long as this node.
-  /// Errors:    Errc::type_mismatch when the leaf is of another kind, an integer does not fit, or a number exceeds the
-  ///            range of float (one within it is rounded); Errc::unsafe_cast for a float as an integer, and for an integer
-  ///            that is not a value of the float type; Errc::dtype_mismatch when an array has other elements. `path` is used
+  /// Errors:    Errc::type_mismatch when the leaf is of another kind; Errc::unsafe_cast for a float as an integer, for an
+  ///            integer that does not fit or is not a value of the float type, and for a number that exceeds the range of
+  ///            float (one within it is rounded); Errc::dtype_mismatch when an array has other elements. `path` is used
   ///            in errors only. Of containers: as from_tree.
   template <class T>
   [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const;

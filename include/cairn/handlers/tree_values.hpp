@@ -28,8 +28,8 @@ namespace detail {
 
 /// The number of a leaf as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
 ///
-/// Errors: Errc::type_mismatch when the leaf is not a number, or is an integer that does not fit; Errc::unsafe_cast when it is a
-///         float. With Narrowing::allowed only what is not a number is refused.
+/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it is a float, or an integer that does not
+///         fit. With Narrowing::allowed only what is not a number is refused.
 [[nodiscard]] std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                          Narrowing narrowing);
 [[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
@@ -38,7 +38,7 @@ namespace detail {
 /// The number of a leaf as a float of 4 or 8 bytes. Floats are rounded to it, integers must be values of it. Narrowing rounds
 /// those, too, and makes infinity of what exceeds the range.
 ///
-/// Errors: Errc::type_mismatch when the leaf is not a number or exceeds the range; Errc::unsafe_cast when it is an integer that is
+/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it exceeds the range, or is an integer that is
 ///         not a value of the type.
 [[nodiscard]] double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                      Narrowing narrowing);

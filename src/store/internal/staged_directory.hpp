@@ -80,6 +80,12 @@ enum class LoneVerdict : std::uint8_t {
 /// Where a checkpoint with this identifier is written before it becomes `target`: "<parent>/.tmp-<name>-<uuid>".
 [[nodiscard]] std::filesystem::path temporary_path(const std::filesystem::path& target, const Uuid& uuid);
 
+/// Refuses a target in the directory of a checkpoint, however deep: it would go with that one's next overwrite.
+/// Directories are climbed by "..", not by the text of the path, which may lead through links.
+///
+/// Errors: Errc::invalid_argument.
+void require_outside_checkpoints(const io::Directory& parent, const std::filesystem::path& target);
+
 /// A checkpoint while it is being written: a temporary directory next to its target that becomes the
 /// target in one step, or leaves no trace.
 ///
