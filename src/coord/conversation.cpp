@@ -173,7 +173,7 @@ SomeRanks Conversation::missing() const {
 
 void Conversation::leave_later() noexcept {
   try {
-    // Left by the last step that ends: each holds a share of it until then.
+    // The last step that ends leaves: until then each shares `last`.
     const auto end = [exchange = exchange_, exchanges = exchanges_](std::nullptr_t) {
       leave_and_forget(*exchange, exchanges);
     };
