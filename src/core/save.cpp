@@ -16,11 +16,11 @@
 #include "contract/internal/resolve.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
-#include "core/internal/names.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
+#include "store/internal/checkpointable_names.hpp"
 #include "store/internal/manifest.hpp"
 
 namespace cairn {
@@ -63,7 +63,7 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
   std::set<std::string, std::less<>> names;
   std::vector<core::SaveItem> resolved;
   for (Checkpointable& item : items) {
-    core::validate_name(item.name());
+    store::validate_name(item.name());
     if (!names.insert(item.name()).second) {
       throw Error(Errc::already_exists, fmt::format("two checkpointables are called '{}'", item.name()));
     }

@@ -12,7 +12,7 @@
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
-#include "core/internal/names.hpp"
+#include "store/internal/checkpointable_names.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/other_files.hpp"
 #include "store/internal/timestamp.hpp"
@@ -30,7 +30,7 @@ std::string who(const SaveItem& item) {
 SaveItem::SaveItem(Checkpointable what, Registration whose)
     : checkpointable(std::move(what)),
       registration(std::move(whose)),
-      directory(directory_of(checkpointable.name())) {}
+      directory(store::directory_of(checkpointable.name())) {}
 
 SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::TimePoint begin)
     : Operation(std::move(services), fmt::format("save of {}", plan.path.string()), begin, plan.options.trace,
@@ -404,7 +404,7 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
 std::vector<io::FileDigest> SaveJob::digest_files() {
   files_.require_complete(
       "", " before the save was published");  // Begun after the end of the handler's background phase.
-  WrittenFiles::Digests written = files_.take_digests();
+  store::WrittenFiles::Digests written = files_.take_digests();
   std::set<std::string, std::less<>> announced;  // What ranks write together, nobody finds by looking.
   if (joint_) {
     announced.emplace(store::kTablesName);

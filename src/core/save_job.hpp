@@ -20,12 +20,12 @@
 #include "core/handler_checks.hpp"
 #include "core/internal/fate.hpp"
 #include "core/operation.hpp"
-#include "core/written_files.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "store/internal/publication_order.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/staged_directory.hpp"
+#include "store/internal/written_files.hpp"
 
 namespace cairn::core {
 
@@ -192,7 +192,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   Mutex abandon_mutex_;   // One removes at a time.
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
   bool has_told_leftover_ = false;
-  WrittenFiles files_;
+  store::WrittenFiles files_;
 
   mutable Mutex mutex_;
   SaveResult result_ CAIRN_GUARDED_BY(mutex_);

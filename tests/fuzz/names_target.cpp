@@ -8,9 +8,9 @@
 #include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
-#include "core/internal/names.hpp"
 #include "fuzz/fuzzing.hpp"
 #include "io/internal/file.hpp"
+#include "store/internal/checkpointable_names.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 
@@ -23,7 +23,7 @@ using cairn::fuzz::require;
 bool is_valid_name(std::string_view name) {
   return attempt({Errc::invalid_argument},
                  [&] {
-                   cairn::core::validate_name(name);
+                   cairn::store::validate_name(name);
                    return true;
                  })
       .has_value();
@@ -33,12 +33,12 @@ void check_directories(std::string_view one, std::string_view other) {
   if (!is_valid_name(one)) {
     return;
   }
-  const std::string directory = cairn::core::directory_of(one);
+  const std::string directory = cairn::store::directory_of(one);
   require(cairn::store::is_checkpointable_directory(directory),
           "a valid name has a plain directory of its own");
   require(directory.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_.%") == std::string::npos,
           "a directory has no byte that file systems change");
-  require(one == other || directory != cairn::core::directory_of(other),
+  require(one == other || directory != cairn::store::directory_of(other),
           "other names have other directories");
 }
 

@@ -14,8 +14,8 @@
 #include "cairn/handlers/builtin.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
-#include "core/internal/names.hpp"
 #include "core/internal/start.hpp"
+#include "store/internal/checkpointable_names.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
@@ -60,7 +60,7 @@ class StoreTest : public ::testing::Test {
 
   [[nodiscard]] std::filesystem::path path() const { return folder_ / "checkpoint"; }
   [[nodiscard]] std::filesystem::path item(std::string_view file) const {
-    return path() / core::directory_of("item") / file;
+    return path() / store::directory_of("item") / file;
   }
 
   TempDir folder_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/internal/names.hpp"
+#include "store/internal/checkpointable_names.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "base/internal/utf8.hpp"
 
-namespace cairn::core {
+namespace cairn::store {
 namespace {
 
 bool stands_for_itself(char c) {
@@ -58,4 +58,4 @@ void validate_name(std::string_view name) {
   }
 }
 
-}  // namespace cairn::core
+}  // namespace cairn::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/written_files.hpp"
+#include "store/internal/written_files.hpp"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 #include "cairn/base/error.hpp"
 
-namespace cairn::core {
+namespace cairn::store {
 
 void WrittenFiles::claim(const std::string& path, std::uint64_t bytes) {
   const MutexLock lock(mutex_);
@@ -40,4 +40,4 @@ WrittenFiles::Digests WrittenFiles::take_digests() {
   return std::exchange(digests_, {});
 }
 
-}  // namespace cairn::core
+}  // namespace cairn::store

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace cairn::core {
+namespace cairn::store {
 
 /// Longest encoded name: a file system's component holds 255 bytes, and temporary names need a prefix.
 inline constexpr std::size_t kMaxDirectoryBytes = 200;
@@ -22,4 +22,4 @@ void validate_name(std::string_view name);
 /// Source: docs/format.md, "Names".
 [[nodiscard]] std::string directory_of(std::string_view name);
 
-}  // namespace cairn::core
+}  // namespace cairn::store

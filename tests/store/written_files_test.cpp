@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/written_files.hpp"
+#include "store/internal/written_files.hpp"
 
 #include <string>
 
@@ -9,7 +9,7 @@
 
 #include "support/fails.hpp"
 
-namespace cairn::core {
+namespace cairn::store {
 namespace {
 
 using ::testing::AllOf;
@@ -69,4 +69,4 @@ TEST(WrittenFiles, GiveTheirDigestsAwayOnce) {
 }
 
 }  // namespace
-}  // namespace cairn::core
+}  // namespace cairn::store

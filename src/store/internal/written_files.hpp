@@ -11,7 +11,7 @@
 #include "base/internal/mutex.hpp"
 #include "io/internal/chunk_hash.hpp"
 
-namespace cairn::core {
+namespace cairn::store {
 
 /// The files of a save: the names that handlers have claimed, and the digests of those that are complete. Paths are in the
 /// checkpoint.
@@ -46,4 +46,4 @@ class WrittenFiles {
   Digests digests_ CAIRN_GUARDED_BY(mutex_);
 };
 
-}  // namespace cairn::core
+}  // namespace cairn::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/internal/names.hpp"
+#include "store/internal/checkpointable_names.hpp"
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 #include "support/fails.hpp"
 
-namespace cairn::core {
+namespace cairn::store {
 namespace {
 
 using testing::Fails;
@@ -46,4 +46,4 @@ TEST(ValidateName, RefusesADirectoryThatIsLongerWithItsLength) {
 }
 
 }  // namespace
-}  // namespace cairn::core
+}  // namespace cairn::store
