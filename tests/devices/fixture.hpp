@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -45,7 +46,7 @@ class DeviceTest : public ::testing::Test {
   static Array on_device(FakeDevice& device, const Array& values) {
     const auto bytes = static_cast<std::size_t>(values.byte_count());
     auto memory = device.allocate(bytes);
-    std::memcpy(device.seen(memory.get()), values.view().data(), bytes);
+    std::copy_n(values.view().data(), bytes, device.seen(memory.get()));
     MutableArrayView view(memory.get(), values.shape(), values.dtype(), device.device());
     return Array::share(std::move(view), std::move(memory));
   }
