@@ -49,9 +49,6 @@ function(cairn_module name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
-  if(CAIRN_SOURCES_ALONE)  # As users compile them; in a unity build a source may lean on the one before it.
-    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
-  endif()
   if(arg_COMPONENT)
     set_property(GLOBAL APPEND PROPERTY CAIRN_COMPONENTS ${arg_COMPONENT})
     set_property(GLOBAL PROPERTY CAIRN_COMPONENT_${arg_COMPONENT} ${target})
@@ -60,11 +57,13 @@ function(cairn_module name)
   endif()
 endfunction()
 
-# Defines one test program from the files of one folder and registers each of its tests with ctest.
+# Defines one test program from the files of one folder and registers it with ctest: each of its tests, or where CAIRN_WHOLE_TEST_PROGRAMS is
+# on the program as a whole, divided among as many SHARDS. A program with a label of CAIRN_LABELS_LEFT_OUT is not registered, and built on
+# demand only.
 #
-#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds>])
+#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds of a test>] [SHARDS <number>])
 function(cairn_test module)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT;SHARDS" "SOURCES;LIBRARIES")
   set(target cairn_${module}_test)
   add_executable(${target} ${arg_SOURCES})
   # The library is optimised, its tests need not be: they take a third less time to compile.
@@ -72,17 +71,35 @@ function(cairn_test module)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(${target} PRIVATE CAIRN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} cairn_test_support GTest::gmock_main)
+  # Most of what a test's source takes to compile is its headers: twice as many share them as of the library's.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  if(CAIRN_WHOLE_TEST_PROGRAMS)
-    add_test(NAME "${module}.all" COMMAND ${target})
-    set_tests_properties("${module}.all" PROPERTIES LABELS "${arg_LABEL}" TIMEOUT 1200 COST ${arg_TIMEOUT})
+  if(arg_LABEL IN_LIST CAIRN_LABELS_LEFT_OUT)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
     return()
   endif()
-  gtest_discover_tests(${target} TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  if(NOT CAIRN_WHOLE_TEST_PROGRAMS)
+    gtest_discover_tests(${target} TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+      PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    return()
+  endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  foreach(shard RANGE 1 ${arg_SHARDS})
+    set(name "${module}.all")
+    if(arg_SHARDS GREATER 1)
+      set(name "${module}.${shard}_of_${arg_SHARDS}")
+    endif()
+    math(EXPR index "${shard} - 1")
+    add_test(NAME "${name}" COMMAND "${PROJECT_SOURCE_DIR}/tests/support/whole_program"
+      --skips "${PROJECT_BINARY_DIR}/skips/${name}" --seconds ${arg_TIMEOUT} -- $<TARGET_FILE:${target}>)
+    set_tests_properties("${name}" PROPERTIES LABELS "${arg_LABEL}" TIMEOUT 1200 COST ${arg_TIMEOUT}
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${index}")
+  endforeach()
 endfunction()

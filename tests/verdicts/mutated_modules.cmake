@@ -28,7 +28,7 @@ function(cairn_mutated_modules prefix)
       list(TRANSFORM sources REPLACE "^${original}$" "${copy}")
     endforeach()
     set(target ${prefix}_${module})
-    add_library(${target} OBJECT ${sources})
+    add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
     # MUTANT stands in parentheses, and for some mutants alone in a condition.
     target_compile_options(${target} PRIVATE ${CAIRN_WARNINGS} $<$<CXX_COMPILER_ID:Clang>:-Wno-parentheses-equality>)
     target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")

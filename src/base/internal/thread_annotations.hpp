@@ -2,7 +2,7 @@
 #pragma once
 
 // What clang's thread safety analysis (`-Wthread-safety`) is told: which mutex protects what, and which functions are
-// called with it locked. `lint.thread_safety` asks it; other compilers read nothing here.
+// called with it locked. A build by clang asks it, so `tests/run --asan`; other compilers read nothing here.
 #ifdef __clang__
 #define CAIRN_THREAD_ANNOTATION(attribute) __attribute__((attribute))
 #else
