@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "contract/file_stream.hpp"
+#include "cairn/contract/file_stream.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+
+#include "contract/file_stream.hpp"
 
 namespace cairn {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/response.hpp"
+#include "cairn/core/response.hpp"
 
 #include <chrono>
 #include <exception>
@@ -12,6 +12,7 @@
 #include "async/internal/suspend.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/busy_here.hpp"
+#include "core/response.hpp"
 
 namespace cairn::core {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/internal/listing.hpp"
+#include "cairn/store/listing.hpp"
 
 #include <system_error>
 
@@ -19,6 +19,7 @@
 #include "base/internal/natural_order.hpp"
 #include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
 #include "store/survey.hpp"
