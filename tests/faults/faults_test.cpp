@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets every call, every request of a ring, every thread and every allocation fail once, and every call be slow; prints one line with
-// the counts. With `--all` also where a sample is taken. CAIRN_FAULTS_SEED says where random choices begin.
+// Lets calls, requests of a ring, threads and allocations fail, one at a time, and calls be slow; prints one line with
+// the counts. Where a sample is taken CAIRN_SEED says which; `--all`, or CAIRN_SEED=all, takes everything.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <limits>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,23 +16,18 @@
 
 #include "faults/matrix.hpp"
 #include "faults/scenes.hpp"
-#include "support/number_from.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::faults {
 namespace {
 
-constexpr std::uint64_t kSample = 4;
-constexpr std::uint64_t kSampleOfSlow = 2;
+constexpr std::uint64_t kMostCalls = 4;
+constexpr std::uint64_t kMostSlowCalls = 2;
 constexpr bool kHasSanitizer = CAIRN_HAS_SANITIZER != 0;  // A case takes many times as long then.
-constexpr std::uint64_t kSampleOfMemory = kHasSanitizer ? 20 : 100;
-constexpr std::uint64_t kEvery = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kMostAllocations = kHasSanitizer ? 20 : 100;
+constexpr std::uint64_t kOneAllocationIn = 8;  // Each is a process of its own.
 
-bool takes_all = false;
 Tally total;
-
-std::uint64_t seed() {
-  return testing::number_from("CAIRN_FAULTS_SEED", 1);
-}
 
 /// Prints the line when all tests have run.
 class Summary final : public ::testing::Environment {
@@ -41,7 +36,7 @@ class Summary final : public ::testing::Environment {
     fmt::print(
         "faults: {} cases ({} operations), {} lost, {} mistold, {} leaked, {} hung, {} ended (seed {})\n",
         total.cases, total.operations, total.lost, total.mistold, total.leaked, total.hung, total.ended,
-        seed());
+        testing::seed());
   }
 };
 
@@ -55,10 +50,23 @@ class FaultMatrix : public ::testing::TestWithParam<Param> {
     return name == "Save" || name == "Load";
   }
 
-  static Tally tally_of(const std::vector<Way>& ways, std::uint64_t most, Machine machine = {}) {
+  static Share one_in(std::uint64_t calls) {
+    Share share;
+    share.one_in = calls;
+    share.seed = testing::seed();
+    return share;
+  }
+
+  static Share about(std::uint64_t calls) {
+    Share share = one_in(1);
+    share.most = calls;
+    return share;
+  }
+
+  static Tally tally_of(const std::vector<Way>& ways, const Share& share, Machine machine = {}) {
     const auto& [scene, engine] = GetParam();
     machine.engine = engine;
-    const Tally tally = fail_each(*scene.make(), machine, ways, most, seed());
+    const Tally tally = fail_each(*scene.make(), machine, ways, share);
     total.add(tally);
     EXPECT_GT(tally.cases, 0U);
     return tally;
@@ -66,15 +74,16 @@ class FaultMatrix : public ::testing::TestWithParam<Param> {
 };
 
 TEST_P(FaultMatrix, IsCleanForEveryCall) {
-  const Tally tally = tally_of(ways_of_calls(), takes_all || is_basic() ? kEvery : kSample);
+  const Tally tally = tally_of(ways_of_calls(), is_basic() ? one_in(1) : about(kMostCalls));
 
   EXPECT_EQ(tally.complaints, std::vector<std::string>());
 }
 
 TEST_P(FaultMatrix, IsCleanForAllocations) {
-  const bool is_whole = takes_all || (!kHasSanitizer && is_basic());
+  const bool takes_many = !kHasSanitizer && is_basic();
 
-  const Tally tally = tally_of(ways_of_memory(), is_whole ? kEvery : kSampleOfMemory);
+  const Tally tally =
+      tally_of(ways_of_memory(), takes_many ? one_in(kOneAllocationIn) : about(kMostAllocations));
 
   EXPECT_EQ(tally.complaints, std::vector<std::string>());
 }
@@ -82,25 +91,28 @@ TEST_P(FaultMatrix, IsCleanForAllocations) {
 /// Saves that are stopped while one call is slow: what they are told must be true at once, and when the call has ended.
 class SlowCallMatrix : public FaultMatrix {
  protected:
-  static Tally tally_with(std::chrono::milliseconds slowness, std::uint64_t most) {
+  static Tally tally_with(std::chrono::milliseconds slowness, const Share& share) {
     Machine machine;
     machine.slowness = slowness;
     machine.settle_time += slowness;
-    return tally_of(ways_of_slow_calls(), most, machine);
+    return tally_of(ways_of_slow_calls(), share, machine);
   }
 };
 
 TEST_P(SlowCallMatrix, IsCleanForEveryCall) {
-  const Tally tally = tally_with(std::chrono::milliseconds(20), takes_all ? kEvery : kSampleOfSlow);
+  const Tally tally = tally_with(std::chrono::milliseconds(20), about(kMostSlowCalls));
 
   EXPECT_EQ(tally.complaints, std::vector<std::string>());
 }
 
 TEST_P(SlowCallMatrix, IsCleanForCallsOfThreeSeconds) {
-  if (!takes_all) {
+  if (!testing::takes_all()) {
     GTEST_SKIP() << "takes minutes: --all";
   }
-  const Tally tally = tally_with(std::chrono::seconds(3), 1);
+  Share one;
+  one.most = 1;
+
+  const Tally tally = tally_with(std::chrono::seconds(3), one);
 
   EXPECT_EQ(tally.complaints, std::vector<std::string>());
 }
@@ -127,8 +139,10 @@ INSTANTIATE_TEST_SUITE_P(Of, SlowCallMatrix,
 
 int main(int count, char** arguments) {
   ::testing::InitGoogleTest(&count, arguments);
-  cairn::faults::takes_all = std::any_of(arguments, arguments + count,
-                                         [](std::string_view argument) { return argument == "--all"; });
+  const auto is_all = [](std::string_view argument) { return argument == "--all"; };
+  if (std::any_of(arguments, arguments + count, is_all)) {
+    ::setenv("CAIRN_SEED", std::string(cairn::testing::kAll).c_str(), 1);
+  }
   ::testing::AddGlobalTestEnvironment(std::make_unique<cairn::faults::Summary>().release());
   return RUN_ALL_TESTS();
 }

@@ -11,6 +11,7 @@
 
 #include "faults/case.hpp"
 #include "faults/watchdog.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::faults {
 namespace {
@@ -123,15 +124,17 @@ void Tally::add(const Tally& other) {
   complaints.insert(complaints.end(), other.complaints.begin(), other.complaints.end());
 }
 
-Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& ways, std::uint64_t most,
-                std::uint64_t seed) {
+Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& ways, const Share& share) {
   Tally tally;
   const std::array<std::uint64_t, kOps> counts = count_calls(scene, machine, tally);
   for (std::size_t op = 0; op < kOps; ++op) {
-    const std::uint64_t step = std::max<std::uint64_t>(counts[op] / most, 1);
+    const std::uint64_t step = std::max<std::uint64_t>({counts[op] / share.most, share.one_in, 1});
+    const testing::Sample sample(step, share.seed);
     int misses = 0;
-    for (std::uint64_t number = 1 + seed % step; number <= counts[op] && misses < kMostMisses;
-         number += step) {
+    for (std::uint64_t number = 1; number <= counts[op] && misses < kMostMisses; ++number) {
+      if (!sample.takes(number - 1)) {
+        continue;
+      }
       bool is_hit = false;
       for (const Way& way : ways) {
         if (way.op == static_cast<Op>(op)) {

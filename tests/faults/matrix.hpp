@@ -45,11 +45,15 @@ struct Tally {
   [[nodiscard]] bool is_clean() const { return complaints.empty(); }
 };
 
+/// What is taken of the calls of one kind: one in `one_in`, or fewer where that is twice `most` and more.
+struct Share {
+  std::uint64_t one_in = 1;
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  std::string seed = "1";  ///< Says which (testing::Sample).
+};
+
 /// Lets each call of `scene` on `machine` fail, one at a time, in each of the ways that `ways` has for it.
-///
-/// Of more than `most` calls of one kind a sample is taken, evenly spread; `seed` says where it begins.
-Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& ways,
-                std::uint64_t most = std::numeric_limits<std::uint64_t>::max(), std::uint64_t seed = 1);
+Tally fail_each(Scene& scene, const Machine& machine, const std::vector<Way>& ways, const Share& share = {});
 
 /// Every way to fail that the kernel has for these calls.
 [[nodiscard]] std::vector<Way> ways_of_calls();

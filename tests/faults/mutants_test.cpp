@@ -163,8 +163,11 @@ TEST(FaultMatrixOfAMutant, FindsASaveThatIsSaidToBeCommittedAndIsNot) {
   machine.syscalls = std::make_shared<testing::LyingRenames>(testing::RenameLie::forgotten);
   machine.slowness = std::chrono::milliseconds(10);
 
+  Share one;
+  one.most = 1;
+
   const Tally tally =
-      fail_each(*small_overwrite(), machine, {{Op::unlink, 0, Effect::slow, Expect::borne}}, 1);
+      fail_each(*small_overwrite(), machine, {{Op::unlink, 0, Effect::slow, Expect::borne}}, one);
 
   EXPECT_GT(tally.lost, 0U);
 }
