@@ -3,8 +3,18 @@
 
 namespace cairn::testing {
 
-/// Whether the program runs under AddressSanitizer or ThreadSanitizer, which have memory and threads of their own.
+// g++ and clang say it in different words.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CAIRN_TEST_SANITIZED
+#endif
+#endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAIRN_TEST_SANITIZED
+#endif
+
+/// Whether the program runs under AddressSanitizer or ThreadSanitizer, which have memory and threads of their own.
+#if defined(CAIRN_TEST_SANITIZED)
 inline constexpr bool kHasSanitizer = true;
 #else
 inline constexpr bool kHasSanitizer = false;
