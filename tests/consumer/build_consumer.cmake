@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs Cairn, moves the installation, and builds and runs PROJECT against it; COMPONENTS, which asks for what is missing; and WARNINGS, which
-# must give none.
+# must give none, and is built by hand, too.
 # Everything happens in FOLDER, whose name has a blank; the definitions that it takes are in CMakeLists.txt beside this file.
 
 function(run_step)
@@ -12,6 +12,7 @@ run_step("${CMAKE_COMMAND}" --install "${CAIRN_BUILD}" --prefix "${FOLDER}/first
 # A package that only works where it was installed would break for everybody who unpacks it elsewhere.
 file(RENAME "${FOLDER}/first place" "${FOLDER}/prefix")
 file(COPY "${PROJECT}/" DESTINATION "${FOLDER}/source")
+file(COPY "${WARNINGS}/" DESTINATION "${FOLDER}/coroutines")
 foreach(file include/cairn/version.hpp share/doc/cairn/LICENSE share/doc/cairn/docs/format.md
         share/doc/cairn/examples/guide.cpp share/cairn/index.fbs)
   if(NOT EXISTS "${FOLDER}/prefix/${file}")
@@ -26,9 +27,12 @@ if(internal OR archives)
   message(FATAL_ERROR "these are not for users, but installed: ${internal} ${archives}")
 endif()
 
+# So that ccache knows again in one clone of the sources what it has compiled in another.
+set(ENV{CCACHE_BASEDIR} "${FOLDER}")
+set(ENV{CCACHE_NOHASHDIR} 1)
 set(options -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${FOLDER}/prefix"
   "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}"
-  "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}")
+  "-DCMAKE_CXX_FLAGS=${FLAGS}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=${FLAGS_RELWITHDEBINFO}")
 run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" "-DWANTED_VERSION=${CAIRN_VERSION}" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run_step("${FOLDER}/build/consumer")
@@ -38,14 +42,17 @@ foreach(program consumer_rank consumer_message)
   endif()
 endforeach()
 run_step("${CMAKE_COMMAND}" -S "${COMPONENTS}" -B "${FOLDER}/components" "-DWITHOUT_CUDA=${WITHOUT_CUDA}" "-DWITH_PROTO=${WITH_PROTO}" ${options})
-run_step("${CMAKE_COMMAND}" -S "${WARNINGS}" -B "${FOLDER}/warnings" ${options})
+run_step("${CMAKE_COMMAND}" -S "${FOLDER}/coroutines" -B "${FOLDER}/warnings" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/warnings")
 
-# Without CMake.
+# Without CMake. Our headers are not system headers then: g++ shows warnings of them, too.
 file(GLOB_RECURSE described "${FOLDER}/prefix/lib*/cairn.pc")
 cmake_path(GET described PARENT_PATH pkgconfig_folder)
 set(ENV{PKG_CONFIG_PATH} "${pkgconfig_folder}")
-run_step(sh -c "eval '${COMPILER}' -std=c++20 ${FLAGS} source/main.cpp $(pkg-config --cflags --libs cairn) -o by_hand && ./by_hand"
+set(compile "${COMPILER}")
+if(LAUNCHER)
+  set(compile "${LAUNCHER}' '${COMPILER}")
+endif()
+run_step(sh -c "eval '${compile}' -std=c++20 ${FLAGS} -O1 -Wall -Wextra -Werror $(pkg-config --cflags cairn) -c coroutines/coroutines.cpp -o by_hand.o"
   WORKING_DIRECTORY "${FOLDER}")
-run_step(sh -c "eval '${COMPILER}' -std=c++20 -O1 -Wall -Wextra -Werror -c '${WARNINGS}/coroutines.cpp' $(pkg-config --cflags cairn) -o by_hand.o"
-  WORKING_DIRECTORY "${FOLDER}")
+run_step(sh -c "eval '${COMPILER}' ${FLAGS} by_hand.o $(pkg-config --libs cairn) -o by_hand && ./by_hand" WORKING_DIRECTORY "${FOLDER}")

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes the Debian package of the build folder in FOLDER, and looks at what is in it.
+include("${CMAKE_CURRENT_LIST_DIR}/Touched.cmake")
 
 function(run_step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+cairn_touches_the_build(touched)
+if(NOT touched)
+  message(STATUS "skipped: no CMake file changed; tests/run --long consumer has it")
+  return()
+endif()
 find_program(DPKG_DEB dpkg-deb)
 if(NOT DPKG_DEB)
   message(STATUS "skipped: there is no dpkg-deb")

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds Cairn shared, installs that, and builds and runs PROJECT and PLUGIN against it. Everything but that build happens
 # in FOLDER; the definitions that it takes are in CMakeLists.txt beside this file.
+include("${CMAKE_CURRENT_LIST_DIR}/Touched.cmake")
 
 function(run_step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
+cairn_touches_the_build(touched)
+if(NOT touched)
+  message(STATUS "skipped: no CMake file changed; tests/run --long consumer has it")
+  return()
+endif()
 if(NOT LAUNCHER MATCHES "ccache")
   message(STATUS "skipped: without ccache the library would be compiled a second time")
   return()

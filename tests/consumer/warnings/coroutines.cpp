@@ -91,3 +91,7 @@ std::size_t run() {
 }
 
 }  // namespace user
+
+int main() {
+  return user::run() > 0 ? 0 : 1;
+}
