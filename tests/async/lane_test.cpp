@@ -192,7 +192,7 @@ TEST(StrandBeside, RunsOneThingAtATimeWhileItChangesHands) {
   }
 }
 
-Awaitable<> hold(Awaitable<> wait, Token token) {
+Awaitable<> mark_after(Awaitable<> wait, Token token) {
   co_await std::move(wait);
   *token = 1;
 }
@@ -203,7 +203,7 @@ TEST(Lane, DestroysWhatWouldRunAfterItWasClosed) {
   const Gate gate;
   const Event signal;
   Token token = make_token();
-  const Event ended = start(make_lane(strand, gate), hold(signal.wait(), token));
+  const Event ended = start(make_lane(strand, gate), mark_after(signal.wait(), token));
 
   gate.close();
   signal.set();
@@ -220,9 +220,9 @@ TEST(Lane, LetsTheRestOfTheStrandGoOn) {
   gate.close();
   const Executor lane = make_lane(strand, gate);
   Token token = make_token();
-  const Event dropped = start(lane, hold(Event::happened().wait(), token));
+  const Event dropped = start(lane, mark_after(Event::happened().wait(), token));
 
-  const Event ended = start(strand, hold(Event::happened().wait(), token));
+  const Event ended = start(strand, mark_after(Event::happened().wait(), token));
 
   ended.get();
   EXPECT_THAT([&] { dropped.get(); }, Fails(Errc::closed));
@@ -250,8 +250,8 @@ TEST(Lane, CountsWhatRunsAsAVisitor) {
 
 Awaitable<> wait_for_two(Event first, Event second, Token token) {
   std::vector<Awaitable<>> children;
-  children.push_back(hold(first.wait(), token));
-  children.push_back(hold(second.wait(), token));
+  children.push_back(mark_after(first.wait(), token));
+  children.push_back(mark_after(second.wait(), token));
   co_await when_all(std::move(children));
   *token = 2;
 }
