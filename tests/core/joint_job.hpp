@@ -54,6 +54,7 @@ class JointJob {
     std::size_t fan_out = 16;
     std::chrono::milliseconds lost_after = std::chrono::seconds(30);
     std::chrono::milliseconds heartbeat{50};
+    std::chrono::milliseconds stop_grace = std::chrono::seconds(2);
     bool time_stands_still = false;  ///< That of the network, until `let_time_pass`.
     PartHooks hooks;
   };
@@ -76,6 +77,7 @@ class JointJob {
       of_rank.worker_threads = 1;
       of_rank.staging_bytes = std::size_t{16} << 20;
       of_rank.syscalls = syscalls_[rank];
+      of_rank.stop_grace = options.stop_grace;
       std::unique_ptr<Transport> transport = network_.transport(rank);
       if (options.time_stands_still) {
         transport = time_.slowed(std::move(transport));
