@@ -36,8 +36,8 @@ constexpr unsigned kMostSeconds = 120;  // Whoever waits for ever ends without a
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kStackBytes = 8 * kMiB;  // Whatever `ulimit -s` says.
 constexpr std::size_t kReservedBytes =
-    8 * kMiB;  // Touched by as many threads as there are, if they can be had.
-constexpr std::size_t kFiles = 200;
+    8 * kMiB;                       // Touched by as many threads as there are, if they can be had.
+constexpr std::size_t kFiles = 80;  // More than are synced at once, by 64 threads.
 constexpr std::size_t kNumbers = 2 * kMiB / sizeof(float);  // More than a page cache is asked for.
 
 rlim_t data_bytes() {

@@ -104,6 +104,7 @@ class Awaited : public testing::ApiTest {
     save_checkpointables(root() / "2", {{"state", Tree{{"step", 2}, {"w", weights_}}}, {"more", tree_}}, {},
                          *context_);
     ContextOptions options = small();
+    options.stop_grace = std::chrono::milliseconds(10);  // A disk that is held does not answer within any.
     options.syscalls = calls_;
     context_.emplace(std::move(options));
   }

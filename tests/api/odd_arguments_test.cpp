@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "store/internal/recovery.hpp"
 #include "store/internal/staged_directory.hpp"
 #include "store/internal/verify.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn {
 namespace {
@@ -80,11 +82,17 @@ std::vector<std::string> odd_texts() {
 /// Works in a directory two levels below one of the test's own, so that ".." is the test's, too.
 class OddArguments : public testing::ApiTest {
  protected:
-  OddArguments() : before_(fs::current_path()) {
+  OddArguments() : ApiTest(unsynced()), before_(fs::current_path()) {
     fs::create_directories(here());
     fs::current_path(here());
   }
   ~OddArguments() override { fs::current_path(before_); }
+
+  static ContextOptions unsynced() {
+    ContextOptions options = small();
+    options.syscalls = std::make_shared<testing::UnsyncedSyscalls>();
+    return options;
+  }
 
   [[nodiscard]] fs::path here() const { return directory_ / "outer/inner"; }
 

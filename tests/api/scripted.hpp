@@ -33,7 +33,7 @@ enum class Act {
   throw_cancelled,      ///< Though nobody has asked for it.
   wait,                 ///< Until it is cancelled.
   finish_after_cancel,  ///< As wait, but ends as if nothing had happened.
-  ignore_cancel,        ///< Goes on for five seconds, whatever is asked of it.
+  ignore_cancel,        ///< Goes on until it is let go, whatever is asked of it.
 };
 
 struct Script {
@@ -45,6 +45,8 @@ struct Script {
   std::chrono::milliseconds delay{0};  ///< Before the background phase acts.
   /// Background phases that are running.
   std::shared_ptr<std::atomic<int>> running = std::make_shared<std::atomic<int>>(0);
+  async::Event is_stuck;  ///< Happens where a phase begins to ignore that it is cancelled.
+  async::Event let_go;    ///< Makes it end.
 };
 
 /// A user's handler that does what the value says.
@@ -65,12 +67,12 @@ class ScriptedHandler final : public CheckpointableHandler<Script> {
 
  private:
   static Awaitable<Background<>> begin(SaveContext context, Script script) {
-    co_await act(script.blocking);
+    co_await act(script.blocking, script);
     co_return finish(std::move(context), std::move(script));
   }
 
   static Awaitable<Background<Script>> begin_load(Script script) {
-    co_await act(script.blocking);
+    co_await act(script.blocking, script);
     co_return finish_load(std::move(script));
   }
 
@@ -78,16 +80,16 @@ class ScriptedHandler final : public CheckpointableHandler<Script> {
     const Running running(script.running);
     co_await context.write_file("script.txt", "something");
     co_await async::sleep_for(script.delay);
-    co_await act(script.background);
+    co_await act(script.background, script);
   }
 
   static Background<Script> finish_load(Script script) {
     const Running running(script.running);
-    co_await act(script.background);
+    co_await act(script.background, script);
     co_return script;
   }
 
-  static Awaitable<> act(Act what) {
+  static Awaitable<> act(Act what, Script script) {
     constexpr std::chrono::hours kForEver{1};
     switch (what) {
       case Act::pass:
@@ -115,7 +117,8 @@ class ScriptedHandler final : public CheckpointableHandler<Script> {
         break;
       case Act::ignore_cancel:
         co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
-        co_await async::sleep_for(std::chrono::seconds(5));
+        script.is_stuck.set();
+        co_await script.let_go.wait();
         break;
     }
   }

@@ -107,7 +107,7 @@ double write_file(const std::filesystem::path& path, const std::byte* source, st
 }
 
 double read_direct(const std::filesystem::path& path, std::byte* to, std::uint64_t bytes) {
-  drop_page_cache();
+  drop_page_cache(path.parent_path());
   const Stopwatch watch;
   const int fd = open_or_fail(path, O_RDONLY | O_DIRECT);
   transfer(fd, to, bytes, false);
@@ -132,7 +132,7 @@ double touch_fresh(std::uint64_t bytes) {
 }
 
 double read_buffered(const std::filesystem::path& path, std::byte* to, std::uint64_t bytes) {
-  drop_page_cache();
+  drop_page_cache(path.parent_path());
   const Stopwatch watch;
   const int fd = open_or_fail(path, O_RDONLY);
   for (std::uint64_t done = 0; done < bytes;) {

@@ -207,12 +207,12 @@ void run_load_into(const Workload& workload) {
   save(target, to_tree(model), borrowed, context);
   const AbstractTree wanted = into_vectors(target, model, context);
   for (int round = 0; round < 2 * workload.saves; ++round) {
-    const bool is_cold = round % 2 == 0 && drop_page_cache();
+    const bool is_cold = round % 2 == 0 && drop_page_cache(workload.directory);
     nlohmann::ordered_json line = line_of("load_into", workload);
     line["cache"] = is_cold ? "cold" : "warm";
     for (const int turn : {0, 1}) {
       if (is_cold)
-        drop_page_cache();
+        drop_page_cache(workload.directory);
       const bool is_struct = (round / 2 + turn) % 2 == 0;  // Each is the first in every other round.
       model.layers.front().weights.assign(workload.elements(), 0.0F);
       const Stopwatch watch;
@@ -239,7 +239,7 @@ void run_list(const Workload& workload) {
   };
   nlohmann::ordered_json line = line_of("list", workload);
   line["checkpoints"] = workload.count;
-  if (drop_page_cache())
+  if (drop_page_cache(workload.directory))
     line["list_cold_s"] = median_seconds(1, list);
   line["list_warm_s"] = median_seconds(5, list);
   line["latest_warm_s"] = median_seconds(5, [&] { static_cast<void>(latest_checkpoint(root, {}, context)); });
@@ -275,7 +275,7 @@ void run_rows(const Workload& workload) {
   };
   nlohmann::ordered_json line = line_of("rows", workload);
   line["rows"] = rows;
-  if (drop_page_cache())
+  if (drop_page_cache(workload.directory))
     line["load_cold_s"] = median_seconds(1, load_rows);
   line["load_warm_s"] = median_seconds(11, load_rows);
   line["read_bytes"] = bytes;

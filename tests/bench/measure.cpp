@@ -61,19 +61,19 @@ double Usage::peak_rss_mb() const {
   return 0;
 }
 
-bool drop_page_cache() {
-  ::sync();
-  std::ofstream control("/proc/sys/vm/drop_caches");
-  control << "3" << std::flush;
-  return control.good();
-}
-
 void sync_file_system(const std::filesystem::path& directory) {
   const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 || ::syncfs(fd) != 0) {
     throw std::runtime_error("cannot sync " + directory.string());
   }
   ::close(fd);
+}
+
+bool drop_page_cache(const std::filesystem::path& directory) {
+  sync_file_system(directory);
+  std::ofstream control("/proc/sys/vm/drop_caches");
+  control << "3" << std::flush;
+  return control.good();
 }
 
 DiskUse disk_use(const std::filesystem::path& directory) {

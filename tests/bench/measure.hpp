@@ -33,11 +33,12 @@ class Usage {
   double machine_begin_;
 };
 
-/// Empties the page cache, where the program may; returns whether it could.
-bool drop_page_cache();
-
 /// Waits until everything below `directory`'s file system is on the disk.
 void sync_file_system(const std::filesystem::path& directory);
+
+/// Empties the page cache, where the program may; returns whether it could. What is not on the disk yet stays in it, so
+/// the file system of `directory` is synced first.
+bool drop_page_cache(const std::filesystem::path& directory);
 
 struct DiskUse {
   std::uint64_t files = 0;

@@ -201,7 +201,7 @@ void run_load(const Workload& workload) {
   if (workload.variant == "into")
     wanted = into_arrays(workload, context);
   for (const char* cache : {"cold", "warm"}) {
-    if (std::string_view(cache) == "cold" && !drop_page_cache()) {
+    if (std::string_view(cache) == "cold" && !drop_page_cache(workload.directory)) {
       std::fputs("the page cache could not be dropped: the cold load may be warm\n", stderr);
     }
     LoadOptions options;
@@ -234,7 +234,7 @@ void run_metadata(const Workload& workload) {
   }
   std::sort(warm.begin(), warm.end());
   const double find = find_in_metadata(workload, context);
-  drop_page_cache();
+  drop_page_cache(workload.directory);
   const double cold = visit_metadata(workload, context);
   nlohmann::ordered_json line = line_of("meta", workload);
   line["first_s"] = first;

@@ -178,7 +178,7 @@ void load_as(const std::string& layout, const Workload& workload, const Context&
   if (is_together) {
     ranks.emplace(places.size());
   }
-  const bool is_cold = drop_page_cache();
+  const bool is_cold = drop_page_cache(workload.directory);
   const Usage usage;
   const Stopwatch watch;
   std::uint64_t read_bytes = 0;

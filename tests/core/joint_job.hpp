@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "core/blob_handler.hpp"
 #include "core/internal/start.hpp"
 #include "core/rank_parts.hpp"
+#include "core/stepped_time.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 
@@ -52,11 +54,14 @@ class JointJob {
     std::size_t fan_out = 16;
     std::chrono::milliseconds lost_after = std::chrono::seconds(30);
     std::chrono::milliseconds heartbeat{50};
+    std::chrono::milliseconds stop_grace = std::chrono::seconds(2);
+    bool time_stands_still = false;  ///< That of the network, until `let_time_pass`.
     PartHooks hooks;
   };
 
   JointJob() : JointJob(Options()) {}
-  explicit JointJob(const Options& options) : network_(options.ranks), syscalls_(options.ranks) {
+  explicit JointJob(const Options& options)
+      : heartbeat_(options.heartbeat), network_(options.ranks), syscalls_(options.ranks) {
     HandlerRegistry registry;
     registry.add<BlobHandler>();
     registry.add(std::make_shared<const PartHandler>(std::make_shared<const PartHooks>(options.hooks)));
@@ -72,7 +77,12 @@ class JointJob {
       of_rank.worker_threads = 1;
       of_rank.staging_bytes = std::size_t{16} << 20;
       of_rank.syscalls = syscalls_[rank];
-      of_rank.coordinator = std::make_shared<Coordinator>(network_.transport(rank), coordinating);
+      of_rank.stop_grace = options.stop_grace;
+      std::unique_ptr<Transport> transport = network_.transport(rank);
+      if (options.time_stands_still) {
+        transport = time_.slowed(std::move(transport));
+      }
+      of_rank.coordinator = std::make_shared<Coordinator>(std::move(transport), coordinating);
       contexts_.push_back(std::make_unique<Context>(std::move(of_rank)));
     }
   }
@@ -84,6 +94,14 @@ class JointJob {
   [[nodiscard]] RankSyscalls& syscalls(std::size_t rank) { return *syscalls_[rank]; }
   [[nodiscard]] const RegistrySnapshot& registry() const { return registry_; }
   LocalRanks& network() { return network_; }
+  /// From here on, and as fast as the ranks that live can tell each other so. Called once.
+  void let_time_pass() {
+    passing_ = std::jthread([this](const std::stop_token& is_over) {
+      while (!is_over.stop_requested()) {
+        time_.advance(heartbeat_);
+      }
+    });
+  }
 
   /// Calls `act(rank)` on a thread for each rank, and says how each ended.
   std::vector<RankEnd> on_all(const std::function<SaveResult(std::size_t rank)>& act) {
@@ -122,10 +140,13 @@ class JointJob {
   }
 
  private:
+  const std::chrono::milliseconds heartbeat_;
+  SteppedTime time_;
   LocalRanks network_;
   RegistrySnapshot registry_;
   std::vector<std::shared_ptr<RankSyscalls>> syscalls_;
   std::vector<std::unique_ptr<Context>> contexts_;
+  std::jthread passing_;  // Ends first.
 };
 
 /// Loads in a process that knows nothing of ranks.

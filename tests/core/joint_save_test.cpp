@@ -328,6 +328,7 @@ class HeldJob : public JointSaving {
  protected:
   HeldJob() {
     JointJob::Options options(3);
+    options.stop_grace = std::chrono::milliseconds(100);  // One rank does not end in it, however long it is.
     options.hooks.background = [gate = gate_](std::size_t rank) {
       if (rank == 1) {
         gate.get();
@@ -547,6 +548,7 @@ TEST_F(JointSaving, LetsHandlersTalkToThemselves) {
 TEST_F(JointSaving, LetsOldSavesGiveWayOnAllRanks) {
   JointJob::Options options(3);
   const async::Event gate;
+  options.stop_grace = std::chrono::milliseconds(100);
   options.hooks.background = [gate](std::size_t) { gate.get(); };
   JointJob job(options);
   SaveOptions coalescing;

@@ -31,9 +31,11 @@ using testing::TempDir;
 
 class LostRank : public ::testing::Test {
  protected:
-  static JointJob::Options quick() {
+  /// No rank is lost before a test lets time pass.
+  static JointJob::Options timeless() {
     JointJob::Options options(3);
     options.lost_after = 3s;
+    options.time_stands_still = true;
     return options;
   }
 
@@ -65,12 +67,13 @@ class LostRank : public ::testing::Test {
 };
 
 TEST_F(LostRank, LeavesNothingWhenItIsLostBeforeItWasReady) {
-  JointJob::Options options = quick();
+  JointJob::Options options = timeless();
   const async::Event others_have_ended;
   JointJob* job_of_hook = nullptr;
   options.hooks.background = [&](std::size_t rank) {
     if (rank == 2) {
       job_of_hook->network().cut(2);
+      job_of_hook->let_time_pass();
       others_have_ended.get();
     }
   };
@@ -130,12 +133,13 @@ class LostPrimary : public LostRank, public ::testing::WithParamInterface<bool> 
   const Blob old_ = make_blob(1000, 1);
   const Blob new_ = make_blob(2000, 2);
   Ended ended_{2};
-  JointJob job_{quick()};
+  JointJob job_{timeless()};
 };
 
 TEST_P(LostPrimary, IsAbortedByTheOthersBeforeItsRename) {
   job_.syscalls(0).before_publication = [&] {
     job_.network().cut(0);
+    job_.let_time_pass();
     ended_.all.get();
   };
 
@@ -154,6 +158,7 @@ TEST_P(LostPrimary, IsAbortedByTheOthersBeforeItsRename) {
 TEST_P(LostPrimary, IsFoundCommittedByTheOthersAfterItsRename) {
   job_.syscalls(0).after_publication = [&] {
     job_.network().cut(0);
+    job_.let_time_pass();
     ended_.all.get();
   };
 
@@ -171,10 +176,11 @@ INSTANTIATE_TEST_SUITE_P(Saves, LostPrimary, ::testing::Bool(),
                          [](const auto& mode) { return mode.param ? "Overwriting" : "New"; });
 
 TEST_F(LostRank, KeepsNobodyBehindItFromTheVerdict) {
-  JointJob::Options options = quick();
+  JointJob::Options options = timeless();
   options.fan_out = 1;  // Rank 1 is between the others.
   JointJob job(options);
   job.syscalls(0).before_publication = [&] { job.network().cut(1); };
+  job.syscalls(0).after_publication = [&] { job.let_time_pass(); };
   job.syscalls(2).moves_nothing_away = true;  // Its disk has no answer.
 
   const std::vector<RankEnd> ends = job.save_all(target(), make_blob(1000));

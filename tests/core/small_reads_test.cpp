@@ -18,6 +18,7 @@
 #include "io/internal/syscalls.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn {
 namespace {
@@ -70,7 +71,11 @@ class SmallReads : public ::testing::TestWithParam<bool> {
       blobs_.push_back(make_blob(bytes, i));
       items.push_back({fmt::format("item{}", i), blobs_.back()});
     }
-    const Context context;
+    ContextOptions options;
+    if (GetParam()) {  // Only what is on the disk can be put out of the cache.
+      options.syscalls = std::make_shared<testing::UnsyncedSyscalls>();
+    }
+    const Context context(options);
     core::start_save(directory_ / "step", items, testing::blob_registry(), SaveOptions(), context).wait();
     if (!GetParam()) {
       put_out_of_cache(directory_ / "step");
@@ -123,7 +128,7 @@ TEST_P(SmallReads, OfSeveralPlacesAndSomeSizeDo) {
 }
 
 /// Counts the system calls of a file system.
-class CountedCalls final : public testing::ForwardingSyscalls {
+class CountedCalls final : public testing::UnsyncedSyscalls {
  public:
   int open_beneath(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
     ++calls;

@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "support/sync_file_system.hpp"
+
 namespace cairn::disk {
 namespace {
 
@@ -97,7 +99,7 @@ std::string MountedDisk::missing() {
     return fmt::format("no {} can be mounted here", system_.name);
   }
   fs::create_directory(root());
-  ::sync();
+  testing::sync_file_system(root());
   return "";
 }
 

@@ -23,6 +23,7 @@
 #include "kill/ledger.hpp"
 #include "support/number_from.hpp"
 #include "support/process.hpp"
+#include "support/sync_file_system.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::kill {
@@ -65,7 +66,7 @@ class PowerTest : public ::testing::TestWithParam<FileSystem> {
       return fmt::format("no {} can be mounted here", GetParam().name);
     }
     fs::create_directory(root());
-    ::sync();
+    cairn::testing::sync_file_system(root());
     return "";
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds on this rank. SECONDS is
-// how long `idle` looks on (2).
+// how long `idle` looks on (2). CAIRN_MPI_LARGE_ROUNDS: in how many of its 20 rounds `talk` speaks of megabytes (3).
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,6 +39,7 @@
 #include "mpi/scarce_memory.hpp"
 #include "mpi/transport_scenes.hpp"
 #include "store/internal/recovery.hpp"
+#include "support/number_from.hpp"
 #include "support/run.hpp"
 #include "support/sync_wait.hpp"
 #include "support/temp_dir.hpp"
@@ -49,6 +50,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::require;
 
+constexpr std::size_t kLarge = 5'000'000;  // Bytes.
 constexpr std::chrono::seconds kSoonLostAfter{3};
 constexpr std::chrono::seconds kLostAfter{30};  // Longer than any machine is busy.
 
@@ -73,22 +75,24 @@ std::string failure_of(Awaitable<> task, Errc code) {
   return failure_of([&] { run(std::move(task)); }, code);
 }
 
-std::string large(std::size_t rank) {
-  return std::string(5'000'000 + rank, static_cast<char>('a' + rank % 26));
+std::string text_of(std::size_t rank, std::size_t bytes = kLarge) {
+  return std::string(bytes + rank, static_cast<char>('a' + rank % 26));
 }
 
-/// Rounds of every kind; texts that MPI sends at once, and such that wait for their receiver.
+/// Rounds of every kind; texts that MPI sends at once, and such that wait for their receiver. Those take the time.
 void talk(const std::shared_ptr<Coordinator>& coordinator) {
-  for (int i = 0; i < 20; ++i) {
+  const std::uint64_t large_rounds = testing::number_from("CAIRN_MPI_LARGE_ROUNDS", 3);
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    const std::size_t bytes = i < large_rounds ? kLarge : 100;
     Conversation conversation = coordinator->join();
     Subject subject = conversation.about("it");
     run(subject.agree("round", fmt::format("{}", i)));
-    const std::vector<std::string> texts = run(subject.gather(large(coordinator->rank())));
+    const std::vector<std::string> texts = run(subject.gather(text_of(coordinator->rank(), bytes)));
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-      require(texts[rank] == large(rank), fmt::format("the text of rank {}", rank));
+      require(texts[rank] == text_of(rank, bytes), fmt::format("the text of rank {}", rank));
     }
     require(texts.size() == (coordinator->rank() == 0 ? coordinator->size() : 0), "all texts at rank 0");
-    require(run(subject.scatter(texts)) == large(coordinator->rank()), "its own text comes back");
+    require(run(subject.scatter(texts)) == text_of(coordinator->rank(), bytes), "its own text comes back");
     require(run(subject.broadcast(fmt::format("end {}", i))) == fmt::format("end {}", i), "the broadcast");
     conversation.leave();
   }
@@ -204,7 +208,7 @@ void starved(const std::shared_ptr<Coordinator>& coordinator) {
     testing::largest_allocation = SIZE_MAX;
   } else {
     run(subject.agree("the last one starves", "yes"));
-    static_cast<void>(subject.broadcast(coordinator->rank() == 0 ? large(0) : ""));
+    static_cast<void>(subject.broadcast(coordinator->rank() == 0 ? text_of(0) : ""));
     const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
     require(text.find(fmt::format("rank {}", last)) != std::string::npos, text);
   }

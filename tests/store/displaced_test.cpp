@@ -18,6 +18,7 @@
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::store {
 namespace {
@@ -51,7 +52,8 @@ class DisplacedCheckpoint : public ::testing::Test {
 
   TempDir temp_;
   std::filesystem::path target_ = temp_ / "step";
-  io::FaultySyscalls syscalls_;
+  testing::UnsyncedSyscalls unsynced_;
+  io::FaultySyscalls syscalls_{unsynced_};
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
 

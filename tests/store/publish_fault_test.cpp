@@ -18,6 +18,7 @@
 #include "store/internal/recovery.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::store {
 namespace {
@@ -108,7 +109,8 @@ class SaveWithFault : public ::testing::TestWithParam<Param> {
     return is_hit;
   }
 
-  io::FaultySyscalls syscalls_;
+  testing::UnsyncedSyscalls unsynced_;
+  io::FaultySyscalls syscalls_{unsynced_};
   std::unique_ptr<io::Engine> engine_;
   Scene scene_ = Scene::fresh;
 };

@@ -26,6 +26,7 @@
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::store {
 namespace {
@@ -74,7 +75,8 @@ class RemoveCheckpointTest : public ::testing::Test {
 
   TempDir temp_;
   std::filesystem::path target_ = temp_ / "step";
-  io::FaultySyscalls syscalls_;
+  testing::UnsyncedSyscalls unsynced_;
+  io::FaultySyscalls syscalls_{unsynced_};
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
 
@@ -444,7 +446,8 @@ class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
     }
   }
 
-  io::FaultySyscalls syscalls_;
+  testing::UnsyncedSyscalls unsynced_;
+  io::FaultySyscalls syscalls_{unsynced_};
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
 

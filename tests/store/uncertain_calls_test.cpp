@@ -13,6 +13,7 @@
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::store {
 namespace {
@@ -41,7 +42,8 @@ class UncertainCalls : public ::testing::Test {
   }
 
   TempDir temp_;
-  io::FaultySyscalls syscalls_;
+  testing::UnsyncedSyscalls unsynced_;
+  io::FaultySyscalls syscalls_{unsynced_};
   std::unique_ptr<io::Engine> engine_;
 };
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -83,48 +82,46 @@ bool is_among_best(const Steps& steps, std::size_t index, std::size_t count, dou
     const auto metric = steps[at].metrics.find("loss");
     return metric == steps[at].metrics.end() ? std::optional<double>() : std::optional(sign * metric->second);
   };
-  if (!loss(index)) {
+  const std::optional<double> own = loss(index);
+  if (!own) {
     return keeps_others;
   }
   std::size_t better = 0;
   for (std::size_t other = 0; other < steps.size(); ++other) {
-    const bool is_better =
-        loss(other) && (*loss(other) > *loss(index) || (*loss(other) == *loss(index) && other > index));
-    better += is_better ? 1 : 0;
+    const std::optional<double> its = loss(other);
+    better += its && (*its > *own || (*its == *own && other > index)) ? 1 : 0;
   }
-  return !std::isnan(*loss(index)) && better < count;
+  return !std::isnan(*own) && better < count;
 }
 
-/// The steps that are kept when one after the other is looked at.
-std::set<std::size_t> apart(const Steps& steps,
-                            const std::function<bool(std::size_t last, std::size_t at)>& is_far) {
-  std::set<std::size_t> result;
+/// Whether a step is kept when one after the other is looked at.
+bool is_kept_apart(std::size_t steps, std::size_t index,
+                   const std::function<bool(std::size_t last, std::size_t at)>& is_far) {
   std::optional<std::size_t> last;
-  for (std::size_t at = 0; at < steps.size(); ++at) {
+  for (std::size_t at = 0; at < steps && at <= index; ++at) {
     if (!last || is_far(*last, at)) {
-      result.insert(at);
       last = at;
     }
   }
-  return result;
+  return last == index;
 }
 
 bool is_apart_in_time(const Steps& steps, std::size_t index, std::chrono::nanoseconds interval) {
   if (!steps[index].committed) {
     return true;
   }
-  Steps timed;
+  std::vector<CommitTime> times;
   std::size_t index_of_timed = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].committed) {
-      index_of_timed = i == index ? timed.size() : index_of_timed;
-      timed.push_back(steps[i]);
+      index_of_timed = i == index ? times.size() : index_of_timed;
+      times.push_back(*steps[i].committed);
     }
   }
-  return apart(timed, [&](std::size_t last, std::size_t at) {
-           const bool is_set_back = *timed[at].committed < *timed[at - 1].committed;
-           return is_set_back || *timed[at].committed - *timed[last].committed >= interval;
-         }).count(index_of_timed) == 1;
+  return is_kept_apart(times.size(), index_of_timed, [&](std::size_t last, std::size_t at) {
+    const bool is_set_back = times[at] < times[at - 1];
+    return is_set_back || times[at] - times[last] >= interval;
+  });
 }
 
 std::vector<ModelledKeep> modelled_keeps() {
@@ -159,7 +156,7 @@ std::vector<ModelledKeep> modelled_keeps() {
                      const auto is_far = [&](std::size_t last, std::size_t at) {
                        return steps[at].step - steps[last].step >= n;
                      };
-                     return apart(steps, is_far).count(i) == 1;
+                     return is_kept_apart(steps.size(), i, is_far);
                    }});
     all.push_back({keep::nearest_to_every(n),
                    [n](const Steps& steps, std::size_t i) { return is_nearest(steps, i, n); }});

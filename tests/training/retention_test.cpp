@@ -112,7 +112,7 @@ StepUse random_use(Dice& dice, const std::vector<StepInfo>& steps) {
 bool may_go(const std::vector<StepInfo>& steps, std::size_t index, const StepUse& use) {
   std::size_t newer = 0;
   std::size_t newer_and_sound = 0;
-  for (std::size_t other = index + 1; other < steps.size(); ++other) {
+  for (std::size_t other = index + 1; other < steps.size() && newer_and_sound == 0; ++other) {
     newer += steps[other].problem.empty() ? 1 : 0;
     newer_and_sound += steps[other].problem.empty() && use.damaged.count(steps[other].step) == 0 ? 1 : 0;
   }

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from driver.contenders import CONTENDERS, Contender
 from driver.processes import Programs, Record
 from driver.workloads import DAMAGE, Workload
+from peers.measure import sync_file_system
 
 CAN_DROP_CACHES = os.access("/proc/sys/vm/drop_caches", os.W_OK)
 COPIES_ON_DISK = 3  # Two checkpoints, and what a library keeps beside the second while it writes.
@@ -31,7 +32,7 @@ def empty_directory(parent: pathlib.Path) -> Iterator[pathlib.Path]:
         yield directory
     finally:
         shutil.rmtree(directory)
-        os.sync()
+        sync_file_system(parent)
 
 
 def evict(directory: pathlib.Path) -> None:
