@@ -22,25 +22,25 @@ namespace {
 using testing::Fails;
 using ::testing::HasSubstr;
 
-struct Layer {
+struct TargetLayer {
   std::vector<float> weights;
   std::array<double, 2> range{};
-  friend bool operator==(const Layer&, const Layer&) = default;
+  friend bool operator==(const TargetLayer&, const TargetLayer&) = default;
 };
-BOOST_DESCRIBE_STRUCT(Layer, (), (weights, range))
+BOOST_DESCRIBE_STRUCT(TargetLayer, (), (weights, range))
 
-struct Model {
+struct TargetModel {
   std::int64_t step = 0;
   std::string name;
-  std::vector<Layer> layers;
+  std::vector<TargetLayer> layers;
   std::map<std::string, std::vector<int>> counts;
-  std::optional<Layer> head;
+  std::optional<TargetLayer> head;
   std::vector<bool> flags;
   Tree rest;
   Array mask;
-  friend bool operator==(const Model&, const Model&) = default;
+  friend bool operator==(const TargetModel&, const TargetModel&) = default;
 };
-BOOST_DESCRIBE_STRUCT(Model, (), (step, name, layers, counts, head, flags, rest, mask))
+BOOST_DESCRIBE_STRUCT(TargetModel, (), (step, name, layers, counts, head, flags, rest, mask))
 
 struct Wide {
   std::vector<double> weights;
@@ -48,13 +48,13 @@ struct Wide {
 };
 BOOST_DESCRIBE_STRUCT(Wide, (), (weights, range))
 
-Model make_model() {
-  Model model;
+TargetModel make_model() {
+  TargetModel model;
   model.step = 7;
   model.name = "digits";
   model.layers = {{{1, 2, 3}, {-1, 1}}, {{4}, {0, 2}}};
   model.counts = {{"a", {1, 2}}, {"b/c", {}}};
-  model.head = Layer{{9}, {3, 4}};
+  model.head = TargetLayer{{9}, {3, 4}};
   model.flags = {true, false};
   model.rest = {{"x", std::vector<float>{5}}, {"y", "text"}};
   model.mask = Array::zeros({3}, DType::boolean);
@@ -70,9 +70,9 @@ class Into : public testing::StoreTest {
 };
 
 TEST_F(Into, FillsAStructThatIsEmpty) {
-  const Model saved = make_model();
+  const TargetModel saved = make_model();
   save(to_tree(saved));
-  Model model;
+  TargetModel model;
 
   load_into(model);
 
@@ -80,9 +80,9 @@ TEST_F(Into, FillsAStructThatIsEmpty) {
 }
 
 TEST_F(Into, ReadsElementsToWhereTheyAre) {
-  const Model saved = make_model();
+  const TargetModel saved = make_model();
   save(to_tree(saved));
-  Model model = make_model();
+  TargetModel model = make_model();
   model.step = 0;
   model.layers[0].weights = {0, 0, 0};
   const float* weights = model.layers[0].weights.data();
@@ -95,12 +95,12 @@ TEST_F(Into, ReadsElementsToWhereTheyAre) {
 }
 
 TEST_F(Into, ReplacesWhatAStructHadMore) {
-  Model saved = make_model();
+  TargetModel saved = make_model();
   saved.layers.pop_back();
   saved.head.reset();
   saved.counts.clear();
   save(to_tree(saved));
-  Model model = make_model();
+  TargetModel model = make_model();
 
   load_into(model);
 
@@ -108,7 +108,7 @@ TEST_F(Into, ReplacesWhatAStructHadMore) {
 }
 
 TEST_F(Into, CastsElementsAsPlacesDo) {
-  const Layer layer{{1, 2.5F}, {1, 0.1}};
+  const TargetLayer layer{{1, 2.5F}, {1, 0.1}};
   save(to_tree(layer));
   Wide wide;
 
@@ -123,14 +123,14 @@ TEST_F(Into, NamesMembersThatAreNotThere) {
   Tree tree = to_tree(make_model());
   tree["layers"][0].as_map().erase("range");
   save(tree);
-  Model model;
+  TargetModel model;
 
   EXPECT_THAT([&] { load_into(model); },
               Fails(Errc::structure_mismatch, HasSubstr("members that the tree lacks: 'layers/0/range'")));
 }
 
 TEST_F(Into, NamesMembersOfAnotherKindOrShape) {
-  Layer layer;
+  TargetLayer layer;
   save(Tree({{"weights", Array::zeros({2, 2}, DType::float32)}, {"range", std::vector<double>{1, 2}}}));
   EXPECT_THAT([&] { load_into(layer); }, Fails(Errc::shape_mismatch, HasSubstr("'weights'")));
 
@@ -199,8 +199,8 @@ TEST_F(Into, RefusesReadOnlyArraysByName) {
 }
 
 TEST_F(Into, RefusesToStandForAPartOfATree) {
-  save(Tree({{"layer", to_tree(Layer())}}));
-  Layer layer;
+  save(Tree({{"layer", to_tree(TargetLayer())}}));
+  TargetLayer layer;
   AbstractTree wanted;
   wanted["layer"] = into(layer);
 
@@ -218,7 +218,7 @@ TEST_F(Into, FindsDamagedBytes) {
   file.seekp(200'000);
   file.put('\x7f');
   file.close();
-  Layer layer;
+  TargetLayer layer;
 
   EXPECT_THAT([&] { load_into(layer); }, Fails(Errc::checksum_mismatch));
 }
