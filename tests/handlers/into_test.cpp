@@ -22,25 +22,25 @@ namespace {
 using testing::Fails;
 using ::testing::HasSubstr;
 
-struct TargetLayer {
+struct Layer {
   std::vector<float> weights;
   std::array<double, 2> range{};
-  friend bool operator==(const TargetLayer&, const TargetLayer&) = default;
+  friend bool operator==(const Layer&, const Layer&) = default;
 };
-BOOST_DESCRIBE_STRUCT(TargetLayer, (), (weights, range))
+BOOST_DESCRIBE_STRUCT(Layer, (), (weights, range))
 
-struct TargetModel {
+struct Model {
   std::int64_t step = 0;
   std::string name;
-  std::vector<TargetLayer> layers;
+  std::vector<Layer> layers;
   std::map<std::string, std::vector<int>> counts;
-  std::optional<TargetLayer> head;
+  std::optional<Layer> head;
   std::vector<bool> flags;
   Tree rest;
   Array mask;
-  friend bool operator==(const TargetModel&, const TargetModel&) = default;
+  friend bool operator==(const Model&, const Model&) = default;
 };
-BOOST_DESCRIBE_STRUCT(TargetModel, (), (step, name, layers, counts, head, flags, rest, mask))
+BOOST_DESCRIBE_STRUCT(Model, (), (step, name, layers, counts, head, flags, rest, mask))
 
 struct Wide {
   std::vector<double> weights;
@@ -48,13 +48,13 @@ struct Wide {
 };
 BOOST_DESCRIBE_STRUCT(Wide, (), (weights, range))
 
-TargetModel make_model() {
-  TargetModel model;
+Model make_model() {
+  Model model;
   model.step = 7;
   model.name = "digits";
   model.layers = {{{1, 2, 3}, {-1, 1}}, {{4}, {0, 2}}};
   model.counts = {{"a", {1, 2}}, {"b/c", {}}};
-  model.head = TargetLayer{{9}, {3, 4}};
+  model.head = Layer{{9}, {3, 4}};
   model.flags = {true, false};
   model.rest = {{"x", std::vector<float>{5}}, {"y", "text"}};
   model.mask = Array::zeros({3}, DType::boolean);
@@ -70,9 +70,9 @@ class Into : public testing::StoreTest {
 };
 
 TEST_F(Into, FillsAStructThatIsEmpty) {
-  const TargetModel saved = make_model();
+  const Model saved = make_model();
   save(to_tree(saved));
-  TargetModel model;
+  Model model;
 
   load_into(model);
 
@@ -80,9 +80,9 @@ TEST_F(Into, FillsAStructThatIsEmpty) {
 }
 
 TEST_F(Into, ReadsElementsToWhereTheyAre) {
-  const TargetModel saved = make_model();
+  const Model saved = make_model();
   save(to_tree(saved));
-  TargetModel model = make_model();
+  Model model = make_model();
   model.step = 0;
   model.layers[0].weights = {0, 0, 0};
   const float* weights = model.layers[0].weights.data();
@@ -95,12 +95,12 @@ TEST_F(Into, ReadsElementsToWhereTheyAre) {
 }
 
 TEST_F(Into, ReplacesWhatAStructHadMore) {
-  TargetModel saved = make_model();
+  Model saved = make_model();
   saved.layers.pop_back();
   saved.head.reset();
   saved.counts.clear();
   save(to_tree(saved));
-  TargetModel model = make_model();
+  Model model = make_model();
 
   load_into(model);
 
@@ -108,7 +108,7 @@ TEST_F(Into, ReplacesWhatAStructHadMore) {
 }
 
 TEST_F(Into, CastsElementsAsPlacesDo) {
-  const TargetLayer layer{{1, 2.5F}, {1, 0.1}};
+  const Layer layer{{1, 2.5F}, {1, 0.1}};
   save(to_tree(layer));
   Wide wide;
 
@@ -123,14 +123,14 @@ TEST_F(Into, NamesMembersThatAreNotThere) {
   Tree tree = to_tree(make_model());
   tree["layers"][0].as_map().erase("range");
   save(tree);
-  TargetModel model;
+  Model model;
 
   EXPECT_THAT([&] { load_into(model); },
               Fails(Errc::structure_mismatch, HasSubstr("members that the tree lacks: 'layers/0/range'")));
 }
 
 TEST_F(Into, NamesMembersOfAnotherKindOrShape) {
-  TargetLayer layer;
+  Layer layer;
   save(Tree({{"weights", Array::zeros({2, 2}, DType::float32)}, {"range", std::vector<double>{1, 2}}}));
   EXPECT_THAT([&] { load_into(layer); }, Fails(Errc::shape_mismatch, HasSubstr("'weights'")));
 
@@ -199,8 +199,8 @@ TEST_F(Into, RefusesReadOnlyArraysByName) {
 }
 
 TEST_F(Into, RefusesToStandForAPartOfATree) {
-  save(Tree({{"layer", to_tree(TargetLayer())}}));
-  TargetLayer layer;
+  save(Tree({{"layer", to_tree(Layer())}}));
+  Layer layer;
   AbstractTree wanted;
   wanted["layer"] = into(layer);
 
@@ -218,7 +218,7 @@ TEST_F(Into, FindsDamagedBytes) {
   file.seekp(200'000);
   file.put('\x7f');
   file.close();
-  TargetLayer layer;
+  Layer layer;
 
   EXPECT_THAT([&] { load_into(layer); }, Fails(Errc::checksum_mismatch));
 }

@@ -43,11 +43,11 @@ using ::testing::HasSubstr;
 
 enum class Colour : std::uint8_t { red, green };
 
-struct NestedLayer {
+struct Layer {
   std::vector<float> weights;
-  friend bool operator==(const NestedLayer&, const NestedLayer&) = default;
+  friend bool operator==(const Layer&, const Layer&) = default;
 };
-BOOST_DESCRIBE_STRUCT(NestedLayer, (), (weights))
+BOOST_DESCRIBE_STRUCT(Layer, (), (weights))
 
 /// `value` as a tree, and back.
 template <class T>
@@ -85,7 +85,7 @@ TEST(TreeNested, KeysMayBeNumbersAndEnums) {
 
 TEST(TreeNested, TypesMaySayThemselvesHowTheyAreTrees) {
   expect_round_trip(std::vector<Celsius>{{20.5}, {-3}});
-  expect_round_trip(std::map<std::string, NestedLayer>{{"first", {{1, 2}}}});
+  expect_round_trip(std::map<std::string, Layer>{{"first", {{1, 2}}}});
 }
 
 TEST(TreeNested, BorrowsTheArraysOfContainersThatStay) {
@@ -99,7 +99,7 @@ TEST(TreeNested, BorrowsTheArraysOfContainersThatStay) {
 
 TEST(TreeNested, TakesOverTheArraysOfTemporaries) {
   const Tree rows = std::vector<std::vector<float>>{{1, 2}, {3}};
-  const Tree layer = NestedLayer{{4, 5}};
+  const Tree layer = Layer{{4, 5}};
   const Tree optional = std::optional(std::vector<int>{6});
 
   for (const Tree* array : {&rows[0], &layer["weights"], &optional}) {
@@ -160,10 +160,10 @@ TEST(TreeNested, NumbersInContainersFollowTheRulesOfNumbers) {
 }
 
 TEST(ToTree, TakesContainersOfDescribedStructs) {
-  const std::vector<NestedLayer> layers = {{{1, 2}}, {{3}}};
-  const std::map<std::string, NestedLayer> named = {{"a", {{4}}}};
-  std::vector<NestedLayer> again;
-  std::map<std::string, NestedLayer> named_again;
+  const std::vector<Layer> layers = {{{1, 2}}, {{3}}};
+  const std::map<std::string, Layer> named = {{"a", {{4}}}};
+  std::vector<Layer> again;
+  std::map<std::string, Layer> named_again;
 
   from_tree(to_tree(layers), again);
   from_tree(to_tree(named), named_again);
