@@ -29,7 +29,7 @@ using ::testing::Not;
 using testing::run_cli;
 using testing::TempDir;
 
-const fs::path kForeignFiles = fs::path(CAIRN_TEST_DATA) / "safetensors";
+const fs::path kFilesToShow = fs::path(CAIRN_TEST_DATA) / "safetensors";
 
 /// [0, count) in a shape.
 Array counted(Shape shape) {
@@ -188,7 +188,7 @@ TEST_F(CliShow, PrefersANameWithBracketsToASubscript) {
 }
 
 TEST_F(CliShow, ReadsFilesOfOtherPrograms) {
-  const CliResult result = run_cli({"show", kForeignFiles / "tiny.safetensors", "x[:2]"});
+  const CliResult result = run_cli({"show", kFilesToShow / "tiny.safetensors", "x[:2]"});
 
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("state/x  F32  [3]  [0:2]  [2]\n"));
