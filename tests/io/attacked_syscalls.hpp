@@ -13,6 +13,8 @@ namespace cairn::io {
 /// each call that looks up a name, until it has worked. (To any other call it makes no difference.)
 class AttackedSyscalls final : public testing::ForwardingSyscalls {
  public:
+  using ForwardingSyscalls::ForwardingSyscalls;
+
   /// Returns whether it has worked.
   using Attack = std::function<bool()>;
 

@@ -30,6 +30,7 @@
 #include "store/owner.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/temp_dir.hpp"
+#include "support/unsynced_syscalls.hpp"
 
 namespace cairn::store {
 namespace {
@@ -245,8 +246,8 @@ class Attacked : public ::testing::TestWithParam<std::tuple<Scene, Attack>> {
     return is_reached;
   }
 
-  io::AttackedSyscalls syscalls_;
-  io::AttackedSyscalls calm_syscalls_;  // Nobody attacks these.
+  io::AttackedSyscalls syscalls_{testing::unsynced_syscalls()};
+  io::AttackedSyscalls calm_syscalls_{testing::unsynced_syscalls()};  // Nobody attacks these.
   std::unique_ptr<io::Engine> engine_;
   std::unique_ptr<io::Engine> calm_;
   Canary canary_;

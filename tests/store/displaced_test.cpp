@@ -52,9 +52,8 @@ class DisplacedCheckpoint : public ::testing::Test {
 
   TempDir temp_;
   std::filesystem::path target_ = temp_ / "step";
-  testing::UnsyncedSyscalls unsynced_;
-  io::FaultySyscalls syscalls_{unsynced_};
-  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+  io::FaultySyscalls syscalls_{testing::unsynced_syscalls()};
+  std::unique_ptr<io::Engine> engine_ = testing::unsynced_engine();
 };
 
 TEST_F(DisplacedCheckpoint, IsPutBackWhereNothingHasReplacedIt) {

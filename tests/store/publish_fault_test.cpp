@@ -101,7 +101,7 @@ class SaveWithFault : public ::testing::TestWithParam<Param> {
     const std::optional<std::string> found = load(target);
     EXPECT_EQ(found, verdict == Verdict::aborted ? old : "new") << "right after the save";
     for (int i = 0; i < 2; ++i) {
-      recover(io::posix_syscalls(), temp.path());
+      recover(testing::unsynced_syscalls(), temp.path());
       EXPECT_EQ(load(target), found) << "after recovery";
     }
     const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
@@ -109,8 +109,7 @@ class SaveWithFault : public ::testing::TestWithParam<Param> {
     return is_hit;
   }
 
-  testing::UnsyncedSyscalls unsynced_;
-  io::FaultySyscalls syscalls_{unsynced_};
+  io::FaultySyscalls syscalls_{testing::unsynced_syscalls()};
   std::unique_ptr<io::Engine> engine_;
   Scene scene_ = Scene::fresh;
 };

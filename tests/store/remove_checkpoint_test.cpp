@@ -75,8 +75,7 @@ class RemoveCheckpointTest : public ::testing::Test {
 
   TempDir temp_;
   std::filesystem::path target_ = temp_ / "step";
-  testing::UnsyncedSyscalls unsynced_;
-  io::FaultySyscalls syscalls_{unsynced_};
+  io::FaultySyscalls syscalls_{testing::unsynced_syscalls()};
   std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
 
@@ -87,8 +86,8 @@ class RemovalBeside : public ::testing::TestWithParam<std::pair<const char*, Mea
  protected:
   TempDir temp_;
   std::filesystem::path target_ = temp_ / "step";
-  io::AttackedSyscalls attacked_;
-  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+  io::AttackedSyscalls attacked_{testing::unsynced_syscalls()};
+  std::unique_ptr<io::Engine> engine_ = testing::unsynced_engine();
 };
 
 TEST_P(RemovalBeside, OthersEndsWithNothingLeft) {
@@ -123,14 +122,16 @@ INSTANTIATE_TEST_SUITE_P(, RemovalBeside,
                          ::testing::Values(std::pair("Removals",
                                                      [](const std::filesystem::path& target) {
                                                        try {
-                                                         remove_checkpoint(io::posix_syscalls(), target);
+                                                         remove_checkpoint(testing::unsynced_syscalls(),
+                                                                           target);
                                                        } catch (const Error& error) {
                                                          EXPECT_EQ(error.code(), Errc::not_found);
                                                        }
                                                      }),
                                            std::pair("Recoveries",
                                                      [](const std::filesystem::path& target) {
-                                                       recover(io::posix_syscalls(), target.parent_path());
+                                                       recover(testing::unsynced_syscalls(),
+                                                               target.parent_path());
                                                      })),
                          [](const auto& beside) { return beside.param.first; });
 
@@ -415,7 +416,7 @@ class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
     EXPECT_EQ(found.value_or("newest"), "newest") << "never an older one";
     EXPECT_FALSE(is_removed && found) << "right after the removal";
     for (int i = 0; i < 2; ++i) {
-      recover(io::posix_syscalls(), temp.path());
+      recover(testing::unsynced_syscalls(), temp.path());
       EXPECT_EQ(load_unless_gone(target), found) << "after recovery";
     }
     const auto left = std::distance(std::filesystem::directory_iterator(temp.path()), {});
@@ -446,9 +447,8 @@ class RemoveWithFault : public ::testing::TestWithParam<RemovalParam> {
     }
   }
 
-  testing::UnsyncedSyscalls unsynced_;
-  io::FaultySyscalls syscalls_{unsynced_};
-  std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
+  io::FaultySyscalls syscalls_{testing::unsynced_syscalls()};
+  std::unique_ptr<io::Engine> engine_ = testing::unsynced_engine();
 };
 
 TEST_P(RemoveWithFault, LeavesTheWholeCheckpointOrNone) {

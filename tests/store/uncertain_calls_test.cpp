@@ -42,8 +42,7 @@ class UncertainCalls : public ::testing::Test {
   }
 
   TempDir temp_;
-  testing::UnsyncedSyscalls unsynced_;
-  io::FaultySyscalls syscalls_{unsynced_};
+  io::FaultySyscalls syscalls_{testing::unsynced_syscalls()};
   std::unique_ptr<io::Engine> engine_;
 };
 

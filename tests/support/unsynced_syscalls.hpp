@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
+
+#include "io/internal/engine.hpp"
 #include "support/forwarding_syscalls.hpp"
 
 namespace cairn::testing {
@@ -12,5 +15,16 @@ class UnsyncedSyscalls : public ForwardingSyscalls {
   int sync_data(int /*fd*/) noexcept override { return 0; }
   int sync(int /*fd*/) noexcept override { return 0; }
 };
+
+inline UnsyncedSyscalls& unsynced_syscalls() {
+  static UnsyncedSyscalls calls;
+  return calls;
+}
+
+inline std::unique_ptr<io::Engine> unsynced_engine() {
+  io::EngineOptions options;
+  options.syscalls = &unsynced_syscalls();
+  return io::make_engine(io::EngineKind::threads, options).engine;
+}
 
 }  // namespace cairn::testing
