@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -20,6 +19,7 @@
 
 #include "api/fixture.hpp"
 #include "support/forwarding_syscalls.hpp"
+#include "support/sampling.hpp"
 
 namespace cairn::testing {
 
@@ -71,12 +71,10 @@ class PartialSaves : public ApiTest {
   /// Of each four calls one, and CAIRN_SEED says which; each of them where it is "all".
   static FailingCalls failing_calls() {
     constexpr int kOneIn = 4;
-    const char* const set = std::getenv("CAIRN_SEED");
-    const std::string seed = set == nullptr ? "1" : set;
-    if (seed == "all") {
+    if (testing::takes_all()) {
       return {1, 1};
     }
-    return {1 + static_cast<int>(std::hash<std::string>()(seed) % kOneIn), kOneIn};
+    return {1 + static_cast<int>(std::hash<std::string>()(testing::seed()) % kOneIn), kOneIn};
   }
 
   /// Layer `number` of a model.
