@@ -112,7 +112,10 @@ Box box_of(const FolderFile& file, const SafetensorsTensor& tensor,
   }
   const auto found = saved->find(tensor.name);
   if (found == saved->end()) {
-    refuse(file.name, tensor.name, "is missing from DCP_SHARDING_INFO");
+    refuse(file.name, tensor.name,
+           "is missing from DCP_SHARDING_INFO; in a data file of Cairn it is a further slice of an array, "
+           "and only "
+           "index.fb says where that lies");
   }
   const Shape& offsets = found->second;
   if (offsets.size() != tensor.shape.size()) {
@@ -152,8 +155,10 @@ class Gatherer {
     const FolderFile& file = files_[number];
     const std::optional<SavedOffsets> saved = saved_offsets_of(file);
     for (const SafetensorsTensor& tensor : file.header.tensors) {
+      Box box = box_of(file, tensor,
+                       saved);  // Also of one that nobody wants: it may be a part of one that is wanted.
       if (is_wanted(file, tensor)) {
-        add_slice(number, tensor, box_of(file, tensor, saved));
+        add_slice(number, tensor, std::move(box));
       }
     }
   }

@@ -274,6 +274,14 @@ TEST(GatherTensors, TakesATensorFromTheFileThatTheIndexNames) {
   EXPECT_EQ(tensors.front().dtype, DType::int8);
 }
 
+TEST(GatherTensors, RefusesAFurtherSliceThatTheIndexDoesNotName) {
+  const std::vector<FolderFile> files = {with_info("{}")};
+  const HuggingFaceIndex index = parse_index(R"({"weight_map":{}})");
+
+  EXPECT_THAT([&] { static_cast<void>(gather_tensors(files, &index)); },
+              Fails(Errc::malformed_metadata, HasSubstr("'w': is missing from DCP_SHARDING_INFO")));
+}
+
 /// "0,0,0" and so on.
 std::string many(const std::string& element, int count) {
   std::string text = element;
