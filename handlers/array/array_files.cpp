@@ -33,6 +33,8 @@ class ContextFiles final : public array_store::StoredFiles {
 
   [[nodiscard]] std::vector<std::string> names() const override { return context_.files(); }
 
+  [[nodiscard]] std::string named_file() const override { return context_.named_file(); }
+
   [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
     return context_.file_bytes(file);
   }

@@ -96,6 +96,8 @@ class LoadHost {
   [[nodiscard]] virtual std::optional<Subject> next_reading(const std::string& directory) = 0;
   /// Enters a file that is read from.
   virtual void count_file(const std::string& relative) = 0;
+  /// Keeps a problem for the result, where there will be one.
+  virtual void add_problem(const std::string& problem) noexcept = 0;
 };
 
 }  // namespace cairn::contract
