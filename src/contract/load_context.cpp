@@ -147,6 +147,14 @@ const OptionSet& LoadContext::options() const noexcept {
   return load_->means().options;
 }
 
+const std::string& LoadContext::named_file() const noexcept {
+  return load_->source().named_file();
+}
+
+void LoadContext::add_problem(const std::string& problem) const {
+  load_->add_problem(problem);
+}
+
 std::vector<std::string> LoadContext::files() const {
   return load_->source().files(directory_);
 }

@@ -177,6 +177,12 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
 void LoadJob::forget_attempt() {
   const MutexLock lock(mutex_);
   loaded_ = Loaded();
+  result_.problems.clear();
+}
+
+void LoadJob::add_problem(const std::string& problem) noexcept {
+  const MutexLock lock(mutex_);
+  result_.problems.push_back(problem);
 }
 
 void LoadJob::end_load(std::string problem) {

@@ -27,6 +27,7 @@ class LoadJob final : public ReadJob {
   void start();
 
   [[nodiscard]] std::optional<Subject> next_reading(const std::string& directory) override;
+  void add_problem(const std::string& problem) noexcept override;
 
   /// The results, to be asked for once the job is answered.
   [[nodiscard]] Loaded take_loaded();

@@ -38,6 +38,7 @@ class ReadJob : public Operation, public contract::LoadHost {
     return std::nullopt;
   }
   void count_file(const std::string& relative) override;
+  void add_problem(const std::string& /*problem*/) noexcept override {}
 
   [[nodiscard]] const LoadOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }

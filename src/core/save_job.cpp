@@ -517,6 +517,18 @@ void SaveJob::add_problem(const std::string& problem) noexcept {
   }
 }
 
+void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexcept {
+  const MutexLock lock(mutex_);
+  const auto [known, is_new] = counted_problems_.try_emplace(words);
+  CountedProblem& problem = known->second;
+  if (is_new) {
+    problem.place = result_.problems.size();
+    result_.problems.emplace_back();
+  }
+  problem.count += count;
+  result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
+}
+
 void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);

@@ -227,6 +227,9 @@ TensorMeasure measure_tensor(const TensorSpec& spec) {
 }
 
 std::uint64_t offset_entry_bytes(const TensorSpec& spec) {
+  if (spec.is_further) {
+    return 0;
+  }
   constexpr std::uint64_t kSeparatorBytes = 2;
   CharCounter text;
   append_offsets(text, spec);
@@ -262,9 +265,13 @@ std::pmr::string safetensors_header(std::span<const TensorSpec> specs, const Saf
   json.resize(kSafetensorsLengthBytes);
   if (layout.has_slices) {
     json.append(kSlicesBegin);
+    std::string_view separator;
     for (const std::uint32_t i : layout.order) {
-      json.append(i == layout.order.front() ? "" : ", ");
-      append_offsets(json, specs[i]);
+      if (!specs[i].is_further) {
+        json.append(separator);
+        separator = ", ";
+        append_offsets(json, specs[i]);
+      }
     }
     json.append(kSlicesEnd);
   } else {

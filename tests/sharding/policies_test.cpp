@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <list>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -208,6 +209,47 @@ TEST(MaxShardSize, KeepsToTheSizeAndLosesNothing) {
       }
       const bool is_one_element = file.size() == 1 && bytes == bits(tensors[file[0].tensor].dtype) / 8;
       ASSERT_TRUE(bytes <= max_bytes || is_one_element) << text_of(file, tensors) << " of " << max_bytes;
+    }
+  }
+}
+
+// ---- Of one array a box in each file.
+
+TEST(MaxFileSize, PutsOneBoxOfAnArrayIntoAFileAndFillsItWithOthers) {
+  EXPECT_THAT(
+      run(MaxFileSize(20), {tensor("a", {4, 4}), tensor("b", {2})}),
+      ElementsAre("a;4 4 0,1:0,4", "a;4 4 1,1:0,4", "a;4 4 2,1:0,4", "a;4 4 3,1:0,4|b;2 0,1", "b;2 1,1"));
+}
+
+TEST(MaxFileSize, RefusesZero) {
+  EXPECT_THAT([] { return MaxFileSize(0); }, Fails(Errc::invalid_argument, HasSubstr("must be positive")));
+}
+
+TEST(MaxFileSize, NeverPutsTwoBoxesOfAnArrayIntoAFileAndKeepsToTheSize) {
+  Dice dice(14);
+  for (int i = 0; i < 400; ++i) {
+    std::deque<std::string> keys;
+    std::vector<ShardableTensor> tensors = random_tensors(dice, keys);
+    if (!tensors.empty()) {  // As of a task that holds an array in two boxes.
+      tensors.push_back(tensor(tensors[0].key, {10, 10}));
+      tensors.back().slice = Box({0, 3}, {4, 4});
+      tensors.back().size_bytes = 64;
+    }
+    const std::uint64_t max_bytes = 1 + dice.below(200);
+    const MaxFileSize policy(max_bytes);
+
+    const std::vector<FilePlan> files = policy(tensors);
+
+    ASSERT_NO_THROW(check_policy_result(policy, tensors, files));
+    for (const FilePlan& file : files) {
+      std::set<std::string_view> arrays;
+      std::uint64_t bytes = 0;
+      for (const TensorPart& part : file) {
+        ASSERT_TRUE(arrays.insert(tensors[part.tensor].key).second) << text_of(file, tensors);
+        bytes += *byte_count(tensors[part.tensor].dtype,
+                             (part.box ? *part.box : tensors[part.tensor].region()).extents());
+      }
+      ASSERT_TRUE(bytes <= max_bytes || file.size() == 1) << text_of(file, tensors) << " of " << max_bytes;
     }
   }
 }

@@ -48,7 +48,8 @@ struct FileNumber {
 struct TreeLoadOptions {
   TreeLoadOptions() = default;
 
-  /// Leave what is stored but not asked for. Default: it is an error, listing the paths.
+  /// Leave what is stored but not asked for. Default: it is an error, listing the paths. Of a folder of other programs, only the
+  /// shards are opened that hold what is asked for; where others are missing, the problems of the result say so.
   bool partial = false;
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
@@ -105,7 +106,7 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
   [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
-  /// Whether there is a safetensors file among them.
+  /// Whether there is a safetensors file among them, or a list of some.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;
 };
 

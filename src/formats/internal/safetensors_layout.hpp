@@ -27,6 +27,9 @@ struct TensorSpec {
   std::span<const std::uint64_t> shape;
   /// Of a slice: where its first element lies in the whole array. Empty: zeros.
   std::span<const std::uint64_t> offsets = {};
+  /// A further slice of an array of which the file holds one already. Where it lies is not said, which marks the file: readers that
+  /// know slices by these offsets only refuse it, where they would miss a part of the array without a word.
+  bool is_further = false;
 };
 
 /// What plans of files need to know of a tensor: as many bytes for each, however long its name is.
@@ -54,7 +57,7 @@ struct SafetensorsLayout {
 ///         limit of headers.
 [[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
 
-/// What a tensor adds to the header of a file that has slices, be it one or not.
+/// What a tensor adds to the header of a file that has slices, be it one or not; a further slice adds nothing.
 [[nodiscard]] std::uint64_t offset_entry_bytes(const TensorSpec& spec);
 
 /// Plans as few files as the limit of headers allows, each holding a run of the tensors; at least one. That names differ is
