@@ -52,6 +52,14 @@ constexpr bool has_distinct_members() {
   return std::adjacent_find(names.begin(), names.end()) == names.end();
 }
 
+template <class Pointer>
+struct MemberType;
+
+template <class Owner, class Member>
+struct MemberType<Member Owner::*> {
+  using type = Member;
+};
+
 /// A member of an object, also one of a private base.
 template <class Object, class Owner, class Member>
 auto& member_of(Object& object, Member Owner::*pointer) {
@@ -102,9 +110,9 @@ struct TreeForm<T> {
     Tree tree = Tree::map();
     boost::mp11::mp_for_each<detail::ListedMembers<T>>([&](auto member) {
       auto& part = detail::member_of(object, member.pointer);
-      using Member = std::remove_cvref_t<decltype(part)>;
-      static_assert(TreeValue<Member>,
-                    "a member's type has no form in a tree: describe it with BOOST_DESCRIBE_STRUCT");
+      using Member = typename detail::MemberType<std::remove_cv_t<decltype(member.pointer)>>::type;
+      static_assert(detail::ComesBack<Member>::value,
+                    "a member is const, so that it could be saved, but not loaded");
       tree.as_map().try_emplace(member.name, detail::element_of<Object>(part));
     });
     return tree;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -141,9 +142,9 @@ struct OwnsItsMemory<MutableArrayView> {
   static bool check(const MutableArrayView& /*view*/) { return false; }
 };
 
-template <class T>
-struct OwnsItsMemory<std::span<T>> {
-  static bool check(std::span<T> /*elements*/) { return false; }
+template <class T, std::size_t N>
+struct OwnsItsMemory<std::span<T, N>> {
+  static bool check(std::span<T, N> /*elements*/) { return false; }
 };
 
 /// The elements are copied, too, unless they are on a device.
@@ -174,20 +175,21 @@ struct HandledAs<MutableArrayView> {
   static Array convert(const MutableArrayView& view) { return Array::borrow(view); }
 };
 
-template <ArrayElement T>
-struct HandledAs<std::span<T>> {
+template <ArrayElement T, std::size_t N>
+struct HandledAs<std::span<T, N>> {
   using type = Array;
 
-  static Array convert(std::span<T> elements) { return Array(elements); }
+  static Array convert(std::span<T, N> elements) { return Array(elements); }
 };
 
-template <ArrayElement T>
-requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T>> {
+template <ArrayElement T, class Allocator>
+requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T, Allocator>> {
+  using Vector = std::vector<T, Allocator>;
   using type = Array;
 
-  static Array convert(const std::vector<T>& elements) { return Array(elements); }
+  static Array convert(const Vector& elements) { return Array(elements); }
 
-  static std::vector<T> restore(const Array& array) { return Tree(array).as<std::vector<T>>(); }
+  static Vector restore(const Array& array) { return Tree(array).as<Vector>(); }
 };
 
 namespace detail {
@@ -208,9 +210,9 @@ struct HandledAs<T> {
 
   static Tree convert_otherwise(const T& value) { return Tree(value); }
 
-  static auto restore_otherwise(const Tree& tree) {  // Not for string_view: that is not a result.
-    static_assert(!std::same_as<T, std::string_view>,
-                  "the loaded text is gone with the tree: take a std::string");
+  static auto restore_otherwise(const Tree& tree) {
+    static_assert(!detail::kShowsNode<T>,
+                  "what it shows is gone with the loaded tree: take a std::string, a std::vector or an Array");
     return tree.as<T>();
   }
 };
