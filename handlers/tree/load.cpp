@@ -166,8 +166,12 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const formats::Index index = co_await array_store::open_index(files, std::move(how));
   detail::Selection selection;
   array_store::ReadPlan plan;
+  MemberDifferences differences;
   std::function<void()> make_plan = [&] {
     if (target) {
+      if (options.members_may_differ) {
+        target->allow_differences(&differences);
+      }
       index.check_numbers();
       check_bytes(index, *files);
       wanted = target->want(AbstractTree(index));
@@ -192,6 +196,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   if (target) {
     std::function<void()> finish = [&] { target->finish(tree); };
     co_await context.run(std::move(finish));
+    context.add_differences(std::move(differences.missing), std::move(differences.unexpected));
   }
   co_return std::move(tree);
 }

@@ -92,6 +92,9 @@ class LoadContext {
 
   /// Tells the user, in LoadResult::problems, what should be known of a load that succeeds. A question for metadata tells nobody.
   void add_problem(const std::string& problem) const;
+  /// Tells the user, in LoadResult::missing and unexpected, what was wanted and is not stored, and what is stored and was left out: by
+  /// their paths in this checkpointable. For differences that an option allows.
+  void add_differences(std::vector<std::string> missing, std::vector<std::string> unexpected) const;
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <typeindex>
+#include <vector>
 
 #include "cairn/contract/any_value.hpp"
 #include "cairn/coord/coordinator.hpp"
@@ -98,6 +99,9 @@ class LoadHost {
   virtual void count_file(const std::string& relative) = 0;
   /// Keeps a problem for the result, where there will be one.
   virtual void add_problem(const std::string& problem) noexcept = 0;
+  /// Keeps what a checkpointable lacks, and has more than was wanted, for the result.
+  virtual void add_differences(const std::string& name, std::vector<std::string> missing,
+                               std::vector<std::string> unexpected) = 0;
 };
 
 }  // namespace cairn::contract
