@@ -479,7 +479,7 @@ TEST_F(TreesOfRanks, TellRanksThatDiffer) {
       {{{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}, {"x", 1}}, "'x'"},
   };
   for (const auto& [other, words] : others) {
-    expect_refused([&](std::uint32_t rank) { return rank == 2 ? other : common; },
+    expect_refused([&, &odd = other](std::uint32_t rank) { return rank == 2 ? odd : common; },
                    AllOf(HasSubstr("ranks save different things: ranks 0, 1 and 3 have "),
                          HasSubstr(", rank 2 has "), HasSubstr(words)));
   }
