@@ -69,6 +69,7 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root(options.deadline);
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
@@ -98,6 +99,7 @@ CheckpointMetadata Checkpointer::metadata(const WhichStep& which) const {
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root({});
   try {
     return checkpointables_metadata(path, state_->context);
   } catch (...) {
@@ -174,7 +176,7 @@ void Checkpointer::close(Timeout timeout) {
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.
-    state_->history.enter(true);
+    state_->enter_history(true);
   }
 }
 

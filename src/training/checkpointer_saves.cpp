@@ -15,6 +15,7 @@
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/internal/annotations.hpp"
+#include "training/root.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn {
@@ -282,7 +283,7 @@ void Checkpointer::State::finish(StepSave& save) noexcept {
 
 /// On the thread that removes.
 void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
-  history.enter(false);
+  enter_history(false);
   std::exception_ptr failure;
   try {
     list_again([&] { remover.retain(just_saved); });
@@ -295,6 +296,15 @@ void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
   }
   const MutexLock lock(mutex);
   retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
+}
+
+/// How this program goes is no part of the history of another root.
+void Checkpointer::State::enter_history(bool is_over) noexcept {
+  try {
+    directory.held_root()->require_same();
+    history.enter(is_over);
+  } catch (...) {  // What cannot be told is left out.
+  }
 }
 
 /// Blocks until no save is in flight and nothing is to be removed.

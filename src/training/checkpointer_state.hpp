@@ -71,6 +71,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
+  void enter_history(bool is_over) noexcept;
   void wait_idle();
   /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };
@@ -84,6 +85,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
+  void look_at_root(Timeout deadline) const;
   [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
                                               const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;

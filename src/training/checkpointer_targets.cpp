@@ -10,6 +10,7 @@
 
 #include "training/checkpointer_state.hpp"
 #include "training/damaged_aside.hpp"
+#include "training/root.hpp"
 
 namespace cairn {
 
@@ -23,6 +24,7 @@ bool Checkpointer::State::is_on_disk(std::uint64_t step) const {
 /// Refuses to save a step where another one is that is not to go, and moves away what is known to be damaged and no save could replace. On
 /// rank 0, which alone knows what the disk holds.
 void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
+  directory.held_root()->require_same();
   const std::string path = directory.path(step).string();
   if (!is_on_disk(step)) {
     return;

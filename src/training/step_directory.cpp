@@ -27,6 +27,8 @@
 #include "store/internal/manifest.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/internal/pins.hpp"
+#include "training/remover.hpp"
+#include "training/root.hpp"
 
 namespace cairn {
 namespace {
@@ -96,14 +98,12 @@ store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string
 
 struct StepDirectory::State {
   State(const std::filesystem::path& where, StepDirectoryOptions how, const Context& context)
-      : root(core::absolute_path(where)), options(std::move(how)), injected(context.options().syscalls) {}
-
-  [[nodiscard]] io::Syscalls& syscalls() const { return injected ? *injected : io::posix_syscalls(); }
+      : root(core::absolute_path(where)),
+        held_root(std::make_shared<const training::Root>(root, context.options().syscalls)),
+        options(std::move(how)) {}
 
   /// Nothing when it is yet to be made.
-  [[nodiscard]] std::optional<io::Directory> open_root() const {
-    return api::look_if_made(root, [this] { return store::open_root(syscalls(), root); });
-  }
+  [[nodiscard]] std::optional<io::Directory> open_root() const { return held_root->open(); }
 
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const {
     std::optional<std::uint64_t> step = options.format.parse(name);
@@ -181,8 +181,8 @@ struct StepDirectory::State {
   }
 
   const std::filesystem::path root;
+  const std::shared_ptr<const training::Root> held_root;
   const StepDirectoryOptions options;
-  const std::shared_ptr<io::Syscalls> injected;  // Null: the operating system's.
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
@@ -201,6 +201,10 @@ StepDirectory::StepDirectory(StepDirectory&&) noexcept = default;
 
 const std::filesystem::path& StepDirectory::root() const noexcept {
   return state_->root;
+}
+
+const std::shared_ptr<const training::Root>& StepDirectory::held_root() const noexcept {
+  return state_->held_root;
 }
 
 void StepDirectory::reload() {

@@ -11,6 +11,7 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
+#include "training/root.hpp"
 
 namespace cairn::training {
 namespace {
@@ -62,17 +63,16 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
   if (links.empty()) {
     return;
   }
-  const std::filesystem::path root = directory_.root();
-  calls.run(fmt::format("links of {}", root.string()), deadline,
-            [calls, root, links, turn = turn_, number = ++calls_] {
+  calls.run(fmt::format("links of {}", directory_.root().string()), deadline,
+            [calls, root = directory_.held_root(), links, turn = turn_, number = ++calls_] {
               const MutexLock lock(turn->mutex);
               if (number < turn->newest) {
                 return;  // It has waited for longer than its call, and a later one was faster.
               }
               turn->newest = number;
-              const io::Directory directory = io::Directory::open(calls.syscalls(), root);
-              for (const Wanted& each : links) {
-                place(directory, calls.syscalls(), each);
+              const std::optional<io::Directory> directory = root->open();
+              for (const Wanted& each : directory ? links : std::vector<Wanted>()) {
+                place(*directory, calls.syscalls(), each);
               }
             });
 }

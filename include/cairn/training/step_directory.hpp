@@ -15,6 +15,10 @@
 
 namespace cairn {
 
+namespace training {
+class Root;
+}
+
 struct StepDirectoryOptions {
   StepDirectoryOptions() = default;
 
@@ -28,7 +32,8 @@ struct StepDirectoryOptions {
 ///
 /// Knows them by their names and by a COMMIT in their directories: the latest is found without opening any. What their manifests say
 /// is read when it is asked for, once. Other processes may add and remove steps: `reload` sees it. The root may be yet to be made, where the
-/// directory above it is there: nothing was saved yet.
+/// directory above it is there: nothing was saved yet. Once it was seen it is held open: where its path leads to another directory later, as a
+/// link was turned, whatever looks there or changes something is an error (Errc::invalid_argument) that names both.
 /// Example: StepDirectory directory("run");
 ///          if (const auto step = directory.latest()) { state = load(directory.path(*step)); }
 /// Threads: every method may be called from any thread.
@@ -49,6 +54,8 @@ class StepDirectory {
 
   /// Absolute: that of the moment when this was made, wherever the program goes later.
   [[nodiscard]] const std::filesystem::path& root() const noexcept;
+  /// The directory itself, for the rest of the library.
+  [[nodiscard]] const std::shared_ptr<const training::Root>& held_root() const noexcept;
 
   /// Lists the directory again; forgets what manifests said.
   ///
