@@ -186,6 +186,18 @@ SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOpti
   return save;
 }
 
+/// The commit asks again: a step may be pinned while it is saved once more.
+void Checkpointer::State::keep_pinned(std::uint64_t step, SaveOptions& save) {
+  save.before_replacing = [self = weak_from_this(), step, also = std::move(save.before_replacing)] {
+    if (const std::shared_ptr<const State> state = self.lock()) {
+      state->require_unpinned(step);
+    }
+    if (also) {
+      also();
+    }
+  };
+}
+
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
                                         const StepOptions& how, std::uint64_t number) {
   require_open();
@@ -206,6 +218,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
     make_way(step, save.overwrite);
+    keep_pinned(step, save);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   saves.start();  // What can fail, does so before the others are waited for.

@@ -62,7 +62,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void announce() CAIRN_REQUIRES(mutex);
   void list_again(const std::function<void()>& look_again);
   [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
+  void require_unpinned(std::uint64_t step) const;
   void make_way(std::uint64_t step, bool overwrite) const;
+  void keep_pinned(std::uint64_t step, SaveOptions& save);
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
                      std::uint64_t number);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;

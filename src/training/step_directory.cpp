@@ -81,16 +81,26 @@ StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Kn
   return info;
 }
 
-/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
-store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry) {
-  constexpr int kMostTries = 100;
+/// Others hold a checkpoint while they pin or replace it, or until its removal has begun: a moment, but on a slow disk.
+store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry, const Clock& clock) {
+  constexpr std::chrono::seconds kMost{10};
   constexpr std::chrono::milliseconds kPause{1};
-  for (int tries = 1;; ++tries) {
+  for (const auto begin = clock.steady_now();;) {
     store::CheckpointHold hold(root, entry);
-    if (hold.is_held() || tries == kMostTries || !root.status(entry)) {
+    if (hold.is_held() || clock.steady_now() - begin >= kMost || !root.status(entry)) {
       return hold;
     }
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+/// What tells a checkpoint from another one in the same place; empty where it cannot be read.
+std::string identity_of(const io::Directory& root, const std::string& entry) {
+  constexpr std::size_t kMostBytes = 4096;
+  try {
+    return io::read_small_file(root.open_directory(entry), store::kCommitName, kMostBytes);
+  } catch (const Error&) {
+    return "";
   }
 }
 
@@ -100,7 +110,8 @@ struct StepDirectory::State {
   State(const std::filesystem::path& where, StepDirectoryOptions how, const Context& context)
       : root(core::absolute_path(where)),
         held_root(std::make_shared<const training::Root>(root, context.options().syscalls)),
-        options(std::move(how)) {}
+        options(std::move(how)),
+        clock(training::clock_of(context)) {}
 
   /// Nothing when it is yet to be made.
   [[nodiscard]] std::optional<io::Directory> open_root() const { return held_root->open(); }
@@ -171,6 +182,8 @@ struct StepDirectory::State {
     return found == known.end() ? "" : found->second.entry;
   }
 
+  [[nodiscard]] bool pin(const io::Directory& directory, std::uint64_t step, const std::string& entry) const;
+
   void publish_numbers() CAIRN_REQUIRES(mutex) {
     auto all = std::make_shared<std::vector<std::uint64_t>>();
     all->reserve(known.size());
@@ -183,6 +196,7 @@ struct StepDirectory::State {
   const std::filesystem::path root;
   const std::shared_ptr<const training::Root> held_root;
   const StepDirectoryOptions options;
+  const Clock& clock;
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
@@ -290,29 +304,52 @@ std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {
   return state_->parse(name);
 }
 
+/// Pins what lies in `entry`, which was there a moment ago. Returns whether it was.
+bool StepDirectory::State::pin(const io::Directory& directory, std::uint64_t step,
+                               const std::string& entry) const {
+  const store::CheckpointHold hold = wait_for_hold(directory, entry, clock);
+  if (!directory.status(entry)) {  // A removal was faster, or it has another name by now.
+    return false;
+  }
+  const auto fail = [&](std::string_view why) {
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("step {} of {} cannot be pinned: {}", step, root.string(), why));
+  };
+  if (!hold.is_held()) {
+    fail("it is being removed or replaced");
+  }
+  const std::string before = identity_of(directory, entry);
+  const bool was_pinned = training::is_pinned(directory, step);
+  training::add_pin(directory, step);
+  // Without locks nothing keeps it in its place.
+  if (!directory.status(entry)) {
+    training::remove_pin(directory, step);  // It would be that of a later step of this number.
+    return false;
+  }
+  if (identity_of(directory, entry) != before) {
+    if (!was_pinned) {
+      training::remove_pin(directory, step);
+    }
+    fail("it was replaced meanwhile; pin it again to keep the one that is there now");
+  }
+  return true;
+}
+
 void StepDirectory::pin(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
-  const std::string entry = state_->entry_of(step);
-  const auto require_step = [&] {
-    if (!directory || entry.empty() || !directory->status(entry)) {
+  const auto is_there = [&](const std::string& entry) {
+    return directory && !entry.empty() && directory->status(entry).has_value();
+  };
+  for (bool is_listed_anew = false;; is_listed_anew = true) {
+    const std::string entry = state_->entry_of(step);
+    if (is_there(entry) && state_->pin(*directory, step, entry)) {
+      return;
+    }
+    if (is_listed_anew) {
       throw Error(Errc::not_found,
                   fmt::format("step {} of {} cannot be pinned", step, state_->root.string()));
     }
-  };
-  require_step();
-  const store::CheckpointHold hold = wait_for_hold(*directory, entry);
-  require_step();  // Else a removal was faster.
-  if (!hold.is_held()) {
-    throw Error(
-        std::error_code(EBUSY, std::system_category()),
-        fmt::format("step {} of {} cannot be pinned: it is being removed", step, state_->root.string()));
-  }
-  training::add_pin(*directory, step);
-  try {
-    require_step();  // Without locks it may be gone, and the pin would be that of a later step of this number.
-  } catch (...) {
-    training::remove_pin(*directory, step);
-    throw;
+    state_->list_again(true);  // Where names cannot be exchanged, what replaces a step has another name.
   }
 }
 

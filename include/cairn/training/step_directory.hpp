@@ -87,8 +87,9 @@ class StepDirectory {
 
   /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; it is not an error when the pin is there already.
   ///
-  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: another process is at its removal for longer than a moment; no pin,
-  ///         either. OS errors.
+  /// What is pinned is the step that is there when it returns: no Checkpointer overwrites it from then on.
+  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: somebody else is at its removal, or replaces it, for more than ten
+  ///         seconds, or has replaced it meanwhile, where the file system has no locks; no pin, either. OS errors.
   void pin(std::uint64_t step) const;
   /// Takes the pin away, if there is one.
   ///
