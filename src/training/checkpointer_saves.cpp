@@ -40,6 +40,7 @@ bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
 /// what to save next.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
+  const TimePoint called = clock.steady_now();
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
   std::optional<std::uint64_t> number;
@@ -51,7 +52,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
     }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_earlier_failure(is_due);
-    return is_due ? start(step, items, how, number.value_or(0)) : StepResponse();
+    return is_due ? start(step, items, how, number.value_or(0), called) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
@@ -198,26 +199,68 @@ void Checkpointer::State::keep_pinned(std::uint64_t step, SaveOptions& save) {
   };
 }
 
+/// What is left of the deadline of a save: it counts from the call. Zero: there is none.
+///
+/// Errors: Errc::timed_out.
+Timeout Checkpointer::State::time_left(std::uint64_t step, Timeout deadline, TimePoint called) const {
+  if (deadline <= deadline.zero()) {
+    return deadline;
+  }
+  const std::chrono::nanoseconds left = later(called, deadline) - clock.steady_now();
+  if (left <= left.zero()) {
+    throw Error(Errc::timed_out,
+                fmt::format("step {} of {}: not saved after {:.3f} s", step, directory.root().string(),
+                            std::chrono::duration<double>(deadline).count()));
+  }
+  return left;
+}
+
+/// Blocks until the save before has ended, and the removal of the same step: it is saved again after it was removed.
+void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called) {
+  const std::shared_ptr<StepSave> before = in_flight();
+  const bool is_limited = deadline > deadline.zero();
+  if (before && !is_limited) {
+    before->settle();
+  }
+  while (before && is_limited && !before->settle(time_left(step, deadline, called))) {
+  }
+  if (before) {
+    throw_earlier_failure(true);
+  }
+  if (!remover.uses()->is_being_removed(step)) {
+    return;
+  }
+  if (!is_limited) {
+    removals.wait_idle();
+  }
+  while (is_limited && !removals.wait_idle(later(called, deadline))) {
+    static_cast<void>(time_left(step, deadline, called));
+  }
+}
+
+void Checkpointer::State::make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called) {
+  const core::DiskCalls calls(context);
+  std::function<void()> look = [state = shared_from_this(), step, overwrite = save.overwrite] {
+    state->make_way(step, overwrite);
+  };
+  calls.run(fmt::format("step {}: look at {}", step, directory.root().string()),
+            time_left(step, save.deadline, called), std::move(look));
+}
+
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
-                                        const StepOptions& how, std::uint64_t number) {
+                                        const StepOptions& how, std::uint64_t number, TimePoint called) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
   }
   SaveOptions save = save_options(step, how);
-  if (const std::shared_ptr<StepSave> before = in_flight()) {
-    if (how.skip_if_busy) {
-      return {};
-    }
-    before->settle();
-    throw_earlier_failure(true);
+  if (how.skip_if_busy && in_flight()) {
+    return {};
   }
-  if (remover.uses()->is_being_removed(step)) {
-    removals.wait_idle();  // It is saved again: after it was removed.
-  }
+  wait_for_earlier(step, save.deadline, called);
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
-    make_way(step, save.overwrite);
+    make_way_in_time(step, save, called);
     keep_pinned(step, save);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
@@ -226,7 +269,8 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   if (ranks) {
     begin_on_ranks(number, step, save);
   }
-  const auto begin = clock.steady_now();
+  save.deadline = time_left(step, save.deadline, called);
+  const TimePoint begin = clock.steady_now();
   has_joined = true;
   AsyncResponse response = save_checkpointables_async(path, items, save, context);
   costs.add_blocking(clock.steady_now() - begin);

@@ -65,8 +65,12 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void require_unpinned(std::uint64_t step) const;
   void make_way(std::uint64_t step, bool overwrite) const;
   void keep_pinned(std::uint64_t step, SaveOptions& save);
+  using TimePoint = std::chrono::steady_clock::time_point;
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
-                     std::uint64_t number);
+                     std::uint64_t number, TimePoint called);
+  [[nodiscard]] Timeout time_left(std::uint64_t step, Timeout deadline, TimePoint called) const;
+  void wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called);
+  void make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);

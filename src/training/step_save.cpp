@@ -28,14 +28,36 @@ void StepSave::end(const std::exception_ptr& failure) {
 }
 
 bool StepSave::settle() {
+  const Code invalid_argument = refusal_to_wait();
   std::exception_ptr failure;
   try {
     response_.wait();
   } catch (...) {
+    if (!is_failure_of_save(Code::of_save, invalid_argument)) {
+      throw;
+    }
     failure = std::current_exception();
   }
   end(failure);
   return !failure;
+}
+
+bool StepSave::settle(Timeout timeout) {
+  const Code invalid_argument = refusal_to_wait();
+  std::exception_ptr failure;
+  try {
+    response_.wait(timeout);
+  } catch (...) {
+    if (code_of(std::current_exception()) == make_error_code(Errc::still_running)) {
+      return false;
+    }
+    if (!is_failure_of_save(Code::of_wait, invalid_argument)) {
+      throw;
+    }
+    failure = std::current_exception();
+  }
+  end(failure);
+  return true;
 }
 
 SaveResult StepSave::wait() {

@@ -35,7 +35,11 @@ class StepSave {
   [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
 
   /// Blocks until the end; for the Checkpointer, which is told by `on_end`. Returns whether it is committed.
+  ///
+  /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   bool settle();
+  /// The same for `timeout` at most. Returns whether it has ended.
+  [[nodiscard]] bool settle(Timeout timeout);
   /// Blocks until the end; for users, who are told here.
   SaveResult wait();
   SaveResult wait(Timeout timeout);

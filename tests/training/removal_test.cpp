@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -317,6 +318,27 @@ TEST_F(HeldCheckpointers, ACloseThatDoesNotEndNamesTheStepAndLosesNothing) {
   disk_->let_go();
   run->close();
   EXPECT_EQ(stored_step(run->load(1)), 1u);
+}
+
+TEST_F(HeldCheckpointers, TheDeadlineOfAStepCountsWhileItWaitsForTheOneBefore) {
+  const auto run = make();
+  disk_->hold(testing::Held::rename, 1);
+  save(*run, 1);
+  StepOptions options;
+  options.save.deadline = std::chrono::milliseconds(500);
+  std::future<void> second = std::async(std::launch::async, [&] { save(*run, 2, options).wait(); });
+  for (int i = 0; i < 10'000; ++i) {
+    if (second.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready) {
+      break;
+    }
+    clock_->advance(std::chrono::milliseconds(100));
+  }
+  disk_->let_go();
+
+  EXPECT_THAT([&] { second.get(); }, Fails(Errc::timed_out, HasSubstr("step 2")));
+  run->close();
+  EXPECT_THAT(run->steps(), ElementsAre(1));
+  EXPECT_EQ(std::distance(fs::directory_iterator(root()), fs::directory_iterator()), 1);
 }
 
 TEST_F(HeldCheckpointers, AStepThatIsBeingLoadedIsNotRemoved) {

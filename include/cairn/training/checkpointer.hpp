@@ -51,7 +51,7 @@ class Checkpointer {
   /// Saves the step, if the policy says so. Returns as soon as the values may change, like save_checkpointables_async; before that it
   /// waits for the save before.
   ///
-  /// A step that is lower than the latest may be saved, and is not the latest then.
+  /// A step that is lower than the latest may be saved, and is not the latest then. A deadline counts from the call.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
   ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits.
