@@ -4,12 +4,14 @@
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/step_load.hpp"
@@ -20,6 +22,21 @@ namespace cairn {
 using training::StepLoad;
 using training::StepSave;
 using training::StepUser;
+
+namespace {
+
+/// Keeps what a thread that it would have to wait for is in the middle of: a function of the program's has ended the Checkpointer that has
+/// called it, with the whole program perhaps (std::exit). That thread then does nothing more.
+template <class State>
+void leave_for_ever(std::shared_ptr<State> state) {
+  static Mutex mutex;
+  // Never destroyed: other threads may end after all that is.
+  static auto& left CAIRN_GUARDED_BY(mutex) = *new std::vector<std::shared_ptr<State>>;
+  const MutexLock lock(mutex);
+  left.push_back(std::move(state));
+}
+
+}  // namespace
 
 Checkpointer::Checkpointer(std::filesystem::path root, CheckpointerOptions options, const Context& context)
     : state_(std::make_shared<State>(std::move(root), std::move(options), context)) {}
@@ -36,6 +53,13 @@ Checkpointer::~Checkpointer() {
   state_->remover.stop();
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
+  }
+  if (state_->waits_for_itself()) {
+    if (state_->removals.runs_here()) {
+      state_->saves.wait_idle();  // What is left runs here.
+    }
+    leave_for_ever(state_);
+    return;
   }
   state_->wait_idle();
 }
@@ -150,6 +174,7 @@ void Checkpointer::reload() {
 }
 
 void Checkpointer::wait() {
+  state_->require_may_wait();
   state_->wait_idle();
   state_->throw_failures();
 }
@@ -159,6 +184,7 @@ void Checkpointer::close() {
 }
 
 void Checkpointer::close(Timeout timeout) {
+  state_->require_may_wait();
   {
     const MutexLock lock(state_->mutex);
     state_->is_closed = true;

@@ -230,6 +230,7 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   if (!remover.uses()->is_being_removed(step)) {
     return;
   }
+  require_may_wait();
   if (!is_limited) {
     removals.wait_idle();
   }
@@ -348,8 +349,12 @@ void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
     failure = std::current_exception();
   }
   if (failure && options.on_retention_failure) {
-    options.on_retention_failure(failure);
-    return;
+    try {
+      options.on_retention_failure(failure);
+      return;
+    } catch (...) {  // It has waited for this very thread, say.
+      failure = std::current_exception();
+    }
   }
   const MutexLock lock(mutex);
   retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
@@ -361,6 +366,24 @@ void Checkpointer::State::enter_history(bool is_over) noexcept {
     directory.held_root()->require_same();
     history.enter(is_over);
   } catch (...) {  // What cannot be told is left out.
+  }
+}
+
+/// Whether the calling thread is one without which a save or a removal does not end: one of its own (the policies of what to keep and
+/// `on_retention_failure` are called there), or of the context's, where a save is in flight.
+bool Checkpointer::State::waits_for_itself() const {
+  const std::shared_ptr<StepSave> save = in_flight();
+  return saves.runs_here() || removals.runs_here() || (save && save->runs_here());
+}
+
+/// Errors: Errc::invalid_argument.
+void Checkpointer::State::require_may_wait() const {
+  if (waits_for_itself()) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("Checkpointer of {}: would deadlock: waited for on a thread of its own, or of its "
+                    "context's",
+                    directory.root().string()));
   }
 }
 

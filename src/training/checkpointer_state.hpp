@@ -78,6 +78,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
   void enter_history(bool is_over) noexcept;
+  void require_may_wait() const;
+  [[nodiscard]] bool waits_for_itself() const;
   void wait_idle();
   /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };

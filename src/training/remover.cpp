@@ -93,6 +93,9 @@ void Remover::retain(std::uint64_t just_saved) {
       failure = failure ? failure : std::current_exception();
     }
   };
+  if (is_stopped_) {  // By the policy itself.
+    return;
+  }
   attempt([&] { update_links(std::move(steps), plan); });
   for (const StepInfo& each : plan.removed) {
     if (is_stopped_) {
@@ -121,7 +124,7 @@ RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepI
   std::set<std::uint64_t> doubted;
   for (;;) {
     RetentionPlan plan = ask_policy(steps, use);
-    if (plan.removed.empty()) {
+    if (plan.removed.empty() || is_stopped_) {
       return plan;
     }
     std::set<std::uint64_t> doubtful = newest_sound(steps, use);

@@ -47,6 +47,7 @@ bool Worker::wait_idle(std::chrono::steady_clock::time_point end) {
 }
 
 void Worker::run() {
+  const async::Inside inside(this);
   MutexLock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_ending_ || !work_.empty(); });

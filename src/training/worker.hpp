@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "async/internal/inside.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 
@@ -30,6 +31,9 @@ class Worker {
   ///
   /// Errors: as `start`; then nothing is done.
   void post(std::function<void()> work);
+
+  /// Whether the calling thread is this one: it must not wait for itself.
+  [[nodiscard]] bool runs_here() const noexcept { return async::Inside::is_in(this); }
 
   /// Blocks until all is done.
   void wait_idle();

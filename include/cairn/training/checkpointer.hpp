@@ -43,7 +43,8 @@ class Checkpointer {
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
                         const Context& context = default_context());
   /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure. Returns
-  /// when nothing of it runs: it waits for a disk that does not answer a look at the root.
+  /// when nothing of it runs: it waits for a disk that does not answer a look at the root. On a thread that it would have to wait for (where
+  /// `wait` is refused, and std::exit is called) what runs there is left to end by itself, and does nothing more.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -126,7 +127,8 @@ class Checkpointer {
   /// Blocks until no save is in flight and old steps are removed.
   ///
   /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try has made good; each
-  ///         once.
+  ///         once. Errc::invalid_argument on a thread of its own, where policies of what to keep are asked, and on one of the context's
+  ///         while a save is in flight: it would wait for itself.
   void wait();
   /// As `wait`, and refuses new saves from then on. May be called again.
   ///
