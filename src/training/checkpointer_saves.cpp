@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -45,6 +48,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
   bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
   std::optional<std::uint64_t> number;
   has_joined = false;
+  look_at_metrics(step, how.metrics);
   try {
     is_due = decide(step, how.force);
     if (ranks && is_due) {
@@ -62,6 +66,20 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
       ranks->end_save(*number, step, std::nullopt);
     }
     std::rethrow_exception(failure);
+  }
+}
+
+/// A training whose loss is no number any more goes on for hours otherwise before anybody looks at it.
+void Checkpointer::State::look_at_metrics(std::uint64_t step, const Metrics& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) {
+      continue;
+    }
+    const MutexLock lock(mutex);
+    if (odd_metrics.size() < training::kMostMetrics && odd_metrics.insert(name).second) {
+      untold.push_back(fmt::format("metric '{}' is {} at step {}: it is kept, and is never the best", name,
+                                   training::not_finite_text(value), step));
+    }
   }
 }
 
@@ -281,8 +299,13 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
       state->end(ended, number, failure);
     }
   };
+  std::vector<std::string> problems;
+  {
+    const MutexLock lock(mutex);
+    problems.swap(untold);
+  }
   auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
-                                            std::move(user), std::move(on_end));
+                                            std::move(user), std::move(problems), std::move(on_end));
   enter(started, begin);
   return StepResponse(std::move(started));
 }
@@ -314,6 +337,7 @@ void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::e
       costs.add_durable(duration);
     } else {
       failed = saving;
+      untold.insert(untold.begin(), save.problems().begin(), save.problems().end());
       save_failure = with_context(failure, fmt::format("step {}", save.step()));
       is_called_off = ranks && code_of(failure) == Errc::cancelled;
       has_saved_preempted = false;

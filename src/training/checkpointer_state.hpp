@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/checkpointer.hpp"
@@ -55,6 +57,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   // Saves.
   [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  void look_at_metrics(std::uint64_t step, const Metrics& metrics);
   void begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save);
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
@@ -130,6 +133,10 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
   // Those in the directory, and the one that is being saved.
   StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
+
+  // Names of metrics that were not finite, and sentences on them that no result has told yet.
+  std::set<std::string, std::less<>> odd_metrics CAIRN_GUARDED_BY(mutex);
+  std::vector<std::string> untold CAIRN_GUARDED_BY(mutex);
 
   std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
 

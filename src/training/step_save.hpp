@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/save.hpp"
@@ -29,8 +31,10 @@ class StepSave {
 
   /// `services` are those of the context that saves.
   StepSave(std::uint64_t step, AsyncResponse response, std::shared_ptr<core::Services> services,
-           std::unique_ptr<StepUser> user, OnEnd on_end);
+           std::unique_ptr<StepUser> user, std::vector<std::string> problems, OnEnd on_end);
 
+  /// Those that the result tells besides its own.
+  [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
 
@@ -70,6 +74,7 @@ class StepSave {
   const AsyncResponse response_;
   const std::shared_ptr<core::Services> services_;
   std::unique_ptr<StepUser> user_;
+  const std::vector<std::string> problems_;
   const OnEnd on_end_;
   std::once_flag ended_;
   std::atomic<bool> is_told_{false};

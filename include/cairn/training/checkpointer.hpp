@@ -55,7 +55,7 @@ class Checkpointer {
   /// A step that is lower than the latest may be saved, and is not the latest then. A deadline counts from the call.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits.
+  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric's name (it is told), a step with too many digits.
   ///            Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for
   ///            CoordinatorOptions::lost_after where this one had to ask it what is saved next. As save_checkpointables_async.
   ///            A save of several ranks that fails on one fails on all, and all decide alike on the steps after it.
@@ -109,7 +109,7 @@ class Checkpointer {
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
   /// The best by a metric, the later one of two that are equal; nothing when there is no step at all.
   ///
-  /// Errors: Errc::not_found: no step has that metric.
+  /// Errors: Errc::not_found: no step has that metric, or none a finite one.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
 
   /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the others `reload`.

@@ -63,7 +63,8 @@ struct StepOptions {
   StepOptions() = default;
   StepOptions(Metrics measured) : metrics(std::move(measured)) {}  // NOLINT: implicit, as an argument.
 
-  /// Finite numbers by name, 1000 at most; see keep::best.
+  /// Numbers by name, 1000 at most; see keep::best. One that is not finite is kept, is never the best, and is told once for each name by
+  /// SaveResult::problems of the next step that is saved; also one of a step that the policy declines.
   Metrics metrics;
   /// Save whatever the policy says.
   bool force = false;
