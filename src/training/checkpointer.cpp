@@ -185,9 +185,10 @@ void Checkpointer::close() {
 
 void Checkpointer::close(Timeout timeout) {
   state_->require_may_wait();
+  bool was_closed = false;
   {
     const MutexLock lock(state_->mutex);
-    state_->is_closed = true;
+    was_closed = std::exchange(state_->is_closed, true);
   }
   const std::string root = state_->directory.root().string();
   const auto end = later(state_->clock.steady_now(), timeout);
@@ -197,8 +198,16 @@ void Checkpointer::close(Timeout timeout) {
     }
     state_->saves.wait_idle();  // It has ended: it posts its removals, which takes no time.
   }
-  if (!state_->removals.wait_idle(end)) {
-    throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
+  const auto await_removals = [&] {
+    if (!state_->removals.wait_idle(end)) {
+      throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
+    }
+  };
+  await_removals();
+  if (!was_closed && state_->remover.is_unfinished()) {
+    state_->removals.post(
+        [state = state_.get()] { state->remove_old([state] { state->remover.finish(); }); });
+    await_removals();
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.

@@ -366,9 +366,14 @@ void Checkpointer::State::finish(StepSave& save) noexcept {
 /// On the thread that removes.
 void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
   enter_history(false);
+  remove_old([&] { remover.retain(just_saved); });
+}
+
+/// On the thread that removes; keeps or tells why what is to go could not be removed.
+void Checkpointer::State::remove_old(const std::function<void()>& remove) noexcept {
   std::exception_ptr failure;
   try {
-    list_again([&] { remover.retain(just_saved); });
+    list_again(remove);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -80,6 +80,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
+  void remove_old(const std::function<void()>& remove) noexcept;
   void enter_history(bool is_over) noexcept;
   void require_may_wait() const;
   [[nodiscard]] bool waits_for_itself() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -17,14 +18,16 @@
 
 #include "cairn/base/error.hpp"
 
-#include "api/internal/look.hpp"
+#include "api/internal/remove.hpp"
 #include "base/internal/mutex.hpp"
+#include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/trash.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/internal/pins.hpp"
 #include "training/remover.hpp"
@@ -197,6 +200,7 @@ struct StepDirectory::State {
   const std::shared_ptr<const training::Root> held_root;
   const StepDirectoryOptions options;
   const Clock& clock;
+  const std::shared_ptr<store::Trash> trash = std::make_shared<store::Trash>();
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
@@ -378,7 +382,7 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   const std::filesystem::path where = path(step);
   forget(step);  // First: who asks for it from here on is told that it is not there.
   try {
-    remove_checkpoint(where, options, context);
+    api::remove_into(where, options, context, state_->trash);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) {  // Else another process was faster.
       throw;
@@ -386,6 +390,26 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   }
   forget(step);  // Again: it may have been listed before it was gone.
   return true;
+}
+
+bool StepDirectory::has_unfinished_removals() const {
+  return !state_->trash->is_empty();
+}
+
+void StepDirectory::finish_removals(const RemoveOptions& options, const Context& context) const {
+  if (!has_unfinished_removals()) {
+    return;
+  }
+  const core::DiskCalls calls(context);
+  std::function<void(core::Fate&)> remove = [held_root = state_->held_root,
+                                             trash = state_->trash](core::Fate& fate) {
+    const std::optional<io::Directory> directory = held_root->open();
+    if (directory && fate.begin_commit()) {
+      trash->remove(*directory);
+    }
+  };
+  calls.change(fmt::format("removal of what is left of steps of {}", state_->root.string()), options.deadline,
+               std::move(remove));
 }
 
 void StepDirectory::doubt(std::uint64_t step) {

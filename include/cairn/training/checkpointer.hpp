@@ -130,7 +130,7 @@ class Checkpointer {
   ///         once. Errc::invalid_argument on a thread of its own, where policies of what to keep are asked, and on one of the context's
   ///         while a save is in flight: it would wait for itself.
   void wait();
-  /// As `wait`, and refuses new saves from then on. May be called again.
+  /// As `wait`, and refuses new saves from then on. What could not be removed is tried once more, the first time. May be called again.
   ///
   /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it did not end in time,
   ///         and goes on.

@@ -104,6 +104,13 @@ class StepDirectory {
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
 
+  /// Whether removals of this object have failed, or have not come back in time, when the step was gone and its bytes were not.
+  [[nodiscard]] bool has_unfinished_removals() const;
+  /// Goes on with those. Blocks.
+  ///
+  /// Errors: the first failure, once all were tried; Errc::timed_out, also where one of them has not come back yet.
+  void finish_removals(const RemoveOptions& options, const Context& context) const;
+
   /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be read are read again.
   void refresh();
   /// Forgets what the manifest of a step said: it is read again when it is asked for.

@@ -54,8 +54,9 @@ struct CheckpointerOptions {
   /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or the making of links,
   /// may take.
   Timeout close_timeout = std::chrono::seconds(600);
-  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save. Must not throw. Null: the
-  /// first such failure is thrown by the next `wait` or `close`, unless a later try has succeeded.
+  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save, and by the
+  /// first `close`. Should not throw: that is told by the next `wait` or `close`. Null: the first such failure is thrown by the next
+  /// `wait` or `close`, unless a later try has succeeded.
   std::function<void(const std::exception_ptr& failure)> on_retention_failure;
 };
 
