@@ -2,7 +2,10 @@
 #include "core/save_job.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
@@ -19,6 +22,10 @@
 
 namespace cairn::core {
 namespace {
+
+/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
+constexpr std::chrono::milliseconds kLookAtHold{1};
+constexpr std::chrono::seconds kMostForHold{10};
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
@@ -254,6 +261,12 @@ void SaveJob::make_directory() {
   options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   options.may_publish = [this] { return fate_.begin_commit(); };
   options.may_retire = [this] { return fate_.state() == Fate::State::committed; };
+  options.before_replacing = options_.before_replacing;
+  options.wait_for_hold = [this, begin = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
+    std::this_thread::sleep_for(kLookAtHold);
+    begin = begin ? begin : services().clock.steady_now();
+    return services().clock.steady_now() - *begin < kMostForHold && fate_.state() == Fate::State::running;
+  };
   staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);

@@ -15,6 +15,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,7 @@
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
+#include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
@@ -336,8 +338,30 @@ void publish_as(State& state, const std::string& name) {
   publish_by_marker(state, name);
 }
 
+/// Holds what is about to be replaced, and asks whether it may be; nothing where nobody wants to be asked.
+///
+/// Errors: what the question throws; EBUSY where somebody else holds it for too long.
+std::optional<CheckpointHold> hold_replaced(const State& state, const std::string& name) {
+  if (!state.options.before_replacing) {
+    return std::nullopt;
+  }
+  std::optional<CheckpointHold> hold;
+  hold.emplace(state.parent, name);
+  while (!hold->is_held()) {
+    if (!state.options.wait_for_hold || !state.options.wait_for_hold()) {
+      throw Error(std::error_code(EBUSY, std::system_category()),
+                  fmt::format("{} is not replaced: it is being pinned or removed by somebody else",
+                              (state.parent.path() / name).string()));
+    }
+    hold.emplace(state.parent, name);
+  }
+  state.options.before_replacing();
+  return hold;
+}
+
 /// Swaps the staged directory with the old checkpoint; false when the file system cannot.
 bool publish_by_exchange(State& state) {
+  const std::optional<CheckpointHold> hold = hold_replaced(state, state.name);
   // What was looked at is what is removed, even if the names change meanwhile.
   const io::Directory old = state.parent.open_directory(state.name);
   if (!is_checkpoint(old)) {
@@ -417,7 +441,10 @@ void replace(State& state, Manifest& manifest, const Current& current) {
   }
   const std::uint32_t generation = next_generation(state);
   seal(state, manifest, generation);
-  publish_as(state, generation_name(state.name, generation));
+  {
+    const std::optional<CheckpointHold> hold = hold_replaced(state, current.name);
+    publish_as(state, generation_name(state.name, generation));
+  }
   // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it would take it for a
   // copy that somebody has put there.
   if (remove_older(state, current, generation)) {

@@ -4,12 +4,14 @@
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
@@ -37,6 +39,17 @@ std::string words_of_unfinished(const StepSave& save) {
   return "it ends just now";
 }
 
+/// Keeps what a thread that it would have to wait for is in the middle of: a function of the program's has ended the Checkpointer that has
+/// called it, with the whole program perhaps (std::exit). That thread then does nothing more.
+template <class State>
+void leave_for_ever(std::shared_ptr<State> state) {
+  static Mutex mutex;
+  // Never destroyed: other threads may end after all that is.
+  static auto& left CAIRN_GUARDED_BY(mutex) = *new std::vector<std::shared_ptr<State>>;
+  const MutexLock lock(mutex);
+  left.push_back(std::move(state));
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(std::filesystem::path root, CheckpointerOptions options, const Context& context)
@@ -54,6 +67,13 @@ Checkpointer::~Checkpointer() {
   state_->remover.stop();
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
+  }
+  if (state_->waits_for_itself()) {
+    if (state_->removals.runs_here()) {
+      coord::wait_lent(state_->coordinator(), state_->saves.idle());  // What is left runs here.
+    }
+    leave_for_ever(state_);
+    return;
   }
   state_->wait_idle();
 }
@@ -87,6 +107,7 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root(options.deadline);
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
@@ -116,6 +137,7 @@ CheckpointMetadata Checkpointer::metadata(const WhichStep& which) const {
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root({});
   try {
     return checkpointables_metadata(path, state_->context);
   } catch (...) {
@@ -166,6 +188,7 @@ void Checkpointer::reload() {
 }
 
 void Checkpointer::wait() {
+  state_->require_may_wait();
   state_->wait_idle();
   state_->throw_failures();
 }
@@ -175,9 +198,11 @@ void Checkpointer::close() {
 }
 
 void Checkpointer::close(Timeout timeout) {
+  state_->require_may_wait();
+  bool was_closed = false;
   {
     const MutexLock lock(state_->mutex);
-    state_->is_closed = true;
+    was_closed = std::exchange(state_->is_closed, true);
   }
   const std::string root = state_->directory.root().string();
   const auto end = later(state_->clock.steady_now(), timeout);
@@ -189,13 +214,21 @@ void Checkpointer::close(Timeout timeout) {
     coord::wait_lent(state_->coordinator(),
                      state_->saves.idle());  // It has ended: it posts its removals, which takes no time.
   }
-  if (!state_->wait_until_idle(state_->removals, end)) {
-    throw Error(Errc::still_running,
-                fmt::format("old steps of {} are still being removed: {}", root, state_->remover.doing()));
+  const auto await_removals = [&] {
+    if (!state_->wait_until_idle(state_->removals, end)) {
+      throw Error(Errc::still_running,
+                  fmt::format("old steps of {} are still being removed: {}", root, state_->remover.doing()));
+    }
+  };
+  await_removals();
+  if (!was_closed && state_->remover.is_unfinished()) {
+    state_->removals.post(
+        [state = state_.get()] { state->remove_old([state] { state->remover.finish(); }); });
+    await_removals();
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.
-    state_->history.enter(true);
+    state_->enter_history(true);
   }
 }
 

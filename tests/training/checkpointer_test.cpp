@@ -2,6 +2,7 @@
 #include "cairn/training/checkpointer.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <limits>
@@ -80,14 +81,51 @@ TEST_F(Checkpointers, KeepMetricsThatAreReadWithoutAnyHandler) {
             R"({"cairn.training":{"step":1,"metrics":{"loss":0.25}},"other":2})");
 }
 
-TEST_F(Checkpointers, AMetricThatIsNoNumberIsRefusedWithItsStepAndNothingIsSaved) {
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+TEST_F(Checkpointers, AStepWhoseMetricIsNoNumberIsSavedAndIsNeverTheBest) {
+  CheckpointerOptions options = keeping(keep::best("loss", 1, Prefer::lower, Unmeasured::drop));
+  options.links.best_metric = "loss";
+  const auto run = make(std::move(options));
+  save(*run, 1, Metrics{{"loss", -std::numeric_limits<double>::infinity()}}).wait();
+  run->wait();
+  EXPECT_FALSE(fs::exists(root() / "best"));
+  EXPECT_THAT([&] { static_cast<void>(run->best("loss", Prefer::lower)); },
+              Fails(Errc::not_found, HasSubstr("finite")));
+  EXPECT_THAT([&] { static_cast<void>(run->info(WhichStep::best("loss", Prefer::lower))); },
+              Fails(Errc::not_found));
+  save(*run, 2, Metrics{{"loss", 2.0}}).wait();
+  save(*run, 3, Metrics{{"loss", 3.0}}).wait();
+  save(*run, 4, Metrics{{"loss", kNoNumber}}).wait();
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(2, 4));
+  EXPECT_TRUE(std::isnan(run->info(4).metrics.at("loss")));
+  EXPECT_EQ(run->best("loss", Prefer::lower), 2u);
+  EXPECT_EQ(fs::read_symlink(root() / "best"), "2");
+}
+
+TEST_F(Checkpointers, TellOnceOfEachMetricThatIsNoNumberAlsoOfStepsThatAreDeclined) {
+  const auto run = make(when(save_when::every_steps(10)));
+  EXPECT_THAT(save(*run, 0, Metrics{{"loss", 1}}).wait().problems, IsEmpty());
+  save(*run, 3, Metrics{{"loss", kNoNumber}});
+  save(*run, 4, Metrics{{"loss", kNoNumber}, {"norm", std::numeric_limits<double>::infinity()}});
+  EXPECT_ANY_THROW(save_unsavable(*run, 10).wait());  // Nobody reads the result of a save that has failed.
+
+  EXPECT_THAT(save(*run, 20, Metrics{{"loss", kNoNumber}}).wait().problems,
+              ElementsAre(AllOf(HasSubstr("'loss' is nan"), HasSubstr("step 3")),
+                          AllOf(HasSubstr("'norm' is inf"), HasSubstr("step 4"))));
+  EXPECT_THAT(save(*run, 30, Metrics{{"loss", kNoNumber}}).wait().problems, IsEmpty());
+}
+
+TEST_F(Checkpointers, AMetricWhoseNameIsNoTextIsRefusedWithItsStepAndNothingIsSaved) {
   const auto run = make();
 
   EXPECT_THAT(
       [&] {
-        save(*run, 5, Metrics{{"loss", std::numeric_limits<double>::quiet_NaN()}});
+        save(*run, 5, Metrics{{"", 1.0}});
       },
-      Fails(Errc::invalid_argument, AllOf(HasSubstr("step 5"), HasSubstr("'loss'"))));
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("step 5"), HasSubstr("metric ''"))));
   EXPECT_FALSE(fs::exists(root()));
 }
 
