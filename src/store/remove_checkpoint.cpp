@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/remove_checkpoint.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -136,9 +137,24 @@ class OwnTrash {
   std::vector<std::string> names_;
 };
 
-/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable.
+/// Why nothing of a directory is removed, whose files cannot be told from others; nothing where they can.
+std::optional<std::string> why_kept(const io::Directory& directory) {
+  try {
+    require_known_files(directory);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    return error.what();
+  }
+}
+
+/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable. What is damaged so that its files cannot
+/// be told from others keeps its name, under which nobody takes it for a checkpoint, and is named in `kept`.
 std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const std::string& name,
-                                            const RandomSource& random, OwnTrash& own) {
+                                            const RandomSource& random, OwnTrash& own,
+                                            std::vector<std::string>& kept) {
   RecoveryOptions options;
   options.dry_run = true;
   const Survey survey(parent, options);
@@ -153,7 +169,12 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
     }
     try {
       io::Directory directory = parent.open_directory(entry.name);
-      if (is_dead_leftover(survey, directory, entry.name)) {
+      if (!is_dead_leftover(survey, directory, entry.name)) {
+        continue;
+      }
+      if (std::optional<std::string> why = why_kept(directory)) {
+        kept.push_back(std::move(*why));
+      } else {
         std::string trash = trash_name(name, make_uuid(random));
         own.begin(trash);
         set_aside(parent, entry.name, trash, directory);
@@ -197,10 +218,12 @@ class Removal {
       require_known_files(each.directory);
     }
     // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
-    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_, own_)) {
+    std::vector<std::string> kept;
+    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_, own_, kept)) {
       keep(remove_retired(parent_, each.name, each.directory));
       own_.end(each.name);
     }
+    std::for_each(kept.begin(), kept.end(), [this](const std::string& each) { keep(each); });
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
       aside_.emplace(Generation{trash_name(target_.name, make_uuid(random_)), std::move(oldest->directory)});
       aside_from_ = oldest->name;
@@ -255,8 +278,10 @@ class Removal {
     }
   }
 
+  /// Once, however many runs say so.
   void keep(std::string kept) {
-    if (!kept.empty()) {
+    const bool is_known = std::find(report_.kept.begin(), report_.kept.end(), kept) != report_.kept.end();
+    if (!kept.empty() && !is_known) {
       report_.kept.push_back(std::move(kept));
     }
   }
