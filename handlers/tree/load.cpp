@@ -135,8 +135,12 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   detail::Selection selection;
   array_store::ReadPlan plan;
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+  MemberDifferences differences;
   std::function<void()> make_plan = [&] {
     if (target) {
+      if (options.members_may_differ) {
+        target->allow_differences(&differences);
+      }
       index.check_numbers();
       check_bytes(index, *files);
       wanted = target->want(AbstractTree(index));
@@ -161,6 +165,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   if (target) {
     std::function<void()> finish = [&] { target->finish(tree); };
     co_await context.run(std::move(finish));
+    context.add_differences(std::move(differences.missing), std::move(differences.unexpected));
   }
   co_return std::move(tree);
 }

@@ -195,4 +195,9 @@ Background<> LoadContext::run(HandlerWork work) const {
   return run_beside(load_, directory_, work.function());
 }
 
+void LoadContext::add_differences(std::vector<std::string> missing,
+                                  std::vector<std::string> unexpected) const {
+  load_->add_differences(name_, std::move(missing), std::move(unexpected));
+}
+
 }  // namespace cairn

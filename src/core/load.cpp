@@ -99,6 +99,16 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
+void Loaded::add_differences(std::string_view name, LoadResult found) {
+  const auto add = [&](std::vector<std::string>& paths, std::vector<std::string>& to) {
+    for (std::string& path : paths) {
+      to.push_back(is_one_of_many_ ? fmt::format("{}/{}", name, path) : std::move(path));
+    }
+  };
+  add(found.missing, result_.missing);
+  add(found.unexpected, result_.unexpected);
+}
+
 void Loaded::rethrow_named(std::string_view name) {
   std::rethrow_exception(with_context(std::current_exception(), fmt::format("'{}'", name)));
 }

@@ -88,6 +88,10 @@ class LoadContext {
   /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for long computations.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
+  /// Tells the user, in LoadResult::missing and unexpected, what was wanted and is not stored, and what is stored and was left out: by
+  /// their paths in this checkpointable. For differences that an option allows.
+  void add_differences(std::vector<std::string> missing, std::vector<std::string> unexpected) const;
+
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
 

@@ -68,8 +68,10 @@ auto& member_of(Object& object, Member Owner::*pointer) {
   return Base(object).*pointer;  // This cast alone reaches a base that is not public.
 }
 
-/// Errors: Errc::structure_mismatch, listing the `keys` that the map lacks and its other keys.
-void check_keys(const Tree& map, std::span<const std::string_view> keys, std::string_view path);
+/// Notes the `keys` that the map lacks, and its other keys, where `at` takes differences.
+///
+/// Errors: Errc::structure_mismatch, listing both, where it does not.
+void check_keys(const Tree& map, std::span<const std::string_view> keys, const TreeReader& at);
 
 }  // namespace detail
 
@@ -90,10 +92,13 @@ struct TreeForm<T> {
   static void read(const Tree& tree, T& object, TreeReader& at) {
     check_names();
     static constexpr auto kNames = detail::member_names<T>();
-    detail::check_keys(tree, kNames, at.path);
+    detail::check_keys(tree, kNames, at);
     boost::mp11::mp_for_each<detail::ListedMembers<T>>([&](auto member) {
-      const detail::PathKey key(at.path, member.name);
-      detail::read_value(tree[std::string_view(member.name)], detail::member_of(object, member.pointer), at);
+      const auto stored = tree.as_map().find(std::string_view(member.name));
+      if (stored != tree.as_map().end()) {
+        const detail::PathKey key(at.path, member.name);
+        detail::read_value(stored->second, detail::member_of(object, member.pointer), at);
+      }
     });
   }
 
@@ -141,6 +146,19 @@ template <class T>
 requires TreeValue<T>
 void from_tree(const Tree& tree, T& object, Narrowing narrowing = Narrowing::refused) {
   TreeReader at({}, narrowing);
+  detail::read_value(tree, object, at);
+}
+
+/// As above, but members that the tree lacks keep their values, and keys without a member are left out: both are added to
+/// `differences`.
+///
+/// Errors: as above, without Errc::structure_mismatch.
+template <class T>
+requires TreeValue<T>
+void from_tree(const Tree& tree, T& object, MemberDifferences& differences,
+               Narrowing narrowing = Narrowing::refused) {
+  TreeReader at({}, narrowing);
+  at.differences = &differences;
   detail::read_value(tree, object, at);
 }
 

@@ -33,6 +33,12 @@ class Places;
 
 }  // namespace detail
 
+/// Where the members of structs and the stored keys differ, by their paths.
+struct MemberDifferences {
+  std::vector<std::string> missing;     ///< Members that are not stored: they keep their values.
+  std::vector<std::string> unexpected;  ///< Keys that are no members: what they hold is left out.
+};
+
 /// Where a value is being read from a tree.
 struct TreeReader {
   explicit TreeReader(std::string_view path_of_node = {}, Narrowing narrowing_allowed = Narrowing::refused)
@@ -40,6 +46,7 @@ struct TreeReader {
 
   std::string path;                          ///< The path of the node that is read, for errors.
   Narrowing narrowing = Narrowing::refused;  ///< Whether numbers may become others; see Tree::as.
+  MemberDifferences* differences = nullptr;  ///< Takes where members and keys differ; null: that is an error.
   detail::Places* places = nullptr;  ///< Who brings the elements of arrays later; null: they are there.
 };
 

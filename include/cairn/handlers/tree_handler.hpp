@@ -62,6 +62,10 @@ struct TreeLoadOptions {
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
   /// into memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program (SIGBUS).
   bool map = false;
+  /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those that are not stored
+  /// keep their values, and keys without a member are left out. LoadResult::missing and unexpected have the paths of both. Default: such a
+  /// difference is an error. In a load into a Tree so may the keys of its maps.
+  bool members_may_differ = false;
 };
 
 /// Makes a load ignore what is stored but not requested: `load("run/100", part, partial)`.
@@ -79,6 +83,22 @@ struct Partial {
 };
 
 inline constexpr Partial partial{};
+
+/// Makes a load take structs that have got or lost members since: `load_into("run/100", model, members_may_differ)`.
+struct MembersMayDiffer {
+  explicit MembersMayDiffer() = default;
+
+  /// As options of a call, which have nothing else.
+  operator LoadOptions() const {  // NOLINT(google-explicit-constructor): as an argument.
+    LoadOptions options;
+    TreeLoadOptions of_tree;
+    of_tree.members_may_differ = true;
+    options.handler_options.set(of_tree);
+    return options;
+  }
+};
+
+inline constexpr MembersMayDiffer members_may_differ{};
 
 /// Saves trees: scalars and structure in `index.fb`, arrays in safetensors files.
 ///
@@ -210,10 +230,26 @@ struct HandledAs<T> {
 
   static Tree convert_otherwise(const T& value) { return Tree(value); }
 
-  static auto restore_otherwise(const Tree& tree) {
-    static_assert(!detail::kShowsNode<T>,
-                  "what it shows is gone with the loaded tree: take a std::string, a std::vector or an Array");
-    return tree.as<T>();
+  static auto restore_otherwise(const Tree& tree, const OptionSet& of_load, LoadResult& result) {
+    if constexpr (detail::kShowsNode<T>) {
+      static_assert(
+          !detail::kShowsNode<T>,
+          "what it shows is gone with the loaded tree: take a std::string, a std::vector or an Array");
+      return T();
+    } else {
+      const auto* options = of_load.find<TreeLoadOptions>();
+      if (options == nullptr || !options->members_may_differ) {
+        return tree.as<T>();
+      }
+      T value{};
+      MemberDifferences differences;
+      TreeReader at;
+      at.differences = &differences;
+      detail::read_value(tree, value, at);
+      result.missing = std::move(differences.missing);
+      result.unexpected = std::move(differences.unexpected);
+      return value;
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <typeindex>
+#include <vector>
 
 #include "cairn/contract/any_value.hpp"
 #include "cairn/coord/coordinator.hpp"
@@ -94,6 +95,9 @@ class LoadHost {
   [[nodiscard]] virtual std::optional<Subject> next_reading(const std::string& directory) = 0;
   /// Enters a file that is read from.
   virtual void count_file(const std::string& relative) = 0;
+  /// Keeps what a checkpointable lacks, and has more than was wanted, for the result.
+  virtual void add_differences(const std::string& name, std::vector<std::string> missing,
+                               std::vector<std::string> unexpected) = 0;
 };
 
 }  // namespace cairn::contract
