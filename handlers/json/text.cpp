@@ -95,6 +95,37 @@ std::optional<Refused> find_refused(const Json& value, std::size_t depth, std::s
   return std::nullopt;
 }
 
+/// Where a text is that is not UTF-8; asked when the document could not be written. It is not deep: it has been checked.
+std::optional<std::string> find_bad_text(const Json& value) {
+  const auto is_bad = [](const Json& text) {
+    try {
+      static_cast<void>(text.dump());
+      return false;
+    } catch (const Json::type_error&) {
+      return true;
+    }
+  };
+  if (!value.is_structured()) {
+    return is_bad(value) ? std::optional<std::string>("") : std::nullopt;
+  }
+  for (auto child = value.begin(); child != value.end(); ++child) {
+    if (value.is_object() && is_bad(child.key())) {
+      return "/(a key)";
+    }
+    if (std::optional<std::string> pointer = find_bad_text(*child)) {
+      return fmt::format(
+          "/{}{}", value.is_object() ? child.key() : std::to_string(std::distance(value.begin(), child)),
+          *pointer);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string place_of_bad_text(const Json& value) {
+  const std::string pointer = find_bad_text(value).value_or("");
+  return pointer.empty() ? "" : fmt::format(" at '{}'", pointer);
+}
+
 void check(const Json& value, std::string_view name) {
   if (const std::optional<Refused> refused = find_refused(value, 0, name)) {
     throw Error(
@@ -111,8 +142,8 @@ std::string write_json(const Json& value, std::string_view name) {
   try {
     return value.dump() + '\n';
   } catch (const Json::type_error& error) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}': a string is not valid UTF-8 ({})", name, error.what()));
+    throw Error(Errc::invalid_argument, fmt::format("'{}'{}: a text is not valid UTF-8 ({})", name,
+                                                    place_of_bad_text(value), error.what()));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -25,6 +27,25 @@ std::string shown_node(std::string_view path) {
   return path.empty() ? "the node" : shown(path);
 }
 
+/// The element of an array of rank 0; nothing when the leaf is not one, or the element not a real number.
+std::optional<Number> sole_number(const Tree& leaf) {
+  const Array* array = leaf.array_if();
+  if (array == nullptr || !array->shape().empty()) {
+    return std::nullopt;
+  }
+  const auto element = [array](auto value) {
+    cast_range(array->view(), dtype_of<decltype(value)>(), 0, std::as_writable_bytes(std::span(&value, 1)));
+    return Number(value);
+  };
+  if (is_floating(array->dtype())) {
+    return element(double{});  // Which holds all floats.
+  }
+  if (is_integer(array->dtype())) {
+    return array->dtype() == DType::uint64 ? element(std::uint64_t{}) : element(std::int64_t{});
+  }
+  return std::nullopt;
+}
+
 /// Errors: Errc::type_mismatch when the leaf is another kind of node.
 Number number_of(const Tree& leaf, std::string_view path, TreeKind wanted) {
   if (const auto* value = TreeAccess::leaf<std::int64_t>(leaf)) {
@@ -35,6 +56,9 @@ Number number_of(const Tree& leaf, std::string_view path, TreeKind wanted) {
   }
   if (const auto* value = TreeAccess::leaf<double>(leaf)) {
     return *value;
+  }
+  if (const auto number = sole_number(leaf)) {
+    return *number;
   }
   throw Error(Errc::type_mismatch,
               fmt::format("{} is of kind {}, not {}", shown_node(path), name(leaf.kind()), name(wanted)));
@@ -117,6 +141,18 @@ bool is_exact(const Number& number, int digits) {
 }
 
 }  // namespace
+
+bool boolean_value(const Tree& leaf, std::string_view path) {
+  if (const auto* value = TreeAccess::leaf<bool>(leaf)) {
+    return *value;
+  }
+  const Array* array = leaf.array_if();
+  if (array != nullptr && array->shape().empty() && array->dtype() == DType::boolean) {
+    return array->data<const bool>()[0];
+  }
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is of kind {}, not boolean", shown_node(path), name(leaf.kind())));
+}
 
 std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path, Narrowing narrowing) {
   return integer_number<std::int64_t>(leaf, bytes, path, narrowing);

@@ -110,7 +110,16 @@ TEST_F(JsonHandlerSave, RefusesBinaryValues) {
 }
 
 TEST_F(JsonHandlerSave, RefusesStringsThatAreNotUtf8) {
-  EXPECT_THAT([&] { save(json{{"a", "\xff"}}); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+  EXPECT_THAT(
+      [&] {
+        save(json{{"a", json::array({"x", "\xff"})}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/a/1': a text is not valid UTF-8")));
+  EXPECT_THAT(
+      [&] {
+        save(json{{"b", {{"\xff", 1}}}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/b/(a key)': a text is not valid UTF-8")));
 }
 
 TEST_F(JsonHandlerSave, TakesTheDeepestDocument) {

@@ -32,7 +32,8 @@ namespace cairn {
 /// with Array.
 ///
 /// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2";
-/// elements of lists have decimal keys. The root's path is empty.
+/// elements of lists have decimal keys. The root's path is empty. Where a program writes a path, a key with a '~' that is no escape is that
+/// key.
 ///
 /// Ownership: as Array: what is borrowed must stay valid as long as the tree and its copies are used.
 /// Threads:   a value.
@@ -136,7 +137,7 @@ class Tree {
   /// Errors: Errc::type_mismatch when this is another kind of node.
   void push_back(Tree element);
 
-  /// The leaf as a C++ value: bool, an integer type, float or double, std::string(_view), Bytes, Array,
+  /// The leaf as a C++ value: bool, an integer type, float or double (also of an array of rank 0), std::string(_view), Bytes, Array,
   /// ShardedArray, std::span and std::vector of an array's elements, or any other TreeValue. An integer becomes a float that is exactly it; with
   /// Narrowing::allowed any number becomes any other: rounded as float, cut off and saturated as integer, NaN as 0.
   ///

@@ -27,7 +27,10 @@ namespace cairn {
 
 namespace detail {
 
-/// The number of a leaf as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
+/// Errors: Errc::type_mismatch when the leaf is neither a boolean nor an array of rank 0 of one.
+[[nodiscard]] bool boolean_value(const Tree& leaf, std::string_view path);
+
+/// The number of a leaf, or of an array of rank 0, as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
 ///
 /// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it is a float, or an integer that does not
 ///         fit. With Narrowing::allowed only what is not a number is refused.
@@ -93,7 +96,7 @@ T Tree::as(std::string_view path, Narrowing narrowing) const& {
     }
     return nullptr;
   } else if constexpr (std::same_as<T, bool>) {
-    return require<bool>(TreeKind::boolean, path);
+    return detail::boolean_value(*this, path);
   } else if constexpr (detail::TreeInteger<T> && std::is_signed_v<T>) {
     return static_cast<T>(detail::signed_number(*this, sizeof(T), path, narrowing));
   } else if constexpr (detail::TreeInteger<T>) {
