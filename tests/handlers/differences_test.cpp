@@ -114,7 +114,7 @@ TEST_F(Differences, AreFoundInContainers) {
   EXPECT_EQ(run.models.size(), 1U);
   EXPECT_EQ(run.models["x/y"], (Model{{1, 2}, 7, 0.1, {}}));
   EXPECT_EQ(run.best, (Model{{1, 2}, 7, 0.2, {}}));
-  EXPECT_THAT(loaded.result().unexpected, ElementsAre("best/gone", "models/x~1y/gone"));
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("models/x~1y/gone", "best/gone"));
 }
 
 TEST_F(Differences, OfATreeKeepWhatItHas) {
