@@ -30,6 +30,7 @@ MAY_BLOCK = {
     "src/coord/lent_thread.cpp": "the one wait",
     "src/core/context.cpp": "a moment, when nothing is under way any more",
     "src/core/disk_calls.cpp": "for what has happened",
+    "src/core/save_job.cpp": "a moment, to try again, on a thread of the context's",
     "src/core/save_together.cpp": "on a thread of the context's",
     "src/core/services.cpp": "a moment, to try again",
     "src/io/internal/check.hpp": "a moment, to try again",
