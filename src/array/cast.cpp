@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 
 #include "array/float_format.hpp"
 #include "array/float_loops.hpp"
@@ -375,7 +376,10 @@ void cast(std::span<const std::byte> in, DType from, std::span<std::byte> out, D
   }
   if (from == to) {
     std::memcpy(out.data(), in.data(), in.size());
-  } else if (is_integer(from) && (is_integer(to) || to == DType::float64)) {
+    return;
+  }
+  const IeeeArithmetic arithmetic;
+  if (is_integer(from) && (is_integer(to) || to == DType::float64)) {
     cast_integers(in.data(), from, out.data(), to, count);
   } else if (!cast_directly(in.data(), from, out.data(), to, count)) {
     cast_in_blocks(in.data(), from, out.data(), to, count);

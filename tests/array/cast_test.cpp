@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "array/internal/cast.hpp"
-
 #include <array>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -16,7 +15,9 @@
 
 #include <gmock/gmock.h>
 
+#include "array/internal/cast.hpp"
 #include "support/fails.hpp"
+#include "support/other_arithmetic.hpp"
 #include "support/temp_dir.hpp"
 
 // The tables under tests/data/casts come from numpy and ml_dtypes; their README says what they hold.
@@ -382,6 +383,54 @@ TEST(Cast, RefusesUnknownTypes) {
   EXPECT_THAT([&] { cast(in, DType{77}, out, DType::float32); },
               Fails(Errc::invalid_argument, HasSubstr("77")));
   EXPECT_THAT([&] { cast(in, DType::float32, out, DType{}); }, Fails(Errc::invalid_argument));
+}
+
+// Subnormal numbers, such as become subnormal, ties, what lies between two values and what is beyond a range; eight for each
+// integer, which are not values of the floats.
+std::vector<std::uint8_t> awkward_values(DType dtype) {
+  if (is_integer(dtype) && bits(dtype) == 64) {
+    const std::vector<std::int64_t> integers = {
+        INT64_MAX,       INT64_MIN + 1, (1LL << 53) + 1,   -(1LL << 53) - 1,
+        (1LL << 24) + 1, 1LL << 62,     (1LL << 60) + 129, -3};
+    return cast_all<std::uint8_t>(integers, DType::int64, DType::int64);
+  }
+  const std::vector<double> doubles = {0x1p-149,  -0x1p-127,     0x1.8p-149, 5e-324,  -1e-310, 1 + 1e-9,
+                                       -1 - 1e-9, 0.1,           -0.3,       0x1p-24, 0x1p-25, 65504.5,
+                                       1e300,     -3.4028236e38, 123456789,  -2.5};
+  return cast_all<std::uint8_t>(doubles, DType::float64, dtype);
+}
+
+TEST(Cast, IsThatOfIeee754HoweverItsThreadComputes) {
+  for (int from_number = 1; from_number <= static_cast<int>(kLastDType); ++from_number) {
+    for (int to_number = 1; to_number <= static_cast<int>(kLastDType); ++to_number) {
+      const auto from = static_cast<DType>(from_number);
+      const auto to = static_cast<DType>(to_number);
+      if (is_complex(from)) {
+        continue;
+      }
+      const std::vector<std::uint8_t> values = awkward_values(from);
+      const auto expected = cast_all<std::uint8_t>(values, from, to);
+      for (const int rounding : testing::OtherArithmetic::kRoundings) {
+        std::vector<std::uint8_t> result;
+        {
+          const testing::OtherArithmetic arithmetic(rounding);
+          result = cast_all<std::uint8_t>(values, from, to);
+        }
+        EXPECT_EQ(result, expected) << from << " to " << to << " in mode " << rounding;
+      }
+    }
+  }
+}
+
+TEST(Cast, GivesItsThreadTheControlWordBack) {
+  const std::vector<double> values = {kNaN, 1e300, 1e-310, 0.1};
+  const testing::OtherArithmetic arithmetic(FE_UPWARD);
+  const std::uint64_t before = testing::control_word();
+
+  const auto floats = cast_all<float>(values, DType::float64, DType::float32);
+
+  EXPECT_EQ(testing::control_word(), before);
+  EXPECT_EQ(floats[1], kInfinity);
 }
 
 TEST(Cast, OfNothingIsNothing) {

@@ -30,7 +30,8 @@ namespace cairn {
 /// | complex64 | the real part as float32, the imaginary part 0 |
 ///
 /// complex64 to any other type is refused even when narrowing is allowed: it would drop a whole part of the
-/// data. A boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit.
+/// data. A boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit. All this is so in whatever
+/// mode the thread computes: rounded elsewhere, or with subnormals taken for zero, as -ffast-math has it.
 ///
 /// Units:  elements; `in` and `out` hold equally many, whole bytes of them. They must not overlap. No
 ///         alignment is needed.
