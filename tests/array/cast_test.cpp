@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "array/internal/cast.hpp"
+
 #include <array>
 #include <bit>
 #include <cfenv>
@@ -15,7 +17,6 @@
 
 #include <gmock/gmock.h>
 
-#include "array/internal/cast.hpp"
 #include "support/fails.hpp"
 #include "support/other_arithmetic.hpp"
 #include "support/temp_dir.hpp"
@@ -297,6 +298,19 @@ TEST(CastFromBoolean, CountsAnyOtherByteAsOne) {
 TEST(CastToComplex, HasNoImaginaryPart) {
   EXPECT_THAT(cast_all<float>(std::vector<float>{1.5F, -2}, DType::float32, DType::complex64),
               ElementsAre(1.5F, 0, -2, 0));
+  EXPECT_THAT(
+      cast_all<double>(std::vector<std::int64_t>{(1LL << 53) + 3, -2}, DType::int64, DType::complex128),
+      ElementsAre(0x1p53 + 4, 0, -2, 0));
+}
+
+TEST(CastBetweenComplexTypes, CastsBothPartsOfEach) {
+  const std::vector<float> narrow = {1.5F, -2, 0x1p-149F, kInfinity};
+  const std::vector<double> wide = {1.5, -2, 0x1p-149, kInfinity};
+
+  EXPECT_EQ(cast_all<double>(narrow, DType::complex64, DType::complex128), wide);
+  EXPECT_EQ(cast_all<float>(wide, DType::complex128, DType::complex64), narrow);
+  EXPECT_THAT(cast_all<float>(std::vector<double>{1 + 1e-9, -1e300}, DType::complex128, DType::complex64),
+              ElementsAre(1, -kInfinity));
 }
 
 TEST(CastFromComplex, IsRefusedEvenWhenNarrowingIsAllowed) {
@@ -476,7 +490,7 @@ TEST(IsWidening, IsTrueExactlyWhenACastKeepsEveryValue) {
     }
     for (int to_number = 1; to_number <= static_cast<int>(kLastDType); ++to_number) {
       const auto to = static_cast<DType>(to_number);
-      if (to != DType::complex64) {
+      if (!is_complex(to)) {
         EXPECT_EQ(is_widening(from, to), keeps_every_value(from, to)) << from << " to " << to;
       }
     }
@@ -488,11 +502,15 @@ TEST(IsWidening, KnowsTheWideTypes) {
   EXPECT_TRUE(is_widening(DType::uint32, DType::int64));
   EXPECT_TRUE(is_widening(DType::float32, DType::complex64));
   EXPECT_TRUE(is_widening(DType::complex64, DType::complex64));
+  EXPECT_TRUE(is_widening(DType::complex64, DType::complex128));
+  EXPECT_TRUE(is_widening(DType::float64, DType::complex128));
   EXPECT_FALSE(is_widening(DType::int32, DType::float32));
   EXPECT_FALSE(is_widening(DType::int64, DType::float64));
   EXPECT_FALSE(is_widening(DType::uint64, DType::int64));
   EXPECT_FALSE(is_widening(DType::float64, DType::complex64));
   EXPECT_FALSE(is_widening(DType::complex64, DType::float64));
+  EXPECT_FALSE(is_widening(DType::complex128, DType::complex64));
+  EXPECT_FALSE(is_widening(DType::int64, DType::complex128));
   EXPECT_FALSE(is_widening(DType{}, DType::float32));
 }
 
