@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 #include "cairn/base/json_reader.hpp"
 #include "cairn/handlers/json.hpp"
 
@@ -140,6 +141,7 @@ void check(const Json& value, std::string_view name) {
 std::string write_json(const Json& value, std::string_view name) {
   check(value, name);
   try {
+    const IeeeArithmetic arithmetic;  // Or subnormal numbers might be written as 0.
     return value.dump() + '\n';
   } catch (const Json::type_error& error) {
     throw Error(Errc::invalid_argument, fmt::format("'{}'{}: a text is not valid UTF-8 ({})", name,

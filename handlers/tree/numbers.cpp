@@ -9,12 +9,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 
 #include "containers.hpp"
 
@@ -140,6 +142,37 @@ bool is_exact(const Number& number, int digits) {
   return fits(std::get<std::uint64_t>(number));
 }
 
+/// A number as the nearest of a type of floats, in whatever mode the thread computes.
+template <class To, class From>
+To rounded(From value) noexcept {
+  const IeeeArithmetic arithmetic;
+  return IeeeArithmetic::in_order(static_cast<To>(IeeeArithmetic::in_order(value)));
+}
+
+template <class Float>
+Float floating_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  const Number number = number_of(leaf, path, TreeKind::floating);
+  // Rounded once: by way of double a float could be rounded twice.
+  const Float nearest = std::visit([](auto value) { return rounded<Float>(value); }, number);
+  if (narrowing == Narrowing::allowed) {
+    return nearest;
+  }
+  if (const auto* value = std::get_if<double>(&number)) {
+    if (std::isfinite(*value) && std::isinf(nearest)) {
+      throw Error(
+          Errc::unsafe_cast,
+          fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
+                      shown_node(path), *value));
+    }
+  } else if (!is_exact(number, std::numeric_limits<Float>::digits)) {
+    throw Error(
+        Errc::unsafe_cast,
+        fmt::format("{} is {}, which a {} cannot hold exactly; Narrowing::allowed rounds it",
+                    shown_node(path), text_of(number), std::is_same_v<Float, float> ? "float" : "double"));
+  }
+  return nearest;
+}
+
 }  // namespace
 
 bool boolean_value(const Tree& leaf, std::string_view path) {
@@ -163,34 +196,21 @@ std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_v
   return integer_number<std::uint64_t>(leaf, bytes, path, narrowing);
 }
 
-double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path, Narrowing narrowing) {
-  const bool is_float = bytes == sizeof(float);
-  const Number number = number_of(leaf, path, TreeKind::floating);
-  if (const auto* value = std::get_if<double>(&number)) {
-    const bool exceeds = is_float && std::isfinite(*value) && std::isinf(static_cast<float>(*value));
-    if (exceeds && narrowing == Narrowing::refused) {
-      throw Error(
-          Errc::unsafe_cast,
-          fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
-                      shown_node(path), *value));
-    }
-    return *value;
-  }
-  const int digits = is_float ? std::numeric_limits<float>::digits : std::numeric_limits<double>::digits;
-  if (narrowing == Narrowing::refused && !is_exact(number, digits)) {
-    throw Error(Errc::unsafe_cast,
-                fmt::format("{} is {}, which a {} cannot hold exactly; Narrowing::allowed rounds it",
-                            shown_node(path), text_of(number), is_float ? "float" : "double"));
-  }
-  // Rounded once: by way of double a float could be rounded twice.
-  return std::visit(
-      [&](auto value) { return is_float ? double{static_cast<float>(value)} : static_cast<double>(value); },
-      number);
+double widened(float value) noexcept {
+  return rounded<double>(value);
+}
+
+double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  return floating_number<double>(leaf, path, narrowing);
+}
+
+float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  return floating_number<float>(leaf, path, narrowing);
 }
 
 Tree cast_number(const Tree& stored, TreeKind wanted, std::string_view path, Narrowing narrowing) {
   if (wanted == TreeKind::floating) {
-    return floating_number(stored, sizeof(double), path, narrowing);
+    return double_number(stored, path, narrowing);
   }
   const auto* value = TreeAccess::leaf<double>(stored);
   if (value != nullptr && *value >= std::ldexp(1.0, std::numeric_limits<std::int64_t>::digits)) {

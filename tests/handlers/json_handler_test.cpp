@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cfenv>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "core/internal/start.hpp"
 #include "handlers/store.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -86,6 +88,18 @@ TEST_F(JsonHandlerSave, KeepsTheDocumentItSawWhenTheCallerChangesItLater) {
   saving.wait();
 
   EXPECT_EQ(load<json>(), json({{"step", 1}}));
+}
+
+TEST_F(JsonHandlerSave, KeepsNumbersHoweverTheThreadComputes) {
+  const json value = {5e-324, 0.3};
+  json loaded;
+  {
+    const testing::OtherArithmetic arithmetic(FE_UPWARD);
+    save(value);
+    loaded = load<json>();
+  }
+
+  EXPECT_EQ(loaded.dump(), value.dump());
 }
 
 TEST_F(JsonHandlerSave, RefusesNaN) {

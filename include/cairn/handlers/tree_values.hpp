@@ -39,13 +39,16 @@ namespace detail {
 [[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                             Narrowing narrowing);
 
-/// The number of a leaf as a float of 4 or 8 bytes. Floats are rounded to it, integers must be values of it. Narrowing rounds
-/// those, too, and makes infinity of what exceeds the range.
+/// The number of a leaf as a float. Floats are rounded to it, integers must be values of it. Narrowing rounds those, too, and makes
+/// infinity of what exceeds the range.
 ///
 /// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it exceeds the range, or is an integer that is
 ///         not a value of the type.
-[[nodiscard]] double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path,
-                                     Narrowing narrowing);
+[[nodiscard]] double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
+[[nodiscard]] float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
+
+/// The same number, also where the program takes subnormal ones for zero: its own code would convert it in that mode.
+[[nodiscard]] double widened(float value) noexcept;
 
 }  // namespace detail
 
@@ -65,6 +68,8 @@ Tree::Value Tree::leaf_value(T&& value) {
     } else {
       return Value(std::in_place_type<std::uint64_t>, static_cast<std::uint64_t>(value));
     }
+  } else if constexpr (std::same_as<Plain, float>) {
+    return Value(std::in_place_type<double>, detail::widened(value));
   } else if constexpr (std::floating_point<Plain>) {
     return Value(std::in_place_type<double>, value);
   } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
@@ -101,8 +106,10 @@ T Tree::as(std::string_view path, Narrowing narrowing) const& {
     return static_cast<T>(detail::signed_number(*this, sizeof(T), path, narrowing));
   } else if constexpr (detail::TreeInteger<T>) {
     return static_cast<T>(detail::unsigned_number(*this, sizeof(T), path, narrowing));
+  } else if constexpr (std::same_as<T, float>) {
+    return detail::float_number(*this, path, narrowing);
   } else if constexpr (std::floating_point<T>) {
-    return static_cast<T>(detail::floating_number(*this, sizeof(T), path, narrowing));
+    return static_cast<T>(detail::double_number(*this, path, narrowing));
   } else if constexpr (detail::kIsString<T> || std::same_as<T, std::string_view>) {
     return T(std::string_view(require<std::string>(TreeKind::string, path)));
   } else if constexpr (std::same_as<T, Bytes>) {

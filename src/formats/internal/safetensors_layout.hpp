@@ -18,7 +18,8 @@ namespace cairn::formats {
 /// Where data starts in the files that Cairn writes, and large tensors too: safe for direct I/O.
 inline constexpr std::uint64_t kSafetensorsAlignmentBytes = 4096;
 
-/// A tensor to be written.
+/// A tensor to be written. One of complex128 is written as F64 with one more axis of two, real and imaginary; shape and offsets
+/// do not count that axis.
 ///
 /// Ownership: name and shape must stay valid during the call.
 struct TensorSpec {
@@ -53,8 +54,8 @@ struct SafetensorsLayout {
 
 /// Looks at one tensor that is to be planned.
 ///
-/// Errors: Errc::invalid_argument when the name is not UTF-8 or is reserved, the size overflows, or its entry exceeds the
-///         limit of headers.
+/// Errors: Errc::invalid_argument when the name is not UTF-8 or is reserved, the size overflows, its entry exceeds the
+///         limit of headers, or an array of complex128 has as many dimensions as a tensor may have.
 [[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
 
 /// What a tensor adds to the header of a file that has slices, be it one or not; a further slice adds nothing.
