@@ -181,9 +181,7 @@ std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std:
     found.push_back(found_of(root, each));
   }
   mark_obstructed(surveyed, found);
-  std::erase_if(found, [&](const FoundCheckpoint& each) {
-    return each.kind == EntryClass::foreign || (!options.everything && !each.is_sound());
-  });
+  std::erase_if(found, [&](const FoundCheckpoint& each) { return !options.everything && !each.is_sound(); });
   std::stable_sort(found.begin(), found.end(), [&](const FoundCheckpoint& a, const FoundCheckpoint& b) {
     return is_earlier(a, b, options.order);
   });

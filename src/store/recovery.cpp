@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -42,7 +43,8 @@ class Recovery {
   RecoveryReport run() {
     // A crash between rename and sync leaves names that are visible, but not durable.
     root_.sync();
-    found_ = survey_.run();
+    std::vector<RecoveryEntry> foreign;
+    found_ = survey_.run(1, &foreign);
     root_.sync();  // All that was seen is durable before anything goes that it replaced.
     // Marks go last: that of a new generation says that the old one is still to be removed.
     for (const RecoveryAction action :
@@ -53,14 +55,18 @@ class Recovery {
         }
       }
     }
-    return take_report(std::move(found_));
+    return report_of(std::move(found_), std::move(foreign));
   }
 
-  static RecoveryReport take_report(std::vector<Surveyed> found) {
-    RecoveryReport report;
+  static RecoveryReport report_of(std::vector<Surveyed> found, std::vector<RecoveryEntry> foreign) {
+    RecoveryReport report{std::move(foreign)};
+    const auto others = static_cast<std::ptrdiff_t>(report.entries.size());
     for (Surveyed& each : found) {
       report.entries.push_back(std::move(each.entry));
     }
+    const auto begin = report.entries.begin();
+    std::inplace_merge(begin, begin + others, report.entries.end(),
+                       [](const RecoveryEntry& a, const RecoveryEntry& b) { return a.name < b.name; });
     return report;
   }
 
@@ -204,7 +210,9 @@ std::string_view name(RecoveryAction action) noexcept {
 RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
   options.dry_run = true;
   const io::Directory root = open_root(syscalls, path);
-  return Recovery::take_report(Survey(root, options).run());
+  std::vector<RecoveryEntry> foreign;
+  std::vector<Surveyed> found = Survey(root, options).run(1, &foreign);
+  return Recovery::report_of(std::move(found), std::move(foreign));
 }
 
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {

@@ -36,6 +36,7 @@ namespace {
 
 constexpr std::size_t kMostOwnerBytes = 4096;
 constexpr std::size_t kEntriesForAThread = 256;  // To start one takes as long as to look at a few of them.
+constexpr std::size_t kEntriesAtOnce = 8192;     // Then what is foreign among them is forgotten.
 constexpr std::string_view kLostAndFound = "lost+found";  // Made by mkfs, and nobody's but root's.
 
 bool is_regular(const io::Directory& directory, std::string_view name) {
@@ -231,8 +232,8 @@ io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& pat
 Survey::Survey(const io::Directory& root, RecoveryOptions options)
     : root_(root), options_(options), is_shared_(root_.syscalls().is_network_file_system(root_.fd()) != 0) {}
 
-std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
-  std::vector<Surveyed> found = look_at_all(root_.list(), most_threads);
+std::vector<Surveyed> Survey::run(std::size_t most_threads, std::vector<RecoveryEntry>* foreign) const {
+  std::vector<Surveyed> found = look_at_all(root_.list(), most_threads, foreign);
   mark_superseded(found);
   for (Surveyed& each : found) {
     if (each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired) {
@@ -252,7 +253,24 @@ std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
 }
 
 std::vector<Surveyed> Survey::look_at_all(const std::vector<io::DirectoryEntry>& entries,
-                                          std::size_t most_threads) const {
+                                          std::size_t most_threads,
+                                          std::vector<RecoveryEntry>* foreign) const {
+  std::vector<Surveyed> found;
+  for (std::size_t begin = 0; begin < entries.size(); begin += kEntriesAtOnce) {
+    const std::size_t count = std::min(entries.size() - begin, kEntriesAtOnce);
+    for (Surveyed& each : look_at_each(std::span(entries).subspan(begin, count), most_threads)) {
+      if (each.entry.kind != EntryClass::foreign) {
+        found.push_back(std::move(each));
+      } else if (foreign != nullptr) {
+        foreign->push_back(std::move(each.entry));
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<Surveyed> Survey::look_at_each(std::span<const io::DirectoryEntry> entries,
+                                           std::size_t most_threads) const {
   std::vector<Surveyed> found(entries.size());
   const auto look = [&](std::size_t index) {
     Surveyed& each = found[index];
