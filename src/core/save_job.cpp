@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
@@ -364,6 +365,7 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
       value = checks_->hand_over(index, item.checkpointable, *item.registration.handler);
     }
     Awaitable<Background<>> blocking = item.registration.handler->save(std::move(context), value);
+    async::require_coroutine(blocking, "'save'");
     (*backgrounds)[index].emplace(co_await std::move(blocking));
     if (checks_) {
       checks_->watch(index);
