@@ -9,6 +9,7 @@
 #include "cairn/base/error.hpp"
 
 #include "core/internal/busy_here.hpp"
+#include "core/internal/settle.hpp"
 
 namespace cairn::training {
 
@@ -30,7 +31,7 @@ void StepSave::end(const std::exception_ptr& failure) {
 bool StepSave::settle() {
   std::exception_ptr failure;
   try {
-    response_.wait();
+    core::settle(response_);  // Its result is the user's, or the context's to tell of, where that is dropped.
   } catch (...) {
     failure = std::current_exception();
   }
