@@ -9,15 +9,16 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/commit_record.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
 namespace {
 
 /// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
-bool has_commit(const io::Directory& parent, const std::string& name) {
+bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
   try {
-    return parent.open_directory(name).status(kCommitName).has_value();
+    return has_commit(parent.open_directory(name));
   } catch (const Error&) {
     return false;
   }
@@ -110,7 +111,7 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
     }
   } else {
     for (const io::DirectoryEntry& entry : source->foreign_->list()) {
-      if (entry.kind == io::FileKind::directory && has_commit(*source->foreign_, entry.name)) {
+      if (entry.kind == io::FileKind::directory && holds_checkpoint(*source->foreign_, entry.name)) {
         throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
                                                      path.string(), entry.name));
       }
