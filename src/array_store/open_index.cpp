@@ -15,6 +15,7 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
@@ -50,7 +51,9 @@ Awaitable<std::shared_ptr<AlignedMemory>> read_start(Files files, std::string fi
   auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
   if (size > 0) {
     std::vector<DestinationPiece> pieces = start_of_file(memory, size);
-    co_await files->read_pieces(std::move(file), std::move(pieces));
+    Awaitable<> reading = files->read_pieces(std::move(file), std::move(pieces));
+    async::require_coroutine(reading, "'read_pieces'");
+    co_await std::move(reading);
   }
   co_return memory;
 }
@@ -68,7 +71,9 @@ Awaitable<formats::Index> open_own(Files files, std::uint64_t size) {
   PiecesByFile pieces;
   pieces.emplace(kIndexFile, start_of_file(memory, size));
   NotesByFile none;
-  co_await files->read_files(std::move(pieces), std::move(none));
+  Awaitable<> reading = files->read_files(std::move(pieces), std::move(none));
+  async::require_coroutine(reading, "'read_files'");
+  co_await std::move(reading);
   co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(*files, kIndexFile));
 }
 
@@ -230,7 +235,9 @@ Awaitable<formats::Index> open_foreign(Files files, OpenOptions options) {
   std::optional<formats::HuggingFaceIndex> index;
   std::vector<std::string> names;
   if (const std::string file = index_file_of(*files); !file.empty()) {
-    const std::string text = co_await files->read(file);
+    Awaitable<std::string> reading = files->read(file);
+    async::require_coroutine(reading, "'read'");
+    const std::string text = co_await std::move(reading);
     index = formats::parse_hugging_face_index(text, full_path(*files, file));
     if (options.is_partial) {
       leave_out(*index, *files, options);

@@ -12,6 +12,7 @@
 #include "async/internal/suspend.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/busy_here.hpp"
+#include "core/internal/settle.hpp"
 #include "core/response.hpp"
 
 namespace cairn::core {
@@ -94,6 +95,20 @@ void Response::let_go() noexcept {
   if (operation_ && operation_->services().is_own_process()) {
     take_memory_back(*operation_);
     operation_->let_go();
+  }
+}
+
+void settle(const Response& response) {
+  const std::shared_ptr<Operation>& operation = response.operation_;
+  if (!operation) {
+    return;
+  }
+  require_may_wait(*operation, operation->answered());
+  try {
+    wait_until(*operation, operation->answered());
+  } catch (...) {
+    operation->is_observed = true;
+    throw;
   }
 }
 

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
@@ -345,7 +346,7 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   // checkpoint, or has committed before.
   switch (fate_.forget()) {
     case Fate::State::committed:
-      add_problem("told before its clean-up had ended: what it has replaced may be left to recovery");
+      add_unremoved("told before its clean-up had ended: what it has replaced may be left to recovery");
       return nullptr;
     case Fate::State::unknown:
       return std::make_exception_ptr(Error(
@@ -379,6 +380,7 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
       value = checks_->hand_over(index, item.checkpointable, *item.registration.handler);
     }
     Awaitable<Background<>> blocking = item.registration.handler->save(std::move(context), value);
+    async::require_coroutine(blocking, "'save'");
     (*backgrounds)[index].emplace(co_await std::move(blocking));
     if (checks_) {
       checks_->watch(index);
@@ -470,7 +472,7 @@ void SaveJob::publish() {
   parents_->keep();
   meter().end_step(Step::retire);
 
-  add_problem(staged_->retirement_problem());
+  add_unremoved(staged_->retirement_problem());
   measure_result();
 }
 
@@ -542,6 +544,12 @@ void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexc
   result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
 }
 
+void SaveJob::add_unremoved(const std::string& problem) noexcept {
+  add_problem(problem);
+  const MutexLock lock(mutex_);
+  unremoved_ += (unremoved_.empty() || problem.empty() ? "" : "; ") + problem;
+}
+
 void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);
@@ -568,11 +576,17 @@ void SaveJob::let_go() noexcept {
   }
   answered().on_complete(
       [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr& failure) {
+        const std::exception_ptr lost = failure ? failure : self->unremoved();
         // Superseded: it has given way, and no handler can say so in its place (`rethrow_of`).
-        if (failure && !self->is_observed && code_of(failure) != Errc::superseded) {
-          self->services().in_flight.lose(self->path_.string(), failure);
+        if (lost && !self->is_observed && code_of(lost) != Errc::superseded) {
+          self->services().in_flight.lose(self->path_.string(), lost);
         }
       });
+}
+
+std::exception_ptr SaveJob::unremoved() const {
+  const MutexLock lock(mutex_);
+  return unremoved_.empty() ? nullptr : std::make_exception_ptr(Error(Errc::io_failure, unremoved_));
 }
 
 SaveProgress SaveJob::progress() const {

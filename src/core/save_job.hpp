@@ -165,6 +165,10 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void judge_handlers();
   void end_publish_step(store::PublishStep step);
   void measure_result() noexcept;
+  /// Adds what it could not remove of what it has replaced; nothing when there is none.
+  void add_unremoved(const std::string& problem) noexcept;
+  /// All of that; null when there is none.
+  [[nodiscard]] std::exception_ptr unremoved() const;
   /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   void count_end(const std::exception_ptr& failure) override;
@@ -207,6 +211,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
   mutable Mutex mutex_;
   SaveResult result_ CAIRN_GUARDED_BY(mutex_);
   std::map<std::string, CountedProblem> counted_problems_ CAIRN_GUARDED_BY(mutex_);  // By their words.
+  std::string unremoved_
+      CAIRN_GUARDED_BY(mutex_);  // Of what it has replaced, in words; among the problems of the result.
 };
 
 }  // namespace cairn::core

@@ -9,15 +9,16 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/commit_record.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
 namespace {
 
 /// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
-bool has_commit(const io::Directory& parent, const std::string& name) {
+bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
   try {
-    return parent.open_directory(name).status(kCommitName).has_value();
+    return has_commit(parent.open_directory(name));
   } catch (const Error&) {
     return false;
   }
@@ -118,7 +119,8 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
 
 void FileSource::add_folder() {
   for (const io::DirectoryEntry& entry : foreign_->list()) {
-    if (named_file_.empty() && entry.kind == io::FileKind::directory && has_commit(*foreign_, entry.name)) {
+    if (named_file_.empty() && entry.kind == io::FileKind::directory &&
+        holds_checkpoint(*foreign_, entry.name)) {
       throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
                                                    path_.string(), entry.name));
     }

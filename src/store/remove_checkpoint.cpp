@@ -32,7 +32,7 @@ namespace {
 /// Errors: Errc::malformed_metadata when that cannot be told.
 bool is_generation(const io::Directory& directory, std::uint32_t generation) {
   const CommitCheck check = check_commit(directory, false);
-  if (!check.is_committed && directory.status(kCommitName)) {
+  if (!check.is_committed && has_commit(directory)) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{} may be a later generation ({})", directory.path().string(), check.problem));
   }

@@ -21,6 +21,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/mutex.hpp"
+#include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
@@ -56,6 +57,13 @@ std::optional<Uuid> commit_uuid(const io::Directory& directory) {
   }
 }
 
+/// In marker mode COMMIT may be visible, and its name not durable; nor its bytes, where there are no hard links.
+void sync_commit(const io::Directory& directory) {
+  const io::FileHandle commit = directory.open_file(kCommitName);
+  io::require(directory.syscalls().sync_data(commit.fd()), "fdatasync", directory.path() / kCommitName);
+  directory.sync();
+}
+
 /// What stands where a checkpoint belongs.
 struct Stand {
   enum class Kind : std::uint8_t { nothing, sound, something };
@@ -77,8 +85,7 @@ Stand stand_of(const io::Directory& root, const std::string& base) {
       return {Stand::Kind::sound, std::move(name), "", check.uuid, {}};
     }
     const bool is_another = check.is_committed;  // A checkpoint that is only called like a generation.
-    if (check.unreadable || generation == 1 ||
-        (!is_another && root.open_directory(name).status(kCommitName).has_value())) {
+    if (check.unreadable || generation == 1 || (!is_another && has_commit(root.open_directory(name)))) {
       return {Stand::Kind::something, std::move(name), check.problem, {}, check.unreadable};
     }
   }
@@ -437,9 +444,9 @@ Survey::Holder Survey::judge_lock(int locked, bool is_far, bool is_gone) const {
 }
 
 void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::string_view name) const {
-  if (is_regular(directory, kCommitName)) {
+  if (is_regular(directory, kCommitName) && has_commit(directory)) {
     if (!options_.dry_run && is_regular(directory, kUncommittedName)) {
-      directory.sync();  // Marker mode: COMMIT is visible, but its name may not be durable.
+      sync_commit(directory);
     }
     CommitCheck check = check_commit(directory, true);
     if (check.unreadable) {

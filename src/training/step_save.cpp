@@ -9,6 +9,7 @@
 #include "cairn/base/error.hpp"
 
 #include "core/internal/busy_here.hpp"
+#include "core/internal/settle.hpp"
 
 namespace cairn::training {
 
@@ -32,7 +33,7 @@ bool StepSave::settle() {
   const Code invalid_argument = refusal_to_wait();
   std::exception_ptr failure;
   try {
-    response_.wait();
+    core::settle(response_);  // Its result is the user's, or the context's to tell of, where that is dropped.
   } catch (...) {
     if (!is_failure_of_save(Code::of_save, invalid_argument)) {
       throw;

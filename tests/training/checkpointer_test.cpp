@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/checkpointer.hpp"
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +19,7 @@
 #include "cairn/training/preemption_guard.hpp"
 
 #include "async/internal/event.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -311,6 +316,47 @@ TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
   EXPECT_THAT([&] { response.wait(); }, Fails(Errc::handler_failed, HasSubstr("cannot be saved")));
   run->close();
   EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+TEST_F(Checkpointers, AFailureThatNobodyWasToldIsALineOnStderrAtTheEnd) {
+  ::testing::internal::CaptureStderr();
+
+  save_unsavable(*make(), 1);
+
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::ContainsRegex("^cairn: [^\n]*run: [^\n]*step 1[^\n]*cannot be saved[^\n]*\n$"));
+}
+
+/// A disk that removes nothing.
+class KeepsAll final : public testing::ForwardingSyscalls {
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    return call.kind == testing::CallKind::unlink ? -EIO : call.make();
+  }
+};
+
+TEST_F(Checkpointers, AnOverwriteWhoseResponseIsDroppedTellsTheContextWhatItCouldNotRemove) {
+  save(*make(), 1).wait();
+  std::vector<std::string> lost;
+  ContextOptions over = small();
+  over.syscalls = std::make_shared<KeepsAll>();
+  over.on_lost_failure = [&lost](const std::string& path, const std::exception_ptr& failure) {
+    lost.push_back(path + ": " + describe(failure));
+  };
+  context_.emplace(std::move(over));
+  StepOptions options;
+  options.save.overwrite = true;
+
+  {
+    const auto run = make();
+    save(*run, 1, options);
+    run->close();
+    EXPECT_THAT(save(*make(), 1, options).wait().problems, ::testing::SizeIs(1));
+  }
+
+  context_.reset();
+  ASSERT_THAT(lost, ::testing::SizeIs(1));
+  EXPECT_THAT(lost[0], AllOf(HasSubstr("run/1"), HasSubstr("Input/output error")));
 }
 
 /// Fails in its background phase with the code of a call that is wrong.

@@ -58,13 +58,13 @@ class PartialSave {
   SaveResult add(const Checkpointables& items, const SaveOptions& options = {});
 
   /// Makes the checkpoint of all parts, durable when this returns, and removes them. No byte of an array is read or written: data
-  /// files get another name (a hard link), indexes are merged. After a crash at any moment the parts or the checkpoint are
+  /// files get another name (a hard link), indexes are merged. Files are copied, and verified, where the file system has no hard links. After a crash at any moment the parts or the checkpoint are
   /// there, whole; then it is called again.
   ///
   /// What arrays hold is verified when they are loaded, by the hashes that were made when they were added.
   /// Errors: Errc::not_found: there is no part. Errc::already_exists: the target is there, and not to be replaced.
-  ///         Errc::commit_unknown: call it again. What is wrong with a part. OS errors: EPERM or EOPNOTSUPP where the file
-  ///         system has no hard links. The parts stay.
+  ///         Errc::commit_unknown: call it again. What is wrong with a part. OS errors. The parts
+  ///         stay.
   void finalize();
 
   /// Removes all parts.
