@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/checkpointer.hpp"
 
+#include <unistd.h>
+
 #include <exception>
 #include <memory>
 #include <utility>
@@ -52,10 +54,43 @@ void leave_for_ever(std::shared_ptr<State> state) {
 
 }  // namespace
 
+Checkpointer::OwnState::OwnState(std::shared_ptr<State> state)
+    : state_(std::move(state)), process_(::getpid()) {}
+
+Checkpointer::OwnState::~OwnState() {
+  if (!is_own_process()) {
+    // Its threads cannot be waited for here. It stays where a look for leaks finds it.
+    static auto& left = *new std::vector<std::shared_ptr<State>>;
+    left.push_back(std::move(state_));
+  }
+}
+
+bool Checkpointer::OwnState::is_own_process() const noexcept {
+  return ::getpid() == process_;
+}
+
+Checkpointer::State* Checkpointer::OwnState::operator->() const {
+  return shared().get();
+}
+
+const std::shared_ptr<Checkpointer::State>& Checkpointer::OwnState::shared() const {
+  if (!is_own_process()) {
+    throw Error(
+        Errc::closed,
+        fmt::format("the Checkpointer of {} belongs to process {}, from which this one was forked: make "
+                    "another one here, with a context of this process",
+                    state_->given_root.string(), process_));
+  }
+  return state_;
+}
+
 Checkpointer::Checkpointer(std::filesystem::path root, CheckpointerOptions options, const Context& context)
     : state_(std::make_shared<State>(std::move(root), std::move(options), context)) {}
 
 Checkpointer::~Checkpointer() {
+  if (!state_.is_own_process()) {
+    return;
+  }
   try {
     close();
   } catch (...) {
@@ -72,7 +107,7 @@ Checkpointer::~Checkpointer() {
     if (state_->removals.runs_here()) {
       coord::wait_lent(state_->coordinator(), state_->saves.idle());  // What is left runs here.
     }
-    leave_for_ever(state_);
+    leave_for_ever(state_.shared());
     return;
   }
   state_->wait_idle();
@@ -119,7 +154,7 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
                                           const LoadOptions& options) {
   const std::uint64_t step = state_->resolve(which);
   const std::filesystem::path path = state_->path_of(step);
-  const std::weak_ptr<State> weak = state_;
+  const std::weak_ptr<State> weak = state_.shared();
   StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
     const std::shared_ptr<State> state = weak.lock();
     return state ? state->judge_load(step, path, failure) : failure;
@@ -223,7 +258,7 @@ void Checkpointer::close(Timeout timeout) {
   await_removals();
   if (!was_closed && state_->remover.is_unfinished()) {
     state_->removals.post(
-        [state = state_.get()] { state->remove_old([state] { state->remover.finish(); }); });
+        [state = state_.shared().get()] { state->remove_old([state] { state->remover.finish(); }); });
     await_removals();
   }
   state_->throw_failures();

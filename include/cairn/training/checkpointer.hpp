@@ -34,6 +34,7 @@ namespace cairn {
 /// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save` and `resume` with the same steps in the same order.
 /// What is saved, when, and what is gone on from are decided alike on all of them (see docs/training.md); rank 0 alone removes steps, and
 /// the others know of that when they `reload`.
+/// A forked child has none of its threads: there every call fails with Errc::closed at once, and the destructor does nothing.
 /// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
@@ -139,7 +140,28 @@ class Checkpointer {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+
+  /// The way to the state for the process that has made it. One that was forked has copies of its locks, and none of its threads: there it is
+  /// neither used nor destroyed.
+  class OwnState {
+   public:
+    explicit OwnState(std::shared_ptr<State> state);
+    ~OwnState();
+    OwnState(const OwnState&) = delete;
+    OwnState& operator=(const OwnState&) = delete;
+
+    [[nodiscard]] bool is_own_process() const noexcept;
+    /// Errors: Errc::closed in a forked process.
+    State* operator->() const;
+    /// Errors: as above.
+    [[nodiscard]] const std::shared_ptr<State>& shared() const;
+
+   private:
+    std::shared_ptr<State> state_;
+    const long process_;
+  };
+
+  const OwnState state_;
 };
 
 }  // namespace cairn
