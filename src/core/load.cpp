@@ -183,8 +183,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
     throw;
   }
   job->start();
-  coord::wait_lent(services->coordinator, job->prepared());
-  job->prepared().get();
+  coord::get_lent(services->coordinator, job->prepared());
   return LoadResponse(std::move(job));
 }
 
@@ -219,7 +218,7 @@ CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::v
   auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
                                    Waiting::for_the_end);
   job->launch(job->describe(), options.deadline);
-  job->answered().get();
+  coord::get_lent(services->coordinator, job->answered());
   return job->take_metadata();
 }
 

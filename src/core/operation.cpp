@@ -100,6 +100,11 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   }
 }
 
+std::string Operation::waits_for() const {
+  const SomeRanks missing = missing_ranks();
+  return missing.count == 0 ? "the disk, a handler or an earlier operation" : to_string(missing);
+}
+
 void Operation::drive() noexcept {
   const DrivenHere here(*services_);
   coord::LentThread thread(services_->coordinator);

@@ -93,6 +93,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// "save of <path>": for messages.
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
+  /// What it waits for at this moment, as far as it knows: for messages.
+  [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
   [[nodiscard]] const Account& account() const noexcept { return account_; }

@@ -30,15 +30,15 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
 
 /// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs it.
 void wait_until(const Operation& operation, const async::Event& event) {
-  coord::wait_lent(operation.services().coordinator, event);
-  event.get();
+  coord::get_lent(operation.services().coordinator, event);
 }
 
 /// Errors: Errc::still_running when it has not happened within `timeout`.
 void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
   if (!coord::wait_lent(operation.services().coordinator, event, timeout, operation.services().clock)) {
-    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation.title(),
-                                                 std::chrono::duration<double>(timeout).count()));
+    throw Error(Errc::still_running,
+                fmt::format("{} is still running after {:.3f} s; it waits for {}", operation.title(),
+                            std::chrono::duration<double>(timeout).count(), operation.waits_for()));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "contract/internal/resolve.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/paths.hpp"
@@ -219,10 +220,10 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   job->start();
   try {
     if (call.is_accepted) {
-      job->accepted().get();
+      coord::get_lent(services->coordinator, job->accepted());
     } else {
       job->drive();
-      job->prepared().get();
+      coord::get_lent(services->coordinator, job->prepared());
     }
   } catch (...) {
     job->is_observed = true;

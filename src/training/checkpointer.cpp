@@ -10,6 +10,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/step_load.hpp"
@@ -20,6 +21,23 @@ namespace cairn {
 using training::StepLoad;
 using training::StepSave;
 using training::StepUser;
+
+namespace {
+
+/// Of a save that has not ended a moment ago: what it waits for.
+std::string words_of_unfinished(const StepSave& save) {
+  try {
+    static_cast<void>(save.response().wait(Timeout(std::chrono::nanoseconds(0))));
+  } catch (const Error& error) {
+    if (error.code() == Errc::still_running) {
+      return error.detail();
+    }
+  } catch (...) {  // How it has ended is told elsewhere.
+  }
+  return "it ends just now";
+}
+
+}  // namespace
 
 Checkpointer::Checkpointer(std::filesystem::path root, CheckpointerOptions options, const Context& context)
     : state_(std::make_shared<State>(std::move(root), std::move(options), context)) {}
@@ -163,14 +181,17 @@ void Checkpointer::close(Timeout timeout) {
   }
   const std::string root = state_->directory.root().string();
   const auto end = later(state_->clock.steady_now(), timeout);
-  if (!state_->saves.wait_idle(end)) {
+  if (!state_->wait_until_idle(state_->saves, end)) {
     if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
-      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved", save->step(), root));
+      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved: {}", save->step(),
+                                                   root, words_of_unfinished(*save)));
     }
-    state_->saves.wait_idle();  // It has ended: it posts its removals, which takes no time.
+    coord::wait_lent(state_->coordinator(),
+                     state_->saves.idle());  // It has ended: it posts its removals, which takes no time.
   }
-  if (!state_->removals.wait_idle(end)) {
-    throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
+  if (!state_->wait_until_idle(state_->removals, end)) {
+    throw Error(Errc::still_running,
+                fmt::format("old steps of {} are still being removed: {}", root, state_->remover.doing()));
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.

@@ -11,6 +11,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
@@ -200,7 +201,7 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
     throw_earlier_failure(true);
   }
   if (remover.uses()->is_being_removed(step)) {
-    removals.wait_idle();  // It is saved again: after it was removed.
+    coord::wait_lent(coordinator(), removals.idle());  // It is saved again: after it was removed.
   }
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
@@ -298,9 +299,15 @@ void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
 }
 
 /// Blocks until no save is in flight and nothing is to be removed.
-void Checkpointer::State::wait_idle() {
-  saves.wait_idle();  // First: it has posted what is to be removed then.
-  removals.wait_idle();
+void Checkpointer::State::wait_idle() const {
+  coord::wait_lent(coordinator(), saves.idle());  // First: it has posted what is to be removed then.
+  coord::wait_lent(coordinator(), removals.idle());
+}
+
+/// Blocks until `worker` has nothing to do, or it is `end`. Returns which it was.
+bool Checkpointer::State::wait_until_idle(const training::Worker& worker,
+                                          std::chrono::steady_clock::time_point end) const {
+  return coord::wait_lent_until(coordinator(), worker.idle(), end, clock);
 }
 
 /// The failure of a save that nobody was told of yet, if there is one.

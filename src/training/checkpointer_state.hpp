@@ -36,9 +36,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         directory(given_root, options.names, where),
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
-        history(directory.root(), options.save.needs_history() && is_primary(), where),
-        removals(clock),
-        saves(clock) {
+        history(directory.root(), options.save.needs_history() && is_primary(), where) {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
@@ -71,7 +69,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
-  void wait_idle();
+  void wait_idle() const;
+  [[nodiscard]] bool wait_until_idle(const training::Worker& worker,
+                                     std::chrono::steady_clock::time_point end) const;
   /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };
   [[nodiscard]] std::exception_ptr take_save_failure(Tells when);

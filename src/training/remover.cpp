@@ -160,11 +160,24 @@ void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& pla
   links_.update(steps, core::DiskCalls(context_), removal_deadline_);
 }
 
+void Remover::note_removal(std::optional<std::uint64_t> step) {
+  const MutexLock lock(mutex_);
+  removing_ = step;
+}
+
+std::string Remover::doing() const {
+  const MutexLock lock(mutex_);
+  return removing_ ? fmt::format("the disk is slow to remove step {}", *removing_)
+                   : "the disk, or the policy, is slow to say what is to go";
+}
+
 bool Remover::try_remove(std::uint64_t step) {
   const Removal removal(*uses_, step);
   if (!removal.has_begun()) {
     return false;
   }
+  note_removal(step);
+  const std::shared_ptr<void> noted(nullptr, [this](std::nullptr_t) { note_removal(std::nullopt); });
   RemoveOptions options;
   options.deadline = removal_deadline_;
   try {

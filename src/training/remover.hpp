@@ -54,6 +54,9 @@ class Remover {
   void set_damaged(std::uint64_t step, bool is_damaged);
   [[nodiscard]] bool is_damaged(std::uint64_t step) const;
 
+  /// What `retain` waits for: for messages.
+  [[nodiscard]] std::string doing() const;
+
   /// Nothing more is removed, and no link is made.
   void stop() noexcept { is_stopped_ = true; }
 
@@ -62,6 +65,7 @@ class Remover {
  private:
   /// False when it was pinned, or used, since the policy was asked.
   bool try_remove(std::uint64_t step);
+  void note_removal(std::optional<std::uint64_t> step);
   [[nodiscard]] RetentionPlan plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps);
   [[nodiscard]] RetentionPlan ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const;
   void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan);
@@ -74,6 +78,7 @@ class Remover {
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
   mutable Mutex mutex_;
+  std::optional<std::uint64_t> removing_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> damaged_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> saved_ CAIRN_GUARDED_BY(mutex_);  // Those for which `retain` is still to be called.
 };
