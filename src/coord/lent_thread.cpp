@@ -40,7 +40,7 @@ std::chrono::nanoseconds LentThread::progress(bool has_worked) noexcept {
 
 void LentThread::lend() noexcept {
   try {
-    is_wanted_ = coordinator_.turn();
+    is_wanted_ = is_resting_ ? coordinator_.progress() : coordinator_.turn();
   } catch (...) {  // A transport that has broken down: others find that this rank is silent.
   }
 }
@@ -56,6 +56,10 @@ bool LentThread::wait(const async::Event& event, std::chrono::nanoseconds timeou
     }
   }
   return true;
+}
+
+void rest(Coordinator& coordinator) noexcept {
+  const LentThread thread(coordinator);  // Which says so at its end.
 }
 
 void wait_lent(Coordinator& coordinator, const async::Event& event) {

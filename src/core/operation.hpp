@@ -126,6 +126,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs what handlers do in one phase, all at once; throws what went wrong as one failure.
   static Awaitable<> run_phase(Executor lane, std::vector<Awaitable<>> tasks);
 
+  /// Whether code of handlers runs, which may keep the caller's thread for as long as it likes: where the coordinator needs that, this rank
+  /// tells the others that it may be silent. On the strand.
+  void set_callers_thread_busy(bool is_busy) noexcept;
+
   /// Makes `prepared` happen, and lets the caller go. What follows on the strand is the context's to run after
   /// `leave_caller`.
   void mark_prepared();
@@ -171,6 +175,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const MemoryLoan loan_;
   const Executor blocking_lane_;
   const Executor background_lane_;
+  std::atomic<bool> is_callers_thread_busy_{false};
   const std::shared_ptr<async::TaskGroup> main_;
   const std::shared_ptr<async::TaskGroup> helpers_;
   Stopping stopping_;

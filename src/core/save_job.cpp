@@ -195,7 +195,9 @@ Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     blocking.push_back(stage_item(i, backgrounds));
   }
+  set_callers_thread_busy(true);
   co_await run_phase(blocking_lane(), std::move(blocking));
+  set_callers_thread_busy(false);
   if (is_primary()) {
     std::for_each(uses_.begin(), uses_.end(), [](const auto& use) { use.second->end(); });
   }

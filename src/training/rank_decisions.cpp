@@ -190,6 +190,7 @@ void RankDecisions::look(const SaveMoment& here) {
     next_ = decode(word);
   } else {
     try {
+      coord::rest(coordinator_);  // The policy may think.
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
