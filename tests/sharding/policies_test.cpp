@@ -240,14 +240,19 @@ TEST(ByPrefix, TakesTheFirstPrefixThatFits) {
               ElementsAre("b/c;|b/e;", "a;|d;"));
 }
 
+TEST(ByPrefix, SaysWhichPrefixesItHasSoThatRanksSeeOthers) {
+  EXPECT_THAT(ByPrefix({"b/", "c"}).description(), HasSubstr("'b/', 'c'"));
+  EXPECT_NE(ByPrefix({"b/"}).description(), ByPrefix({"c/"}).description());
+}
+
 TEST(Compose, RunsTheSecondOnEachFileOfTheFirst) {
   const auto policy = compose(std::make_shared<ByPrefix>(Texts{"b"}), std::make_shared<MaxShardSize>(8));
 
   EXPECT_THAT(run(*policy, {tensor("a", {3}), tensor("b", {2}), tensor("c", {1})}),
               ElementsAre("b;2 0,2", "a;3 0,2", "a;3 2,1|c;1 0,1"));
   EXPECT_EQ(policy->description(),
-            "Split tensors into shards based on 1 prefixes of their keys. Then: Split tensors into shards "
-            "with a max shard size of 8 bytes.");
+            "Split tensors into shards based on these prefixes of their keys: 'b'. Then: Split tensors into "
+            "shards with a max shard size of 8 bytes.");
 }
 
 TEST(Compose, LosesNothingHoweverOftenItCuts) {
