@@ -25,9 +25,11 @@ using ::testing::HasSubstr;
 using testing::Job;
 using testing::Shared;
 
-Awaitable<std::string> agree(Shared conversation, std::size_t /*rank*/) {
+/// Twice: the second time needs each rank, also one that nobody waits to hear from.
+Awaitable<std::string> agree_twice(Shared conversation, std::size_t /*rank*/) {
   Subject subject = conversation->about("it");
-  co_await subject.agree("it", "same");
+  co_await subject.agree("first", "same");
+  co_await subject.agree("second", "same");
   co_return "agreed";
 }
 
@@ -49,13 +51,13 @@ TEST(ALostRank, EndsTheNextConversationsAtOnce) {
   for (const std::size_t lost : {0, 1, 2, 9}) {  // Also between others: fan_out is 2.
     Job job(10);
     job.network().at(1us, [&] { job.network().crash(lost); });
-    const Ends first = job.start(agree);
+    const Ends first = job.start(agree_twice);
     job.network().run();
     expect_lost(first, lost, 32s);
 
     for (int again = 0; again < 2; ++again) {
       const auto begin = job.network().now();
-      const Ends next = job.start_without(lost, agree);
+      const Ends next = job.start_without(lost, agree_twice);
       job.network().run();
       expect_lost(next, lost, begin + 100ms);
     }
@@ -65,12 +67,12 @@ TEST(ALostRank, EndsTheNextConversationsAtOnce) {
 TEST(ALostRank, IsNamedWithTheTimeSinceAndWhatToDo) {
   Job job(3);
   job.network().at(1us, [&] { job.network().crash(2); });
-  job.start(agree);
+  job.start(agree_twice);
   job.network().run();
   job.network().at(10s, [] {});
   job.network().run();
 
-  const Ends next = job.start_without(2, agree);
+  const Ends next = job.start_without(2, agree_twice);
   job.network().run();
 
   EXPECT_THAT([&] { (*next)[1].rethrow(); },
@@ -80,11 +82,11 @@ TEST(ALostRank, IsNamedWithTheTimeSinceAndWhatToDo) {
 TEST(ALostRank, IsMissedThoughItDiedBetweenConversations) {
   for (const std::size_t lost : {0, 1, 2, 9}) {
     Job job(10);
-    EXPECT_THAT(Job::texts(job.run(agree)), Each("agreed"));
+    EXPECT_THAT(Job::texts(job.run(agree_twice)), Each("agreed"));
     job.network().crash(lost);
     const auto begin = job.network().now();
 
-    const Ends ends = job.start_without(lost, agree);
+    const Ends ends = job.start_without(lost, agree_twice);
     job.network().run();
 
     expect_lost(ends, lost, begin + 32s);
@@ -93,8 +95,8 @@ TEST(ALostRank, IsMissedThoughItDiedBetweenConversations) {
 
 TEST(ALostRank, IsNoneThatComesLateAndAnswers) {
   Job job(10);
-  const Ends ends = job.start_without(2, agree);
-  job.start(2, 600s, agree, ends);
+  const Ends ends = job.start_without(2, agree_twice);
+  job.start(2, 600s, agree_twice, ends);
   job.network().run();
 
   EXPECT_THAT(Job::texts(*ends), Each("agreed"));
@@ -103,35 +105,35 @@ TEST(ALostRank, IsNoneThatComesLateAndAnswers) {
 TEST(ALostRank, TakesPartAgainWhenItIsHeard) {
   for (const std::size_t lost : {0, 1, 2, 9}) {
     Job job(10);
-    const Ends first = job.start_without(6, agree);  // It keeps the others.
-    job.start(6, 2s, agree, first);
+    const Ends first = job.start_without(6, agree_twice);  // It keeps the others.
+    job.start(6, 2s, agree_twice, first);
     job.network().at(1s, [&] { job.network().stop(lost); });
     job.network().run(100s);
     expect_lost(first, lost, 35s);
-    const Ends second = job.start_without(lost, agree);  // While it is stopped.
+    const Ends second = job.start_without(lost, agree_twice);  // While it is stopped.
     job.network().run(1s);
     expect_lost(second, lost, 102s);
 
     job.network().at(0s, [&] { job.network().go_on(lost); });
-    job.start(lost, 1s, agree, second);  // It comes to the one that has failed without it.
+    job.start(lost, 1s, agree_twice, second);  // It comes to the one that has failed without it.
     job.network().run();
 
     EXPECT_NE((*second)[lost].failure, nullptr);
-    EXPECT_THAT(Job::texts(job.run(agree)), Each("agreed"));
+    EXPECT_THAT(Job::texts(job.run(agree_twice)), Each("agreed"));
   }
 }
 
 TEST(ALostRank, IsOneThatIsLostASecondTime) {
   Job job(4);
   for (int round = 0; round < 2; ++round) {
-    const Ends ends = job.start_without(3, agree);
-    job.start(3, 2s, agree, ends);
+    const Ends ends = job.start_without(3, agree_twice);
+    job.start(3, 2s, agree_twice, ends);
     job.network().at(1s, [&] { job.network().stop(1); });
     job.network().at(50s, [&] { job.network().go_on(1); });
     const auto begin = job.network().now();
     job.network().run();
     expect_lost(ends, 1, begin + 35s);
-    EXPECT_THAT(Job::texts(job.run(agree)), Each("agreed"));
+    EXPECT_THAT(Job::texts(job.run(agree_twice)), Each("agreed"));
   }
 }
 
@@ -139,10 +141,10 @@ TEST(ARankWithoutAThread, IsWaitedForUntilItJoins) {
   testing::SimulatedOptions lent;
   lent.needs_threads = true;
   Job job(3, CoordinatorOptions(), lent);
-  const Ends ends = job.start_without(2, agree);
+  const Ends ends = job.start_without(2, agree_twice);
   job.network().at(0s, [&] { job.network().stop(2); });
   job.network().at(100s, [&] { job.network().go_on(2); });
-  job.start(2, 101s, agree, ends);
+  job.start(2, 101s, agree_twice, ends);
   job.network().run();
 
   EXPECT_THAT(Job::texts(*ends), Each("agreed"));
@@ -150,7 +152,7 @@ TEST(ARankWithoutAThread, IsWaitedForUntilItJoins) {
 
 TEST(ALostRank, IsNotAskedForWhileNobodyWaits) {
   Job job(10);
-  EXPECT_THAT(Job::texts(job.run(agree)), Each("agreed"));
+  EXPECT_THAT(Job::texts(job.run(agree_twice)), Each("agreed"));
   const std::uint64_t said = job.network().packets();
 
   job.network().at(1000s, [] {});

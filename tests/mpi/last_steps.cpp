@@ -22,6 +22,7 @@
 #include "cairn/cairn.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/mpi/transport.hpp"
+#include "cairn/sharding/shards.hpp"
 #include "cairn/training/checkpointer.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
