@@ -128,8 +128,7 @@ void abandon_own(StagedDirectory::State& state) noexcept {
 
 bool holds_commit(const io::Directory& parent, const std::string& name) {
   const std::optional<io::FileStatus> directory = parent.status(name);
-  return directory && directory->kind == io::FileKind::directory &&
-         has_commit(parent.open_directory(name));
+  return directory && directory->kind == io::FileKind::directory && has_commit(parent.open_directory(name));
 }
 
 }  // namespace

@@ -54,8 +54,6 @@ void leave_for_ever(std::shared_ptr<State> state) {
 
 }  // namespace
 
-}  // namespace
-
 Checkpointer::OwnState::OwnState(std::shared_ptr<State> state)
     : state_(std::move(state)), process_(::getpid()) {}
 
