@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/mpi/transport.hpp"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <iterator>
 #include <queue>
 #include <random>
 #include <thread>
@@ -18,13 +14,11 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <poll.h>
 
 #include "cairn/base/error.hpp"
 
 #include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
-#include "mpi/doorbell.hpp"
 #include "mpi/mpi_error.hpp"
 #include "mpi/postbox.hpp"
 
@@ -36,8 +30,6 @@ using mpi::check;
 constexpr std::chrono::microseconds kShortestPause{50};
 constexpr std::chrono::microseconds kLongestPause{2000};
 constexpr std::chrono::milliseconds kLongestFlush{500};
-constexpr std::chrono::milliseconds kLookForBell{20};
-constexpr std::chrono::milliseconds kAwake{500};
 
 /// What MPI_Init_thread has given.
 int level_of_threads() {
@@ -108,8 +100,6 @@ class MpiTransport final : public Transport {
         size_(number_of(MPI_Comm_size, communicator_)),
         hosts_(hosts_of(communicator_, rank_, size_)),
         job_(job_of(communicator_)),
-        bell_(communicator_, rank_, hosts_, job_, level_ == MPI_THREAD_MULTIPLE),
-        alarm_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         postbox_(std::make_unique<mpi::Postbox>(communicator_)) {
     hear_of_finalize();
     if (level_ == MPI_THREAD_MULTIPLE) {
@@ -124,9 +114,6 @@ class MpiTransport final : public Transport {
       MPI_Comm_delete_attr(MPI_COMM_SELF, key_);
       MPI_Comm_free_keyval(&key_);
     }
-    if (alarm_ >= 0) {
-      ::close(alarm_);
-    }
   }
 
   std::size_t rank() const noexcept override { return rank_; }
@@ -138,24 +125,21 @@ class MpiTransport final : public Transport {
   void send(std::size_t to, Packet packet) override {
     const MutexLock lock(mutex_);
     outgoing_.emplace_back(to, std::move(packet));
-    rouse();
+    changed_.notify_all();
   }
 
   void listen(Receiver receiver, std::function<void()> ended) override {
     const MutexLock lock(mutex_);
     receiver_ = std::move(receiver);
     ended_ = std::move(ended);
-    rouse();
+    changed_.notify_all();
   }
 
   void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
     const MutexLock lock(mutex_);
     later_.push({now() + delay, std::move(work)});
-    rouse();
+    changed_.notify_all();
   }
-
-  void wake(std::size_t rank) override { bell_.ring(rank); }
-  bool can_wake(std::size_t rank) const override { return bell_.can_reach(rank); }
 
   bool progress() override {
     const bool may_use_this = level_ == MPI_THREAD_SERIALIZED ||
@@ -201,7 +185,7 @@ class MpiTransport final : public Transport {
     {
       const MutexLock lock(mutex_);
       is_closed_ = true;
-      rouse();
+      changed_.notify_all();
     }
     if (thread_.joinable()) {
       thread_.join();
@@ -237,21 +221,12 @@ class MpiTransport final : public Transport {
     std::chrono::microseconds pause = kShortestPause;
     MutexLock lock(mutex_);
     while (!is_closed_) {
-      if (!is_busy() && !has_bell()) {
-        changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || is_busy(); });
-        continue;
-      }
       if (!is_busy()) {
-        is_asleep_ = true;  // Before the mutex is free: from here on `rouse` raises the alarm.
-        lock.unlock();
-        listen_for_bell();
-        lock.lock();
-        is_asleep_ = false;
+        changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || is_busy(); });
         continue;
       }
       lock.unlock();
       const bool has_any = turn();
-      answer_bell();
       lock.lock();
       pause = has_any ? kShortestPause : std::min(pause * 2, kLongestPause);
       changed_.wait_for(lock, pause,
@@ -259,43 +234,10 @@ class MpiTransport final : public Transport {
     }
   }
 
-  /// While nothing is under way here nobody looks for packets: they wait in MPI, until another rank rings for them.
+  /// While nothing is under way here nobody looks for packets: they wait in MPI.
   bool is_busy() const CAIRN_REQUIRES(mutex_) {
-    return receiver_ && (!outgoing_.empty() || !later_.empty() || postbox_->is_sending() ||
-                         postbox_->is_receiving() || now() < awake_until_);
-  }
-
-  bool has_bell() const noexcept { return alarm_ >= 0 && bell_.descriptor() >= 0; }
-
-  /// Blocks until something is to be done here, or another rank rings.
-  void listen_for_bell() {
-    pollfd either[] = {{alarm_, POLLIN, 0}, {bell_.descriptor(), POLLIN, 0}};
-    static_cast<void>(::poll(either, std::size(either), -1));
-    std::uint64_t alarms = 0;
-    static_cast<void>(::read(alarm_, &alarms, sizeof alarms) != 0);
-    next_look_ = Time();
-    answer_bell();
-  }
-
-  /// Tells the thread that something has changed.
-  void rouse() CAIRN_REQUIRES(mutex_) {
-    changed_.notify_all();
-    if (is_asleep_) {
-      const std::uint64_t one = 1;
-      static_cast<void>(::write(alarm_, &one, sizeof one) != 0);
-    }
-  }
-
-  /// Also while it is awake: who rings learns from the answer that it would be woken.
-  void answer_bell() {
-    if (now() < next_look_) {
-      return;
-    }
-    next_look_ = now() + kLookForBell;
-    if (bell_.take()) {
-      const MutexLock lock(mutex_);
-      awake_until_ = now() + kAwake;  // What it was rung for may come a little later.
-    }
+    return receiver_ &&
+           (!outgoing_.empty() || !later_.empty() || postbox_->is_sending() || postbox_->is_receiving());
   }
 
   /// Sends, receives, and calls what is due. Returns whether there was any of it.
@@ -352,16 +294,11 @@ class MpiTransport final : public Transport {
   const std::vector<std::uint32_t> hosts_;
   const Hash128 job_;
   int key_ = MPI_KEYVAL_INVALID;
-  mpi::Doorbell bell_;
-  const int alarm_;  // Wakes the thread while it listens for the bell; -1 where that fails.
-  Time next_look_;   // For the bell; of the thread.
   std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
   std::atomic<bool> is_turning_{false};    // Of several threads that are lent, one makes progress.
   Mutex mutex_;
   Condition changed_;
   bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
-  bool is_asleep_ CAIRN_GUARDED_BY(mutex_) = false;
-  Time awake_until_ CAIRN_GUARDED_BY(mutex_);
   Receiver receiver_ CAIRN_GUARDED_BY(mutex_);
   std::function<void()> ended_ CAIRN_GUARDED_BY(mutex_);
   std::deque<std::pair<std::size_t, Packet>> outgoing_ CAIRN_GUARDED_BY(mutex_);

@@ -31,7 +31,6 @@ class SimulatedNetwork::Wire final : public Transport {
     network_.add(network_.now_ + delay, rank_, std::move(work));
   }
   Time now() const override { return Time(network_.now_); }
-  bool can_wake(std::size_t /*rank*/) const override { return !network_.options_.needs_threads; }
   bool progress() override { return network_.options_.needs_threads; }
 
  private:

@@ -46,13 +46,6 @@ class Transport {
   virtual void call_after(std::chrono::nanoseconds delay, std::function<void()> work) = 0;
   [[nodiscard]] virtual Time now() const = 0;
 
-  /// Makes the transport of another rank deliver what is sent to it, where its thread may sleep while nothing is under way there. Returns at
-  /// once.
-  virtual void wake(std::size_t /*rank*/) {}
-  /// Whether that is known to work: then a rank that does not answer is lost, whatever its program does. Else its silence counts only while
-  /// it takes part in something.
-  [[nodiscard]] virtual bool can_wake(std::size_t /*rank*/) const { return false; }
-
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
   /// needs that of this thread. Queued packets are sent during calls, so call once more after the last step of a conversation. Calls of
   /// this library that block lend the thread that they block, unless the library has started it.

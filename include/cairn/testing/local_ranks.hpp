@@ -109,7 +109,6 @@ class LocalRanks {
       own().changed.notify_all();
     }
     Time now() const override { return std::chrono::steady_clock::now(); }
-    bool can_wake(std::size_t /*rank*/) const override { return true; }
 
    private:
     Mailbox& own() { return *boxes_[rank_]; }
