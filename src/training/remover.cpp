@@ -18,6 +18,8 @@
 namespace cairn::training {
 namespace {
 
+constexpr std::size_t kRemovalsForAList = 1000;
+
 /// Ends a removal however it ends.
 class Removal {
  public:
@@ -94,9 +96,13 @@ void Remover::retain(std::uint64_t just_saved) {
     }
   };
   attempt([&] { update_links(std::move(steps), plan); });
+  std::size_t removed = 0;
   for (const StepInfo& each : plan.removed) {
     if (is_stopped_) {
       break;
+    }
+    if (++removed % kRemovalsForAList == 0) {
+      directory_.refresh();  // By what it has shown a removal knows what lies beside the step.
     }
     attempt([&] { try_remove(each.step); });
   }
