@@ -18,6 +18,7 @@
 
 #include "io/internal/file.hpp"
 #include "store/internal/listing.hpp"
+#include "store/internal/parts_directory.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
@@ -108,7 +109,7 @@ class Recovery {
       // Never more than the empty directory: its writer may have claimed it since.
       root_.remove_empty_directory(name);
     } else if (verdict.kind == EntryClass::abandoned) {
-      remove_abandoned(name, directory);
+      kept = remove_abandoned(name, directory);
     } else if (verdict.kind == EntryClass::retired) {
       kept = remove_retired(root_, name, directory);
     } else if (survey_.has_sound_successor(name)) {
@@ -138,16 +139,21 @@ class Recovery {
     }
   }
 
-  void remove_abandoned(const std::string& name, const io::Directory& directory) const {
-    if (reserved_kind(name)) {
+  /// Returns what was kept.
+  [[nodiscard]] std::string remove_abandoned(const std::string& name, const io::Directory& directory) const {
+    if (const std::optional<ReservedName> reserved = parse_reserved(name)) {
+      if (reserved->base.starts_with(kPartialPrefix)) {  // Others may have put something beside the parts.
+        return remove_parts_set_aside(root_, name, directory);
+      }
       remove_unfinished(root_, name, directory);
-      return;
+      return "";
     }
     // Marker mode: half-removed it must not have the name of a checkpoint.
     const std::string trash = trash_name(base_of(name), make_uuid(system_random));
     set_aside(root_, name, trash, directory);
     root_.sync();
     remove_unfinished(root_, trash, directory);
+    return "";
   }
 
   void restore(Surveyed& found) const {

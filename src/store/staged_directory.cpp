@@ -14,6 +14,7 @@
 
 #include "io/internal/check.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/parts_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"
@@ -254,6 +255,7 @@ StagedDirectory::~StagedDirectory() {
 StagedDirectory StagedDirectory::create(io::Engine& engine, const std::filesystem::path& target,
                                         StagedOptions options) {
   Target parsed = parse_target(target);
+  require_outside_parts(parsed.path);
   io::Directory parent = open_parent(engine.syscalls(), parsed);
   SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}, nullptr};
   return create(engine, std::move(opened), std::move(options));
