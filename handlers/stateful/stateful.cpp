@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/handlers/builtin.hpp"
 
@@ -11,9 +10,7 @@ namespace cairn {
 namespace {
 
 Background<StatefulReference> finish(Background<> background, StatefulReference object) {
-  if (background.valid()) {  // Else it was all done in the blocking phase, as in a save.
-    co_await std::move(background);
-  }
+  co_await std::move(background);
   co_return object;
 }
 
@@ -32,9 +29,7 @@ Awaitable<Background<StatefulReference>> StatefulHandler::load(
         fmt::format("'{}' was saved by an object that loads itself: ask for it with {{\"{}\", into(object)}}",
                     context.name(), context.name()));
   }
-  Awaitable<Background<>> blocking = wanted->load(std::move(context));
-  async::require_coroutine(blocking, "the object's 'load'");
-  Background<> background = co_await std::move(blocking);
+  Background<> background = co_await wanted->load(std::move(context));
   co_return finish(std::move(background), *wanted);
 }
 

@@ -12,9 +12,7 @@ namespace {
 Awaitable<> stop_the_others_on_failure(Awaitable<> task, std::shared_ptr<TaskGroup> group) {
   std::exception_ptr failure;
   try {
-    if (task.valid()) {  // Else it is the background of a handler that has nothing left to do.
-      co_await std::move(task);
-    }
+    co_await std::move(task);
   } catch (...) {
     failure = std::current_exception();
   }

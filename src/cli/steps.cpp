@@ -81,7 +81,14 @@ std::string metrics_text(const Metrics& metrics) {
 }
 
 void write_metrics(JsonWriter& json, const Metrics& metrics) {
-  training::write_metrics(json, metrics);
+  if (metrics.empty()) {
+    return;
+  }
+  json.key("metrics").begin_object();
+  for (const auto& [name, value] : metrics) {
+    json.key(name).value(value);
+  }
+  json.end();
 }
 
 }  // namespace cairn::cli

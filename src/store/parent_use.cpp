@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/internal/mutex.hpp"
-#include "base/internal/per_process.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -34,10 +33,9 @@ struct ParentUse::Shared {
     std::map<Key, std::weak_ptr<Shared>> entries CAIRN_GUARDED_BY(mutex);
   };
 
-  /// Never destroyed: saves may end after static objects.
   static Table& table() {
-    static constinit PerProcess<Table> tables;
-    return tables.get();
+    static Table& table = *new Table;  // Never destroyed: saves may end after static objects.
+    return table;
   }
 
   static std::shared_ptr<Shared> of(io::FileId id) {

@@ -7,11 +7,13 @@
 #include "cairn/base/json_reader.hpp"
 
 #include "base/internal/json_writer.hpp"
-#include "store/internal/parts_directory.hpp"
 
 namespace cairn::training {
+namespace {
 
-using store::kPartMember;
+constexpr std::string_view kMember = "cairn.partial";
+
+}  // namespace
 
 void enter(JsonMembers& annotations, const PartNotes& notes) {
   std::string text;
@@ -23,14 +25,14 @@ void enter(JsonMembers& annotations, const PartNotes& notes) {
     writer.key("first").value(notes.first);
   }
   writer.end();
-  if (!annotations.emplace(kPartMember, std::move(text)).second) {
+  if (!annotations.emplace(kMember, std::move(text)).second) {
     throw Error(Errc::invalid_argument,
-                fmt::format("annotations: '{}' is written by the PartialSave itself", kPartMember));
+                fmt::format("annotations: '{}' is written by the PartialSave itself", kMember));
   }
 }
 
 std::optional<PartNotes> take_notes(JsonMembers& annotations, std::string_view path) {
-  const auto found = annotations.find(kPartMember);
+  const auto found = annotations.find(kMember);
   if (found == annotations.end()) {
     return std::nullopt;
   }
@@ -39,7 +41,7 @@ std::optional<PartNotes> take_notes(JsonMembers& annotations, std::string_view p
   PartNotes notes;
   JsonReader json(text, path);
   if (json.peek() != '{') {
-    json.fail(fmt::format("'{}' is not an object", kPartMember));
+    json.fail(fmt::format("'{}' is not an object", kMember));
   }
   json.begin_object();
   while (const auto key = json.next_key()) {

@@ -12,7 +12,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/internal/lent_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -32,6 +31,8 @@ constexpr std::string_view kWait = "wait";
 constexpr std::chrono::milliseconds kAskAgain{100};
 /// All ranks hear an answer: so often is enough, however many ask.
 constexpr std::chrono::milliseconds kAnswerAgain{50};
+/// Where the coordinator has no thread of its own.
+constexpr std::chrono::milliseconds kLendThread{1};
 
 constexpr std::uint64_t kLastStep = std::numeric_limits<std::uint64_t>::max();
 
@@ -130,19 +131,16 @@ std::optional<RankDecisions::Named> RankDecisions::wait_for_word() {
                       step_));
     }
     const std::string question = fmt::format("{} {} {}", kAsk, number_, step_);
-    const async::Event changed = changed_;
     lock.unlock();
     if (asks) {
       coordinator_.notify(words_topic_, question);
     }
-    static_cast<void>(coord::wait_lent(coordinator_, changed, kAskAgain, system_clock()));
+    const bool lends_thread = coordinator_.progress();
     lock.lock();
+    heard_.wait_for(lock, lends_thread ? kLendThread : kAskAgain,
+                    [&]() CAIRN_REQUIRES(mutex_) { return is_known() || asks == is_word_coming(); });
   }
   return next_;
-}
-
-void RankDecisions::wake_waiter() {
-  std::exchange(changed_, async::Event()).set();
 }
 
 /// On rank 0.
@@ -190,7 +188,6 @@ void RankDecisions::look(const SaveMoment& here) {
     next_ = decode(word);
   } else {
     try {
-      coord::rest(coordinator_);  // The policy may think.
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
@@ -311,7 +308,7 @@ void RankDecisions::hear(std::uint64_t number, std::string_view word) {
   } else if (number == number_ && !next_ && !word.empty()) {
     next_ = decode(word);
   }
-  wake_waiter();
+  heard_.notify_all();
 }
 
 void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
@@ -331,7 +328,7 @@ void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
 /// Returns what to tell the others.
 std::string RankDecisions::settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration) {
   const MutexLock lock(mutex_);
-  wake_waiter();
+  heard_.notify_all();
   if (number == number_) {
     is_running_ = false;
   }

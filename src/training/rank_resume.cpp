@@ -12,7 +12,6 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/internal/lent_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -36,7 +35,6 @@ class Talk {
 
   std::optional<Resumed> run() {
     try {
-      coord::rest(coordinator_);  // The disk may be slow.
       std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
       conversation_.leave_later();
       return resumed;

@@ -2,7 +2,6 @@
 #include "training/step_links.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -12,7 +11,6 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
-#include "training/root.hpp"
 
 namespace cairn::training {
 namespace {
@@ -37,9 +35,6 @@ std::optional<std::uint64_t> best_of(std::span<const StepInfo> steps, const std:
   const std::vector<bool> is_best = policy(steps, CommitTime());
   const auto found = std::find(is_best.begin(), is_best.end(), true);
   if (found == is_best.end()) {
-    if (!steps.empty()) {
-      throw Error(Errc::not_found, fmt::format("no step has a finite '{}'", metric));
-    }
     return std::nullopt;
   }
   return steps[static_cast<std::size_t>(found - is_best.begin())].step;
@@ -55,10 +50,8 @@ std::vector<StepLinks::Wanted> StepLinks::wanted(std::span<const StepInfo> steps
   }
   const std::string& metric = options_.best_metric;
   if (!metric.empty()) {
-    const bool is_known = std::any_of(steps.begin(), steps.end(), [&](const StepInfo& each) {
-      const auto found = each.metrics.find(metric);
-      return found != each.metrics.end() && std::isfinite(found->second);
-    });
+    const bool is_known = std::any_of(steps.begin(), steps.end(),
+                                      [&](const StepInfo& each) { return each.metrics.count(metric) != 0; });
     add("best", is_known ? best_of(steps, metric, options_.best_prefer) : std::nullopt);
   }
   return links;
@@ -69,16 +62,17 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
   if (links.empty()) {
     return;
   }
-  calls.run(fmt::format("links of {}", directory_.root().string()), deadline,
-            [calls, root = directory_.held_root(), links, turn = turn_, number = ++calls_] {
+  const std::filesystem::path root = directory_.root();
+  calls.run(fmt::format("links of {}", root.string()), deadline,
+            [calls, root, links, turn = turn_, number = ++calls_] {
               const MutexLock lock(turn->mutex);
               if (number < turn->newest) {
                 return;  // It has waited for longer than its call, and a later one was faster.
               }
               turn->newest = number;
-              const std::optional<io::Directory> directory = root->open();
-              for (const Wanted& each : directory ? links : std::vector<Wanted>()) {
-                place(*directory, calls.syscalls(), each);
+              const io::Directory directory = io::Directory::open(calls.syscalls(), root);
+              for (const Wanted& each : links) {
+                place(directory, calls.syscalls(), each);
               }
             });
 }

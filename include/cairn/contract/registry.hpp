@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "cairn/async/require.hpp"
 #include "cairn/contract/any_value.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"
@@ -62,10 +61,8 @@ namespace detail {
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wsubobject-linkage"
 
-/// `what`, a literal, is what has returned `background`.
 template <class T>
-Background<AnyValue> erase_result(Background<T> background, const char* what) {
-  async::require_coroutine(background, what);
+Background<AnyValue> erase_result(Background<T> background) {
   co_return AnyValue::of(co_await std::move(background));
 }
 
@@ -102,7 +99,7 @@ class HandlerAdapter final : public ErasedHandler {
   }
 
   Awaitable<AnyValue> metadata(LoadContext context) const override {
-    return erase_result(handler_->metadata(std::move(context)), "'metadata'");
+    return erase_result(handler_->metadata(std::move(context)));
   }
 
   Description describe(const void* abstract) const override {
@@ -116,10 +113,8 @@ class HandlerAdapter final : public ErasedHandler {
     if (const Abstract* asked = std::as_const(wanted).template as<Abstract>()) {
       abstract = *asked;
     }
-    Awaitable<Background<T>> blocking = handler->load(std::move(context), std::move(abstract));
-    async::require_coroutine(blocking, "'load'");
-    Background<T> background = co_await std::move(blocking);
-    co_return erase_result(std::move(background), "the blocking phase of 'load'");
+    Background<T> background = co_await handler->load(std::move(context), std::move(abstract));
+    co_return erase_result(std::move(background));
   }
 
   std::shared_ptr<const Handler> handler_;

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "cairn/handlers/tree.hpp"
 #include "cairn/handlers/tree_form.hpp"

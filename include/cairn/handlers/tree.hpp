@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "cairn/contract/value_traits.hpp"
-#include "cairn/handlers/tree_chrono.hpp"
 #include "cairn/handlers/tree_nested.hpp"
 #include "cairn/handlers/tree_node.hpp"
 #include "cairn/handlers/tree_values.hpp"
