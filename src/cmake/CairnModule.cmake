@@ -72,7 +72,6 @@ function(cairn_test module)
   # The library is optimised, its tests need not be: they take a third less time to compile.
   target_compile_options(${target} PRIVATE ${CAIRN_WARNINGS} $<$<CONFIG:RelWithDebInfo>:-O0>)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests" "${PROJECT_SOURCE_DIR}/src")
-  target_compile_definitions(${target} PRIVATE CAIRN_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
   target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} cairn_test_support GTest::gmock_main
     $<$<CXX_COMPILER_ID:Clang>:atomic>)  # g++ does without for atomics of a few bytes.
   # Most of what a test's source takes to compile is its headers: twice as many share them as of the library's.

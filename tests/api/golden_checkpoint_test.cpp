@@ -20,6 +20,7 @@
 #include "base/internal/clock.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/verify.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -28,7 +29,7 @@ using ::testing::ElementsAre;
 using testing::list_tree;
 using testing::read_text;
 
-const std::filesystem::path kGolden = std::filesystem::path(CAIRN_TEST_DATA) / "golden/checkpoint-v1";
+const std::filesystem::path kGolden = testing::test_data() / "golden/checkpoint-v1";
 
 /// 2026-01-31T12:00:00Z, for ever.
 class StoppedClock final : public Clock {

@@ -18,6 +18,7 @@
 
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 // The tables under tests/data/casts come from numpy and ml_dtypes; their README says what they hold.
 namespace cairn {
@@ -31,7 +32,7 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<std::vector<std::string>> read_table(const std::string& name) {
-  std::istringstream text(testing::read_text(std::string(CAIRN_TEST_DATA) + "/casts/" + name));
+  std::istringstream text(testing::read_text(testing::test_data() / "casts" / name));
   std::vector<std::vector<std::string>> rows;
   std::string line;
   std::getline(text, line);  // The header.

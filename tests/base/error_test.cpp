@@ -13,6 +13,7 @@
 
 #include "base/internal/checked.hpp"
 #include "support/fails.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -49,7 +50,7 @@ TEST(Error, TheDocumentHasEveryCodeInItsOrder) {
     names.emplace_back(name(static_cast<Errc>(value)));
   }
   std::vector<std::string> documented;
-  std::ifstream page(std::string(CAIRN_TEST_DATA) + "/../../docs/errors.md");
+  std::ifstream page(testing::test_data() / "../../docs/errors.md");
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with("| `")) {
       documented.push_back(line.substr(3, line.find('`', 3) - 3));

@@ -14,6 +14,7 @@
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -29,7 +30,7 @@ using testing::run_cli;
 using ::testing::StartsWith;
 using testing::TempDir;
 
-const fs::path kData = fs::path(CAIRN_TEST_DATA) / "safetensors";
+const fs::path kData = testing::test_data() / "safetensors";
 
 class Cli : public ::testing::Test {
  protected:

@@ -16,6 +16,7 @@
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -30,7 +31,7 @@ using ::testing::Not;
 using testing::run_cli;
 using testing::TempDir;
 
-const fs::path kForeignFiles = fs::path(CAIRN_TEST_DATA) / "safetensors";
+const fs::path kForeignFiles = testing::test_data() / "safetensors";
 
 /// Two checkpoints, `a` and `b`, that each test saves as it likes.
 class CliDiff : public ::testing::Test {

@@ -8,6 +8,7 @@
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::run_cli;
 using testing::TempDir;
 
-const std::filesystem::path kFiles = std::filesystem::path(CAIRN_TEST_DATA) / "safetensors";
+const std::filesystem::path kFiles = testing::test_data() / "safetensors";
 
 /// One checkpoint for all tests that only read it.
 class CliJson : public ::testing::Test {

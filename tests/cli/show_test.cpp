@@ -15,6 +15,7 @@
 #include "cli/checkpoints.hpp"
 #include "cli/run_cli.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -29,7 +30,7 @@ using ::testing::Not;
 using testing::run_cli;
 using testing::TempDir;
 
-const fs::path kFilesToShow = fs::path(CAIRN_TEST_DATA) / "safetensors";
+const fs::path kFilesToShow = testing::test_data() / "safetensors";
 
 /// [0, count) in a shape.
 Array counted(Shape shape) {

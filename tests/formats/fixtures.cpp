@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -114,7 +115,7 @@ std::string sha256(std::string_view bytes) {
 }
 
 std::filesystem::path data_path(std::string_view name) {
-  return std::filesystem::path(CAIRN_TEST_DATA) / name;
+  return testing::test_data() / name;
 }
 
 std::string make_file(std::string_view json, std::size_t data_bytes) {

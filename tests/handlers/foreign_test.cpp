@@ -12,6 +12,7 @@
 
 #include "core/internal/start.hpp"
 #include "handlers/store.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -21,7 +22,7 @@ using testing::Fails;
 using ::testing::HasSubstr;
 using testing::read_text;
 
-const std::filesystem::path kData = CAIRN_TEST_DATA;
+const std::filesystem::path kData = testing::test_data();
 
 class ForeignTest : public testing::StoreTest {
  protected:

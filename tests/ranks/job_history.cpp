@@ -17,7 +17,7 @@ namespace {
 using testing::Answer;
 
 /// Of a word from one rank to another, on a machine that is busy.
-constexpr std::chrono::milliseconds kLongestWay{500};
+constexpr std::chrono::milliseconds kLongestWay{1800};
 
 std::string words(const std::exception_ptr& failure) {
   try {

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs find ranks that say the wrong things: each of these mutants does, in one way.
+// The jobs find ranks that say the wrong things: each of these mutants does, in one way; and a rank 0 whose renames lie.
 #include "verdicts/mutants.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 
 #include "ranks/campaign.hpp"
+#include "ranks/job_history.hpp"
+#include "ranks/player.hpp"
 #include "ranks/story.hpp"
+#include "support/lying_renames.hpp"
+#include "support/temp_dir.hpp"
 
 int cairn_mutant = 0;
 
@@ -77,6 +83,30 @@ TEST_P(RanksOfAMutant, AreCaught) {
 
 INSTANTIATE_TEST_SUITE_P(All, RanksOfAMutant, ::testing::Range<std::size_t>(1, all_mutants().size() + 1),
                          [](const auto& chosen) { return all_mutants().at(chosen.param - 1).name; });
+
+/// What is found when the renames of rank 0 lie.
+std::string lies_of(testing::RenameLie lie) {
+  constexpr std::uint64_t kJobs = 5;
+  std::string lies;
+  for (std::uint64_t seed = 1; seed <= kJobs; ++seed) {
+    const testing::TempDir folder;
+    Story story(seed);
+    story.disturbances = {};
+    story.silence.reset();
+    JobHistory history(story, false);
+    Player(story, folder.path(), history, std::make_shared<testing::LyingRenames>(lie)).play();
+    lies += history.lies() + "\n";
+  }
+  return lies;
+}
+
+TEST(RanksOfALiar, AreFoundToBeToldOfCommitsThatAreNone) {
+  EXPECT_THAT(lies_of(testing::RenameLie::forgotten), ::testing::HasSubstr("lost: "));
+}
+
+TEST(RanksOfALiar, AreFoundToBeToldOfFailuresThatAppearLater) {
+  EXPECT_THAT(lies_of(testing::RenameLie::undead), ::testing::HasSubstr("zombie: "));
+}
 
 }  // namespace
 }  // namespace cairn::ranks

@@ -5,21 +5,14 @@
 //
 // CAIRN_RANKS_JOBS: how many; CAIRN_RANKS_SEED: the first one's seed, the others follow; CAIRN_RANKS_STORY: 1: every job is told.
 #include <cstdint>
-#include <memory>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include <fmt/format.h>
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "ranks/campaign.hpp"
-#include "ranks/job_history.hpp"
-#include "ranks/player.hpp"
-#include "ranks/story.hpp"
-#include "support/lying_renames.hpp"
 #include "support/number_from.hpp"
-#include "support/temp_dir.hpp"
 
 namespace cairn::ranks {
 namespace {
@@ -41,30 +34,6 @@ TEST(Ranks, AreToldNothingThatContradicts) {
   fmt::print("ranks: {} saves in {} jobs, {} slow calls, {} failed calls, {} jobs with a lie (seed {})\n",
              figures.saves, jobs, figures.slow_calls, figures.failures, figures.lies, first);
   EXPECT_EQ(figures.lies, 0U) << figures.first_lie;
-}
-
-/// What is found when the renames of rank 0 lie.
-std::string lies_of(testing::RenameLie lie) {
-  constexpr std::uint64_t kJobs = 5;
-  std::string lies;
-  for (std::uint64_t seed = 1; seed <= kJobs; ++seed) {
-    const testing::TempDir folder;
-    Story story(seed);
-    story.disturbances = {};
-    story.silence.reset();
-    JobHistory history(story, false);
-    Player(story, folder.path(), history, std::make_shared<testing::LyingRenames>(lie)).play();
-    lies += history.lies() + "\n";
-  }
-  return lies;
-}
-
-TEST(RanksOfALiar, AreFoundToBeToldOfCommitsThatAreNone) {
-  EXPECT_THAT(lies_of(testing::RenameLie::forgotten), ::testing::HasSubstr("lost: "));
-}
-
-TEST(RanksOfALiar, AreFoundToBeToldOfFailuresThatAppearLater) {
-  EXPECT_THAT(lies_of(testing::RenameLie::undead), ::testing::HasSubstr("zombie: "));
 }
 
 }  // namespace

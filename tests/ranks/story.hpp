@@ -79,6 +79,6 @@ struct Story {
 inline constexpr std::size_t kTargets = 2;
 
 /// The deadline of those who wait for one that is late: many heartbeats, in which they hear whom all wait for.
-inline constexpr testing::Duration kPatienceWithLate = std::chrono::milliseconds(700);
+inline constexpr testing::Duration kPatienceWithLate = std::chrono::milliseconds(2000);
 
 }  // namespace cairn::ranks

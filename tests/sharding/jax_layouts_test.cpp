@@ -12,6 +12,7 @@
 #include "cairn/sharding/sharding.hpp"
 
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -73,7 +74,7 @@ std::string held_by(const Sharding& sharding, std::uint32_t rank, const Shape& s
 }
 
 TEST(ShardingOfSpec, GivesWhatJaxGives) {
-  const std::string table = testing::read_text(std::string(CAIRN_TEST_DATA) + "/sharding/jax_layouts.txt");
+  const std::string table = testing::read_text(testing::test_data() / "sharding/jax_layouts.txt");
   std::size_t cases = 0;
   for (const std::string& line : split(table, '\n')) {
     if (line.empty() || line[0] == '#') {

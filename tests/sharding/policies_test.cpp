@@ -10,6 +10,7 @@
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -84,7 +85,7 @@ ShardableTensor read_tensor(const Texts& fields) {
 
 std::list<Case> read_cases() {
   std::istringstream text(
-      testing::read_text(std::string(CAIRN_TEST_DATA) + "/sharding/tensorflow_layouts.txt"));
+      testing::read_text(testing::test_data() / "sharding/tensorflow_layouts.txt"));
   std::list<Case> cases;  // Tensors have views of the texts: nothing may move.
   for (std::string line; std::getline(text, line);) {
     Texts fields;

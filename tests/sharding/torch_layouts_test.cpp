@@ -12,6 +12,7 @@
 #include "cairn/sharding/sharding.hpp"
 
 #include "support/temp_dir.hpp"
+#include "support/test_data.hpp"
 
 namespace cairn {
 namespace {
@@ -78,7 +79,7 @@ void expect_table_in_all_ways(const Sharding& sharding, const json& table) {
 
 TEST(TorchLayouts, AreThoseOfPlacements) {
   const json tables =
-      json::parse(testing::read_text(std::string(CAIRN_TEST_DATA) + "/sharding/torch_layouts.json"));
+      json::parse(testing::read_text(testing::test_data() / "sharding/torch_layouts.json"));
   ASSERT_EQ(tables.size(), 21u);
   for (const json& table : tables) {
     std::vector<std::string> axes;

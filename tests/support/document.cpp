@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "support/test_data.hpp"
+
 namespace cairn::testing {
 namespace {
 
@@ -28,7 +30,7 @@ std::vector<std::string> cells_of(std::string_view row) {
 }  // namespace
 
 std::vector<std::vector<std::string>> documented(std::string_view page, std::string_view heading) {
-  std::ifstream file(fmt::format("{}/../../docs/{}", CAIRN_TEST_DATA, page));
+  std::ifstream file(test_data() / "../../docs" / page);
   std::vector<std::vector<std::string>> rows;
   bool is_below = false;
   for (std::string line; std::getline(file, line);) {

@@ -11,6 +11,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/test_data.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -20,7 +21,7 @@ using ::testing::ElementsAre;
 using testing::list_tree;
 using testing::read_text;
 
-const std::filesystem::path kGolden = std::filesystem::path(CAIRN_TEST_DATA) / "golden/run-v1";
+const std::filesystem::path kGolden = testing::test_data() / "golden/run-v1";
 
 void count_up(std::span<std::byte> bytes) {
   for (std::size_t i = 0; i < bytes.size(); ++i) {

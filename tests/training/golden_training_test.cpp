@@ -15,6 +15,7 @@
 
 #include "cairn/training/partial_save.hpp"
 
+#include "support/test_data.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 using testing::list_tree;
 using testing::read_text;
 
-const fs::path kGoldenTraining = fs::path(CAIRN_TEST_DATA) / "golden/training-v1";
+const fs::path kGoldenTraining = testing::test_data() / "golden/training-v1";
 
 class GoldenTraining : public testing::TrainingTest {
  protected:
