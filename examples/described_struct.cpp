@@ -31,6 +31,15 @@ struct Model {
 BOOST_DESCRIBE_STRUCT(Model, (), (step, layers, learning_rate))
 // [/structs]
 
+// [newer]
+struct NewerModel {
+  std::int64_t step = 0;
+  std::vector<Layer> layers;
+  double temperature = 0.7;
+};
+BOOST_DESCRIBE_STRUCT(NewerModel, (), (step, layers, temperature))
+// [/newer]
+
 int main() try {
   enter_own_folder("described_struct");
   // [use]
@@ -45,7 +54,18 @@ int main() try {
   Model resumed;
   cairn::load_into("run/7", resumed);  // Vectors get the stored length, and are read where they are.
   // [/into]
-  const bool is_same = loaded == model && resumed == model;
+
+  // [members]
+  NewerModel newer;
+  const cairn::LoadResult result = cairn::load_into("run/7", newer, cairn::members_may_differ);
+  for (const std::string& path : result.missing) {
+    std::cout << path << " is not stored, and has kept its value\n";  // temperature
+  }
+  for (const std::string& path : result.unexpected) {
+    std::cout << path << " is stored, and was left out\n";  // learning_rate
+  }
+  // [/members]
+  const bool is_same = loaded == model && resumed == model && newer.layers == model.layers;
   std::cout << "the model is " << (is_same ? "as it was" : "another") << '\n';
   return is_same ? 0 : 1;
 } catch (const std::exception& error) {

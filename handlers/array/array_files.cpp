@@ -33,6 +33,8 @@ class ContextFiles final : public array_store::StoredFiles {
 
   [[nodiscard]] std::vector<std::string> names() const override { return context_.files(); }
 
+  [[nodiscard]] std::string named_file() const override { return context_.named_file(); }
+
   [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
     return context_.file_bytes(file);
   }
@@ -154,6 +156,16 @@ Background<> join_index(SaveContext context, array_store::PlannedIndex planned, 
   }
 }
 
+/// Says of how many arrays this rank puts several boxes into one file.
+void tell_marked(const SaveContext& context, const array_store::Writer& writer) {
+  if (const std::size_t arrays = writer.marked_arrays(); arrays > 0) {
+    context.count_problem(
+        "files hold several boxes of one array, and torch refuses to read such files (MaxFileSize makes "
+        "others, and so do cairn reshard and cairn export); arrays",
+        arrays);
+  }
+}
+
 Awaitable<std::vector<Background<>>> write_files(SaveContext context,
                                                  std::vector<array_store::PlannedFile> files) {
   std::vector<Background<>> writes;
@@ -190,6 +202,7 @@ array_store::Writer array_writer(const SaveContext& context) {
 }
 
 Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer) {
+  tell_marked(context, writer);
   array_store::PlannedWrite planned = std::move(writer).lay_out();
   std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
   writes.push_back(write_index(std::move(context), std::move(planned.index)));
@@ -197,6 +210,7 @@ Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer wr
 }
 
 Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, Subject ranks) {
+  tell_marked(context, writer);
   array_store::PlannedWrite planned = std::move(writer).lay_out();
   std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
   writes.push_back(join_index(std::move(context), std::move(planned.index), std::move(ranks)));

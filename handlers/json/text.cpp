@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 #include "cairn/base/json_reader.hpp"
 #include "cairn/handlers/json.hpp"
 
@@ -95,6 +96,37 @@ std::optional<Refused> find_refused(const Json& value, std::size_t depth, std::s
   return std::nullopt;
 }
 
+/// Where a text is that is not UTF-8; asked when the document could not be written. It is not deep: it has been checked.
+std::optional<std::string> find_bad_text(const Json& value) {
+  const auto is_bad = [](const Json& text) {
+    try {
+      static_cast<void>(text.dump());
+      return false;
+    } catch (const Json::type_error&) {
+      return true;
+    }
+  };
+  if (!value.is_structured()) {
+    return is_bad(value) ? std::optional<std::string>("") : std::nullopt;
+  }
+  for (auto child = value.begin(); child != value.end(); ++child) {
+    if (value.is_object() && is_bad(child.key())) {
+      return "/(a key)";
+    }
+    if (std::optional<std::string> pointer = find_bad_text(*child)) {
+      return fmt::format(
+          "/{}{}", value.is_object() ? child.key() : std::to_string(std::distance(value.begin(), child)),
+          *pointer);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string place_of_bad_text(const Json& value) {
+  const std::string pointer = find_bad_text(value).value_or("");
+  return pointer.empty() ? "" : fmt::format(" at '{}'", pointer);
+}
+
 void check(const Json& value, std::string_view name) {
   if (const std::optional<Refused> refused = find_refused(value, 0, name)) {
     throw Error(
@@ -109,10 +141,11 @@ void check(const Json& value, std::string_view name) {
 std::string write_json(const Json& value, std::string_view name) {
   check(value, name);
   try {
+    const IeeeArithmetic arithmetic;  // Or subnormal numbers might be written as 0.
     return value.dump() + '\n';
   } catch (const Json::type_error& error) {
-    throw Error(Errc::invalid_argument,
-                fmt::format("'{}': a string is not valid UTF-8 ({})", name, error.what()));
+    throw Error(Errc::invalid_argument, fmt::format("'{}'{}: a text is not valid UTF-8 ({})", name,
+                                                    place_of_bad_text(value), error.what()));
   }
 }
 

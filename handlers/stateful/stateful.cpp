@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/handlers/builtin.hpp"
 
@@ -10,7 +11,9 @@ namespace cairn {
 namespace {
 
 Background<StatefulReference> finish(Background<> background, StatefulReference object) {
-  co_await std::move(background);
+  if (background.valid()) {  // Else it was all done in the blocking phase, as in a save.
+    co_await std::move(background);
+  }
   co_return object;
 }
 
@@ -29,7 +32,9 @@ Awaitable<Background<StatefulReference>> StatefulHandler::load(
         fmt::format("'{}' was saved by an object that loads itself: ask for it with {{\"{}\", into(object)}}",
                     context.name(), context.name()));
   }
-  Background<> background = co_await wanted->load(std::move(context));
+  Awaitable<Background<>> blocking = wanted->load(std::move(context));
+  async::require_coroutine(blocking, "the object's 'load'");
+  Background<> background = co_await std::move(blocking);
   co_return finish(std::move(background), *wanted);
 }
 

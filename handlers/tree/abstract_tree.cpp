@@ -296,7 +296,7 @@ AbstractTree& AbstractTree::at(std::string_view path) {
   // Opens what lies on the way and no more: a tree of 100,000 arrays is asked for each of them.
   AbstractTree* node = this;
   node->open();
-  for (const std::string& key : formats::split_path(path)) {
+  for (const std::string& key : detail::keys_of(path)) {
     node = TreeAccess::child(*node, key);
     if (node == nullptr) {
       throw Error(Errc::not_found, fmt::format("the tree has no '{}'", path));
@@ -308,7 +308,11 @@ AbstractTree& AbstractTree::at(std::string_view path) {
 
 AbstractTree AbstractTree::at(std::string_view path) const {
   if (const View* view = std::get_if<View>(&value_)) {
-    return of_index(**view, path);
+    std::string as_stored;
+    for (const std::string& key : detail::keys_of(path)) {
+      formats::append_key(as_stored, key);
+    }
+    return of_index(**view, as_stored);
   }
   if (const AbstractTree* found = TreeAccess::find(*this, path)) {
     return *found;

@@ -23,6 +23,9 @@
 
 namespace cairn::detail {
 
+/// The keys of a path that a program has written. A key with a '~' that is no escape is that key, as is an empty one.
+[[nodiscard]] std::vector<std::string> keys_of(std::string_view path);
+
 /// The containers inside a node; null when the node is none of the kind.
 struct TreeAccess {
   /// `Held` as const as `Node` is.
@@ -226,7 +229,7 @@ struct TreeAccess {
   template <class Node>
   static Node* find(Node& root, std::string_view path) {
     Node* node = &root;
-    for (const std::string& key : formats::split_path(path)) {
+    for (const std::string& key : keys_of(path)) {
       node = child(*node, key);
       if (!node) {
         return nullptr;

@@ -24,10 +24,32 @@ std::string child_path(std::string_view path, std::string_view key) {
   return shown(child);
 }
 
+void note_keys(const Tree::Map& children, std::span<const std::string_view> keys, const TreeReader& at) {
+  const auto path_of = [&at](std::string_view key) {
+    std::string path = at.path;
+    formats::append_key(path, key);
+    return path;
+  };
+  for (const std::string_view key : keys) {
+    if (!children.contains(key)) {
+      at.differences->missing.push_back(path_of(key));
+    }
+  }
+  for (const auto& [key, child] : children) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
+      at.differences->unexpected.push_back(path_of(key));
+    }
+  }
+}
+
 }  // namespace
 
-void check_keys(const Tree& map, std::span<const std::string_view> keys, std::string_view path) {
+void check_keys(const Tree& map, std::span<const std::string_view> keys, const TreeReader& at) {
+  const std::string_view path = at.path;
   const Tree::Map& children = map_of(map, path);
+  if (at.differences != nullptr) {
+    return note_keys(children, keys, at);
+  }
   std::string missing;
   std::string unexpected;
   for (const std::string_view key : keys) {

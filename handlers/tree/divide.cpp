@@ -231,6 +231,36 @@ void add_part(array_store::Writer& writer, const HeldArray& array, const Box& bo
   }
 }
 
+/// Of what no policy divides, most boxes of an array that lie in files of their own.
+constexpr std::size_t kMostFiles = 16;
+
+/// Gives a writer the parts that no policy divides: the first box of each array goes into the file that is begun, the second into the
+/// next. Then no file holds two boxes of an array, of which torch would read the first only. Of an array in very many boxes, all are in
+/// one file, which torch refuses.
+void add_undivided(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                   std::span<const WrittenPart> parts) {
+  std::vector<std::vector<const WrittenPart*>> files(1);
+  for (std::size_t begin = 0, end = 0; begin < parts.size(); begin = end) {
+    while (end < parts.size() && parts[end].array == parts[begin].array) {
+      ++end;
+    }
+    const bool has_files = end - begin <= kMostFiles;
+    files.resize(std::max(files.size(), has_files ? end - begin : 1));
+    for (std::size_t i = begin; i < end; ++i) {
+      files[has_files ? i - begin : 0].push_back(&parts[i]);
+    }
+  }
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    if (file > 0) {
+      writer.next_file();
+    }
+    for (const WrittenPart* part : files[file]) {
+      const HeldArray& array = arrays[part->array];
+      add_part(writer, array, part->box, part->values, writer.stored_as(array.path, dtype_of(array)));
+    }
+  }
+}
+
 /// Gives a writer the parts in the files of a policy.
 void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
                std::span<const WrittenPart> parts, std::span<const FilePlan> files) {
@@ -330,10 +360,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
       by_policy(arrays, parts_of(arrays, shares, context.coordinator().rank()));
   for (const PolicyParts& group : groups) {
     if (group.policy == nullptr) {
-      for (const WrittenPart& part : group.parts) {
-        const HeldArray& array = arrays[part.array];
-        add_part(writer, array, part.box, part.values, writer.stored_as(array.path, dtype_of(array)));
-      }
+      add_undivided(writer, arrays, group.parts);
       continue;
     }
     writer.set_policy(group.policy->description());

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/into.hpp"
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -57,7 +59,7 @@ class WholeTree final : public TreeTarget {
  public:
   WholeTree(Tree& tree, Narrowing narrowing) : tree_(tree), narrowing_(narrowing) {}
 
-  [[nodiscard]] AbstractTree want(const AbstractTree& /*stored*/) override {
+  [[nodiscard]] AbstractTree want(const AbstractTree& stored) override {
     AbstractTree wanted(std::as_const(tree_));
     const auto add = [&wanted, this](std::string_view path, const Tree& leaf) {
       if (!TreeAccess::is_container(leaf)) {
@@ -66,16 +68,87 @@ class WholeTree final : public TreeTarget {
     };
     std::string path;
     TreeAccess::visit(std::as_const(tree_), path, 0, add);
+    if (differences_ != nullptr) {
+      AbstractTree built = stored;
+      built.materialise();
+      leave_differences(std::as_const(built), wanted, path);
+    }
     return wanted;
   }
 
-  void finish(const Tree& loaded) override { tree_ = loaded; }
+  void finish(const Tree& loaded) override {
+    Tree fresh = loaded;
+    if (differences_ != nullptr) {
+      keep_missing(tree_, fresh);
+    }
+    tree_ = std::move(fresh);
+  }
+
+  void allow_differences(MemberDifferences* differences) override { differences_ = differences; }
 
   [[nodiscard]] const void* object() const noexcept override { return &tree_; }
 
  private:
+  /// Asks for nothing where only one of the two has a key. `path` is that of both, and is so again afterwards.
+  void leave_differences(const AbstractTree& stored, AbstractTree& wanted, std::string& path) {
+    const auto* stored_list = TreeAccess::list(stored);
+    auto* wanted_list = TreeAccess::list(wanted);
+    if (stored_list && wanted_list) {
+      for (std::size_t i = 0; i < std::min(stored_list->size(), wanted_list->size()); ++i) {
+        const detail::PathKey inside(path, i);
+        leave_differences((*stored_list)[i], (*wanted_list)[i], path);
+      }
+    }
+    const auto* stored_map = TreeAccess::map(stored);
+    auto* wanted_map = TreeAccess::map(wanted);
+    if (!stored_map || !wanted_map) {
+      return;
+    }
+    for (auto next = wanted_map->begin(); next != wanted_map->end();) {
+      const detail::PathKey inside(path, next->first);
+      const auto found = stored_map->find(next->first);
+      if (found == stored_map->end()) {
+        differences_->missing.push_back(path);
+        next = wanted_map->erase(next);
+      } else {
+        leave_differences(found->second, next->second, path);
+        ++next;
+      }
+    }
+    for (const auto& [key, child] : *stored_map) {
+      const detail::PathKey inside(path, key);
+      if (wanted_map->try_emplace(key, placeholder).second) {
+        differences_->unexpected.push_back(path);
+      }
+    }
+  }
+
+  /// Moves what only the tree of before has to the new one.
+  static void keep_missing(Tree& before, Tree& fresh) {
+    auto* old_list = TreeAccess::list(before);
+    auto* new_list = TreeAccess::list(fresh);
+    if (old_list && new_list) {
+      for (std::size_t i = 0; i < std::min(old_list->size(), new_list->size()); ++i) {
+        keep_missing((*old_list)[i], (*new_list)[i]);
+      }
+    }
+    auto* old_map = TreeAccess::map(before);
+    auto* new_map = TreeAccess::map(fresh);
+    if (old_map && new_map) {
+      for (auto& [key, child] : *old_map) {
+        const auto [found, is_missing] = new_map->try_emplace(key);
+        if (is_missing) {
+          found->second = std::move(child);
+        } else {
+          keep_missing(child, found->second);
+        }
+      }
+    }
+  }
+
   Tree& tree_;
   Narrowing narrowing_;
+  MemberDifferences* differences_ = nullptr;
 };
 
 }  // namespace
@@ -111,7 +184,9 @@ void Places::add(const std::string& path, MutableArrayView memory) {
 }
 
 void Places::read_later(const TreeReader& at, std::function<void(const Tree&, TreeReader&)> read) {
-  later_.push_back({TreeReader(at.path, at.narrowing), std::move(read)});
+  TreeReader later = at;
+  later.places = nullptr;  // The elements are there then.
+  later_.push_back({std::move(later), std::move(read)});
 }
 
 void Places::place(AbstractTree& wanted, Narrowing narrowing) {
@@ -120,6 +195,12 @@ void Places::place(AbstractTree& wanted, Narrowing narrowing) {
     wanted.at(place.path) = wanted_in(Array::borrow(std::move(place.memory)), narrowing, place.path);
   }
   places_.clear();
+}
+
+void Places::leave_out(AbstractTree& wanted, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    wanted.at(path) = placeholder;
+  }
 }
 
 void Places::finish(const Tree& loaded) const {

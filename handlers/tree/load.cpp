@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -128,15 +129,49 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
   }
 }
 
+/// The tensors of a flat map that a part of a tree names; nothing where that may be all of them.
+std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& wanted) {
+  std::set<std::string, std::less<>> names;
+  for (const std::string& path : detail::wanted_paths(wanted)) {
+    std::vector<std::string> keys = formats::split_path(path);
+    if (keys.empty()) {
+      return std::nullopt;
+    }
+    names.insert(std::move(keys.front()));
+  }
+  return names;
+}
+
+/// What a load asks of the index of files that others wrote.
+array_store::OpenOptions open_options(const LoadContext& context, const TreeLoadOptions& options) {
+  array_store::OpenOptions open;
+  open.has_file_metadata = options.file_metadata;
+  open.is_partial = options.partial;
+  open.on_problem = [context](const std::string& problem) { context.add_problem(problem); };
+  return open;
+}
+
 Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const auto files = stored_files(context);
   const TreeLoadOptions options = options_of(context);
-  const formats::Index index = co_await array_store::open_index(files, options.file_metadata);
+  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+  array_store::OpenOptions how = open_options(context, options);
+  if (options.partial && wanted && !target && !context.file_bytes(array_store::kIndexFile)) {
+    std::function<void()> find_names = [&] {
+      wanted->materialise();
+      how.wanted = names_of(*wanted);
+    };
+    co_await context.run(std::move(find_names));
+  }
+  const formats::Index index = co_await array_store::open_index(files, std::move(how));
   detail::Selection selection;
   array_store::ReadPlan plan;
-  const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
+  MemberDifferences differences;
   std::function<void()> make_plan = [&] {
     if (target) {
+      if (options.members_may_differ) {
+        target->allow_differences(&differences);
+      }
       index.check_numbers();
       check_bytes(index, *files);
       wanted = target->want(AbstractTree(index));
@@ -161,14 +196,14 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   if (target) {
     std::function<void()> finish = [&] { target->finish(tree); };
     co_await context.run(std::move(finish));
+    context.add_differences(std::move(differences.missing), std::move(differences.unexpected));
   }
   co_return std::move(tree);
 }
 
 Awaitable<AbstractTree> read_metadata(LoadContext context) {
-  const bool has_file_metadata = options_of(context).file_metadata;
-  formats::Index index =
-      co_await array_store::open_index(stored_files(std::move(context)), has_file_metadata);
+  array_store::OpenOptions how = open_options(context, options_of(context));
+  formats::Index index = co_await array_store::open_index(stored_files(std::move(context)), std::move(how));
   co_return AbstractTree(std::move(index));
 }
 
@@ -193,8 +228,9 @@ Description TreeHandler::describe(const AbstractTree& stored) const {
 }
 
 bool TreeHandler::recognises(std::span<const std::string> files) const {
-  return std::any_of(files.begin(), files.end(),
-                     [](const std::string& file) { return array_store::is_safetensors(file); });
+  return std::any_of(files.begin(), files.end(), [](const std::string& file) {
+    return array_store::is_safetensors(file) || array_store::is_safetensors_index(file);
+  });
 }
 
 }  // namespace cairn

@@ -6,13 +6,17 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 
 #include "containers.hpp"
 
@@ -25,6 +29,25 @@ std::string shown_node(std::string_view path) {
   return path.empty() ? "the node" : shown(path);
 }
 
+/// The element of an array of rank 0; nothing when the leaf is not one, or the element not a real number.
+std::optional<Number> sole_number(const Tree& leaf) {
+  const Array* array = leaf.array_if();
+  if (array == nullptr || !array->shape().empty()) {
+    return std::nullopt;
+  }
+  const auto element = [array](auto value) {
+    cast_range(array->view(), dtype_of<decltype(value)>(), 0, std::as_writable_bytes(std::span(&value, 1)));
+    return Number(value);
+  };
+  if (is_floating(array->dtype())) {
+    return element(double{});  // Which holds all floats.
+  }
+  if (is_integer(array->dtype())) {
+    return array->dtype() == DType::uint64 ? element(std::uint64_t{}) : element(std::int64_t{});
+  }
+  return std::nullopt;
+}
+
 /// Errors: Errc::type_mismatch when the leaf is another kind of node.
 Number number_of(const Tree& leaf, std::string_view path, TreeKind wanted) {
   if (const auto* value = TreeAccess::leaf<std::int64_t>(leaf)) {
@@ -35,6 +58,9 @@ Number number_of(const Tree& leaf, std::string_view path, TreeKind wanted) {
   }
   if (const auto* value = TreeAccess::leaf<double>(leaf)) {
     return *value;
+  }
+  if (const auto number = sole_number(leaf)) {
+    return *number;
   }
   throw Error(Errc::type_mismatch,
               fmt::format("{} is of kind {}, not {}", shown_node(path), name(leaf.kind()), name(wanted)));
@@ -116,7 +142,50 @@ bool is_exact(const Number& number, int digits) {
   return fits(std::get<std::uint64_t>(number));
 }
 
+/// A number as the nearest of a type of floats, in whatever mode the thread computes.
+template <class To, class From>
+To rounded(From value) noexcept {
+  const IeeeArithmetic arithmetic;
+  return IeeeArithmetic::in_order(static_cast<To>(IeeeArithmetic::in_order(value)));
+}
+
+template <class Float>
+Float floating_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  const Number number = number_of(leaf, path, TreeKind::floating);
+  // Rounded once: by way of double a float could be rounded twice.
+  const Float nearest = std::visit([](auto value) { return rounded<Float>(value); }, number);
+  if (narrowing == Narrowing::allowed) {
+    return nearest;
+  }
+  if (const auto* value = std::get_if<double>(&number)) {
+    if (std::isfinite(*value) && std::isinf(nearest)) {
+      throw Error(
+          Errc::unsafe_cast,
+          fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
+                      shown_node(path), *value));
+    }
+  } else if (!is_exact(number, std::numeric_limits<Float>::digits)) {
+    throw Error(
+        Errc::unsafe_cast,
+        fmt::format("{} is {}, which a {} cannot hold exactly; Narrowing::allowed rounds it",
+                    shown_node(path), text_of(number), std::is_same_v<Float, float> ? "float" : "double"));
+  }
+  return nearest;
+}
+
 }  // namespace
+
+bool boolean_value(const Tree& leaf, std::string_view path) {
+  if (const auto* value = TreeAccess::leaf<bool>(leaf)) {
+    return *value;
+  }
+  const Array* array = leaf.array_if();
+  if (array != nullptr && array->shape().empty() && array->dtype() == DType::boolean) {
+    return array->data<const bool>()[0];
+  }
+  throw Error(Errc::type_mismatch,
+              fmt::format("{} is of kind {}, not boolean", shown_node(path), name(leaf.kind())));
+}
 
 std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path, Narrowing narrowing) {
   return integer_number<std::int64_t>(leaf, bytes, path, narrowing);
@@ -127,34 +196,21 @@ std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_v
   return integer_number<std::uint64_t>(leaf, bytes, path, narrowing);
 }
 
-double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path, Narrowing narrowing) {
-  const bool is_float = bytes == sizeof(float);
-  const Number number = number_of(leaf, path, TreeKind::floating);
-  if (const auto* value = std::get_if<double>(&number)) {
-    const bool exceeds = is_float && std::isfinite(*value) && std::isinf(static_cast<float>(*value));
-    if (exceeds && narrowing == Narrowing::refused) {
-      throw Error(
-          Errc::unsafe_cast,
-          fmt::format("{} is {}, which exceeds the range of float; Narrowing::allowed makes it infinite",
-                      shown_node(path), *value));
-    }
-    return *value;
-  }
-  const int digits = is_float ? std::numeric_limits<float>::digits : std::numeric_limits<double>::digits;
-  if (narrowing == Narrowing::refused && !is_exact(number, digits)) {
-    throw Error(Errc::unsafe_cast,
-                fmt::format("{} is {}, which a {} cannot hold exactly; Narrowing::allowed rounds it",
-                            shown_node(path), text_of(number), is_float ? "float" : "double"));
-  }
-  // Rounded once: by way of double a float could be rounded twice.
-  return std::visit(
-      [&](auto value) { return is_float ? double{static_cast<float>(value)} : static_cast<double>(value); },
-      number);
+double widened(float value) noexcept {
+  return rounded<double>(value);
+}
+
+double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  return floating_number<double>(leaf, path, narrowing);
+}
+
+float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing) {
+  return floating_number<float>(leaf, path, narrowing);
 }
 
 Tree cast_number(const Tree& stored, TreeKind wanted, std::string_view path, Narrowing narrowing) {
   if (wanted == TreeKind::floating) {
-    return floating_number(stored, sizeof(double), path, narrowing);
+    return double_number(stored, path, narrowing);
   }
   const auto* value = TreeAccess::leaf<double>(stored);
   if (value != nullptr && *value >= std::ldexp(1.0, std::numeric_limits<std::int64_t>::digits)) {

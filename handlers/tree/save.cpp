@@ -34,7 +34,7 @@ void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tre
     case TreeKind::string:
       return builder.add_string(path, leaf.as<std::string_view>());
     case TreeKind::bytes:
-      return builder.add_bytes(path, leaf.as<Bytes>());
+      return builder.add_bytes(path, *detail::TreeAccess::leaf<Bytes>(leaf));  // Not a copy: it may be large.
     case TreeKind::map:
       return builder.add_empty_map(path);
     case TreeKind::list:

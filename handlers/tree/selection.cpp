@@ -217,6 +217,16 @@ class Selector {
 
 }  // namespace
 
+std::vector<std::string> wanted_paths(const AbstractTree& wanted) {
+  std::vector<std::string> paths;
+  std::string path;
+  const auto add = [&paths](std::string_view leaf, const AbstractTree& /*node*/) {
+    paths.emplace_back(leaf);
+  };
+  TreeAccess::visit(wanted, path, 0, add);
+  return paths;
+}
+
 Selection select_all(const Index& index) {
   Selection selection;
   selection.entries.resize(index.size());

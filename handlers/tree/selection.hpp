@@ -33,4 +33,7 @@ struct Selection {
 [[nodiscard]] Selection select(const formats::Index& index, const AbstractTree& wanted,
                                const TreeLoadOptions& options);
 
+/// The paths of the leaves that are wanted, or stand for what is below them. `wanted` is materialised.
+[[nodiscard]] std::vector<std::string> wanted_paths(const AbstractTree& wanted);
+
 }  // namespace cairn::detail

@@ -24,6 +24,22 @@ std::string shown_node(std::string_view path) {
 
 }  // namespace
 
+std::vector<std::string> detail::keys_of(std::string_view path) {
+  if (formats::is_entry_path(path)) {
+    return formats::split_path(path);
+  }
+  std::vector<std::string> keys;
+  for (bool has_more = true; has_more;) {
+    const std::size_t slash = path.find('/');
+    const std::string_view key = path.substr(0, slash);
+    const bool is_escaped = !key.empty() && formats::is_entry_path(key);
+    keys.push_back(is_escaped ? formats::split_path(key).front() : std::string(key));
+    has_more = slash != std::string_view::npos;
+    path.remove_prefix(has_more ? slash + 1 : path.size());
+  }
+  return keys;
+}
+
 std::string_view name(TreeKind kind) noexcept {
   static constexpr std::string_view kNames[] = {"null",  "boolean", "integer",       "floating", "string",
                                                 "bytes", "array",   "sharded array", "map",      "list"};

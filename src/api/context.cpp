@@ -1,37 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/context.hpp"
 
+#include <cstdlib>
+#include <memory>
+
 #include "cairn/handlers/builtin.hpp"
 
+#include "base/internal/per_process.hpp"
 #include "core/internal/close_at_exit.hpp"
 
 namespace cairn {
 
 namespace {
 
-/// Closes the default context when the program ends, as its destructor would.
-class CloseAtExit {
- public:
-  explicit CloseAtExit(const Context& context) : context_(context) {}
-  ~CloseAtExit() { core::close_at_exit(context_); }
-  CloseAtExit(const CloseAtExit&) = delete;
-  CloseAtExit& operator=(const CloseAtExit&) = delete;
+constinit PerProcess<Context> default_contexts;
 
- private:
-  const Context& context_;
-};
+/// Closes the default context when its process ends, as its destructor would.
+void close_default() {
+  if (const Context* context = default_contexts.find()) {
+    core::close_at_exit(*context);
+  }
+}
 
 }  // namespace
 
 const Context& default_context() {
   // Never destroyed: destructors of other static objects may still call, and are told that it was closed.
-  static const Context& context = *new Context;
-  static const CloseAtExit closer(context);
-  return context;
+  return default_contexts.get([] {
+    auto made = std::make_unique<Context>();
+    std::atexit(close_default);
+    return made;
+  });
 }
 
 RegistrySnapshot handlers_of(const Context& context) {
-  context.require_own_process();  // First: in a forked child the lock of a registry may never be free.
+  context
+      .require_own_process();  // First: in a forked child the lock of the context's registry may never be free.
   return layer({builtin_handlers(), global_registry().snapshot(), context.options().registry.snapshot()});
 }
 

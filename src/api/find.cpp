@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "api/internal/look.hpp"
+#include "api/newest.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "store/internal/listing.hpp"
@@ -24,15 +25,23 @@ std::string title_of_listing(const std::filesystem::path& root) {
   return fmt::format("listing of {}", root.string());
 }
 
-std::function<std::optional<FoundCheckpoint>()> search(DiskCalls calls, const std::filesystem::path& root,
-                                                       const LatestOptions& options) {
+std::function<std::vector<FoundCheckpoint>()> search(DiskCalls calls, const std::filesystem::path& root,
+                                                     const LatestOptions& options) {
   ListOptions how;
   how.order = options.order;
-  return [list = api::listing(std::move(calls), root, how,
-                              Missing::is_empty)]() -> std::optional<FoundCheckpoint> {
-    std::vector<FoundCheckpoint> found = list();
-    return found.empty() ? std::nullopt : std::optional(std::move(found.back()));
-  };
+  return api::listing(std::move(calls), root, how, Missing::is_empty);
+}
+
+std::optional<FoundCheckpoint> newest_of(std::vector<FoundCheckpoint> found,
+                                         const std::filesystem::path& root, const LatestOptions& options) {
+  found = api::candidates(std::move(found), root, {options.order, options.number});
+  return found.empty() ? std::nullopt : std::optional(std::move(found.back()));
+}
+
+Awaitable<std::optional<FoundCheckpoint>> await_newest(Awaitable<std::vector<FoundCheckpoint>> listing,
+                                                       std::filesystem::path root, LatestOptions options) {
+  std::vector<FoundCheckpoint> found = co_await std::move(listing);
+  co_return newest_of(std::move(found), root, options);
 }
 
 std::function<bool()> look(DiskCalls calls, const std::filesystem::path& path) {
@@ -65,14 +74,17 @@ Awaitable<std::vector<FoundCheckpoint>> list_checkpoints_async(const std::filesy
 std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
                                                  const LatestOptions& options, const Context& context) {
   const DiskCalls calls(context);
-  return calls.ask(title_of_listing(root), options.deadline, search(calls, root, options));
+  return newest_of(calls.ask(title_of_listing(root), options.deadline, search(calls, root, options)), root,
+                   options);
 }
 
 Awaitable<std::optional<FoundCheckpoint>> latest_checkpoint_async(const std::filesystem::path& root,
                                                                   const LatestOptions& options,
                                                                   const Context& context) {
   const DiskCalls calls(context);
-  return calls.await_answer(title_of_listing(root), options.deadline, search(calls, root, options));
+  return await_newest(
+      calls.await_answer(title_of_listing(root), options.deadline, search(calls, root, options)), root,
+      options);
 }
 
 bool is_checkpoint(const std::filesystem::path& path, const IsCheckpointOptions& options,

@@ -20,6 +20,7 @@
 
 #include "api/check_destinations.hpp"
 #include "api/internal/look.hpp"
+#include "api/newest.hpp"
 #include "base/internal/clock.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
@@ -94,7 +95,7 @@ class Search {
 
   void choose_from(std::vector<FoundCheckpoint> found) {
     std::erase_if(found, [](const FoundCheckpoint& each) { return !each.counts(); });
-    found_ = options_.number ? in_order_of_numbers(std::move(found)) : std::move(found);
+    found_ = api::candidates(std::move(found), root_, {options_.order, options_.number});
     passed_over_.clear();
     is_removed_ = false;
   }
@@ -155,21 +156,6 @@ class Search {
   }
 
  private:
-  std::vector<FoundCheckpoint> in_order_of_numbers(std::vector<FoundCheckpoint> found) const {
-    std::vector<std::pair<std::uint64_t, std::size_t>> order;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (const auto number = options_.number(store::name_in_root(found[i]))) {
-        order.emplace_back(*number, i);
-      }
-    }
-    std::sort(order.begin(), order.end());
-    std::vector<FoundCheckpoint> ordered;
-    for (const auto& [number, index] : order) {
-      ordered.push_back(std::move(found[index]));
-    }
-    return ordered;
-  }
-
   /// Whether the list cannot tell what is wrong with it, or with a later generation of it: the operating system has not let it look, or
   /// it was readable by itself. A load says it with its code.
   static bool may_be_sound(const FoundCheckpoint& found) {

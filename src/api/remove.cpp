@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "api/internal/remove.hpp"
+
 #include <functional>
 #include <memory>
 #include <utility>
@@ -13,30 +15,36 @@
 #include "store/internal/publication_order.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 #include "store/internal/save_target.hpp"
+#include "store/internal/trash.hpp"
 
 namespace cairn {
 
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
                                        const Context& context) {
+  return api::remove_into(path, options, context, nullptr);
+}
+
+store::RemovalReport api::remove_into(const std::filesystem::path& path, const RemoveOptions& options,
+                                      const Context& context, std::shared_ptr<store::Trash> trash) {
   const core::DiskCalls calls(context);
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();
-  std::function<void(core::Fate&)> remove = [report, calls, target_path, random = context.options().random,
-                                             may_wait =
-                                                 !core::is_busy_here(*calls.services())](core::Fate& fate) {
-    const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
-    // Kept until the removal has ended, also when nobody waits for it any more.
-    const std::shared_ptr<store::PublicationOrder::Place> place =
-        store::PublicationOrder::enter(store::PublicationOrder::of_process(), target.directory, target.name);
-    if (!place->turn().has_happened() && !may_wait) {
-      core::throw_waits_for_itself("a removal");
-    }
-    place->turn().get();
-    // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its place.
-    if (fate.begin_commit()) {
-      *report = store::remove_checkpoint(calls.syscalls(), target.path, random);
-    }
-  };
+  std::function<void(core::Fate&)> remove =
+      [report, calls, target_path, trash = std::move(trash), random = context.options().random,
+       may_wait = !core::is_busy_here(*calls.services())](core::Fate& fate) {
+        const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
+        // Kept until the removal has ended, also when nobody waits for it any more.
+        const std::shared_ptr<store::PublicationOrder::Place> place = store::PublicationOrder::enter(
+            store::PublicationOrder::of_process(), target.directory, target.name);
+        if (!place->turn().has_happened() && !may_wait) {
+          core::throw_waits_for_itself("a removal");
+        }
+        place->turn().get();
+        // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its place.
+        if (fate.begin_commit()) {
+          *report = store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get());
+        }
+      };
   calls.change(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));
   return std::move(*report);
 }

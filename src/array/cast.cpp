@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 
 #include "array/float_format.hpp"
 #include "array/float_loops.hpp"
@@ -179,7 +180,8 @@ void decode_block(DType dtype, const std::byte* in, std::size_t count, double* o
     case DType::float64:
       return decode_with<double>(in, count, out, [](double value) { return value; });
     case DType::complex64:
-      break;  // `cast` refuses it.
+    case DType::complex128:
+      break;  // `cast` refuses them, or has cast them directly.
     case DType::float8_e4m3:
       return decode_bytes<kFloat8E4M3>(in, count, out);
     case DType::float8_e5m2:
@@ -230,6 +232,10 @@ void encode_block(DType dtype, const double* in, std::size_t count, std::byte* o
     case DType::complex64:
       return encode_with<std::array<float, 2>>(in, count, out, [](double value) {
         return std::array<float, 2>{static_cast<float>(value), 0};
+      });
+    case DType::complex128:
+      return encode_with<std::array<double, 2>>(in, count, out, [](double value) {
+        return std::array<double, 2>{value, 0};
       });
     case DType::float8_e4m3:
       return encode_floats<kFloat8E4M3, std::uint8_t>(in, count, out);
@@ -290,6 +296,10 @@ void cast_integers(const std::byte* in, std::byte* out, DType to, std::size_t co
       return run(std::int64_t{});
     case DType::float64:  // Rounds once, which the way over `to_odd_double` would not.
       return transform<From, double>(in, out, count, [](From value) { return static_cast<double>(value); });
+    case DType::complex128:
+      return transform<From, std::array<double, 2>>(in, out, count, [](From value) {
+        return std::array<double, 2>{static_cast<double>(value), 0};
+      });
     default:
       return;
   }
@@ -335,6 +345,10 @@ bool cast_directly(const std::byte* in, DType from, std::byte* out, DType to, st
     transform<float, double>(in, out, count, [](float value) { return double{value}; });
   } else if (is(DType::float64, DType::float32)) {
     transform<double, float>(in, out, count, [](double value) { return static_cast<float>(value); });
+  } else if (is(DType::complex64, DType::complex128)) {  // Both parts of each.
+    transform<float, double>(in, out, 2 * count, [](float value) { return double{value}; });
+  } else if (is(DType::complex128, DType::complex64)) {
+    transform<double, float>(in, out, 2 * count, [](double value) { return static_cast<float>(value); });
   } else {
     return false;
   }
@@ -375,7 +389,10 @@ void cast(std::span<const std::byte> in, DType from, std::span<std::byte> out, D
   }
   if (from == to) {
     std::memcpy(out.data(), in.data(), in.size());
-  } else if (is_integer(from) && (is_integer(to) || to == DType::float64)) {
+    return;
+  }
+  const IeeeArithmetic arithmetic;
+  if (is_integer(from) && (is_integer(to) || to == DType::float64 || to == DType::complex128)) {
     cast_integers(in.data(), from, out.data(), to, count);
   } else if (!cast_directly(in.data(), from, out.data(), to, count)) {
     cast_in_blocks(in.data(), from, out.data(), to, count);

@@ -80,6 +80,7 @@ Values values_of(DType dtype) noexcept {
     case DType::complex64:
       return native_values<float>();
     case DType::float64:
+    case DType::complex128:
       return native_values<double>();
     case DType::float8_e4m3:
       return float_values<kFloat8E4M3>();
@@ -111,7 +112,7 @@ bool is_widening(DType from, DType to) noexcept {
     return true;
   }
   if (is_complex(from)) {
-    return false;
+    return from == DType::complex64 && to == DType::complex128;
   }
   const Values source = values_of(from);
   const Values target = values_of(to);

@@ -148,6 +148,8 @@ void move_row(typename Way::Strided strided, std::int64_t stride, typename Way::
       return move_row<Way, 4>(strided, stride, packed, count);
     case 8:
       return move_row<Way, 8>(strided, stride, packed, count);
+    case 16:
+      return move_row<Way, 16>(strided, stride, packed, count);
     default:
       break;
   }

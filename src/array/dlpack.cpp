@@ -25,7 +25,7 @@ using dlpack::DLTensor;
 using dlpack::TypeCode;
 
 // The code of each dtype, in the order of the enumerators; the bits are the dtype's own.
-constexpr std::array<TypeCode, 23> kCodes = {
+constexpr std::array<TypeCode, 24> kCodes = {
     TypeCode{255},  // None of the types.
     TypeCode::boolean,
     TypeCode::unsigned_integer,
@@ -49,6 +49,7 @@ constexpr std::array<TypeCode, 23> kCodes = {
     TypeCode::float6_e2m3fn,
     TypeCode::float6_e3m2fn,
     TypeCode::float4_e2m1fn,
+    TypeCode::complex,
 };
 static_assert(kCodes.size() == static_cast<std::size_t>(kLastDType) + 1);
 

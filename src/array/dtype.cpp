@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/array/dtype.hpp"
 
+#include <algorithm>
 #include <array>
 #include <ostream>
 
@@ -16,7 +17,7 @@ struct Properties {
 };
 
 // In the order of the enumerators.
-constexpr std::array<Properties, 23> kProperties = {{
+constexpr std::array<Properties, 24> kProperties = {{
     {"?", 0, Kind::none},
     {"BOOL", 8, Kind::boolean},
     {"U8", 8, Kind::integer},
@@ -40,8 +41,10 @@ constexpr std::array<Properties, 23> kProperties = {{
     {"F6_E2M3", 6, Kind::floating},
     {"F6_E3M2", 6, Kind::floating},
     {"F4", 4, Kind::floating},
+    {"C128", 128, Kind::complex},
 }};
 static_assert(kProperties.size() == static_cast<std::size_t>(kLastDType) + 1);
+static_assert(std::ranges::max(kProperties, {}, &Properties::bits).bits == kMaxElementBytes * 8);
 
 const Properties& properties(DType dtype) noexcept {
   return kProperties[is_valid(dtype) ? static_cast<std::size_t>(dtype) : 0];

@@ -8,7 +8,7 @@ namespace cairn {
 
 // Conversions of single values without branches on the value, so that the compiler vectorises loops over them
 // (selections become blends). The floating-point arithmetic in them is exact or rounds to nearest, ties to
-// even, which is the mode that C++ programs run in.
+// even: `cast` makes that the mode of its thread.
 
 constexpr float bfloat16_to_float(std::uint16_t half) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);

@@ -122,7 +122,7 @@ void ArraySource::cast_units(std::uint64_t offset_bytes, std::span<std::byte> ou
 void ArraySource::cast_part(std::uint64_t offset_bytes, std::span<std::byte> out) const {
   const std::size_t unit = unit_bytes(stored_);
   const auto skipped = static_cast<std::size_t>(offset_bytes % unit);
-  std::array<std::byte, 8> whole{};
+  std::array<std::byte, kMaxElementBytes> whole{};
   cast_units(offset_bytes - skipped, std::span(whole).first(unit));
   std::memcpy(out.data(), whole.data() + skipped, out.size());
 }

@@ -89,7 +89,7 @@ class ArraySink final : public ByteSink {
   /// An element of which a read brought one part only. Reads end where blocks of the file end, which need
   /// not be where elements end.
   struct Torn {
-    std::array<std::byte, 8> bytes{};
+    std::array<std::byte, kMaxElementBytes> bytes{};
     std::size_t count = 0;
   };
 

@@ -7,7 +7,7 @@
 namespace cairn::array_store {
 namespace {
 
-constexpr std::size_t kBounceElements = std::size_t{8} << 10;  // At most 64 KiB.
+constexpr std::size_t kBounceElements = std::size_t{4} << 10;  // At most 64 KiB.
 
 std::int64_t floor_of(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
@@ -35,7 +35,7 @@ void convert(const ArrayView& from, const MutableArrayView& to, Narrowing narrow
     return cast_scatter_range(from.bytes(), from.dtype(), 0, to, narrowing);
   }
   const std::size_t item_bytes = bits(to.dtype()) / 8;
-  std::array<std::byte, kBounceElements * 8> bounce;
+  std::array<std::byte, kBounceElements * kMaxElementBytes> bounce;
   const std::uint64_t step = kBounceElements * item_bytes;
   for (std::uint64_t done = 0; done < to.byte_count(); done += step) {
     const auto part =

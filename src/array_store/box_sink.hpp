@@ -77,7 +77,7 @@ class BoxSink final : public ByteSink {
 
   /// An element of which a write brought one part only.
   struct Torn {
-    std::array<std::byte, 8> bytes{};
+    std::array<std::byte, kMaxElementBytes> bytes{};
     std::size_t count = 0;
   };
 

@@ -4,21 +4,25 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 #include "cairn/formats/index_builder.hpp"
 
 #include "async/internal/semaphore.hpp"
 #include "base/internal/aligned_memory.hpp"
+#include "formats/internal/first_bytes.hpp"
 #include "formats/internal/hugging_face.hpp"
 #include "formats/internal/safetensors.hpp"
 
@@ -47,7 +51,9 @@ Awaitable<std::shared_ptr<AlignedMemory>> read_start(Files files, std::string fi
   auto memory = std::make_shared<AlignedMemory>(static_cast<std::size_t>(size));
   if (size > 0) {
     std::vector<DestinationPiece> pieces = start_of_file(memory, size);
-    co_await files->read_pieces(std::move(file), std::move(pieces));
+    Awaitable<> reading = files->read_pieces(std::move(file), std::move(pieces));
+    async::require_coroutine(reading, "'read_pieces'");
+    co_await std::move(reading);
   }
   co_return memory;
 }
@@ -65,7 +71,9 @@ Awaitable<formats::Index> open_own(Files files, std::uint64_t size) {
   PiecesByFile pieces;
   pieces.emplace(kIndexFile, start_of_file(memory, size));
   NotesByFile none;
-  co_await files->read_files(std::move(pieces), std::move(none));
+  Awaitable<> reading = files->read_files(std::move(pieces), std::move(none));
+  async::require_coroutine(reading, "'read_files'");
+  co_await std::move(reading);
   co_return formats::Index::open(memory, bytes_of(*memory, size), full_path(*files, kIndexFile));
 }
 
@@ -75,8 +83,7 @@ Awaitable<formats::FolderFile> read_header(Files files, std::string file, async:
   if (!size) {
     throw Error(Errc::not_found, fmt::format("{}: the file is not there", full_path(*files, file)));
   }
-  constexpr std::uint64_t kLengthBytes = 8;
-  const std::uint64_t first_size = std::min(*size, kLengthBytes);
+  const std::uint64_t first_size = std::min<std::uint64_t>(*size, formats::kTellingBytes);
   const auto first = co_await read_start(files, file, first_size);
   const std::string path = full_path(*files, file);
   const std::uint64_t prefix_size =
@@ -134,23 +141,111 @@ formats::IndexBytes describe(const std::vector<formats::FolderFile>& files,
   return builder.finish();
 }
 
-Awaitable<formats::Index> open_foreign(Files files, bool has_file_metadata) {
+/// The file that says which file holds which tensor; empty where there is none.
+///
+/// Errors: Errc::invalid_argument when there are several, and the caller has named none.
+std::string index_file_of(const StoredFiles& files) {
+  if (std::string named = files.named_file(); !named.empty()) {
+    return is_safetensors_index(named) ? named : std::string();
+  }
+  std::vector<std::string> found;
+  for (std::string& file : files.names()) {
+    if (is_safetensors_index(file)) {
+      found.push_back(std::move(file));
+    }
+  }
+  if (found.size() > 1) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("{}: several files say which file holds which tensor: '{}'; give the path of one of them",
+                    files.directory().string(), fmt::join(found, "', '")));
+  }
+  if (found.empty() &&
+      files.size_bytes(formats::kHuggingFaceIndexName)) {  // A link that leads nowhere is an error.
+    found.emplace_back(formats::kHuggingFaceIndexName);
+  }
+  return found.empty() ? std::string() : std::move(found.front());
+}
+
+/// Whether a file is there that can be read.
+bool is_there(const StoredFiles& files, const std::string& file) {
+  try {
+    return files.size_bytes(file).has_value();
+  } catch (const Error& error) {  // A link that leads nowhere.
+    if (error.code() == Errc::not_found) {
+      return false;
+    }
+    throw;
+  }
+}
+
+void tell(const OpenOptions& options, const std::string& problem) {
+  if (options.on_problem) {
+    options.on_problem(problem);
+  }
+}
+
+/// Of a part of a model: leaves out of its list what is not wanted, or not there, and tells what is missing.
+void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const OpenOptions& options) {
+  std::set<std::string> missing;
+  for (std::string& file : index.files()) {
+    if (!is_there(files, file)) {
+      tell(options, fmt::format("{}: the file is not there, which {} names: its tensors are left out",
+                                full_path(files, file), index.path));
+      missing.insert(std::move(file));
+    }
+  }
+  std::erase_if(index.weight_map, [&](const auto& entry) {
+    return options.wanted ? !options.wanted->contains(entry.first) : missing.contains(entry.second);
+  });
+}
+
+/// Refuses a folder without a list in which shards are missing; of a part of a model it is told.
+void check_complete(const StoredFiles& files, std::span<const std::string> names,
+                    const OpenOptions& options) {
+  const auto shards = formats::find_missing_shards(names);
+  if (!shards || !files.named_file().empty()) {  // Who names one shard wants that one.
+    return;
+  }
+  const std::string problem =
+      fmt::format("{}: {} of {} shards are not there: '{}'{}; '{}' is", files.directory().string(),
+                  shards->missing, shards->total, fmt::join(shards->names, "', '"),
+                  shards->missing > shards->names.size() ? ", …" : "", shards->present);
+  if (!options.is_partial) {
+    throw Error(Errc::not_found, problem);
+  }
+  tell(options, problem);
+}
+
+std::vector<std::string> safetensors_of(const StoredFiles& files) {
+  std::vector<std::string> names;
+  for (std::string& file : files.names()) {
+    if (is_safetensors(file)) {
+      names.push_back(std::move(file));
+    }
+  }
+  if (names.empty()) {
+    throw Error(Errc::not_found, fmt::format("{}: there is neither an {} nor a safetensors file",
+                                             files.directory().string(), kIndexFile));
+  }
+  return names;
+}
+
+Awaitable<formats::Index> open_foreign(Files files, OpenOptions options) {
   std::optional<formats::HuggingFaceIndex> index;
   std::vector<std::string> names;
-  if (files->size_bytes(formats::kHuggingFaceIndexName)) {
-    const std::string text = co_await files->read(std::string(formats::kHuggingFaceIndexName));
-    index = formats::parse_hugging_face_index(text, full_path(*files, formats::kHuggingFaceIndexName));
+  if (const std::string file = index_file_of(*files); !file.empty()) {
+    Awaitable<std::string> reading = files->read(file);
+    async::require_coroutine(reading, "'read'");
+    const std::string text = co_await std::move(reading);
+    index = formats::parse_hugging_face_index(text, full_path(*files, file));
+    if (options.is_partial) {
+      leave_out(*index, *files, options);
+    }
     names = index->files();
   } else {
-    for (std::string& file : files->names()) {
-      if (is_safetensors(file)) {
-        names.push_back(std::move(file));
-      }
-    }
-    if (names.empty()) {
-      throw Error(Errc::not_found, fmt::format("{}: there is neither an {} nor a safetensors file",
-                                               files->directory().string(), kIndexFile));
-    }
+    names = safetensors_of(*files);
+    check_complete(*files, names, options);
   }
   const async::Semaphore readers(kHeadersAtOnce);
   std::vector<Awaitable<formats::FolderFile>> reads;
@@ -159,7 +254,7 @@ Awaitable<formats::Index> open_foreign(Files files, bool has_file_metadata) {
   }
   const std::vector<formats::FolderFile> headers = co_await async::when_all(std::move(reads));
   const auto tensors = formats::gather_tensors(headers, index ? &*index : nullptr);
-  formats::IndexBytes described = describe(headers, tensors, has_file_metadata);
+  formats::IndexBytes described = describe(headers, tensors, options.has_file_metadata);
   co_return formats::Index::open(std::move(described.owner), described.bytes, files->directory().string());
 }
 
@@ -169,11 +264,15 @@ bool is_safetensors(std::string_view file) noexcept {
   return file.ends_with(".safetensors") && file.find('/') == std::string_view::npos;
 }
 
-Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files, bool has_file_metadata) {
+bool is_safetensors_index(std::string_view file) noexcept {
+  return formats::is_hugging_face_index(file);
+}
+
+Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files, OpenOptions options) {
   if (const auto size = files->size_bytes(kIndexFile)) {
     return open_own(std::move(files), *size);
   }
-  return open_foreign(std::move(files), has_file_metadata);
+  return open_foreign(std::move(files), std::move(options));
 }
 
 }  // namespace cairn::array_store

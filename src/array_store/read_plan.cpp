@@ -7,6 +7,7 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 #include "cairn/formats/index.hpp"
 
 #include "array_store/array_bytes.hpp"
@@ -83,12 +84,15 @@ Awaitable<> StoredFiles::read_files(PiecesByFile pieces, NotesByFile /*notes*/) 
   std::vector<Awaitable<>> reads;
   for (auto& [file, in_file] : pieces) {
     reads.push_back(read_pieces(file, std::move(in_file)));
+    async::require_coroutine(reads.back(), "'read_pieces'");
   }
   return async::when_all(std::move(reads));
 }
 
 Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces, NotesByFile notes) {
-  co_await files->read_files(std::move(pieces), std::move(notes));  // Keeps the files.
+  Awaitable<> reading = files->read_files(std::move(pieces), std::move(notes));
+  async::require_coroutine(reading, "'read_files'");
+  co_await std::move(reading);  // Keeps the files.
 }
 
 Awaitable<> read(std::shared_ptr<const StoredFiles> files, PiecesByFile pieces) {

@@ -97,6 +97,7 @@ formats::TensorSpec spec_of(const WritePlan& plan, std::size_t array, const Flat
   spec.shape = plan.shape(array);
   if (part != nullptr) {
     spec.offsets = std::span(part->offsets);
+    spec.is_further = part->number > 0;
     spec.name =
         part->number == 0 ? spec.name : names.emplace_back(tensor_name(plan.path(array), part->number));
   }

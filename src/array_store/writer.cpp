@@ -118,7 +118,7 @@ void Writer::add_part(std::string_view path, const Shape& whole, const Box& box,
     plan_->parts.pop_back();
     throw;
   }
-  ++parts_in_file_.find(path)->second;
+  count_part(path);
 }
 
 void Writer::add_source(std::string_view path, const Shape& whole, const Box& box, DType stored,
@@ -138,7 +138,7 @@ void Writer::add_source(std::string_view path, const Shape& whole, const Box& bo
   }
   enter(*plan_, path, extents, nullptr, measured);
   if (is_part) {
-    ++parts_in_file_.find(path)->second;
+    count_part(path);
   }
 }
 
@@ -149,6 +149,13 @@ std::uint32_t Writer::begin_part(std::string_view path, const Shape& whole, cons
   }
   plan_->parts.push_back({plan_->arrays.size(), whole, box.offsets(), count->second});
   return count->second;
+}
+
+void Writer::count_part(std::string_view path) {
+  std::uint32_t& count = parts_in_file_.find(path)->second;
+  if (++count == 2) {
+    marked_.emplace(path);
+  }
 }
 
 void Writer::next_file() {

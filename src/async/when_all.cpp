@@ -12,7 +12,9 @@ namespace {
 Awaitable<> stop_the_others_on_failure(Awaitable<> task, std::shared_ptr<TaskGroup> group) {
   std::exception_ptr failure;
   try {
-    co_await std::move(task);
+    if (task.valid()) {  // Else it is the background of a handler that has nothing left to do.
+      co_await std::move(task);
+    }
   } catch (...) {
     failure = std::current_exception();
   }

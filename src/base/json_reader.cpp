@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <locale.h>
 
+#include "cairn/base/ieee_arithmetic.hpp"
+
 #include "base/internal/json_string.hpp"
 #include "base/internal/utf8.hpp"
 
@@ -28,8 +30,9 @@ class Ignore final : public JsonEvents {
   void on_scalar(const JsonScalar& /*value*/) override {}
 };
 
-/// The nearest double: zero for what is too small, infinity for what is too large.
+/// The nearest double, in whatever mode the thread rounds: zero for what is too small, infinity for what is too large.
 double nearest_double(std::string_view number) {
+  const IeeeArithmetic arithmetic;
   double value = 0;
   const auto result = std::from_chars(number.data(), number.data() + number.size(), value);
   if (result.ec == std::errc::result_out_of_range) {  // Does not say at which end.

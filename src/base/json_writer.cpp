@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cairn/base/ieee_arithmetic.hpp"
+
 namespace cairn {
 namespace {
 
@@ -16,7 +18,10 @@ struct Append {
   void operator()(std::uint64_t value) const { out += fmt::to_string(value); }
   void operator()(std::int64_t value) const { out += fmt::to_string(value); }
   // As the users' JSON type writes it: a document that is copied stays the same, byte by byte.
-  void operator()(double value) const { out += nlohmann::json(value).dump(); }
+  void operator()(double value) const {
+    const IeeeArithmetic arithmetic;  // Or a subnormal number might be written as 0.
+    out += nlohmann::json(IeeeArithmetic::in_order(value)).dump();
+  }
   void operator()(std::string_view value) const { append_json_string(out, value, escapes); }
 
   std::string& out;

@@ -29,7 +29,7 @@ T element(ByteSpan bytes, std::size_t i) {
 class Numbers {
  public:
   Numbers(ByteSpan bytes, DType dtype) : bytes_(bytes), dtype_(dtype) {
-    if (dtype != DType::int64 && dtype != DType::uint64 && dtype != DType::complex64) {
+    if (dtype != DType::int64 && dtype != DType::uint64 && !is_complex(dtype)) {
       values_.resize(bytes.size() * 8 / bits(dtype));
       cast(bytes, dtype, std::as_writable_bytes(std::span(values_)), DType::float64, Narrowing::allowed);
     }
@@ -41,11 +41,12 @@ class Numbers {
         return gap(element<std::int64_t>(bytes_, i), element<std::int64_t>(other.bytes_, i));
       case DType::uint64:
         return gap(element<std::uint64_t>(bytes_, i), element<std::uint64_t>(other.bytes_, i));
-      case DType::complex64: {
-        const auto a = element<std::complex<float>>(bytes_, i);
-        const auto b = element<std::complex<float>>(other.bytes_, i);
-        return std::hypot(distance(a.real(), b.real()), distance(a.imag(), b.imag()));
-      }
+      case DType::complex64:
+        return in_the_plane(element<std::complex<float>>(bytes_, i),
+                            element<std::complex<float>>(other.bytes_, i));
+      case DType::complex128:
+        return in_the_plane(element<std::complex<double>>(bytes_, i),
+                            element<std::complex<double>>(other.bytes_, i));
       default:
         return distance(values_[i], other.values_[i]);
     }
@@ -65,6 +66,11 @@ class Numbers {
   static double gap(T a, T b) {
     const auto low = static_cast<std::uint64_t>(std::min(a, b));
     return static_cast<double>(static_cast<std::uint64_t>(std::max(a, b)) - low);
+  }
+
+  template <class T>
+  static double in_the_plane(std::complex<T> a, std::complex<T> b) {
+    return std::hypot(distance(a.real(), b.real()), distance(a.imag(), b.imag()));
   }
 
   ByteSpan bytes_;

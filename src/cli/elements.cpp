@@ -27,7 +27,8 @@ double rounded(double value, DType dtype) {
   return values[0];
 }
 
-std::string complex_text(std::complex<float> value) {
+template <class T>
+std::string complex_text(std::complex<T> value) {
   return fmt::format("{}{:+}j", value.real(), value.imag());
 }
 
@@ -37,6 +38,14 @@ void write_number(JsonWriter& writer, double value, const std::string& text) {
   } else {
     writer.value(text);
   }
+}
+
+template <class T>
+void write_complex(JsonWriter& writer, std::complex<T> value) {
+  writer.begin_list();
+  write_number(writer, value.real(), fmt::to_string(value.real()));
+  write_number(writer, value.imag(), fmt::to_string(value.imag()));
+  writer.end();
 }
 
 bool is_small_float(DType dtype) {
@@ -97,6 +106,8 @@ std::string Elements::text(std::size_t i) const {
       return fmt::to_string(as<double>(i));
     case DType::complex64:
       return complex_text(as<std::complex<float>>(i));
+    case DType::complex128:
+      return complex_text(as<std::complex<double>>(i));
     default:
       return small_float_text(small_[i]);
   }
@@ -104,11 +115,9 @@ std::string Elements::text(std::size_t i) const {
 
 void Elements::write(JsonWriter& writer, std::size_t i) const {
   if (dtype_ == DType::complex64) {
-    const auto value = as<std::complex<float>>(i);
-    writer.begin_list();
-    write_number(writer, value.real(), fmt::to_string(value.real()));
-    write_number(writer, value.imag(), fmt::to_string(value.imag()));
-    writer.end();
+    write_complex(writer, as<std::complex<float>>(i));
+  } else if (dtype_ == DType::complex128) {
+    write_complex(writer, as<std::complex<double>>(i));
   } else if (dtype_ == DType::float32) {
     write_number(writer, as<float>(i), text(i));
   } else if (dtype_ == DType::float64) {

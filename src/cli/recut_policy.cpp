@@ -77,7 +77,7 @@ std::shared_ptr<const ShardingPolicy> policy_of(const RecutArguments& arguments)
   if (arguments.parts > 0) {
     files = std::make_shared<EqualParts>(arguments.parts, arguments.axis.value_or(0));
   } else if (arguments.max_file_bytes > 0) {
-    files = std::make_shared<MaxShardSize>(arguments.max_file_bytes);
+    files = std::make_shared<MaxFileSize>(arguments.max_file_bytes);
   } else if (arguments.is_one_file) {
     files = std::make_shared<AllInOne>();
   }

@@ -32,7 +32,9 @@ void StatisticsGatherer::add(std::span<const std::byte> bytes) {
     const auto part = bytes.first(std::min(block, bytes.size()));
     bytes = bytes.subspan(part.size());
     if (dtype_ == DType::complex64) {
-      add_complex(part);
+      add_complex<float>(part);
+    } else if (dtype_ == DType::complex128) {
+      add_complex<double>(part);
     } else if (dtype_ == DType::int64) {
       add_numbers<std::int64_t>(copied<std::int64_t>(part));
     } else if (dtype_ == DType::uint64) {
@@ -66,8 +68,9 @@ void StatisticsGatherer::add_numbers(std::span<const T> values) {
   }
 }
 
+template <class T>
 void StatisticsGatherer::add_complex(std::span<const std::byte> bytes) {
-  const std::vector<float> parts = copied<float>(bytes);
+  const std::vector<T> parts = copied<T>(bytes);
   elements_ += parts.size() / 2;
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
     nans_ += std::isnan(parts[i]) || std::isnan(parts[i + 1]) ? 1 : 0;

@@ -38,6 +38,7 @@ class StatisticsGatherer {
 
   template <class T>
   void add_numbers(std::span<const T> values);
+  template <class T>
   void add_complex(std::span<const std::byte> bytes);
   void add_to_sum(double value) noexcept;
   [[nodiscard]] std::string text(const Number& number) const;

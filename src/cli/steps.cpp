@@ -81,14 +81,7 @@ std::string metrics_text(const Metrics& metrics) {
 }
 
 void write_metrics(JsonWriter& json, const Metrics& metrics) {
-  if (metrics.empty()) {
-    return;
-  }
-  json.key("metrics").begin_object();
-  for (const auto& [name, value] : metrics) {
-    json.key(name).value(value);
-  }
-  json.end();
+  training::write_metrics(json, metrics);
 }
 
 }  // namespace cairn::cli

@@ -147,6 +147,14 @@ const OptionSet& LoadContext::options() const noexcept {
   return load_->means().options;
 }
 
+const std::string& LoadContext::named_file() const noexcept {
+  return load_->source().named_file();
+}
+
+void LoadContext::add_problem(const std::string& problem) const {
+  load_->add_problem(problem);
+}
+
 std::vector<std::string> LoadContext::files() const {
   return load_->source().files(directory_);
 }
@@ -193,6 +201,11 @@ std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::str
 
 Background<> LoadContext::run(HandlerWork work) const {
   return run_beside(load_, directory_, work.function());
+}
+
+void LoadContext::add_differences(std::vector<std::string> missing,
+                                  std::vector<std::string> unexpected) const {
+  load_->add_differences(name_, std::move(missing), std::move(unexpected));
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/at_fork.hpp"
 #include "base/internal/mutex.hpp"
 #include "contract/internal/resolve.hpp"
 
@@ -49,6 +50,9 @@ bool is_same(const ErasedHandler& a, const ErasedHandler& b) {
                           earlier.options.checkpointable_name, contract::show(earlier)));
 }
 
+/// While this thread makes the registry of the program, the only one that lives as long as the process.
+thread_local bool makes_global = false;
+
 }  // namespace
 
 bool Registration::reads(std::string_view id) const {
@@ -61,7 +65,11 @@ struct HandlerRegistry::State {
   RegistrySnapshot registrations CAIRN_GUARDED_BY(mutex);
 };
 
-HandlerRegistry::HandlerRegistry() : state_(std::make_unique<State>()) {}
+HandlerRegistry::HandlerRegistry() : state_(std::make_unique<State>()) {
+  if (makes_global) {
+    keep_whole_in_forks(state_->mutex);  // The default context of a forked child goes on with it.
+  }
+}
 
 HandlerRegistry::HandlerRegistry(const HandlerRegistry& other) : HandlerRegistry() {
   state_->registrations = other.snapshot();
@@ -120,7 +128,12 @@ RegistrySnapshot HandlerRegistry::snapshot() const {
 
 HandlerRegistry& global_registry() {
   // Never destroyed: destructors of other static objects may still save and load.
-  static HandlerRegistry& registry = *new HandlerRegistry;
+  static HandlerRegistry& registry = []() -> HandlerRegistry& {
+    makes_global = true;
+    auto& made = *new HandlerRegistry;
+    makes_global = false;
+    return made;
+  }();
   return registry;
 }
 

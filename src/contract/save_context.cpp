@@ -264,6 +264,10 @@ void SaveContext::add_problem(const std::string& problem) const {
   save_->add_problem(problem);
 }
 
+void SaveContext::count_problem(const std::string& words, std::uint64_t count) const {
+  save_->count_problem(words, count);
+}
+
 void SaveContext::add_work(Work work, const WorkFigures& figures) const {
   save_->means().plane.meter.add_work(work, figures.bytes, figures.time, figures.count);
 }

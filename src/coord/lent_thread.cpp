@@ -40,28 +40,49 @@ std::chrono::nanoseconds LentThread::progress(bool has_worked) noexcept {
 
 void LentThread::lend() noexcept {
   try {
-    is_wanted_ = coordinator_.turn();
+    is_wanted_ = is_resting_ ? coordinator_.progress() : coordinator_.turn();
   } catch (...) {  // A transport that has broken down: others find that this rank is silent.
   }
+}
+
+bool LentThread::wait(const async::Event& event, std::chrono::nanoseconds timeout, const Clock& clock) {
+  if (!is_wanted_) {
+    return event.wait_for(timeout, clock);
+  }
+  const auto end = later(clock.steady_now(), timeout);
+  while (!event.wait_for(progress(false))) {
+    if (clock.steady_now() >= end) {
+      return event.has_happened();
+    }
+  }
+  return true;
+}
+
+void rest(Coordinator& coordinator) noexcept {
+  const LentThread thread(coordinator);  // Which says so at its end.
 }
 
 void wait_lent(Coordinator& coordinator, const async::Event& event) {
   static_cast<void>(wait_lent(coordinator, event, std::chrono::nanoseconds::max(), system_clock()));
 }
 
+void get_lent(Coordinator& coordinator, const async::Event& event) {
+  wait_lent(coordinator, event);
+  event.get();
+}
+
 bool wait_lent(Coordinator& coordinator, const async::Event& event, std::chrono::nanoseconds timeout,
                const Clock& clock) {
-  LentThread thread(coordinator);
-  if (!thread.is_wanted()) {
-    return event.wait_for(timeout, clock);
-  }
-  const auto end = later(clock.steady_now(), timeout);
-  while (!event.wait_for(thread.progress(false))) {
-    if (clock.steady_now() >= end) {
-      return event.has_happened();
-    }
-  }
-  return true;
+  return LentThread(coordinator).wait(event, timeout, clock);
+}
+
+bool wait_lent_until(Coordinator& coordinator, const async::Event& event,
+                     std::chrono::steady_clock::time_point end, const Clock& clock) {
+  const auto now = clock.steady_now();
+  const bool is_for_ever = end == std::chrono::steady_clock::time_point::max();
+  const std::chrono::nanoseconds left =
+      is_for_ever ? std::chrono::nanoseconds::max() : std::max(end, now) - now;
+  return wait_lent(coordinator, event, left, clock);
 }
 
 }  // namespace cairn::coord

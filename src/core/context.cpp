@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/core/context.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <ctime>
+#include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "base/internal/printable.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/close_at_exit.hpp"
@@ -17,7 +28,32 @@ namespace {
 /// is left after the destructor; a response that the caller keeps holds the services for longer.
 constexpr std::chrono::milliseconds kLetGo{100};
 
+/// In one call, so that lines of several threads do not mix. Where nobody reads a pipe any more the program must not end by SIGPIPE.
+void write_to_stderr(std::string_view line) noexcept {
+  sigset_t broken_pipe;
+  sigset_t before;
+  sigset_t pending;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+  ::sigpending(&pending);
+  const bool was_pending = ::sigismember(&pending, SIGPIPE) == 1;
+  const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  if (written < 0 && errno == EPIPE && !was_pending) {
+    const timespec no_time{};
+    ::sigtimedwait(&broken_pipe, nullptr, &no_time);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 }  // namespace
+
+void print_lost_failure(const std::string& path, const std::exception_ptr& failure) noexcept {
+  try {
+    write_to_stderr(fmt::format("cairn: {}: {}\n", printable(path), printable(describe(failure))));
+  } catch (...) {  // No memory for a line.
+  }
+}
 
 Context::Context(ContextOptions options) {
   core::check_options(options);

@@ -15,6 +15,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/timers.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/services.hpp"
 
 namespace cairn::core {
@@ -84,6 +85,19 @@ class SetAtEnd {
   const std::array<async::Event, 2> events_;
 };
 
+/// Runs `work` here where it has no deadline, and nobody wants this thread meanwhile; else elsewhere, and waits.
+void run_or_wait(const std::shared_ptr<Services>& services, std::chrono::nanoseconds deadline,
+                 std::function<void()> work, std::function<std::exception_ptr()> give_up) {
+  coord::LentThread thread(services->coordinator);
+  if (deadline <= deadline.zero() && !thread.is_wanted()) {
+    work();
+    return;
+  }
+  const TimedCall call(services, deadline, std::move(work), std::move(give_up));
+  static_cast<void>(thread.wait(call.ended(), std::chrono::nanoseconds::max(), system_clock()));
+  call.ended().get();  // It has.
+}
+
 Awaitable<> await_end(std::shared_ptr<Services> services, std::string what, std::chrono::nanoseconds deadline,
                       std::function<void()> work) {
   std::function<std::exception_ptr()> give_up = [what, deadline] { return too_late(what, deadline, ""); };
@@ -107,11 +121,7 @@ const Clock& DiskCalls::clock() const noexcept {
 
 void DiskCalls::run(const std::string& what, std::chrono::nanoseconds deadline,
                     std::function<void()> work) const {
-  if (deadline <= deadline.zero()) {
-    work();
-    return;
-  }
-  TimedCall(services_, deadline, std::move(work), [&] { return too_late(what, deadline, ""); }).ended().get();
+  run_or_wait(services_, deadline, std::move(work), [&] { return too_late(what, deadline, ""); });
 }
 
 void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadline,
@@ -123,16 +133,12 @@ void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadlin
     const SetAtEnd at_end({call.told, call.ended});
     work(*fate);
   };
-  if (deadline <= deadline.zero()) {
-    tracked();
-    return;
-  }
   const auto give_up = [fate, call, what, deadline] {
     const bool goes_on = fate->stop() == Fate::State::committing;
     call.told.set();
     return too_late(what, deadline, goes_on ? "; it goes on" : "; nothing was changed");
   };
-  TimedCall(services_, deadline, std::move(tracked), give_up).ended().get();
+  run_or_wait(services_, deadline, std::move(tracked), give_up);
 }
 
 Awaitable<> DiskCalls::await(std::string what, std::chrono::nanoseconds deadline,

@@ -17,6 +17,10 @@ namespace {
 /// In real time, beyond the grace.
 constexpr std::chrono::seconds kTelling{1};
 
+Coordinator& coordinator_of(const ContextOptions& options) {
+  return options.coordinator ? *options.coordinator : *single_process();
+}
+
 }  // namespace
 
 void InFlight::require_open() const {
@@ -58,20 +62,12 @@ void InFlight::lose(const std::string& path, const std::exception_ptr& failure) 
 bool InFlight::wait_for_all(Operations running, std::span<const Call> calls,
                             std::chrono::nanoseconds timeout) const {
   const auto deadline = later(clock_.steady_now(), timeout);
-  const auto left = [&]() -> std::chrono::nanoseconds {
-    if (deadline == std::chrono::steady_clock::time_point::max()) {
-      return std::chrono::nanoseconds::max();
-    }
-    const auto now = clock_.steady_now();
-    return deadline > now ? deadline - now : std::chrono::nanoseconds::zero();
+  const auto is_told = [&](const async::Event& told) {
+    return coord::wait_lent_until(coordinator_of(options_), told, deadline, clock_);
   };
   return std::all_of(running.begin(), running.end(),
-                     [&](const auto& operation) {
-                       return coord::wait_lent(operation->services().coordinator, operation->told(), left(),
-                                               clock_);
-                     }) &&
-         std::all_of(calls.begin(), calls.end(),
-                     [&](const Call& call) { return call.told.wait_for(left(), clock_); });
+                     [&](const auto& operation) { return is_told(operation->told()); }) &&
+         std::all_of(calls.begin(), calls.end(), [&](const Call& call) { return is_told(call.told); });
 }
 
 void InFlight::stop(Operations running) {
@@ -84,10 +80,13 @@ void InFlight::stop_all(Operations running) const {
   stop(running);
   static_cast<void>(wait_for_all(running, {}, options_.stop_grace));
   // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
+  const auto wait_for = [this](const async::Event& event) {
+    static_cast<void>(coord::wait_lent(coordinator_of(options_), event, kTelling, system_clock()));
+  };
   for (const auto& operation : running) {
-    static_cast<void>(operation->decided().wait_for(kTelling));
+    wait_for(operation->decided());
     if (operation->answered().has_happened()) {
-      static_cast<void>(operation->told().wait_for(kTelling));
+      wait_for(operation->told());
     }
   }
 }
@@ -115,7 +114,7 @@ std::exception_ptr InFlight::close() {
   };
   for (const auto& operation : running) {
     if (!operation->is_done()) {
-      name(operation->title());
+      name(fmt::format("{} (waits for {})", operation->title(), operation->waits_for()));
     }
   }
   for (const Call& call : calls) {

@@ -99,6 +99,16 @@ AnyValue Loaded::take_any(std::string_view name, std::type_index type) {
   return value;
 }
 
+void Loaded::add_differences(std::string_view name, LoadResult found) {
+  const auto add = [&](std::vector<std::string>& paths, std::vector<std::string>& to) {
+    for (std::string& path : paths) {
+      to.push_back(is_one_of_many_ ? fmt::format("{}/{}", name, path) : std::move(path));
+    }
+  };
+  add(found.missing, result_.missing);
+  add(found.unexpected, result_.unexpected);
+}
+
 void Loaded::rethrow_named(std::string_view name) {
   std::rethrow_exception(with_context(std::current_exception(), fmt::format("'{}'", name)));
 }
@@ -183,8 +193,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
     throw;
   }
   job->start();
-  coord::wait_lent(services->coordinator, job->prepared());
-  job->prepared().get();
+  coord::get_lent(services->coordinator, job->prepared());
   return LoadResponse(std::move(job));
 }
 
@@ -219,7 +228,7 @@ CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::v
   auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
                                    Waiting::for_the_end);
   job->launch(job->describe(), options.deadline);
-  job->answered().get();
+  coord::get_lent(services->coordinator, job->answered());
   return job->take_metadata();
 }
 

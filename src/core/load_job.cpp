@@ -107,6 +107,16 @@ std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
   return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
 }
 
+void LoadJob::add_differences(const std::string& name, std::vector<std::string> missing,
+                              std::vector<std::string> unexpected) {
+  LoadResult found;
+  found.missing = std::move(missing);
+  found.unexpected = std::move(unexpected);
+  const MutexLock lock(mutex_);
+  loaded_.is_one_of_many_ = parts().size() > 1;
+  loaded_.add_differences(name, std::move(found));
+}
+
 void LoadJob::refuse_effect() noexcept {
   if (joint_) {  // At once, not at the end of the work: that may be stuck, and others wait for this rank.
     joint_->fail(Operation::explain(nullptr));
@@ -177,10 +187,17 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
 void LoadJob::forget_attempt() {
   const MutexLock lock(mutex_);
   loaded_ = Loaded();
+  result_.problems.clear();
+}
+
+void LoadJob::add_problem(const std::string& problem) noexcept {
+  const MutexLock lock(mutex_);
+  result_.problems.push_back(problem);
 }
 
 void LoadJob::end_load(std::string problem) {
   const MutexLock lock(mutex_);
+  result_ = std::exchange(loaded_.result_, LoadResult());  // With the differences that handlers have told.
   account().fill_numbers(result_);
   account().fill_words(result_);
   result_.path = source().path();
@@ -192,6 +209,8 @@ void LoadJob::end_load(std::string problem) {
     result_.problems.push_back(std::move(problem));
   }
   loaded_.result_ = result_;
+  loaded_.options_ = options().handler_options;
+  loaded_.is_one_of_many_ = parts().size() > 1;
 }
 
 void LoadJob::count_end(const std::exception_ptr& failure) {

@@ -27,6 +27,9 @@ class LoadJob final : public ReadJob {
   void start();
 
   [[nodiscard]] std::optional<Subject> next_reading(const std::string& directory) override;
+  void add_problem(const std::string& problem) noexcept override;
+  void add_differences(const std::string& name, std::vector<std::string> missing,
+                       std::vector<std::string> unexpected) override;
 
   /// The results, to be asked for once the job is answered.
   [[nodiscard]] Loaded take_loaded();

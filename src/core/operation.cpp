@@ -100,6 +100,11 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
   }
 }
 
+std::string Operation::waits_for() const {
+  const SomeRanks missing = missing_ranks();
+  return missing.count == 0 ? "the disk, a handler or an earlier operation" : to_string(missing);
+}
+
 void Operation::drive() noexcept {
   const DrivenHere here(*services_);
   coord::LentThread thread(services_->coordinator);
@@ -107,7 +112,17 @@ void Operation::drive() noexcept {
     async::drive(strand_);
     return;
   }
-  async::drive(strand_, [&thread](bool has_worked) { return thread.progress(has_worked); });
+  async::drive(strand_, [this, &thread](bool has_worked) {
+    thread.set_resting(is_callers_thread_busy_);
+    return thread.progress(has_worked);
+  });
+}
+
+void Operation::set_callers_thread_busy(bool is_busy) noexcept {
+  is_callers_thread_busy_ = is_busy;
+  if (is_busy && blocking_ == BlockingPhase::by_caller) {
+    coord::rest(services_->coordinator);
+  }
 }
 
 // Static, with the operation as a parameter: `work` uses it, and all responses may have been dropped.

@@ -93,6 +93,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// "save of <path>": for messages.
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
+  /// What it waits for at this moment, as far as it knows: for messages.
+  [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
   [[nodiscard]] const Account& account() const noexcept { return account_; }
@@ -123,6 +125,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] const Executor& background_lane() const noexcept { return background_lane_; }
   /// Runs what handlers do in one phase, all at once; throws what went wrong as one failure.
   static Awaitable<> run_phase(Executor lane, std::vector<Awaitable<>> tasks);
+
+  /// Whether code of handlers runs, which may keep the caller's thread for as long as it likes: where the coordinator needs that, this rank
+  /// tells the others that it may be silent. On the strand.
+  void set_callers_thread_busy(bool is_busy) noexcept;
 
   /// Makes `prepared` happen, and lets the caller go. What follows on the strand is the context's to run after
   /// `leave_caller`.
@@ -169,6 +175,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const MemoryLoan loan_;
   const Executor blocking_lane_;
   const Executor background_lane_;
+  std::atomic<bool> is_callers_thread_busy_{false};
   const std::shared_ptr<async::TaskGroup> main_;
   const std::shared_ptr<async::TaskGroup> helpers_;
   Stopping stopping_;

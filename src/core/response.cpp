@@ -12,6 +12,7 @@
 #include "async/internal/suspend.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/busy_here.hpp"
+#include "core/internal/settle.hpp"
 #include "core/response.hpp"
 
 namespace cairn::core {
@@ -30,15 +31,15 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
 
 /// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs it.
 void wait_until(const Operation& operation, const async::Event& event) {
-  coord::wait_lent(operation.services().coordinator, event);
-  event.get();
+  coord::get_lent(operation.services().coordinator, event);
 }
 
 /// Errors: Errc::still_running when it has not happened within `timeout`.
 void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
   if (!coord::wait_lent(operation.services().coordinator, event, timeout, operation.services().clock)) {
-    throw Error(Errc::still_running, fmt::format("{} is still running after {:.3f} s", operation.title(),
-                                                 std::chrono::duration<double>(timeout).count()));
+    throw Error(Errc::still_running,
+                fmt::format("{} is still running after {:.3f} s; it waits for {}", operation.title(),
+                            std::chrono::duration<double>(timeout).count(), operation.waits_for()));
   }
 }
 
@@ -94,6 +95,20 @@ void Response::let_go() noexcept {
   if (operation_ && operation_->services().is_own_process()) {
     take_memory_back(*operation_);
     operation_->let_go();
+  }
+}
+
+void settle(const Response& response) {
+  const std::shared_ptr<Operation>& operation = response.operation_;
+  if (!operation) {
+    return;
+  }
+  require_may_wait(*operation, operation->answered());
+  try {
+    wait_until(*operation, operation->answered());
+  } catch (...) {
+    operation->is_observed = true;
+    throw;
   }
 }
 

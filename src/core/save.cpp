@@ -14,14 +14,17 @@
 #include "cairn/base/error.hpp"
 
 #include "contract/internal/resolve.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/paths.hpp"
+#include "core/internal/saves_part.hpp"
 #include "core/internal/start.hpp"
 #include "core/response.hpp"
 #include "core/save_job.hpp"
 #include "store/internal/checkpointable_names.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/parts_directory.hpp"
 
 namespace cairn {
 namespace {
@@ -122,8 +125,11 @@ std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointa
     const core::Operation::Kind kind(
         memory_of(resolved, options, call),
         call.is_accepted ? core::BlockingPhase::by_context : core::BlockingPhase::by_caller);
-    SaveJob::Plan plan(store::target_path(core::absolute_path(path)), std::move(resolved), std::move(checked),
-                       kind);
+    std::filesystem::path target = store::target_path(core::absolute_path(path));
+    if (options.handler_options.find<core::SavesPart>() == nullptr) {
+      store::require_outside_parts(target);
+    }
+    SaveJob::Plan plan(std::move(target), std::move(resolved), std::move(checked), kind);
     plan.is_waited_for = call.waiting == core::Waiting::for_the_end;
     plan.joint = std::move(joint);
     return std::make_shared<SaveJob>(services, std::move(plan), begin);
@@ -219,10 +225,10 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   job->start();
   try {
     if (call.is_accepted) {
-      job->accepted().get();
+      coord::get_lent(services->coordinator, job->accepted());
     } else {
       job->drive();
-      job->prepared().get();
+      coord::get_lent(services->coordinator, job->prepared());
     }
   } catch (...) {
     job->is_observed = true;

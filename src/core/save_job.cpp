@@ -2,13 +2,17 @@
 #include "core/save_job.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/this_coro.hpp>
 #include <fmt/format.h>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 
 #include "async/internal/suspend.hpp"
 #include "core/drop_later.hpp"
@@ -19,6 +23,10 @@
 
 namespace cairn::core {
 namespace {
+
+/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
+constexpr std::chrono::milliseconds kLookAtHold{1};
+constexpr std::chrono::seconds kMostForHold{10};
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
@@ -195,7 +203,9 @@ Awaitable<> SaveJob::stage_all(Backgrounds* backgrounds) {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     blocking.push_back(stage_item(i, backgrounds));
   }
+  set_callers_thread_busy(true);
   co_await run_phase(blocking_lane(), std::move(blocking));
+  set_callers_thread_busy(false);
   if (is_primary()) {
     std::for_each(uses_.begin(), uses_.end(), [](const auto& use) { use.second->end(); });
   }
@@ -252,6 +262,12 @@ void SaveJob::make_directory() {
   options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   options.may_publish = [this] { return fate_.begin_commit(); };
   options.may_retire = [this] { return fate_.state() == Fate::State::committed; };
+  options.before_replacing = options_.before_replacing;
+  options.wait_for_hold = [this, begin = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
+    std::this_thread::sleep_for(kLookAtHold);
+    begin = begin ? begin : services().clock.steady_now();
+    return services().clock.steady_now() - *begin < kMostForHold && fate_.state() == Fate::State::running;
+  };
   staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
@@ -330,7 +346,7 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   // checkpoint, or has committed before.
   switch (fate_.forget()) {
     case Fate::State::committed:
-      add_problem("told before its clean-up had ended: what it has replaced may be left to recovery");
+      add_unremoved("told before its clean-up had ended: what it has replaced may be left to recovery");
       return nullptr;
     case Fate::State::unknown:
       return std::make_exception_ptr(Error(
@@ -364,6 +380,7 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
       value = checks_->hand_over(index, item.checkpointable, *item.registration.handler);
     }
     Awaitable<Background<>> blocking = item.registration.handler->save(std::move(context), value);
+    async::require_coroutine(blocking, "'save'");
     (*backgrounds)[index].emplace(co_await std::move(blocking));
     if (checks_) {
       checks_->watch(index);
@@ -455,7 +472,7 @@ void SaveJob::publish() {
   parents_->keep();
   meter().end_step(Step::retire);
 
-  add_problem(staged_->retirement_problem());
+  add_unremoved(staged_->retirement_problem());
   measure_result();
 }
 
@@ -515,6 +532,24 @@ void SaveJob::add_problem(const std::string& problem) noexcept {
   }
 }
 
+void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexcept {
+  const MutexLock lock(mutex_);
+  const auto [known, is_new] = counted_problems_.try_emplace(words);
+  CountedProblem& problem = known->second;
+  if (is_new) {
+    problem.place = result_.problems.size();
+    result_.problems.emplace_back();
+  }
+  problem.count += count;
+  result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
+}
+
+void SaveJob::add_unremoved(const std::string& problem) noexcept {
+  add_problem(problem);
+  const MutexLock lock(mutex_);
+  unremoved_ += (unremoved_.empty() || problem.empty() ? "" : "; ") + problem;
+}
+
 void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);
@@ -541,11 +576,17 @@ void SaveJob::let_go() noexcept {
   }
   answered().on_complete(
       [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr& failure) {
+        const std::exception_ptr lost = failure ? failure : self->unremoved();
         // Superseded: it has given way, and no handler can say so in its place (`rethrow_of`).
-        if (failure && !self->is_observed && code_of(failure) != Errc::superseded) {
-          self->services().in_flight.lose(self->path_.string(), failure);
+        if (lost && !self->is_observed && code_of(lost) != Errc::superseded) {
+          self->services().in_flight.lose(self->path_.string(), lost);
         }
       });
+}
+
+std::exception_ptr SaveJob::unremoved() const {
+  const MutexLock lock(mutex_);
+  return unremoved_.empty() ? nullptr : std::make_exception_ptr(Error(Errc::io_failure, unremoved_));
 }
 
 SaveProgress SaveJob::progress() const {

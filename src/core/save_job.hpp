@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <memory_resource>
 #include <optional>
@@ -91,6 +94,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void add(io::FileDigest digest) override { files_.add(std::move(digest)); }
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
+  void count_problem(const std::string& words, std::uint64_t count) noexcept override;
 
   /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy
   /// the process ends.
@@ -161,6 +165,10 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void judge_handlers();
   void end_publish_step(store::PublishStep step);
   void measure_result() noexcept;
+  /// Adds what it could not remove of what it has replaced; nothing when there is none.
+  void add_unremoved(const std::string& problem) noexcept;
+  /// All of that; null when there is none.
+  [[nodiscard]] std::exception_ptr unremoved() const;
   /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   void count_end(const std::exception_ptr& failure) override;
@@ -194,8 +202,17 @@ class SaveJob final : public Operation, public contract::SaveHost {
   bool has_told_leftover_ = false;
   store::WrittenFiles files_;
 
+  /// A problem of the result whose text ends with a count.
+  struct CountedProblem {
+    std::size_t place = 0;
+    std::uint64_t count = 0;
+  };
+
   mutable Mutex mutex_;
   SaveResult result_ CAIRN_GUARDED_BY(mutex_);
+  std::map<std::string, CountedProblem> counted_problems_ CAIRN_GUARDED_BY(mutex_);  // By their words.
+  std::string unremoved_
+      CAIRN_GUARDED_BY(mutex_);  // Of what it has replaced, in words; among the problems of the result.
 };
 
 }  // namespace cairn::core

@@ -101,7 +101,9 @@ bool Services::is_own_process() const noexcept {
 void Services::require_own_process() const {
   if (!is_own_process()) {
     throw Error(Errc::closed,
-                fmt::format("the context belongs to process {}, from which this one was forked", process_));
+                fmt::format("the context belongs to process {}, from which this one was forked: make another "
+                            "one here",
+                            process_));
   }
 }
 

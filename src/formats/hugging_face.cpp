@@ -2,6 +2,9 @@
 #include "formats/internal/hugging_face.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -14,6 +17,7 @@
 
 #include "formats/file_name.hpp"
 #include "formats/internal/box_cover.hpp"
+#include "formats/internal/first_bytes.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -112,7 +116,10 @@ Box box_of(const FolderFile& file, const SafetensorsTensor& tensor,
   }
   const auto found = saved->find(tensor.name);
   if (found == saved->end()) {
-    refuse(file.name, tensor.name, "is missing from DCP_SHARDING_INFO");
+    refuse(file.name, tensor.name,
+           "is missing from DCP_SHARDING_INFO; in a data file of Cairn it is a further slice of an array, "
+           "and only "
+           "index.fb says where that lies");
   }
   const Shape& offsets = found->second;
   if (offsets.size() != tensor.shape.size()) {
@@ -152,8 +159,10 @@ class Gatherer {
     const FolderFile& file = files_[number];
     const std::optional<SavedOffsets> saved = saved_offsets_of(file);
     for (const SafetensorsTensor& tensor : file.header.tensors) {
+      Box box = box_of(file, tensor,
+                       saved);  // Also of one that nobody wants: it may be a part of one that is wanted.
       if (is_wanted(file, tensor)) {
-        add_slice(number, tensor, box_of(file, tensor, saved));
+        add_slice(number, tensor, std::move(box));
       }
     }
   }
@@ -187,7 +196,7 @@ class Gatherer {
   void check_all_found() const {
     for (const auto& [tensor, file] : index_->weight_map) {
       if (!numbers_.contains(tensor)) {
-        refuse(kHuggingFaceIndexName, tensor, fmt::format("is not in '{}'", file));
+        refuse(index_->path, tensor, fmt::format("is not in '{}'", file));
       }
     }
   }
@@ -216,7 +225,107 @@ class Gatherer {
   std::unordered_map<std::string_view, std::size_t> numbers_;  // Keys live in files_.
 };
 
+/// Takes digits from the end of a text; nothing where there are none, or more than any number of shards has.
+std::optional<std::string_view> take_digits(std::string_view& text) {
+  constexpr std::size_t kMostDigits = 9;
+  const std::size_t end = text.find_last_not_of("0123456789");
+  const std::string_view digits = text.substr(end == std::string_view::npos ? 0 : end + 1);
+  if (digits.empty() || digits.size() > kMostDigits) {
+    return std::nullopt;
+  }
+  text.remove_suffix(digits.size());
+  return digits;
+}
+
+bool take_end(std::string_view& text, std::string_view end) {
+  const bool ends = text.ends_with(end);
+  text.remove_suffix(ends ? end.size() : 0);
+  return ends;
+}
+
+std::uint64_t number_of(std::string_view digits) {
+  std::uint64_t number = 0;
+  for (const char digit : digits) {
+    number = 10 * number + static_cast<std::uint64_t>(digit - '0');
+  }
+  return number;
+}
+
+/// "shard-00002-model" is what a rank writes of "model".
+std::string_view without_rank(std::string_view name) {
+  constexpr std::string_view kRank = "shard-";
+  if (!name.starts_with(kRank)) {
+    return name;
+  }
+  const std::size_t end = name.find_first_not_of("0123456789", kRank.size());
+  return end == std::string_view::npos || end == kRank.size() || name[end] != '-' ? name
+                                                                                  : name.substr(end + 1);
+}
+
+/// Files that should be as many as their names say.
+struct ShardSet {
+  std::string present;
+  std::set<std::uint64_t> numbers;
+};
+
+/// By what is alike in their names: what is before the number, how many digits that has, and what is behind it.
+using ShardSets = std::map<std::tuple<std::string, std::size_t, std::string>, ShardSet>;
+
+void add_shard(ShardSets& sets, const std::string& file) {
+  std::string_view rest = file;
+  if (!take_end(rest, ".safetensors")) {
+    return;
+  }
+  const std::optional<std::string_view> total = take_digits(rest);
+  if (!total || !take_end(rest, "-of-")) {
+    return;
+  }
+  const std::optional<std::string_view> number = take_digits(rest);
+  if (!number || !take_end(rest, "-")) {
+    return;
+  }
+  ShardSet& set = sets[{std::string(without_rank(rest)), number->size(), std::string(*total)}];
+  set.present = file;
+  set.numbers.insert(number_of(*number));
+}
+
 }  // namespace
+
+bool is_hugging_face_index(std::string_view file) noexcept {
+  constexpr std::string_view kIndex = ".safetensors.index.";
+  const std::size_t found = file.find(kIndex);
+  return found != std::string_view::npos && file.ends_with(".json") &&
+         file.find('/') == std::string_view::npos;
+}
+
+std::optional<MissingShards> find_missing_shards(std::span<const std::string> files) {
+  constexpr std::size_t kMostNamed = 4;
+  ShardSets sets;
+  for (const std::string& file : files) {
+    add_shard(sets, file);
+  }
+  for (const auto& [key, set] : sets) {
+    const auto& [name, digits, total_text] = key;
+    MissingShards shards;
+    shards.present = set.present;
+    shards.total = number_of(total_text);
+    const std::uint64_t first = set.numbers.contains(0) ? 0 : 1;  // Some count from 0.
+    const auto end = set.numbers.lower_bound(first + shards.total);
+    shards.missing =
+        shards.total - std::min<std::uint64_t>(
+                           shards.total, static_cast<std::uint64_t>(std::distance(set.numbers.begin(), end)));
+    const std::uint64_t named = std::min<std::uint64_t>(shards.missing, kMostNamed);
+    for (std::uint64_t number = first; shards.names.size() < named; ++number) {
+      if (!set.numbers.contains(number)) {
+        shards.names.push_back(fmt::format("{}-{:0{}}-of-{}.safetensors", name, number, digits, total_text));
+      }
+    }
+    if (shards.missing > 0) {
+      return shards;
+    }
+  }
+  return std::nullopt;
+}
 
 std::vector<std::string> HuggingFaceIndex::files() const {
   std::vector<std::string> files;
@@ -230,7 +339,13 @@ std::vector<std::string> HuggingFaceIndex::files() const {
 }
 
 HuggingFaceIndex parse_hugging_face_index(std::string_view text, std::string_view path) {
+  if (!text.starts_with('{')) {
+    if (const std::string told = told_by_first_bytes(std::as_bytes(std::span(text))); !told.empty()) {
+      throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path, told));
+    }
+  }
   HuggingFaceIndex index;
+  index.path = path;
   JsonReader reader(text, path);
   bool has_map = false;
   bool has_metadata = false;

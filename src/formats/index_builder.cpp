@@ -78,6 +78,16 @@ void IndexBuilder::add(std::string_view name, EntryKind kind, std::uint64_t valu
   values_.push_back(value);
 }
 
+void IndexBuilder::check_room(std::string_view name, std::size_t bytes) const {
+  const std::size_t taken = blobs_.size() + names_.size();
+  if (bytes >= FLATBUFFERS_MAX_BUFFER_SIZE || taken + bytes >= FLATBUFFERS_MAX_BUFFER_SIZE) {
+    refuse(fmt::format(
+        "entry '{}': {} bytes do not fit into the index, which holds less than 2 GiB in all; save them as an "
+        "array, from a vector of std::uint8_t say",
+        name, bytes));
+  }
+}
+
 std::uint64_t IndexBuilder::add_blob(std::string_view value) {
   blob_ends_.push_back(end_offset(blobs_.size() + value.size(), "blob"));
   blobs_.append(value);
@@ -101,6 +111,7 @@ void IndexBuilder::add_bool(std::string_view name, bool value) {
 }
 
 void IndexBuilder::add_string(std::string_view name, std::string_view value) {
+  check_room(name, value.size());  // Before anything looks at the text, or copies it.
   if (!is_valid_utf8(value)) {
     refuse(fmt::format("entry '{}': the string is not valid UTF-8; store it as bytes", name));
   }
@@ -108,6 +119,7 @@ void IndexBuilder::add_string(std::string_view name, std::string_view value) {
 }
 
 void IndexBuilder::add_bytes(std::string_view name, std::span<const std::byte> value) {
+  check_room(name, value.size());
   add(name, EntryKind::bytes, add_blob({reinterpret_cast<const char*>(value.data()), value.size()}));
 }
 

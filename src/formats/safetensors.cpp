@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
 
+#include "formats/internal/first_bytes.hpp"
 #include "formats/unique_names.hpp"
 
 namespace cairn::formats {
@@ -105,7 +107,7 @@ class HeaderParser {
   DType read_dtype(std::string_view tensor) {
     const std::string_view text = reader_.read_string();
     const std::optional<DType> dtype = parse_dtype(text);
-    if (!dtype) {
+    if (!dtype || *dtype == DType::complex128) {  // The format has no such name: it is the index's alone.
       refuse_tensor(path_, tensor, fmt::format("unknown dtype '{}'", text));
     }
     return *dtype;
@@ -218,6 +220,12 @@ std::uint64_t safetensors_prefix_size(std::span<const std::byte> first_bytes, st
   }
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, first_bytes.data(), sizeof header_bytes);
+  const std::uint64_t most_bytes = std::min(kMaxSafetensorsHeaderBytes, file_size - kSafetensorsLengthBytes);
+  if (header_bytes > most_bytes) {  // Of a text the first eight bytes are a huge number.
+    if (const std::string told = told_by_first_bytes(first_bytes); !told.empty()) {
+      refuse(path, told);
+    }
+  }
   if (header_bytes > kMaxSafetensorsHeaderBytes) {
     refuse(path, fmt::format("a header of {} bytes is larger than the format allows ({})", header_bytes,
                              kMaxSafetensorsHeaderBytes));

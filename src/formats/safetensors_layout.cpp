@@ -39,12 +39,21 @@ std::uint64_t begin_bytes(bool has_slices) {
   throw Error(Errc::invalid_argument, fmt::format("tensor '{}': {}", tensor, why));
 }
 
+/// safetensors has no name for complex128, whose elements are pairs of F64 in the file: along one more axis, the last.
+bool lies_as_pairs(DType dtype) {
+  return dtype == DType::complex128;
+}
+
 std::uint64_t checked_size(const TensorSpec& spec) {
   if (!is_valid_utf8(spec.name)) {
     refuse_layout(spec.name, "the name is not valid UTF-8");
   }
   if (spec.name == "__metadata__") {
     refuse_layout(spec.name, "the format keeps this name for itself");
+  }
+  if (lies_as_pairs(spec.dtype) && spec.shape.size() == kMaxRank) {
+    refuse_layout(spec.name, fmt::format("{} of {} dimensions has one more in the file, and {} are the most",
+                                         name(spec.dtype), spec.shape.size(), kMaxRank));
   }
   const std::optional<std::uint64_t> bytes = byte_count(spec.dtype, spec.shape);
   if (!bytes) {
@@ -57,7 +66,7 @@ std::uint64_t checked_size(const TensorSpec& spec) {
 /// Page-sized tensors first, then by falling element size; equal ones keep their order.
 std::vector<std::uint32_t> order_of(std::span<const TensorMeasure> tensors) {
   constexpr std::size_t kPagesRank = 0;
-  constexpr unsigned kWidestBits = 64;
+  constexpr unsigned kWidestBits = 8 * kMaxElementBytes;
   const auto rank_of = [](const TensorMeasure& tensor) -> std::size_t {
     const bool is_pages = tensor.size_bytes != 0 && tensor.size_bytes % kSafetensorsAlignmentBytes == 0;
     return is_pages ? kPagesRank : 1 + kWidestBits - bits(tensor.dtype);
@@ -132,13 +141,16 @@ void append_number(CharCounter& out, std::uint64_t value) {
 }
 
 template <class Out>
-void append_numbers(Out& out, std::span<const std::uint64_t> values) {
+void append_shape(Out& out, const TensorSpec& spec) {
   out.push_back('[');
-  for (std::size_t i = 0; i < values.size(); ++i) {
+  for (std::size_t i = 0; i < spec.shape.size(); ++i) {
     if (i != 0) {
       out.push_back(',');
     }
-    append_number(out, values[i]);
+    append_number(out, spec.shape[i]);
+  }
+  if (lies_as_pairs(spec.dtype)) {
+    out.append(spec.shape.empty() ? "2" : ",2");
   }
   out.push_back(']');
 }
@@ -148,9 +160,9 @@ void append_tensor(Out& json, const TensorSpec& spec, std::uint64_t begin, std::
   json.push_back(',');
   append_string(json, spec.name);
   json.append(":{\"dtype\":\"");
-  json.append(name(spec.dtype));
+  json.append(name(lies_as_pairs(spec.dtype) ? DType::float64 : spec.dtype));
   json.append("\",\"shape\":");
-  append_numbers(json, spec.shape);
+  append_shape(json, spec);
   json.append(",\"data_offsets\":[");
   append_number(json, begin);
   json.push_back(',');
@@ -172,6 +184,9 @@ void append_offsets(Out& json, const TensorSpec& spec) {
       json.append(", ");
     }
     append_number(json, spec.offsets.empty() ? 0 : spec.offsets[i]);
+  }
+  if (lies_as_pairs(spec.dtype)) {
+    json.append(spec.shape.empty() ? "0" : ", 0");
   }
   json.append("]}");
 }
@@ -227,6 +242,9 @@ TensorMeasure measure_tensor(const TensorSpec& spec) {
 }
 
 std::uint64_t offset_entry_bytes(const TensorSpec& spec) {
+  if (spec.is_further) {
+    return 0;
+  }
   constexpr std::uint64_t kSeparatorBytes = 2;
   CharCounter text;
   append_offsets(text, spec);
@@ -262,9 +280,13 @@ std::pmr::string safetensors_header(std::span<const TensorSpec> specs, const Saf
   json.resize(kSafetensorsLengthBytes);
   if (layout.has_slices) {
     json.append(kSlicesBegin);
+    std::string_view separator;
     for (const std::uint32_t i : layout.order) {
-      json.append(i == layout.order.front() ? "" : ", ");
-      append_offsets(json, specs[i]);
+      if (!specs[i].is_further) {
+        json.append(separator);
+        separator = ", ";
+        append_offsets(json, specs[i]);
+      }
     }
     json.append(kSlicesEnd);
   } else {

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <span>
 #include <string>
@@ -121,17 +122,17 @@ void append_entries(int directory, std::span<const std::byte> read, std::vector<
 /// Reads `fd` to its end. Not with `readdir`: to make its stream costs three calls, and a save lists eight directories.
 int list_open(int fd, int directory, std::vector<DirectoryEntry>& entries) noexcept {
   constexpr std::size_t kReadBytes = 32 << 10;
-  alignas(dirent64) std::array<std::byte, kReadBytes> buffer;
   try {
+    const auto buffer = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);  // The stack may be small.
     while (true) {
-      const ssize_t bytes = ::getdents64(fd, buffer.data(), buffer.size());
+      const ssize_t bytes = ::getdents64(fd, buffer.get(), kReadBytes);
       if (bytes == 0 || (bytes < 0 && errno == ENOENT)) {
         return 0;  // ENOENT: it was removed meanwhile.
       }
       if (bytes < 0) {
         return -errno;
       }
-      append_entries(directory, std::span(buffer).first(static_cast<std::size_t>(bytes)), entries);
+      append_entries(directory, std::span(buffer.get(), static_cast<std::size_t>(bytes)), entries);
     }
   } catch (const std::bad_alloc&) {
     return -ENOMEM;

@@ -101,8 +101,10 @@ void write_list(JsonWriter& json, std::string_view key, const std::vector<std::s
   json.end();
 }
 
-/// All that a report has, with `own` in the middle: what only a save has, or only a load.
-std::string json_of(const Report& report, Members own) {
+using Lists = std::initializer_list<std::pair<std::string_view, const std::vector<std::string>&>>;
+
+/// All that a report has, with `own` in the middle and `own_lists` at the end: what only a save has, or only a load.
+std::string json_of(const Report& report, Members own, Lists own_lists) {
   std::string text;
   JsonWriter json(text, {.escapes = JsonEscapes::unprintable});  // Paths may be any bytes.
   json.begin_object();
@@ -137,6 +139,9 @@ std::string json_of(const Report& report, Members own) {
                 {"wait_seconds", seconds(report.pool.wait_time)}});
   write_list(json, "fallbacks", report.fallbacks);
   write_list(json, "problems", report.problems);
+  for (const auto& [key, texts] : own_lists) {
+    write_list(json, key, texts);
+  }
   json.end();
   return text;
 }
@@ -175,19 +180,29 @@ std::string to_text(const LoadResult& result) {
                                  duration(result.load_time), result.rate(), amount(result.cached_bytes));
   add_steps(text, result);
   add_rest(text, result);
+  for (const std::string& path : result.missing) {
+    text += "\n  not stored: " + path;
+  }
+  for (const std::string& path : result.unexpected) {
+    text += "\n  left out: " + path;
+  }
   return text;
 }
 
 std::string to_json(const SaveResult& result) {
-  return json_of(result, {{"blocking_seconds", seconds(result.blocking_time)},
-                          {"durable_seconds", seconds(result.durable_time)},
-                          {"gigabytes_per_second", result.rate()}});
+  return json_of(result,
+                 {{"blocking_seconds", seconds(result.blocking_time)},
+                  {"durable_seconds", seconds(result.durable_time)},
+                  {"gigabytes_per_second", result.rate()}},
+                 {});
 }
 
 std::string to_json(const LoadResult& result) {
-  return json_of(result, {{"cached_bytes", result.cached_bytes},
-                          {"load_seconds", seconds(result.load_time)},
-                          {"gigabytes_per_second", result.rate()}});
+  return json_of(result,
+                 {{"cached_bytes", result.cached_bytes},
+                  {"load_seconds", seconds(result.load_time)},
+                  {"gigabytes_per_second", result.rate()}},
+                 {{"missing", result.missing}, {"unexpected", result.unexpected}});
 }
 
 }  // namespace cairn

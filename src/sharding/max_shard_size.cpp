@@ -4,6 +4,8 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -47,13 +49,18 @@ NextCut next_cut(const Shape& extents, std::uint64_t elements, std::uint64_t ite
   return cut;
 }
 
+/// How many boxes of an array a file may hold.
+enum class Boxes { one, any };
+
 /// Fills one file after the other.
 class Filler {
  public:
-  explicit Filler(std::uint64_t max_bytes) : max_bytes_(max_bytes), remaining_(max_bytes), files_(1) {}
+  Filler(std::uint64_t max_bytes, Boxes boxes)
+      : max_bytes_(max_bytes), boxes_(boxes), remaining_(max_bytes), files_(1) {}
 
   void add(std::size_t number, const ShardableTensor& tensor) {
     number_ = number;
+    key_ = tensor.key;
     item_bytes_ = bits(tensor.dtype) / 8;
     if (tensor.full.empty() || is_packed(tensor.dtype)) {
       add_whole(tensor.size_bytes);
@@ -75,11 +82,22 @@ class Filler {
   void begin_file() {
     files_.emplace_back();
     remaining_ = max_bytes_;
+    keys_.clear();
+  }
+
+  /// What is put next is of the tensor that is being added.
+  void make_room() {
+    if (boxes_ == Boxes::one && keys_.contains(key_)) {
+      begin_file();
+    }
   }
 
   void put(std::optional<Box> box, std::uint64_t bytes) {
     files_.back().push_back({number_, std::move(box), nullptr});
     remaining_ -= bytes;
+    if (boxes_ == Boxes::one) {
+      keys_.insert(key_);
+    }
   }
 
   void put_alone(std::optional<Box> box) {
@@ -92,6 +110,7 @@ class Filler {
       put_alone(std::nullopt);
       return;
     }
+    make_room();
     if (bytes > remaining_) {
       begin_file();
     }
@@ -102,6 +121,7 @@ class Filler {
     Shape offsets = box.offsets();
     Shape extents = box.extents();
     std::uint64_t elements = box.is_empty() ? 0 : *element_count(extents);
+    make_room();
     while (elements * item_bytes_ > remaining_) {
       const NextCut cut = next_cut(extents, elements, item_bytes_, remaining_);
       if (cut.extent == 0 && remaining_ == max_bytes_) {
@@ -119,6 +139,7 @@ class Filler {
       offsets[cut.axis] += cut.extent;
       extents[cut.axis] -= cut.extent;
       elements -= part_elements;
+      make_room();
       if (remaining_ == 0) {
         begin_file();
       }
@@ -146,13 +167,51 @@ class Filler {
     }
   }
 
-  std::uint64_t max_bytes_;
+  const std::uint64_t max_bytes_;
+  const Boxes boxes_;
   std::uint64_t remaining_;
   std::vector<FilePlan> files_;
   std::vector<FilePlan> large_;
-  std::size_t number_ = 0;  // Of the tensor that is being added.
+  std::unordered_set<std::string_view> keys_;  // In the last of the files; kept for Boxes::one only.
+  std::size_t number_ = 0;                     // Of the tensor that is being added.
+  std::string_view key_;
   std::uint64_t item_bytes_ = 1;
 };
+
+std::vector<FilePlan> filled(std::uint64_t max_bytes, Boxes boxes, std::span<const ShardableTensor> tensors) {
+  Filler filler(max_bytes, boxes);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    filler.add(i, tensors[i]);
+  }
+  return std::move(filler).finish();
+}
+
+/// What is larger than a file may be.
+std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const ShardableTensor> tensors,
+                                     std::span<const FilePlan> files) {
+  std::vector<std::string> warnings;
+  for (const FilePlan& file : files) {
+    for (const TensorPart& part : file) {
+      const ShardableTensor& tensor = tensors[part.tensor];
+      const bool is_cut = part.box && *part.box != tensor.region();
+      const std::uint64_t bytes =
+          is_cut ? byte_count(tensor.dtype, part.box->extents()).value_or(0) : tensor.size_bytes;
+      if (bytes <= max_bytes) {
+        continue;
+      }
+      const std::string what =
+          tensor.full.empty()
+              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.dtype), bytes)
+              : fmt::format("has a smallest slice {} of size {} bytes",
+                            slice_spec(tensor.full, part.box ? *part.box : tensor.region()), bytes);
+      warnings.push_back(
+          fmt::format("Tensor '{}' {} and cannot be cut to a shard of at most {} bytes. It is in a "
+                      "shard of its own.",
+                      tensor.key, what, max_bytes));
+    }
+  }
+  return warnings;
+}
 
 }  // namespace
 
@@ -167,37 +226,32 @@ std::string MaxShardSize::description() const {
 }
 
 std::vector<FilePlan> MaxShardSize::operator()(std::span<const ShardableTensor> tensors) const {
-  Filler filler(max_bytes_);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    filler.add(i, tensors[i]);
-  }
-  return std::move(filler).finish();
+  return filled(max_bytes_, Boxes::any, tensors);
 }
 
 std::vector<std::string> MaxShardSize::warnings(std::span<const ShardableTensor> tensors,
                                                 std::span<const FilePlan> files) const {
-  std::vector<std::string> warnings;
-  for (const FilePlan& file : files) {
-    for (const TensorPart& part : file) {
-      const ShardableTensor& tensor = tensors[part.tensor];
-      const bool is_cut = part.box && *part.box != tensor.region();
-      const std::uint64_t bytes =
-          is_cut ? byte_count(tensor.dtype, part.box->extents()).value_or(0) : tensor.size_bytes;
-      if (bytes <= max_bytes_) {
-        continue;
-      }
-      const std::string what =
-          tensor.full.empty()
-              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.dtype), bytes)
-              : fmt::format("has a smallest slice {} of size {} bytes",
-                            slice_spec(tensor.full, part.box ? *part.box : tensor.region()), bytes);
-      warnings.push_back(
-          fmt::format("Tensor '{}' {} and cannot be cut to a shard of at most {} bytes. It is in a "
-                      "shard of its own.",
-                      tensor.key, what, max_bytes_));
-    }
+  return warnings_of(max_bytes_, tensors, files);
+}
+
+MaxFileSize::MaxFileSize(std::uint64_t max_bytes) : max_bytes_(max_bytes) {
+  if (max_bytes == 0) {
+    throw Error(Errc::invalid_argument, "MaxFileSize: the size limit must be positive");
   }
-  return warnings;
+}
+
+std::string MaxFileSize::description() const {
+  return fmt::format("Split tensors into files of at most {} bytes, with one box of a tensor in each.",
+                     max_bytes_);
+}
+
+std::vector<FilePlan> MaxFileSize::operator()(std::span<const ShardableTensor> tensors) const {
+  return filled(max_bytes_, Boxes::one, tensors);
+}
+
+std::vector<std::string> MaxFileSize::warnings(std::span<const ShardableTensor> tensors,
+                                               std::span<const FilePlan> files) const {
+  return warnings_of(max_bytes_, tensors, files);
 }
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cairn/base/error.hpp"
 
@@ -147,7 +148,9 @@ std::vector<FilePlan> AllInOne::operator()(std::span<const ShardableTensor> tens
 }
 
 std::string ByPrefix::description() const {
-  return fmt::format("Split tensors into shards based on {} prefixes of their keys.", prefixes_.size());
+  // All of them: ranks compare their policies by what these say of themselves.
+  return fmt::format("Split tensors into shards based on these prefixes of their keys: '{}'.",
+                     fmt::join(prefixes_, "', '"));
 }
 
 std::vector<FilePlan> ByPrefix::operator()(std::span<const ShardableTensor> tensors) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging/internal/data_plane.hpp"
 
+#include <utility>
+
 #include "cairn/base/error.hpp"
 
 namespace cairn::staging {
@@ -66,6 +68,33 @@ Buffer DataPlane::try_acquire_buffer() {
     meter.saw_pool(buffers.leased_bytes());
   }
   return buffer;
+}
+
+Awaitable<RunMemory> DataPlane::acquire_run(std::size_t bytes) {
+  if (!SharedBuffers::serves(bytes)) {
+    Buffer buffer = co_await acquire_buffer();
+    co_return RunMemory(std::move(buffer));
+  }
+  RunMemory memory = try_acquire_run(bytes);
+  if (!memory) {
+    const observe::Meter::TimePoint begin = meter.now();
+    memory = co_await shared.acquire(bytes);
+    meter.waited_for_pool(meter.now() - begin);
+    meter.saw_pool(buffers.leased_bytes());
+  }
+  co_return memory;
+}
+
+RunMemory DataPlane::try_acquire_run(std::size_t bytes) {
+  if (!SharedBuffers::serves(bytes)) {
+    Buffer buffer = try_acquire_buffer();
+    return buffer ? RunMemory(std::move(buffer)) : RunMemory();
+  }
+  RunMemory memory = shared.try_acquire(bytes);
+  if (memory) {
+    meter.saw_pool(buffers.leased_bytes());
+  }
+  return memory;
 }
 
 }  // namespace cairn::staging

@@ -24,6 +24,21 @@ std::size_t padded(std::size_t bytes) {
   return round_up(bytes, io::kDirectBytes);
 }
 
+/// The first `bytes` of a run's memory.
+template <class Byte>
+std::vector<std::span<Byte>> first_of(const RunMemory& memory, std::size_t bytes) {
+  std::vector<std::span<Byte>> parts;
+  parts.reserve(memory.parts().size());
+  for (const std::span<std::byte> part : memory.parts()) {
+    const std::size_t size = std::min(part.size(), bytes);
+    if (size != 0) {
+      parts.push_back(part.first(size));
+    }
+    bytes -= size;
+  }
+  return parts;
+}
+
 }  // namespace
 
 StagedFile::StagedFile(std::shared_ptr<DataPlane> plane, FileToWrite file)
@@ -68,6 +83,10 @@ std::size_t StagedFile::descriptors() const {
 
 std::size_t StagedFile::run_bytes(std::uint64_t run) const {
   return static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_ - offset(run)));
+}
+
+std::size_t StagedFile::memory_bytes() const {
+  return padded(static_cast<std::size_t>(std::min<std::uint64_t>(kBufferBytes, file_bytes_)));
 }
 
 std::uint64_t StagedFile::bytes_of(std::span<const std::uint64_t> runs) const {
@@ -179,52 +198,56 @@ void StagedFile::leave_file() noexcept {
 
 Awaitable<> StagedFile::copy_runs() {
   while (next_ < now_.size()) {
-    Buffer first = plane_->try_acquire_buffer();
+    RunMemory first = plane_->try_acquire_run(memory_bytes());
     if (!first) {
       may_hash_.set();
-      first = co_await plane_->acquire_buffer();
+      first = co_await plane_->acquire_run(memory_bytes());
     }
     const std::size_t left = now_.size() - next_;
     if (left == 0) {
       co_return;  // The other sharers took the rest while this one waited.
     }
-    std::vector<Buffer> buffers = try_acquire_more(std::move(first), std::min(kRunsAVisit, left));
-    const auto runs = std::span<const std::uint64_t>(now_).subspan(next_, buffers.size());
-    next_ += buffers.size();
-    std::function<void()> copy = [&] { fill(runs, buffers); };
+    std::vector<RunMemory> memory = try_acquire_more(std::move(first), std::min(kRunsAVisit, left));
+    const auto runs = std::span<const std::uint64_t>(now_).subspan(next_, memory.size());
+    next_ += memory.size();
+    std::function<void()> copy = [&] { fill(runs, memory); };
     co_await plane_->run_on_borrowed(std::move(copy));
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
+    for (std::size_t i = 0; i < memory.size(); ++i) {
       ++users_;
-      plane_->helpers->spawn(write_staged(shared_from_this(), runs[i], std::move(buffers[i])));
+      plane_->helpers->spawn(write_staged(shared_from_this(), runs[i], std::move(memory[i])));
     }
   }
 }
 
-std::vector<Buffer> StagedFile::try_acquire_more(Buffer first, std::size_t most) const {
-  std::vector<Buffer> buffers;
-  buffers.push_back(std::move(first));
-  while (buffers.size() < most) {
-    Buffer more = plane_->try_acquire_buffer();
+std::vector<RunMemory> StagedFile::try_acquire_more(RunMemory first, std::size_t most) const {
+  std::vector<RunMemory> memory;
+  memory.push_back(std::move(first));
+  while (memory.size() < most) {
+    RunMemory more = plane_->try_acquire_run(memory_bytes());
     if (!more) {
       break;
     }
-    buffers.push_back(std::move(more));
+    memory.push_back(std::move(more));
   }
-  return buffers;
+  return memory;
 }
 
-void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers) {
+void StagedFile::fill(std::span<const std::uint64_t> runs, std::span<const RunMemory> memory) {
   const observe::WorkSpan span(plane_->meter, Work::copy, name_, offset(runs.front()), bytes_of(runs));
   DeviceTransfers started;
   for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::uint64_t at = offset(runs[i]);
     // Padded with zeros: beyond the file's size there are no pieces.
-    gather(callers_, offset(runs[i]), buffers[i].bytes().first(padded(run_bytes(runs[i]))), started);
+    for (const std::span<std::byte> part : first_of<std::byte>(memory[i], padded(run_bytes(runs[i])))) {
+      gather(callers_, at, part, started);
+      at += part.size();
+    }
   }
   started.wait();
   plane_->staged_bytes += bytes_of(runs);
 }
 
-Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer) {
+Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, RunMemory memory) {
   std::exception_ptr failure;
   try {
     const std::size_t bytes = self->run_bytes(run);
@@ -235,49 +258,74 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
         const async::Gate::Visit reading =
             self->has_promised_ ? self->plane_->touch_memory() : async::Gate::Visit();
         const observe::WorkSpan span(self->plane_->meter, Work::copy, self->name_, self->offset(run), 0);
-        gather_onto(self->pieces_, self->offset(run), buffer.bytes().first(bytes));
+        std::uint64_t at = self->offset(run);
+        for (const std::span<std::byte> part : first_of<std::byte>(memory, bytes)) {
+          gather_onto(self->pieces_, at, part);
+          at += part.size();
+        }
       };
       co_await self->plane_->run(std::move(add));
     }
-    co_await self->write_run(run, buffer.bytes().first(padded(bytes)));
+    Parts blocks = first_of<const std::byte>(memory, padded(bytes));
+    co_await self->write_run(run, std::move(blocks));
     co_await self->may_hash_.wait();
-    co_await self->hash_run(run, buffer.bytes().first(bytes));
+    Parts data = first_of<const std::byte>(memory, bytes);
+    co_await self->hash_run(run, std::move(data));
   } catch (...) {
     failure = std::current_exception();
   }
-  buffer.release();
+  memory.release();
   self->end_run(std::move(failure));
   self->leave_file();
 }
 
-// outlives: `data` is the caller's, who awaits this
-Awaitable<> StagedFile::write_run(std::uint64_t run, std::span<const std::byte> data) {
+Awaitable<> StagedFile::write_run(std::uint64_t run, Parts data) {
   co_await opened_.wait();
   const async::Permit turn = co_await plane_->transfers.acquire();
   const observe::TransferSpan span(plane_->meter, Work::write, name_, offset(run), run_bytes(run));
   // Padding past the end of the file is for direct writes only.
-  const std::size_t bytes = file_->is_direct() ? data.size() : run_bytes(run);
-  co_await file_->write(offset(run), data.first(bytes));
+  std::size_t left = file_->is_direct() ? padded(run_bytes(run)) : run_bytes(run);
+  std::uint64_t at = offset(run);
+  for (const std::span<const std::byte> part : data) {
+    const std::size_t bytes = std::min(part.size(), left);
+    co_await file_->write(at, part.first(bytes));
+    at += bytes;
+    left -= bytes;
+  }
   plane_->written_bytes += run_bytes(run);
 }
 
-// outlives: `data` is the caller's, who awaits this
-Awaitable<> StagedFile::hash_run(std::uint64_t run, std::span<const std::byte> data) {
+Awaitable<> StagedFile::hash_run(std::uint64_t run, Parts data) {
   std::function<void()> work = [&] { hash(run, data); };
   co_await plane_->run(std::move(work));
 }
 
-void StagedFile::hash(std::uint64_t run, std::span<const std::byte> data) {
-  const observe::WorkSpan span(plane_->meter, Work::hash, name_, offset(run), data.size());
-  io::for_each_chunk(offset(run), data, [this](std::uint64_t index, std::span<const std::byte> chunk) {
-    hashes_[index] = io::hash_chunk(chunk);
-  });
+void StagedFile::hash(std::uint64_t run, const Parts& data) {
+  const observe::WorkSpan span(plane_->meter, Work::hash, name_, offset(run), run_bytes(run));
+  if (data.size() == 1) {
+    const auto keep = [this](std::uint64_t index, std::span<const std::byte> chunk) {
+      hashes_[index] = io::hash_chunk(chunk);
+    };
+    io::for_each_chunk(offset(run), data.front(), keep);
+    return;
+  }
+  io::ChunkHasher hasher;  // A chunk may begin in one part and end in another.
+  for (const std::span<const std::byte> part : data) {
+    hasher.update(part);
+  }
+  const std::vector<std::uint64_t> chunks = hasher.finish(name_).chunks;
+  const std::uint64_t first = offset(run) / io::kChunkBytes;
+  std::copy(chunks.begin(), chunks.end(), hashes_.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-void StagedFile::fill_borrowed(std::uint64_t run, std::span<std::byte> data) const {
+void StagedFile::fill_borrowed(std::uint64_t run, const RunMemory& memory) const {
   const async::Gate::Visit reading = plane_->touch_memory();
   const observe::WorkSpan span(plane_->meter, Work::copy, name_, offset(run), run_bytes(run));
-  gather(pieces_, offset(run), data);
+  std::uint64_t at = offset(run);
+  for (const std::span<std::byte> part : first_of<std::byte>(memory, padded(run_bytes(run)))) {
+    gather(pieces_, at, part);
+    at += part.size();
+  }
 }
 
 Awaitable<> StagedFile::write_runs() {
@@ -295,7 +343,7 @@ Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
   async::Gate::Visit inside = plane_->touch_memory();
   const std::byte* memory = contiguous(pieces_, offset(run), bytes);
   if (memory != nullptr && file_->can_write_direct(memory, bytes, offset(run))) {
-    const std::span<const std::byte> data(memory, bytes);
+    const Parts data(1, std::span<const std::byte>(memory, bytes));
     co_await write_run(run, data);
     co_await hash_run(run, data);
     co_return;
@@ -303,14 +351,15 @@ Awaitable<> StagedFile::write_borrowed(std::uint64_t run) {
   inside.leave();  // There may be no buffer for long.
   // No more buffers than requests in flight, or the state would be in memory twice.
   const async::Permit turn = co_await plane_->gathers.acquire();
-  const Buffer buffer = co_await plane_->acquire_buffer();
-  const std::span<std::byte> data = buffer.bytes().first(padded(bytes));
+  const RunMemory buffer = co_await plane_->acquire_run(memory_bytes());
   std::function<void()> copy = [&] {
-    fill_borrowed(run, data);
-    hash(run, data.first(bytes));  // While it is in the caches; and the buffer is free sooner.
+    fill_borrowed(run, buffer);
+    hash(run, first_of<const std::byte>(buffer,
+                                        bytes));  // While it is in the caches; and the buffer is free sooner.
   };
   co_await plane_->run(std::move(copy));
-  co_await write_run(run, data);
+  Parts blocks = first_of<const std::byte>(buffer, padded(bytes));
+  co_await write_run(run, std::move(blocks));
 }
 
 void StagedFile::end_run(std::exception_ptr failure) {

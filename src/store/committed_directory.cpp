@@ -153,7 +153,7 @@ std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesys
     for (const std::uint32_t generation : generations) {
       io::Directory directory = open_checkpoint(
           syscalls, path.parent_path() / generation_name(path.filename().string(), generation));
-      if (!directory.status(kCommitName)) {
+      if (!has_commit(directory)) {
         if (directory.is_replaced()) {
           return std::nullopt;
         }
@@ -200,8 +200,43 @@ void explain(CommitCheck& check, const Error& error) {
 }  // namespace
 
 CommitRecord read_commit_record(const io::Directory& directory) {
-  return decode_commit(read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed),
-                       (directory.path() / kCommitName).string());
+  const std::string path = (directory.path() / kCommitName).string();
+  for (int reads = 1;; ++reads) {
+    const std::string bytes = read_part(directory, kCommitName, kMaxCommitBytes, Errc::not_committed);
+    try {
+      return decode_commit(bytes, path);
+    } catch (const Error& error) {
+      if (error.code() == Errc::unsupported_version) {  // Whole, as far as anybody can tell here.
+        throw;
+      }
+      if (directory.status(kUncommittedName)) {
+        throw_not_committed(directory.path(),
+                            "its COMMIT is not whole: a save is writing it, or was cut short");
+      }
+      if (reads > 1) {
+        throw;
+      }
+    }
+    // Without the mark it is damaged; or its save has ended since it was read, which another look tells.
+  }
+}
+
+bool has_commit(const io::Directory& directory) {
+  if (!directory.status(kCommitName)) {
+    return false;
+  }
+  if (!directory.status(kUncommittedName)) {
+    return true;
+  }
+  try {
+    static_cast<void>(read_commit_record(directory));
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    return error.code() != Errc::not_committed;
+  }
+  return true;
 }
 
 CommittedDirectory::CommittedDirectory(io::Directory directory, CommitRecord commit, Manifest manifest)

@@ -9,18 +9,24 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/commit_record.hpp"
 #include "store/names.hpp"
 
 namespace cairn::store {
 namespace {
 
 /// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
-bool has_commit(const io::Directory& parent, const std::string& name) {
+bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
   try {
-    return parent.open_directory(name).status(kCommitName).has_value();
+    return has_commit(parent.open_directory(name));
   } catch (const Error&) {
     return false;
   }
+}
+
+/// Whether a file of others says by its name that it lists the files of a model.
+bool lists_others(const std::string& name) {
+  return name.ends_with(".json") && name.find(".index.") != std::string::npos;
 }
 
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
@@ -90,35 +96,45 @@ std::shared_ptr<const FileSource> FileSource::open_foreign(io::Syscalls& syscall
   source->path_ = path;
   std::error_code ignored;
   const bool is_directory = std::filesystem::is_directory(path, ignored);
+  const bool is_list = !is_directory && lists_others(path.filename().string());
   source->foreign_.emplace(is_directory ? io::Directory::open(syscalls, path)
+                           : is_list    ? io::Directory::open(syscalls, path.parent_path())
                                         : io::Directory::enter(syscalls, path.parent_path()));
-  const auto add = [&](const std::string& name) {
-    const auto status = source->foreign_->status(name);
-    if (status && status->kind == io::FileKind::regular) {
-      source->foreign_files_.emplace(name, status->size_bytes);
-    } else if (status && status->kind == io::FileKind::symlink) {
-      source->add_link(name);
-    }
-  };
   if (!is_directory) {
-    add(path.filename());
+    source->named_file_ = path.filename();
+    source->add_foreign(source->named_file_);
     if (const auto broken = source->broken_links_.begin(); broken != source->broken_links_.end()) {
       throw Error(Errc::not_found, broken->second);
     }
     if (source->foreign_files_.empty()) {
       throw Error(Errc::not_found, fmt::format("{} is not a regular file", path.string()));
     }
-  } else {
-    for (const io::DirectoryEntry& entry : source->foreign_->list()) {
-      if (entry.kind == io::FileKind::directory && has_commit(*source->foreign_, entry.name)) {
-        throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
-                                                     path.string(), entry.name));
-      }
-      add(entry.name);
-    }
+  }
+  if (is_directory || is_list) {
+    source->add_folder();
   }
   source->items_.push_back({kStateName, "", ""});
   return source;
+}
+
+void FileSource::add_folder() {
+  for (const io::DirectoryEntry& entry : foreign_->list()) {
+    if (named_file_.empty() && entry.kind == io::FileKind::directory &&
+        holds_checkpoint(*foreign_, entry.name)) {
+      throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
+                                                   path_.string(), entry.name));
+    }
+    add_foreign(entry.name);
+  }
+}
+
+void FileSource::add_foreign(const std::string& name) {
+  const auto status = foreign_->status(name);
+  if (status && status->kind == io::FileKind::regular) {
+    foreign_files_.emplace(name, status->size_bytes);
+  } else if (status && status->kind == io::FileKind::symlink) {
+    add_link(name);
+  }
 }
 
 void FileSource::add_link(const std::string& name) {

@@ -103,7 +103,10 @@ bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOr
 /// Whether a directory has a COMMIT. One that cannot be looked at may have one: who opens it is told why.
 bool may_be_checkpoint(const io::Directory& root, const std::string& name) {
   try {
-    return root.open_directory(name).status(kCommitName).has_value();
+    const io::Directory directory = root.open_directory(name);
+    const std::optional<io::FileStatus> commit = directory.status(kCommitName);
+    // One look at each name: what has the size of a COMMIT counts as one.
+    return commit && (commit->size_bytes >= kCommitBytes || has_commit(directory));
   } catch (const Error& error) {
     if (error.code() == std::errc::no_such_file_or_directory || error.code() == std::errc::not_a_directory) {
       return false;
@@ -181,9 +184,7 @@ std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std:
     found.push_back(found_of(root, each));
   }
   mark_obstructed(surveyed, found);
-  std::erase_if(found, [&](const FoundCheckpoint& each) {
-    return each.kind == EntryClass::foreign || (!options.everything && !each.is_sound());
-  });
+  std::erase_if(found, [&](const FoundCheckpoint& each) { return !options.everything && !each.is_sound(); });
   std::stable_sort(found.begin(), found.end(), [&](const FoundCheckpoint& a, const FoundCheckpoint& b) {
     return is_earlier(a, b, options.order);
   });

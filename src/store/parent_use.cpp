@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/internal/mutex.hpp"
+#include "base/internal/per_process.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::store {
@@ -33,9 +34,10 @@ struct ParentUse::Shared {
     std::map<Key, std::weak_ptr<Shared>> entries CAIRN_GUARDED_BY(mutex);
   };
 
+  /// Never destroyed: saves may end after static objects.
   static Table& table() {
-    static Table& table = *new Table;  // Never destroyed: saves may end after static objects.
-    return table;
+    static constinit PerProcess<Table> tables;
+    return tables.get();
   }
 
   static std::shared_ptr<Shared> of(io::FileId id) {

@@ -6,12 +6,21 @@
 #include <optional>
 #include <utility>
 
+#include "base/internal/per_process.hpp"
+
 namespace cairn::store {
 
+namespace {
+
+// Never destroyed: threads of a context that is still busy at the end of the program go on using it.
+constinit PerProcess<std::shared_ptr<PublicationOrder>> orders;
+
+}  // namespace
+
 const std::shared_ptr<PublicationOrder>& PublicationOrder::of_process() {
-  // Never destroyed: threads of a context that is still busy at the end of the program go on using it.
-  static const auto& order = *new std::shared_ptr<PublicationOrder>(std::make_shared<PublicationOrder>());
-  return order;
+  return orders.get([] {
+    return std::make_unique<std::shared_ptr<PublicationOrder>>(std::make_shared<PublicationOrder>());
+  });
 }
 
 std::shared_ptr<PublicationOrder::Place> PublicationOrder::enter(

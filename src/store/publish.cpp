@@ -11,10 +11,16 @@
 //   7. The save asks whether it may                                     require_permission; rename_staged, link_commit
 //   8. The parent is synced, and then .owner                            settle: sync_visible, require_working_file_system
 //   9. .owner goes                                                      drop_mark; what was replaced goes before
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,8 +31,10 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "io/internal/links.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
+#include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
@@ -37,6 +45,7 @@ namespace cairn::store {
 namespace {
 
 constexpr int kMostInterruptions = 1000;  // As io::uninterrupted has it: no fault makes a save hang.
+constexpr std::size_t kMaxRecordBytes = 4096;
 
 using State = StagedDirectory::State;
 
@@ -178,6 +187,39 @@ int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
   }
 }
 
+/// Makes COMMIT in the directory that has its final name, where nothing can be linked. While it is not whole it lies beside the mark of this
+/// save, and is nobody's. From the first byte on it may be whole, whatever the file system says.
+///
+/// Errors: as `link_commit`.
+void create_commit(State& state, const io::Directory& published) {
+  const std::string text = io::read_small_file(state.staged, kCommitName, kMaxRecordBytes);
+  const std::filesystem::path path = published.path() / kCommitName;
+  io::Syscalls& syscalls = published.syscalls();
+  const int made = io::uninterrupted([&] {
+    return syscalls.open_beneath(published.fd(), kCommitName.data(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+                                 0666);
+  });
+  if (made < 0) {  // One that was made all the same is empty.
+    if (whose_commit(state, published) == Whose::unknown) {
+      give_up_unknown(state, "creation of COMMIT", made);
+    }
+    throw_errno(-made, "create", path);
+  }
+  io::FileHandle commit(syscalls, made);
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+  const std::int64_t written =
+      io::uninterrupted([&] { return syscalls.write_at(commit.fd(), bytes, text.size(), 0); });
+  if (written != static_cast<std::int64_t>(text.size())) {
+    give_up_unknown(state, "write of COMMIT", written < 0 ? static_cast<int>(written) : -EIO);
+  }
+  if (const int result = syscalls.sync_data(commit.fd()); result < 0) {
+    give_up_unknown(state, "fdatasync of COMMIT", result);
+  }
+  if (const int result = commit.close(); result < 0) {
+    give_up_unknown(state, "close of COMMIT", result);
+  }
+}
+
 /// Links COMMIT into the directory that has its final name.
 ///
 /// Errors: as `rename_staged`; OS errors pass through: then it is not there.
@@ -188,6 +230,10 @@ void link_commit(State& state, const io::Directory& published) {
     return state.parent.syscalls().link_at(state.staged.fd(), commit.c_str(), published.fd(), commit.c_str());
   });
   if (result >= 0) {
+    return;
+  }
+  if (io::has_no_links(result)) {
+    create_commit(state, published);
     return;
   }
   const Whose whose = whose_commit(state, published);  // Its answer may be lost, too.
@@ -301,7 +347,7 @@ const io::Directory& make_marked_directory(State& state, const std::string& name
 }
 
 /// For file systems without a rename that refuses to replace: everything moves into a directory that has its final
-/// name already, and COMMIT is linked into it last; link never replaces.
+/// name already, and COMMIT is linked into it last, or made there; neither ever replaces.
 void publish_by_marker(State& state, const std::string& name) {
   const io::Directory& final_directory = make_marked_directory(state, name);
   for (const io::DirectoryEntry& entry : state.staged.list()) {
@@ -336,8 +382,30 @@ void publish_as(State& state, const std::string& name) {
   publish_by_marker(state, name);
 }
 
+/// Holds what is about to be replaced, and asks whether it may be; nothing where nobody wants to be asked.
+///
+/// Errors: what the question throws; EBUSY where somebody else holds it for too long.
+std::optional<CheckpointHold> hold_replaced(const State& state, const std::string& name) {
+  if (!state.options.before_replacing) {
+    return std::nullopt;
+  }
+  std::optional<CheckpointHold> hold;
+  hold.emplace(state.parent, name);
+  while (!hold->is_held()) {
+    if (!state.options.wait_for_hold || !state.options.wait_for_hold()) {
+      throw Error(std::error_code(EBUSY, std::system_category()),
+                  fmt::format("{} is not replaced: it is being pinned or removed by somebody else",
+                              (state.parent.path() / name).string()));
+    }
+    hold.emplace(state.parent, name);
+  }
+  state.options.before_replacing();
+  return hold;
+}
+
 /// Swaps the staged directory with the old checkpoint; false when the file system cannot.
 bool publish_by_exchange(State& state) {
+  const std::optional<CheckpointHold> hold = hold_replaced(state, state.name);
   // What was looked at is what is removed, even if the names change meanwhile.
   const io::Directory old = state.parent.open_directory(state.name);
   if (!is_checkpoint(old)) {
@@ -417,7 +485,10 @@ void replace(State& state, Manifest& manifest, const Current& current) {
   }
   const std::uint32_t generation = next_generation(state);
   seal(state, manifest, generation);
-  publish_as(state, generation_name(state.name, generation));
+  {
+    const std::optional<CheckpointHold> hold = hold_replaced(state, current.name);
+    publish_as(state, generation_name(state.name, generation));
+  }
   // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it would take it for a
   // copy that somebody has put there.
   if (remove_older(state, current, generation)) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 
 #include "io/internal/file.hpp"
 #include "store/internal/listing.hpp"
+#include "store/internal/parts_directory.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
@@ -42,7 +44,8 @@ class Recovery {
   RecoveryReport run() {
     // A crash between rename and sync leaves names that are visible, but not durable.
     root_.sync();
-    found_ = survey_.run();
+    std::vector<RecoveryEntry> foreign;
+    found_ = survey_.run(1, &foreign);
     root_.sync();  // All that was seen is durable before anything goes that it replaced.
     // Marks go last: that of a new generation says that the old one is still to be removed.
     for (const RecoveryAction action :
@@ -53,14 +56,18 @@ class Recovery {
         }
       }
     }
-    return take_report(std::move(found_));
+    return report_of(std::move(found_), std::move(foreign));
   }
 
-  static RecoveryReport take_report(std::vector<Surveyed> found) {
-    RecoveryReport report;
+  static RecoveryReport report_of(std::vector<Surveyed> found, std::vector<RecoveryEntry> foreign) {
+    RecoveryReport report{std::move(foreign)};
+    const auto others = static_cast<std::ptrdiff_t>(report.entries.size());
     for (Surveyed& each : found) {
       report.entries.push_back(std::move(each.entry));
     }
+    const auto begin = report.entries.begin();
+    std::inplace_merge(begin, begin + others, report.entries.end(),
+                       [](const RecoveryEntry& a, const RecoveryEntry& b) { return a.name < b.name; });
     return report;
   }
 
@@ -108,7 +115,7 @@ class Recovery {
       // Never more than the empty directory: its writer may have claimed it since.
       root_.remove_empty_directory(name);
     } else if (verdict.kind == EntryClass::abandoned) {
-      remove_abandoned(name, directory);
+      kept = remove_abandoned(name, directory);
     } else if (verdict.kind == EntryClass::retired) {
       kept = remove_retired(root_, name, directory);
     } else if (survey_.has_sound_successor(name)) {
@@ -138,16 +145,21 @@ class Recovery {
     }
   }
 
-  void remove_abandoned(const std::string& name, const io::Directory& directory) const {
-    if (reserved_kind(name)) {
+  /// Returns what was kept.
+  [[nodiscard]] std::string remove_abandoned(const std::string& name, const io::Directory& directory) const {
+    if (const std::optional<ReservedName> reserved = parse_reserved(name)) {
+      if (reserved->base.starts_with(kPartialPrefix)) {  // Others may have put something beside the parts.
+        return remove_parts_set_aside(root_, name, directory);
+      }
       remove_unfinished(root_, name, directory);
-      return;
+      return "";
     }
     // Marker mode: half-removed it must not have the name of a checkpoint.
     const std::string trash = trash_name(base_of(name), make_uuid(system_random));
     set_aside(root_, name, trash, directory);
     root_.sync();
     remove_unfinished(root_, trash, directory);
+    return "";
   }
 
   void restore(Surveyed& found) const {
@@ -204,7 +216,9 @@ std::string_view name(RecoveryAction action) noexcept {
 RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
   options.dry_run = true;
   const io::Directory root = open_root(syscalls, path);
-  return Recovery::take_report(Survey(root, options).run());
+  std::vector<RecoveryEntry> foreign;
+  std::vector<Surveyed> found = Survey(root, options).run(1, &foreign);
+  return Recovery::report_of(std::move(found), std::move(foreign));
 }
 
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {

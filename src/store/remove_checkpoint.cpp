@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/internal/remove_checkpoint.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/trash.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
@@ -30,7 +32,7 @@ namespace {
 /// Errors: Errc::malformed_metadata when that cannot be told.
 bool is_generation(const io::Directory& directory, std::uint32_t generation) {
   const CommitCheck check = check_commit(directory, false);
-  if (!check.is_committed && directory.status(kCommitName)) {
+  if (!check.is_committed && has_commit(directory)) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{} may be a later generation ({})", directory.path().string(), check.problem));
   }
@@ -106,9 +108,53 @@ bool is_dead_leftover(const Survey& survey, const io::Directory& directory, std:
           verdict.kind == EntryClass::abandoned);
 }
 
-/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable.
+/// What one removal renames away, for who tries again what it leaves.
+class OwnTrash {
+ public:
+  explicit OwnTrash(Trash* all) : all_(all) {}
+  ~OwnTrash() {
+    for (const std::string& name : names_) {
+      all_->give_up(name);
+    }
+  }
+  OwnTrash(const OwnTrash&) = delete;
+  OwnTrash& operator=(const OwnTrash&) = delete;
+
+  void begin(const std::string& name) {
+    if (all_ != nullptr) {
+      names_.push_back(name);
+      all_->begin(name);
+    }
+  }
+  void end(const std::string& name) noexcept {
+    if (all_ != nullptr) {
+      all_->end(name);
+    }
+  }
+
+ private:
+  Trash* const all_;
+  std::vector<std::string> names_;
+};
+
+/// Why nothing of a directory is removed, whose files cannot be told from others; nothing where they can.
+std::optional<std::string> why_kept(const io::Directory& directory) {
+  try {
+    require_known_files(directory);
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    return error.what();
+  }
+}
+
+/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable. What is damaged so that its files cannot
+/// be told from others keeps its name, under which nobody takes it for a checkpoint, and is named in `kept`.
 std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const std::string& name,
-                                            const RandomSource& random) {
+                                            const RandomSource& random, OwnTrash& own,
+                                            std::vector<std::string>& kept) {
   RecoveryOptions options;
   options.dry_run = true;
   const Survey survey(parent, options);
@@ -123,8 +169,14 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
     }
     try {
       io::Directory directory = parent.open_directory(entry.name);
-      if (is_dead_leftover(survey, directory, entry.name)) {
+      if (!is_dead_leftover(survey, directory, entry.name)) {
+        continue;
+      }
+      if (std::optional<std::string> why = why_kept(directory)) {
+        kept.push_back(std::move(*why));
+      } else {
         std::string trash = trash_name(name, make_uuid(random));
+        own.begin(trash);
         set_aside(parent, entry.name, trash, directory);
         found.push_back({std::move(trash), std::move(directory)});
       }
@@ -143,8 +195,8 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
 /// Removes a checkpoint, in several runs where another process removes or replaces the same.
 class Removal {
  public:
-  Removal(const io::Directory& parent, const Target& target, const RandomSource& random)
-      : parent_(parent), target_(target), random_(random) {}
+  Removal(const io::Directory& parent, const Target& target, const RandomSource& random, Trash* trash)
+      : parent_(parent), target_(target), random_(random), own_(trash) {}
 
   /// Which directories there are that may be generations of the checkpoint: changed means that somebody replaces or removes it.
   [[nodiscard]] std::vector<std::pair<std::string, io::FileId>> seen() const {
@@ -166,12 +218,16 @@ class Removal {
       require_known_files(each.directory);
     }
     // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
-    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_)) {
+    std::vector<std::string> kept;
+    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_, own_, kept)) {
       keep(remove_retired(parent_, each.name, each.directory));
+      own_.end(each.name);
     }
+    std::for_each(kept.begin(), kept.end(), [this](const std::string& each) { keep(each); });
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
       aside_.emplace(Generation{trash_name(target_.name, make_uuid(random_)), std::move(oldest->directory)});
       aside_from_ = oldest->name;
+      own_.begin(aside_->name);
       set_aside(parent_, aside_from_, aside_->name, aside_->directory);
       remove_aside();
     }
@@ -194,6 +250,9 @@ class Removal {
       has_removed_ = true;  // And a recovery was faster; or somebody else has removed it.
       parent_.sync();
     }
+    if (aside_) {
+      own_.end(aside_->name);
+    }
     aside_.reset();
   }
 
@@ -203,6 +262,7 @@ class Removal {
     parent_.sync();
     keep(remove_retired(parent_, aside_->name, aside_->directory));
     is_at_ours_ = false;
+    own_.end(aside_->name);
     aside_.reset();
   }
 
@@ -218,8 +278,10 @@ class Removal {
     }
   }
 
+  /// Once, however many runs say so.
   void keep(std::string kept) {
-    if (!kept.empty()) {
+    const bool is_known = std::find(report_.kept.begin(), report_.kept.end(), kept) != report_.kept.end();
+    if (!kept.empty() && !is_known) {
       report_.kept.push_back(std::move(kept));
     }
   }
@@ -227,6 +289,7 @@ class Removal {
   const io::Directory& parent_;
   const Target& target_;
   const RandomSource& random_;
+  OwnTrash own_;
   RemovalReport report_;
   std::optional<Generation> aside_;  ///< What has been given this name of trash, or may have been.
   std::string aside_from_;           ///< The name that it had before.
@@ -237,10 +300,10 @@ class Removal {
 }  // namespace
 
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                const RandomSource& random) {
+                                const RandomSource& random, Trash* trash) {
   const Target target = parse_target(path);
   const io::Directory parent = open_parent(syscalls, target);
-  Removal removal(parent, target, random);
+  Removal removal(parent, target, random, trash);
   for (int restarts = 0;; ++restarts) {
     const auto before = removal.seen();
     try {

@@ -13,7 +13,9 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/parts_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"
@@ -124,10 +126,9 @@ void abandon_own(StagedDirectory::State& state) noexcept {
   discard(state.parent, state.staged_name, state.staged, &state.abandonment_problem);
 }
 
-bool has_commit(const io::Directory& parent, const std::string& name) {
+bool holds_commit(const io::Directory& parent, const std::string& name) {
   const std::optional<io::FileStatus> directory = parent.status(name);
-  return directory && directory->kind == io::FileKind::directory &&
-         parent.open_directory(name).status(kCommitName).has_value();
+  return directory && directory->kind == io::FileKind::directory && has_commit(parent.open_directory(name));
 }
 
 }  // namespace
@@ -189,7 +190,7 @@ std::optional<Current> find_current(const io::Directory& parent, const std::stri
       throw Error(check.unreadable, check.problem);
     }
     // A damaged one is what readers find, too: they take nothing below it for the checkpoint.
-    if (check.is_committed ? check.generation == generation : has_commit(parent, found)) {
+    if (check.is_committed ? check.generation == generation : holds_commit(parent, found)) {
       return Current{std::move(found), generation};
     }
   }
@@ -204,7 +205,7 @@ bool is_checkpoint(const io::Directory& directory) {
     const std::optional<io::FileStatus> status = directory.status(name);
     return status && status->kind == io::FileKind::regular;
   };
-  return is_file(kCommitName) && is_file(kManifestName);
+  return is_file(kCommitName) && is_file(kManifestName) && has_commit(directory);
 }
 
 void require_replaceable(const io::Directory& parent, const Current& current, bool overwrite) {
@@ -254,6 +255,7 @@ StagedDirectory::~StagedDirectory() {
 StagedDirectory StagedDirectory::create(io::Engine& engine, const std::filesystem::path& target,
                                         StagedOptions options) {
   Target parsed = parse_target(target);
+  require_outside_parts(parsed.path);
   io::Directory parent = open_parent(engine.syscalls(), parsed);
   SaveTarget opened{std::move(parsed.path), std::move(parsed.name), std::move(parent), {}, nullptr};
   return create(engine, std::move(opened), std::move(options));

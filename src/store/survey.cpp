@@ -21,6 +21,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/mutex.hpp"
+#include "io/internal/check.hpp"
 #include "io/internal/read_small_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
@@ -36,6 +37,7 @@ namespace {
 
 constexpr std::size_t kMostOwnerBytes = 4096;
 constexpr std::size_t kEntriesForAThread = 256;  // To start one takes as long as to look at a few of them.
+constexpr std::size_t kEntriesAtOnce = 8192;     // Then what is foreign among them is forgotten.
 constexpr std::string_view kLostAndFound = "lost+found";  // Made by mkfs, and nobody's but root's.
 
 bool is_regular(const io::Directory& directory, std::string_view name) {
@@ -53,6 +55,13 @@ std::optional<Uuid> commit_uuid(const io::Directory& directory) {
     }
     return std::nullopt;
   }
+}
+
+/// In marker mode COMMIT may be visible, and its name not durable; nor its bytes, where there are no hard links.
+void sync_commit(const io::Directory& directory) {
+  const io::FileHandle commit = directory.open_file(kCommitName);
+  io::require(directory.syscalls().sync_data(commit.fd()), "fdatasync", directory.path() / kCommitName);
+  directory.sync();
 }
 
 /// What stands where a checkpoint belongs.
@@ -76,8 +85,7 @@ Stand stand_of(const io::Directory& root, const std::string& base) {
       return {Stand::Kind::sound, std::move(name), "", check.uuid, {}};
     }
     const bool is_another = check.is_committed;  // A checkpoint that is only called like a generation.
-    if (check.unreadable || generation == 1 ||
-        (!is_another && root.open_directory(name).status(kCommitName).has_value())) {
+    if (check.unreadable || generation == 1 || (!is_another && has_commit(root.open_directory(name)))) {
       return {Stand::Kind::something, std::move(name), check.problem, {}, check.unreadable};
     }
   }
@@ -231,8 +239,8 @@ io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& pat
 Survey::Survey(const io::Directory& root, RecoveryOptions options)
     : root_(root), options_(options), is_shared_(root_.syscalls().is_network_file_system(root_.fd()) != 0) {}
 
-std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
-  std::vector<Surveyed> found = look_at_all(root_.list(), most_threads);
+std::vector<Surveyed> Survey::run(std::size_t most_threads, std::vector<RecoveryEntry>* foreign) const {
+  std::vector<Surveyed> found = look_at_all(root_.list(), most_threads, foreign);
   mark_superseded(found);
   for (Surveyed& each : found) {
     if (each.entry.kind == EntryClass::abandoned || each.entry.kind == EntryClass::retired) {
@@ -252,7 +260,24 @@ std::vector<Surveyed> Survey::run(std::size_t most_threads) const {
 }
 
 std::vector<Surveyed> Survey::look_at_all(const std::vector<io::DirectoryEntry>& entries,
-                                          std::size_t most_threads) const {
+                                          std::size_t most_threads,
+                                          std::vector<RecoveryEntry>* foreign) const {
+  std::vector<Surveyed> found;
+  for (std::size_t begin = 0; begin < entries.size(); begin += kEntriesAtOnce) {
+    const std::size_t count = std::min(entries.size() - begin, kEntriesAtOnce);
+    for (Surveyed& each : look_at_each(std::span(entries).subspan(begin, count), most_threads)) {
+      if (each.entry.kind != EntryClass::foreign) {
+        found.push_back(std::move(each));
+      } else if (foreign != nullptr) {
+        foreign->push_back(std::move(each.entry));
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<Surveyed> Survey::look_at_each(std::span<const io::DirectoryEntry> entries,
+                                           std::size_t most_threads) const {
   std::vector<Surveyed> found(entries.size());
   const auto look = [&](std::size_t index) {
     Surveyed& each = found[index];
@@ -419,9 +444,9 @@ Survey::Holder Survey::judge_lock(int locked, bool is_far, bool is_gone) const {
 }
 
 void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::string_view name) const {
-  if (is_regular(directory, kCommitName)) {
+  if (is_regular(directory, kCommitName) && has_commit(directory)) {
     if (!options_.dry_run && is_regular(directory, kUncommittedName)) {
-      directory.sync();  // Marker mode: COMMIT is visible, but its name may not be durable.
+      sync_commit(directory);
     }
     CommitCheck check = check_commit(directory, true);
     if (check.unreadable) {

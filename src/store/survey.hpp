@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,8 +46,10 @@ class Survey {
   Survey(const io::Directory& root, RecoveryOptions options);
 
   /// All that recovery decides is decided here, whether or not it is done afterwards. Where there is much to look at, as many as
-  /// `most_threads` do so.
-  [[nodiscard]] std::vector<Surveyed> run(std::size_t most_threads = 1) const;
+  /// `most_threads` do so. What is foreign goes to `foreign`, or nowhere. Both are sorted by name.
+  /// Memory: of a foreign entry what `foreign` gets.
+  [[nodiscard]] std::vector<Surveyed> run(std::size_t most_threads = 1,
+                                          std::vector<RecoveryEntry>* foreign = nullptr) const;
 
   /// Judges a directory by its name, by what is in it, and by what stands where it belongs.
   [[nodiscard]] Verdict judge(const io::Directory& directory, std::string_view name) const;
@@ -59,7 +62,10 @@ class Survey {
   enum class Holder : std::uint8_t { nobody, somebody, unknown };
 
   [[nodiscard]] std::vector<Surveyed> look_at_all(const std::vector<io::DirectoryEntry>& entries,
-                                                  std::size_t most_threads) const;
+                                                  std::size_t most_threads,
+                                                  std::vector<RecoveryEntry>* foreign) const;
+  [[nodiscard]] std::vector<Surveyed> look_at_each(std::span<const io::DirectoryEntry> entries,
+                                                   std::size_t most_threads) const;
   [[nodiscard]] Verdict look_at(const io::DirectoryEntry& entry) const;
   void judge_reserved(Verdict& verdict, const io::Directory& directory, std::string_view name) const;
   void judge_set_aside(Verdict& verdict, const io::Directory& directory, std::string_view base) const;

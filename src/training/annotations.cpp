@@ -3,6 +3,8 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
+#include <utility>
 #include <variant>
 
 #include <fmt/format.h>
@@ -17,6 +19,7 @@ namespace cairn::training {
 namespace {
 
 constexpr std::string_view kOwner = "cairn.training";
+constexpr std::string_view kNotFinite = "not_finite";
 constexpr std::size_t kMostNameBytes = 200;
 
 void check(const Metrics& metrics) {
@@ -24,14 +27,11 @@ void check(const Metrics& metrics) {
     throw Error(Errc::invalid_argument,
                 fmt::format("{} metrics; at most {} are kept with a step", metrics.size(), kMostMetrics));
   }
-  for (const auto& [name, value] : metrics) {
+  for (const auto& [name, ignored] : metrics) {
     if (name.empty() || name.size() > kMostNameBytes || !is_valid_utf8(name)) {
       throw Error(Errc::invalid_argument,
                   fmt::format("metric '{}': the name is empty, longer than {} bytes, or not UTF-8",
                               name.substr(0, kMostNameBytes), kMostNameBytes));
-    }
-    if (!std::isfinite(value)) {
-      throw Error(Errc::invalid_argument, fmt::format("metric '{}' is {}, not a finite number", name, value));
     }
   }
 }
@@ -68,6 +68,23 @@ Metrics read_metrics(JsonReader& json) {
   return metrics;
 }
 
+/// Those that JSON has no number for.
+void read_not_finite(JsonReader& json, Metrics& metrics) {
+  begin_object(json, kNotFinite);
+  while (const auto key = json.next_key()) {
+    const std::string name(*key);
+    const std::string text = json.peek() == '"' ? std::string(json.read_string()) : std::string();
+    if (text == "nan") {
+      metrics[name] = std::numeric_limits<double>::quiet_NaN();
+    } else if (text == "inf" || text == "-inf") {
+      metrics[name] =
+          text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+    } else {
+      json.fail(fmt::format("metric '{}' is neither nan, nor inf, nor -inf", name));
+    }
+  }
+}
+
 StepNotes read_owned(JsonReader& json) {
   StepNotes notes;
   begin_object(json, kOwner);
@@ -75,7 +92,9 @@ StepNotes read_owned(JsonReader& json) {
     if (*key == "step") {
       notes.step = json.read_unsigned();
     } else if (*key == "metrics") {
-      notes.metrics = read_metrics(json);
+      notes.metrics.merge(read_metrics(json));
+    } else if (*key == kNotFinite) {
+      read_not_finite(json, notes.metrics);
     } else {
       json.skip_value();
     }
@@ -85,18 +104,36 @@ StepNotes read_owned(JsonReader& json) {
 
 }  // namespace
 
+std::string_view not_finite_text(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+void write_metrics(JsonWriter& json, const Metrics& metrics) {
+  const auto write = [&](std::string_view member, bool is_finite, const auto& put) {
+    bool has_any = false;
+    for (const auto& [name, value] : metrics) {
+      if (std::isfinite(value) != is_finite) {
+        continue;
+      }
+      if (!std::exchange(has_any, true)) {
+        json.key(member).begin_object();
+      }
+      put(json.key(name), value);
+    }
+    if (has_any) {
+      json.end();
+    }
+  };
+  write("metrics", true, [](JsonWriter& to, double value) { to.value(value); });
+  write(kNotFinite, false, [](JsonWriter& to, double value) { to.value(not_finite_text(value)); });
+}
+
 std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics) {
   check(metrics);
   std::string text;
   JsonWriter writer(text);
   writer.begin_object().key(kOwner).begin_object().key("step").value(step);
-  if (!metrics.empty()) {
-    writer.key("metrics").begin_object();
-    for (const auto& [name, value] : metrics) {
-      writer.key(name).value(value);
-    }
-    writer.end();
-  }
+  write_metrics(writer, metrics);
   writer.end();
   JsonRules rules;
   rules.code = Errc::invalid_argument;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/checkpointer.hpp"
 
+#include <unistd.h>
+
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "base/internal/mutex.hpp"
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/step_load.hpp"
@@ -21,10 +26,71 @@ using training::StepLoad;
 using training::StepSave;
 using training::StepUser;
 
+namespace {
+
+/// Of a save that has not ended a moment ago: what it waits for.
+std::string words_of_unfinished(const StepSave& save) {
+  try {
+    static_cast<void>(save.response().wait(Timeout(std::chrono::nanoseconds(0))));
+  } catch (const Error& error) {
+    if (error.code() == Errc::still_running) {
+      return error.detail();
+    }
+  } catch (...) {  // How it has ended is told elsewhere.
+  }
+  return "it ends just now";
+}
+
+/// Keeps what a thread that it would have to wait for is in the middle of: a function of the program's has ended the Checkpointer that has
+/// called it, with the whole program perhaps (std::exit). That thread then does nothing more.
+template <class State>
+void leave_for_ever(std::shared_ptr<State> state) {
+  static Mutex mutex;
+  // Never destroyed: other threads may end after all that is.
+  static auto& left CAIRN_GUARDED_BY(mutex) = *new std::vector<std::shared_ptr<State>>;
+  const MutexLock lock(mutex);
+  left.push_back(std::move(state));
+}
+
+}  // namespace
+
+Checkpointer::OwnState::OwnState(std::shared_ptr<State> state)
+    : state_(std::move(state)), process_(::getpid()) {}
+
+Checkpointer::OwnState::~OwnState() {
+  if (!is_own_process()) {
+    // Its threads cannot be waited for here. It stays where a look for leaks finds it.
+    static auto& left = *new std::vector<std::shared_ptr<State>>;
+    left.push_back(std::move(state_));
+  }
+}
+
+bool Checkpointer::OwnState::is_own_process() const noexcept {
+  return ::getpid() == process_;
+}
+
+Checkpointer::State* Checkpointer::OwnState::operator->() const {
+  return shared().get();
+}
+
+const std::shared_ptr<Checkpointer::State>& Checkpointer::OwnState::shared() const {
+  if (!is_own_process()) {
+    throw Error(
+        Errc::closed,
+        fmt::format("the Checkpointer of {} belongs to process {}, from which this one was forked: make "
+                    "another one here, with a context of this process",
+                    state_->given_root.string(), process_));
+  }
+  return state_;
+}
+
 Checkpointer::Checkpointer(std::filesystem::path root, CheckpointerOptions options, const Context& context)
     : state_(std::make_shared<State>(std::move(root), std::move(options), context)) {}
 
 Checkpointer::~Checkpointer() {
+  if (!state_.is_own_process()) {
+    return;
+  }
   try {
     close();
   } catch (...) {
@@ -36,6 +102,13 @@ Checkpointer::~Checkpointer() {
   state_->remover.stop();
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
+  }
+  if (state_->waits_for_itself()) {
+    if (state_->removals.runs_here()) {
+      coord::wait_lent(state_->coordinator(), state_->saves.idle());  // What is left runs here.
+    }
+    leave_for_ever(state_.shared());
+    return;
   }
   state_->wait_idle();
 }
@@ -69,6 +142,7 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root(options.deadline);
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
@@ -80,7 +154,7 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
                                           const LoadOptions& options) {
   const std::uint64_t step = state_->resolve(which);
   const std::filesystem::path path = state_->path_of(step);
-  const std::weak_ptr<State> weak = state_;
+  const std::weak_ptr<State> weak = state_.shared();
   StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
     const std::shared_ptr<State> state = weak.lock();
     return state ? state->judge_load(step, path, failure) : failure;
@@ -98,6 +172,7 @@ CheckpointMetadata Checkpointer::metadata(const WhichStep& which) const {
   const std::uint64_t step = state_->resolve(which);
   const StepUser user(state_->remover.uses(), step);
   const std::filesystem::path path = state_->path_of(step);
+  state_->look_at_root({});
   try {
     return checkpointables_metadata(path, state_->context);
   } catch (...) {
@@ -148,6 +223,7 @@ void Checkpointer::reload() {
 }
 
 void Checkpointer::wait() {
+  state_->require_may_wait();
   state_->wait_idle();
   state_->throw_failures();
 }
@@ -157,24 +233,37 @@ void Checkpointer::close() {
 }
 
 void Checkpointer::close(Timeout timeout) {
+  state_->require_may_wait();
+  bool was_closed = false;
   {
     const MutexLock lock(state_->mutex);
-    state_->is_closed = true;
+    was_closed = std::exchange(state_->is_closed, true);
   }
   const std::string root = state_->directory.root().string();
   const auto end = later(state_->clock.steady_now(), timeout);
-  if (!state_->saves.wait_idle(end)) {
+  if (!state_->wait_until_idle(state_->saves, end)) {
     if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
-      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved", save->step(), root));
+      throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved: {}", save->step(),
+                                                   root, words_of_unfinished(*save)));
     }
-    state_->saves.wait_idle();  // It has ended: it posts its removals, which takes no time.
+    coord::wait_lent(state_->coordinator(),
+                     state_->saves.idle());  // It has ended: it posts its removals, which takes no time.
   }
-  if (!state_->removals.wait_idle(end)) {
-    throw Error(Errc::still_running, fmt::format("old steps of {} are still being removed", root));
+  const auto await_removals = [&] {
+    if (!state_->wait_until_idle(state_->removals, end)) {
+      throw Error(Errc::still_running,
+                  fmt::format("old steps of {} are still being removed: {}", root, state_->remover.doing()));
+    }
+  };
+  await_removals();
+  if (!was_closed && state_->remover.is_unfinished()) {
+    state_->removals.post(
+        [state = state_.shared().get()] { state->remove_old([state] { state->remover.finish(); }); });
+    await_removals();
   }
   state_->throw_failures();
   if (std::uncaught_exceptions() <= state_->exceptions) {  // Else the program is about to fail.
-    state_->history.enter(true);
+    state_->enter_history(true);
   }
 }
 

@@ -14,10 +14,12 @@
 #include "cairn/base/error.hpp"
 
 #include "api/internal/look.hpp"
+#include "core/internal/disk_calls.hpp"
 #include "store/internal/damage.hpp"
 #include "store/internal/listing.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/rank_resume.hpp"
+#include "training/root.hpp"
 #include "training/step_links.hpp"
 
 namespace cairn {
@@ -47,6 +49,13 @@ std::filesystem::path Checkpointer::State::path_of(std::uint64_t step) const {
                             latest ? fmt::format(", the latest of which is {}", *latest) : ""));
   }
   return directory.path(step);
+}
+
+/// The step of this number in another root is not the one that is meant.
+void Checkpointer::State::look_at_root(Timeout deadline) const {
+  const core::DiskCalls calls(context);
+  calls.run(fmt::format("look at {}", directory.root().string()), deadline,
+            [root = directory.held_root()] { static_cast<void>(root->open()); });
 }
 
 /// What cannot be told is not damage: the failure itself counts.
@@ -118,6 +127,7 @@ std::optional<std::uint64_t> Checkpointer::State::newest_on_disk(
 
 std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
                                                           const std::set<std::uint64_t>& without) {
+  static_cast<void>(directory.held_root()->open());  // Before anything of another one is recovered.
   if (how.recover && without.empty() && !api::is_yet_to_be_made(directory.root())) {
     recover(directory.root(), how.recovery, context);
   }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -11,10 +14,12 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/internal/annotations.hpp"
+#include "training/root.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn {
@@ -39,10 +44,12 @@ bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
 /// what to save next.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
+  const TimePoint called = clock.steady_now();
   const bool was_preempted = options.preemption != nullptr && options.preemption->is_preempted();
   bool is_due = !options.save.asks_time();  // Else a failure to decide is one of all ranks.
   std::optional<std::uint64_t> number;
   has_joined = false;
+  look_at_metrics(step, how.metrics);
   try {
     is_due = decide(step, how.force);
     if (ranks && is_due) {
@@ -50,7 +57,7 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
     }
     has_answered_signal = has_answered_signal || was_preempted;
     throw_earlier_failure(is_due);
-    return is_due ? start(step, items, how, number.value_or(0)) : StepResponse();
+    return is_due ? start(step, items, how, number.value_or(0), called) : StepResponse();
   } catch (...) {
     const std::exception_ptr failure = std::current_exception();
     if (ranks && is_due && !has_joined) {
@@ -60,6 +67,20 @@ StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables
       ranks->end_save(*number, step, std::nullopt);
     }
     std::rethrow_exception(failure);
+  }
+}
+
+/// A training whose loss is no number any more goes on for hours otherwise before anybody looks at it.
+void Checkpointer::State::look_at_metrics(std::uint64_t step, const Metrics& metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) {
+      continue;
+    }
+    const MutexLock lock(mutex);
+    if (odd_metrics.size() < training::kMostMetrics && odd_metrics.insert(name).second) {
+      untold.push_back(fmt::format("metric '{}' is {} at step {}: it is kept, and is never the best", name,
+                                   training::not_finite_text(value), step));
+    }
   }
 }
 
@@ -185,26 +206,82 @@ SaveOptions Checkpointer::State::save_options(std::uint64_t step, const StepOpti
   return save;
 }
 
+/// The commit asks again: a step may be pinned while it is saved once more.
+void Checkpointer::State::keep_pinned(std::uint64_t step, SaveOptions& save) {
+  save.before_replacing = [self = weak_from_this(), step, also = std::move(save.before_replacing)] {
+    if (const std::shared_ptr<const State> state = self.lock()) {
+      state->require_unpinned(step);
+    }
+    if (also) {
+      also();
+    }
+  };
+}
+
+/// What is left of the deadline of a save: it counts from the call. Zero: there is none.
+///
+/// Errors: Errc::timed_out.
+Timeout Checkpointer::State::time_left(std::uint64_t step, Timeout deadline, TimePoint called) const {
+  if (deadline <= deadline.zero()) {
+    return deadline;
+  }
+  const std::chrono::nanoseconds left = later(called, deadline) - clock.steady_now();
+  if (left <= left.zero()) {
+    throw Error(Errc::timed_out,
+                fmt::format("step {} of {}: not saved after {:.3f} s", step, directory.root().string(),
+                            std::chrono::duration<double>(deadline).count()));
+  }
+  return left;
+}
+
+/// Blocks until the save before has ended, and the removal of the same step: it is saved again after it was removed.
+void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called) {
+  const std::shared_ptr<StepSave> before = in_flight();
+  const bool is_limited = deadline > deadline.zero();
+  if (before && !is_limited) {
+    before->settle();
+  }
+  while (before && is_limited && !before->settle(time_left(step, deadline, called))) {
+  }
+  if (before) {
+    throw_earlier_failure(true);
+  }
+  if (!remover.uses()->is_being_removed(step)) {
+    return;
+  }
+  require_may_wait();
+  if (!is_limited) {
+    coord::wait_lent(coordinator(), removals.idle());
+  }
+  while (is_limited && !wait_until_idle(removals, later(called, deadline))) {
+    static_cast<void>(time_left(step, deadline, called));
+  }
+}
+
+void Checkpointer::State::make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called) {
+  const core::DiskCalls calls(context);
+  std::function<void()> look = [state = shared_from_this(), step, overwrite = save.overwrite] {
+    state->make_way(step, overwrite);
+  };
+  calls.run(fmt::format("step {}: look at {}", step, directory.root().string()),
+            time_left(step, save.deadline, called), std::move(look));
+}
+
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
-                                        const StepOptions& how, std::uint64_t number) {
+                                        const StepOptions& how, std::uint64_t number, TimePoint called) {
   require_open();
   if (ranks && how.skip_if_busy) {
     throw Error(Errc::invalid_argument, "StepOptions::skip_if_busy is not supported with several ranks");
   }
   SaveOptions save = save_options(step, how);
-  if (const std::shared_ptr<StepSave> before = in_flight()) {
-    if (how.skip_if_busy) {
-      return {};
-    }
-    before->settle();
-    throw_earlier_failure(true);
+  if (how.skip_if_busy && in_flight()) {
+    return {};
   }
-  if (remover.uses()->is_being_removed(step)) {
-    removals.wait_idle();  // It is saved again: after it was removed.
-  }
+  wait_for_earlier(step, save.deadline, called);
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
-    make_way(step, save.overwrite);
+    make_way_in_time(step, save, called);
+    keep_pinned(step, save);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   saves.start();  // What can fail, does so before the others are waited for.
@@ -212,7 +289,8 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   if (ranks) {
     begin_on_ranks(number, step, save);
   }
-  const auto begin = clock.steady_now();
+  save.deadline = time_left(step, save.deadline, called);
+  const TimePoint begin = clock.steady_now();
   has_joined = true;
   AsyncResponse response = save_checkpointables_async(path, items, save, context);
   costs.add_blocking(clock.steady_now() - begin);
@@ -222,8 +300,13 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
       state->end(ended, number, failure);
     }
   };
+  std::vector<std::string> problems;
+  {
+    const MutexLock lock(mutex);
+    problems.swap(untold);
+  }
   auto started = std::make_shared<StepSave>(step, std::move(response), core::DiskCalls(context).services(),
-                                            std::move(user), std::move(on_end));
+                                            std::move(user), std::move(problems), std::move(on_end));
   enter(started, begin);
   return StepResponse(std::move(started));
 }
@@ -255,6 +338,7 @@ void Checkpointer::State::end(StepSave& save, std::uint64_t number, const std::e
       costs.add_durable(duration);
     } else {
       failed = saving;
+      untold.insert(untold.begin(), save.problems().begin(), save.problems().end());
       save_failure = with_context(failure, fmt::format("step {}", save.step()));
       is_called_off = ranks && code_of(failure) == Errc::cancelled;
       has_saved_preempted = false;
@@ -282,25 +366,67 @@ void Checkpointer::State::finish(StepSave& save) noexcept {
 
 /// On the thread that removes.
 void Checkpointer::State::retain(std::uint64_t just_saved) noexcept {
-  history.enter(false);
+  enter_history(false);
+  remove_old([&] { remover.retain(just_saved); });
+}
+
+/// On the thread that removes; keeps or tells why what is to go could not be removed.
+void Checkpointer::State::remove_old(const std::function<void()>& remove) noexcept {
   std::exception_ptr failure;
   try {
-    list_again([&] { remover.retain(just_saved); });
+    list_again(remove);
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure && options.on_retention_failure) {
-    options.on_retention_failure(failure);
-    return;
+    try {
+      options.on_retention_failure(failure);
+      return;
+    } catch (...) {  // It has waited for this very thread, say.
+      failure = std::current_exception();
+    }
   }
   const MutexLock lock(mutex);
   retention_failure = failure && retention_failure ? retention_failure : failure;  // All was tried again.
 }
 
+/// How this program goes is no part of the history of another root.
+void Checkpointer::State::enter_history(bool is_over) noexcept {
+  try {
+    directory.held_root()->require_same();
+    history.enter(is_over);
+  } catch (...) {  // What cannot be told is left out.
+  }
+}
+
+/// Whether the calling thread is one without which a save or a removal does not end: one of its own (the policies of what to keep and
+/// `on_retention_failure` are called there), or of the context's, where a save is in flight.
+bool Checkpointer::State::waits_for_itself() const {
+  const std::shared_ptr<StepSave> save = in_flight();
+  return saves.runs_here() || removals.runs_here() || (save && save->runs_here());
+}
+
+/// Errors: Errc::invalid_argument.
+void Checkpointer::State::require_may_wait() const {
+  if (waits_for_itself()) {
+    throw Error(
+        Errc::invalid_argument,
+        fmt::format("Checkpointer of {}: would deadlock: waited for on a thread of its own, or of its "
+                    "context's",
+                    directory.root().string()));
+  }
+}
+
 /// Blocks until no save is in flight and nothing is to be removed.
-void Checkpointer::State::wait_idle() {
-  saves.wait_idle();  // First: it has posted what is to be removed then.
-  removals.wait_idle();
+void Checkpointer::State::wait_idle() const {
+  coord::wait_lent(coordinator(), saves.idle());  // First: it has posted what is to be removed then.
+  coord::wait_lent(coordinator(), removals.idle());
+}
+
+/// Blocks until `worker` has nothing to do, or it is `end`. Returns which it was.
+bool Checkpointer::State::wait_until_idle(const training::Worker& worker,
+                                          std::chrono::steady_clock::time_point end) const {
+  return coord::wait_lent_until(coordinator(), worker.idle(), end, clock);
 }
 
 /// The failure of a save that nobody was told of yet, if there is one.

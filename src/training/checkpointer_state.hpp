@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/checkpointer.hpp"
@@ -36,9 +38,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
         directory(given_root, options.names, where),
         remover(options.keep, options.links, options.close_timeout, directory, where),
         costs(clock),
-        history(directory.root(), options.save.needs_history() && is_primary(), where),
-        removals(clock),
-        saves(clock) {
+        history(directory.root(), options.save.needs_history() && is_primary(), where) {
     announce();  // Nobody else is here yet.
     if (coordinator().size() > 1) {
       ranks = std::make_unique<training::RankDecisions>(options.save, options.preemption, coordinator(),
@@ -55,6 +55,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   // Saves.
   [[nodiscard]] bool decide(std::uint64_t step, bool is_forced = false);
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& how);
+  void look_at_metrics(std::uint64_t step, const Metrics& metrics);
   void begin_on_ranks(std::uint64_t number, std::uint64_t step, SaveOptions& save);
   void tell_others(const std::exception_ptr& why) const noexcept;
   [[nodiscard]] SaveMoment look(std::uint64_t step, StepDirectory::Steps& steps);
@@ -62,16 +63,28 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void announce() CAIRN_REQUIRES(mutex);
   void list_again(const std::function<void()>& look_again);
   [[nodiscard]] bool is_on_disk(std::uint64_t step) const;
+  void require_unpinned(std::uint64_t step) const;
   void make_way(std::uint64_t step, bool overwrite) const;
+  void keep_pinned(std::uint64_t step, SaveOptions& save);
+  using TimePoint = std::chrono::steady_clock::time_point;
   StepResponse start(std::uint64_t step, const Checkpointables& items, const StepOptions& how,
-                     std::uint64_t number);
+                     std::uint64_t number, TimePoint called);
+  [[nodiscard]] Timeout time_left(std::uint64_t step, Timeout deadline, TimePoint called) const;
+  void wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called);
+  void make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
   void end(training::StepSave& save, std::uint64_t number, const std::exception_ptr& failure);
   void finish(training::StepSave& save) noexcept;
   void retain(std::uint64_t just_saved) noexcept;
-  void wait_idle();
+  void wait_idle() const;
+  [[nodiscard]] bool wait_until_idle(const training::Worker& worker,
+                                     std::chrono::steady_clock::time_point end) const;
+  void remove_old(const std::function<void()>& remove) noexcept;
+  void enter_history(bool is_over) noexcept;
+  void require_may_wait() const;
+  [[nodiscard]] bool waits_for_itself() const;
   /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };
   [[nodiscard]] std::exception_ptr take_save_failure(Tells when);
@@ -84,6 +97,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
+  void look_at_root(Timeout deadline) const;
   [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
                                               const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
@@ -120,6 +134,10 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
   // Those in the directory, and the one that is being saved.
   StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
+
+  // Names of metrics that were not finite, and sentences on them that no result has told yet.
+  std::set<std::string, std::less<>> odd_metrics CAIRN_GUARDED_BY(mutex);
+  std::vector<std::string> untold CAIRN_GUARDED_BY(mutex);
 
   std::unique_ptr<training::RankDecisions> ranks;  // Null: this process is alone.
 

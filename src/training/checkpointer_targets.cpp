@@ -10,6 +10,7 @@
 
 #include "training/checkpointer_state.hpp"
 #include "training/damaged_aside.hpp"
+#include "training/root.hpp"
 
 namespace cairn {
 
@@ -20,9 +21,19 @@ bool Checkpointer::State::is_on_disk(std::uint64_t step) const {
          std::filesystem::exists(directory.entry(step), unknown) || unknown;
 }
 
-/// Refuses to save a step where another one is that is not to go, and moves away what is known to be damaged and no save could replace. On
-/// rank 0, which alone knows what the disk holds.
+/// Refuses to overwrite a step that is pinned. Asked at the call, before anything is copied, and by the commit, when nobody can pin it any more.
+void Checkpointer::State::require_unpinned(std::uint64_t step) const {
+  if (directory.is_pinned(step)) {
+    throw Error(Errc::already_exists,
+                fmt::format("step {} is pinned: {}; it is overwritten only after Checkpointer::unpin", step,
+                            directory.path(step).string()));
+  }
+}
+
+/// Refuses to save in another root than before, and a step where another one is that is not to go; moves away what is known to be damaged
+/// and no save could replace. On rank 0, which alone knows what the disk holds.
 void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
+  directory.held_root()->require_same();
   const std::string path = directory.path(step).string();
   if (!is_on_disk(step)) {
     return;
@@ -35,10 +46,8 @@ void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
   if (!overwrite && directory.has(step)) {
     throw Error(Errc::already_exists, fmt::format("step {} is there: {}", step, path));
   }
-  if (overwrite && directory.is_pinned(step)) {
-    throw Error(
-        Errc::already_exists,
-        fmt::format("step {} is pinned: {}; it is overwritten only after Checkpointer::unpin", step, path));
+  if (overwrite) {
+    require_unpinned(step);
   }
   if (overwrite && remover.is_damaged(step)) {
     const store::RandomSource& random = context.options().random;

@@ -56,7 +56,7 @@ std::vector<bool> keep_best(Steps steps, std::string_view name,
     is_measured = is_measured || value.has_value();
     if (!value) {
       kept[i] = unmeasured == Unmeasured::keep;
-    } else if (!std::isnan(*value)) {
+    } else if (std::isfinite(*value)) {
       scored.push_back({i, prefer == Prefer::higher ? *value : -*value});
     }
   }

@@ -17,6 +17,13 @@ namespace {
 
 constexpr std::string_view kTreeHandler = "cairn.tree/1";
 
+constexpr std::size_t kBraces = 2;
+
+/// With the comma that may follow.
+std::size_t bytes_of_member(const std::string& key, const std::string& value) {
+  return object_of({{key, value}}).size() - kBraces + 1;
+}
+
 std::string whose(std::string_view leaf, std::uint32_t part) {
   return fmt::format("{} of part {}", formats::shown(leaf), part);
 }
@@ -70,6 +77,35 @@ const PartContents::Item* PartContents::find(const store::CheckpointableEntry& i
   return &other;
 }
 
+void PartContents::Members::add(const JsonMembers& more) {
+  for (const auto& [key, value] : more) {
+    std::size_t& bytes = bytes_[key];
+    all_bytes_ += bytes_of_member(key, value) - bytes;
+    bytes = bytes_of_member(key, value);
+  }
+}
+
+std::size_t PartContents::Members::size_with(const JsonMembers& more) const {
+  std::size_t bytes = all_bytes_;
+  for (const auto& [key, value] : more) {
+    const auto same = bytes_.find(key);
+    bytes += bytes_of_member(key, value) - (same == bytes_.end() ? 0 : same->second);
+  }
+  return bytes + kBraces;
+}
+
+void PartContents::require_room(const JsonMembers& custom_metadata, const JsonMembers& annotations) const {
+  const auto require = [](std::size_t bytes, const char* what) {
+    if (bytes > store::kMaxCustomMetadataBytes) {
+      throw Error(Errc::invalid_argument,
+                  fmt::format("the {} of all parts together: {} bytes; at most {} are allowed", what, bytes,
+                              store::kMaxCustomMetadataBytes));
+    }
+  };
+  require(custom_metadata_.size_with(custom_metadata), "custom metadata");
+  require(annotations_.size_with(annotations), "annotations");
+}
+
 void PartContents::add(const store::CommittedDirectory& part, std::uint32_t number) {
   using Tree = std::pair<const store::CheckpointableEntry*, formats::Index>;
   std::vector<Tree> trees;
@@ -82,6 +118,12 @@ void PartContents::add(const store::CommittedDirectory& part, std::uint32_t numb
       require_new(trees.back().second, item, number, other->leaves);
     }
   }
+  const std::string path = (part.path() / store::kManifestName).string();
+  const auto members = [&path](const std::string& text) {
+    return members_of(text, path, Errc::malformed_metadata);
+  };
+  const JsonMembers custom_metadata = members(part.manifest().custom_metadata);
+  const JsonMembers annotations = members(part.manifest().annotations);
   for (const store::CheckpointableEntry& item : part.manifest().checkpointables) {
     items_.try_emplace(item.name, Item{item.handler_id, number, {}});
   }
@@ -91,6 +133,8 @@ void PartContents::add(const store::CommittedDirectory& part, std::uint32_t numb
       leaves.add(index.entry(i).name, number);
     }
   }
+  custom_metadata_.add(custom_metadata);
+  annotations_.add(annotations);
 }
 
 }  // namespace cairn::training

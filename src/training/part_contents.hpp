@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include "cairn/formats/index.hpp"
 
 #include "store/internal/committed_directory.hpp"
+#include "training/json_members.hpp"
 #include "training/leaf_names.hpp"
 
 namespace cairn::training {
@@ -32,7 +34,24 @@ class PartContents {
   ///         Errc::checksum_mismatch: what is wrong with the part.
   void add(const store::CommittedDirectory& part, std::uint32_t number);
 
+  /// Refuses what one more part brings along if the checkpoint of all could not hold it.
+  ///
+  /// Errors: Errc::invalid_argument.
+  void require_room(const JsonMembers& custom_metadata, const JsonMembers& annotations) const;
+
  private:
+  /// How long the members of a kind are as text, by their keys: the later of two with one key counts.
+  class Members {
+   public:
+    void add(const JsonMembers& more);
+    /// The size of the object of all, with these.
+    [[nodiscard]] std::size_t size_with(const JsonMembers& more) const;
+
+   private:
+    std::map<std::string, std::size_t, std::less<>> bytes_;
+    std::size_t all_bytes_ = 0;
+  };
+
   struct Item {
     std::string handler_id;
     std::uint32_t first_part = 0;
@@ -42,6 +61,8 @@ class PartContents {
   [[nodiscard]] const Item* find(const store::CheckpointableEntry& item, std::uint32_t number) const;
 
   std::map<std::string, Item, std::less<>> items_;
+  Members custom_metadata_;
+  Members annotations_;
 };
 
 }  // namespace cairn::training

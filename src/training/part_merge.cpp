@@ -2,9 +2,12 @@
 #include "training/part_merge.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,6 +16,7 @@
 #include "cairn/formats/index_merge.hpp"
 
 #include "io/internal/check.hpp"
+#include "io/internal/links.hpp"
 #include "training/part_contents.hpp"
 #include "training/part_notes.hpp"
 
@@ -38,6 +42,24 @@ io::FileDigest digest_of(std::span<const std::byte> bytes, const std::string& pa
   io::ChunkHasher hasher;
   hasher.update(bytes);
   return hasher.finish(path);
+}
+
+/// Where nothing can be linked. `from` must hold what its digest says.
+void copy_file(const io::FileHandle& from, const io::FileDigest& digest,
+               const std::filesystem::path& from_path, const io::Directory& to, const std::string& name) {
+  const std::filesystem::path path = to.path() / name;
+  io::FileHandle copy = to.create_file(name);
+  std::vector<std::byte> chunk(io::kChunkBytes);
+  for (std::uint64_t at = 0; at < digest.size_bytes; at += chunk.size()) {
+    const std::uint64_t left = digest.size_bytes - at;
+    const auto bytes =
+        std::span(chunk).first(static_cast<std::size_t>(std::min<std::uint64_t>(chunk.size(), left)));
+    io::read_all(from, bytes, at, from_path);
+    io::verify_chunks(from_path.string(), at, bytes, digest);
+    io::write_all(copy, bytes, at, path);
+  }
+  io::require(copy.syscalls().sync_data(copy.fd()), "fdatasync", path);
+  io::require(copy.close(), "close", path);
 }
 
 }  // namespace
@@ -73,14 +95,20 @@ void PartMerge::add(const store::CommittedDirectory& part) {
 }
 
 void PartMerge::add_file(const store::CommittedDirectory& part, const store::FileEntry& file) {
-  static_cast<void>(part.open_file(file.path));  // Its kind and size are those that were written.
+  const io::FileHandle file_of_part =
+      part.open_file(file.path);  // Its kind and size are those that were written.
   const SplitPath at = split(file.path);
   make_directories(at.directory);
   const io::Directory from = part.directory().open_directory(at.directory);
   const io::Directory to = staged_.directory().open_directory(at.directory);
   const int linked = from.syscalls().link_at(from.fd(), at.name.c_str(), to.fd(), at.name.c_str());
-  io::require(linked, fmt::format("link {} to", (part.path() / file.path).string()), to.path() / at.name);
-  digests_.push_back(part.digest(file.path));
+  io::FileDigest digest = part.digest(file.path);
+  if (io::has_no_links(linked)) {
+    copy_file(file_of_part, digest, part.path() / file.path, to, at.name);
+  } else {
+    io::require(linked, fmt::format("link {} to", (part.path() / file.path).string()), to.path() / at.name);
+  }
+  digests_.push_back(std::move(digest));
 }
 
 void PartMerge::make_directories(const std::string& relative) {

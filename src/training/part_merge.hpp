@@ -18,14 +18,15 @@
 
 namespace cairn::training {
 
-/// Puts parts together in a staged directory: their data files get a second name there (a hard link), the indexes of a tree become one.
+/// Puts parts together in a staged directory: their data files get a second name there (a hard link), or are copied where there are no
+/// links; the indexes of a tree become one.
 /// Memory: the indexes, eight bytes for each MiB of the files.
 class PartMerge {
  public:
   /// `staged` must outlive it.
   explicit PartMerge(store::StagedDirectory& staged) : staged_(staged) {}
 
-  /// Adds the files of a part, whose sizes are checked and whose data is not read.
+  /// Adds the files of a part, whose sizes are checked and whose data is not read, unless it is copied.
   ///
   /// Errors: what is wrong with the part, and the OS errors of link(2).
   void add(const store::CommittedDirectory& part);

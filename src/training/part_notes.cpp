@@ -7,13 +7,11 @@
 #include "cairn/base/json_reader.hpp"
 
 #include "base/internal/json_writer.hpp"
+#include "store/internal/parts_directory.hpp"
 
 namespace cairn::training {
-namespace {
 
-constexpr std::string_view kMember = "cairn.partial";
-
-}  // namespace
+using store::kPartMember;
 
 void enter(JsonMembers& annotations, const PartNotes& notes) {
   std::string text;
@@ -25,14 +23,14 @@ void enter(JsonMembers& annotations, const PartNotes& notes) {
     writer.key("first").value(notes.first);
   }
   writer.end();
-  if (!annotations.emplace(kMember, std::move(text)).second) {
+  if (!annotations.emplace(kPartMember, std::move(text)).second) {
     throw Error(Errc::invalid_argument,
-                fmt::format("annotations: '{}' is written by the PartialSave itself", kMember));
+                fmt::format("annotations: '{}' is written by the PartialSave itself", kPartMember));
   }
 }
 
 std::optional<PartNotes> take_notes(JsonMembers& annotations, std::string_view path) {
-  const auto found = annotations.find(kMember);
+  const auto found = annotations.find(kPartMember);
   if (found == annotations.end()) {
     return std::nullopt;
   }
@@ -41,7 +39,7 @@ std::optional<PartNotes> take_notes(JsonMembers& annotations, std::string_view p
   PartNotes notes;
   JsonReader json(text, path);
   if (json.peek() != '{') {
-    json.fail(fmt::format("'{}' is not an object", kMember));
+    json.fail(fmt::format("'{}' is not an object", kPartMember));
   }
   json.begin_object();
   while (const auto key = json.next_key()) {

@@ -3,11 +3,12 @@
 
 #include <system_error>
 
-#include <charconv>
+#include <cstdint>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <set>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "base/internal/utf8.hpp"
+#include "core/internal/paths.hpp"
+#include "core/internal/saves_part.hpp"
 #include "io/internal/engine.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
@@ -34,23 +37,13 @@ namespace cairn {
 namespace {
 
 using store::CommittedDirectory;
+using store::part_name;
+using store::part_number;
 using store::PartsDirectory;
+using Check = store::PartsDirectory::Check;
 
-std::string part_name(std::size_t number) {
-  return fmt::format("part-{:05}", number);
-}
-
-/// The number of a part that is called so; nothing for what is none.
-std::optional<std::size_t> part_number(std::string_view name) {
-  const std::string_view prefix = "part-";
-  std::size_t number = 0;
-  if (!name.starts_with(prefix)) {
-    return std::nullopt;
-  }
-  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), number);
-  const bool is_number = error == std::errc() && end == name.data() + name.size();
-  return is_number && part_name(number) == name ? std::optional(number) : std::nullopt;
-}
+/// Looks for parts look at any depth: what is missing above a target holds none.
+constexpr unsigned kAnyLevels = std::numeric_limits<unsigned>::max();
 
 /// How many parts there are.
 ///
@@ -102,33 +95,83 @@ void require_part(const CommittedDirectory& part, std::size_t number, const std:
 
 struct PartialSave::State {
   State(const std::filesystem::path& where, PartialSaveOptions how, const Context& in)
-      : target(std::filesystem::absolute(store::target_path(where))), options(std::move(how)), context(in) {}
+      : target(core::absolute_path(store::target_path(where))), options(std::move(how)), context(in) {
+    context.require_own_process();
+    store::require_outside_parts(target);
+  }
 
   [[nodiscard]] io::Syscalls& syscalls() const { return training::syscalls_of(context); }
 
+  [[nodiscard]] std::optional<store::SaveTarget> find_target() const {
+    return store::open_target_if_made(syscalls(), target, kAnyLevels);
+  }
+
+  /// What is known to be ours is not looked through again.
   [[nodiscard]] std::optional<PartsDirectory> open() const {
-    std::optional<store::SaveTarget> opened = store::open_target_if_made(syscalls(), target, 1);
-    return opened ? PartsDirectory::open(std::move(*opened)) : std::nullopt;
+    std::optional<store::SaveTarget> opened = find_target();
+    return opened ? PartsDirectory::open(std::move(*opened), uuids.empty() ? Check::everything : Check::mark)
+                  : std::nullopt;
+  }
+
+  /// Opens the directory for one more part; the first one makes it.
+  [[nodiscard]] PartsDirectory open_to_add(unsigned create_parents) {
+    if (!uuids.empty()) {
+      std::optional<PartsDirectory> parts = open();
+      if (!parts) {
+        throw_gone("");
+      }
+      return std::move(*parts);
+    }
+    store::SaveTarget found = store::look_at_target(syscalls(), target, true, create_parents);
+    const std::shared_ptr<store::ParentUse> use = found.use;
+    PartsDirectory parts = PartsDirectory::make(std::move(found));
+    use->sync();
+    use->keep();
+    return parts;
   }
 
   [[nodiscard]] CommittedDirectory open_part(const PartsDirectory& parts, std::size_t number) const {
     return CommittedDirectory::open(syscalls(), parts.directory().path() / part_name(number));
   }
 
-  /// Takes in parts that others have added, or have taken away with all the rest.
-  void refresh(const PartsDirectory& parts) {
-    const std::size_t count = count_parts(parts.directory());
-    if (!uuids.empty() &&
-        !(parts.directory().status(part_name(0)) && open_part(parts, 0).manifest().uuid == uuids.front())) {
-      forget();
+  /// How much a look at the parts takes: of all of them, or of those that tell whether the rest is as it was.
+  enum class Look : std::uint8_t { at_all, at_the_ends };
+
+  /// Takes in parts that others have added.
+  ///
+  /// Errors: Errc::closed: parts that were there are gone. Errc::malformed_metadata: one is missing below others.
+  void refresh(const PartsDirectory& parts, Look look) {
+    const io::Directory& directory = parts.directory();
+    const auto is_there = [&](std::size_t number) { return directory.status(part_name(number)).has_value(); };
+    const bool has_gap = !is_there(uuids.size()) && is_there(uuids.size() + 1);
+    const bool has_ends = uuids.empty() || (is_there(0) && is_there(uuids.size() - 1));
+    if (look == Look::at_all || has_gap || !has_ends) {
+      static_cast<void>(count_parts(directory));
     }
-    while (uuids.size() < count) {
-      const CommittedDirectory part = open_part(parts, uuids.size());
-      require_part(part, uuids.size(), options.run);
-      if (!take_in(part, uuids.size() + 1 == count)) {
+    for (const std::size_t number : {std::size_t{0}, uuids.size() - 1}) {
+      if (!uuids.empty() && !(has_ends && open_part(parts, number).manifest().uuid == uuids[number])) {
+        throw_gone(parts.worked_before());
+      }
+    }
+    while (is_there(uuids.size())) {
+      const std::size_t number = uuids.size();
+      const CommittedDirectory part = open_part(parts, number);
+      require_part(part, number, options.run);
+      if (!take_in(part, !is_there(number + 1))) {
         return;
       }
     }
+  }
+
+  /// Parts that this object counts on were taken away, by `who` where the mark tells: for good, whatever is added by others.
+  [[noreturn]] void throw_gone(const std::string& who) {
+    const std::string what = is_finalized() ? "they were finalized: the checkpoint is made of them"
+                                            : "they were abandoned, or removed by hand";
+    gone =
+        fmt::format("{}: {} part{} that this PartialSave had found or added {} gone: {}{}", target.string(),
+                    uuids.size(), uuids.size() == 1 ? "" : "s", uuids.size() == 1 ? "is" : "are", what,
+                    who.empty() ? "" : fmt::format("; the last to work there was {}", who));
+    throw Error(Errc::closed, gone);
   }
 
   /// False: the part, which is the last, contradicts others: the program that added it ended before it was told.
@@ -146,11 +189,25 @@ struct PartialSave::State {
     return true;
   }
 
-  /// Whatever they are.
-  void remove_parts() const {
-    if (std::optional<PartsDirectory> parts = open()) {
-      parts->remove(random());
+  /// Whatever is wrong with them; but nothing that is not theirs.
+  [[nodiscard]] store::RemovalReport remove_parts() const {
+    store::RemovalReport report;
+    const std::optional<store::SaveTarget> found = find_target();
+    std::string others = found ? PartsDirectory::in_the_way(*found) : "";
+    if (!others.empty()) {
+      report.kept.push_back(std::move(others));
+    } else if (std::optional<PartsDirectory> parts = open()) {
+      report = parts->remove(random());
     }
+    return report;
+  }
+
+  /// Ends what has been published: by the first part it is known that these are the parts, and not those of another checkpoint to come.
+  [[nodiscard]] store::RemovalReport remove_published() const {
+    std::optional<PartsDirectory> parts = open();
+    const bool is_there = parts && parts->directory().status(part_name(0)).has_value();
+    return is_there && open_part(*parts, 0).manifest().uuid == uuids.front() ? parts->remove(random())
+                                                                             : store::RemovalReport();
   }
 
   void forget() {
@@ -190,7 +247,7 @@ struct PartialSave::State {
                                     notes->run.empty() ? "" : fmt::format(" of the run '{}'", notes->run))
                       : target.string());
     }
-    if (store::open_target_if_made(syscalls(), target, 1)) {
+    if (find_target()) {
       static_cast<void>(store::look_at_target(syscalls(), target, false));
     }
   }
@@ -205,8 +262,12 @@ struct PartialSave::State {
   }
 
   void require_open() const {
+    context.require_own_process();
     if (is_closed) {
       throw Error(Errc::closed, fmt::format("the partial save of {}", target.string()));
+    }
+    if (!gone.empty()) {
+      throw Error(Errc::closed, gone);
     }
   }
 
@@ -231,13 +292,13 @@ struct PartialSave::State {
   void remove_empty(PartsDirectory& parts) const noexcept {
     try {
       if (count_parts(parts.directory()) == 0) {
-        parts.remove(random());
+        static_cast<void>(parts.remove(random()));
       }
     } catch (...) {
     }
   }
 
-  void publish(const PartsDirectory& parts) const {
+  void publish(const PartsDirectory& parts) {
     io::EngineOptions few;
     few.threads = 1;
     few.syscalls = &syscalls();
@@ -250,6 +311,9 @@ struct PartialSave::State {
     store::Manifest manifest;
     for (std::size_t number = 0; number < uuids.size(); ++number) {
       const CommittedDirectory part = open_part(parts, number);
+      if (part.manifest().uuid != uuids[number]) {
+        throw_gone(parts.worked_before());
+      }
       manifest.started = number == 0 ? part.manifest().started : manifest.started;
       merge.add(part);
     }
@@ -269,7 +333,9 @@ struct PartialSave::State {
   const Context& context;
   training::PartContents contents;
   std::vector<store::Uuid> uuids;  // Of the parts, in their order.
+  bool is_published = false;
   bool is_closed = false;
+  std::string gone;  // What is told for ever once parts were taken away.
 };
 
 PartialSave::PartialSave(const std::filesystem::path& target, PartialSaveOptions options,
@@ -283,7 +349,7 @@ PartialSave::PartialSave(const std::filesystem::path& target, PartialSaveOptions
   }
   if (const std::optional<PartsDirectory> parts = state_->open()) {
     recover(parts->directory().path(), {}, context);
-    state_->refresh(*parts);
+    state_->refresh(*parts, State::Look::at_all);
   }
   state_->require_replaceable();
 }
@@ -292,25 +358,24 @@ PartialSave::~PartialSave() = default;
 
 SaveResult PartialSave::add(const Checkpointables& items, const SaveOptions& options) {
   state_->require_open();
-  static_cast<void>(
-      training::members_of(options.custom_metadata, "SaveOptions::custom_metadata", Errc::invalid_argument));
+  const training::JsonMembers custom_metadata =
+      training::members_of(options.custom_metadata, "SaveOptions::custom_metadata", Errc::invalid_argument);
   training::JsonMembers annotations =
       training::members_of(options.annotations, "SaveOptions::annotations", Errc::invalid_argument);
-  store::SaveTarget target =
-      store::look_at_target(state_->syscalls(), state_->target, true, options.create_parents);
-  const std::shared_ptr<store::ParentUse> use = target.use;
-  PartsDirectory parts = PartsDirectory::make(std::move(target));
-  use->sync();
-  use->keep();
-  state_->refresh(parts);
+  PartsDirectory parts = state_->open_to_add(options.create_parents);
+  state_->refresh(parts, State::Look::at_the_ends);
   const std::size_t number = state_->uuids.size();
+  training::JsonMembers of_all = annotations;
+  training::enter(of_all, {state_->options.run, std::nullopt, store::to_string(store::Uuid())});
   training::enter(annotations, {state_->options.run, number, ""});
   SaveOptions how = options;
   how.overwrite = false;
   how.create_parents = 0;
   how.annotations = training::object_of(annotations);
   how.handler_options.set(FileNumber{static_cast<std::uint32_t>(number)});
+  how.handler_options.set(core::SavesPart());
   try {
+    state_->contents.require_room(custom_metadata, of_all);
     state_->require_unfinished();
     return state_->save_part(parts, number, items, how);
   } catch (...) {
@@ -321,11 +386,19 @@ SaveResult PartialSave::add(const Checkpointables& items, const SaveOptions& opt
   }
 }
 
-void PartialSave::finalize() {
+store::RemovalReport PartialSave::finalize() {
   state_->require_open();
+  store::RemovalReport report;
+  if (state_->is_published) {  // It was called before, and has failed in removing the parts.
+    report = state_->remove_published();
+    state_->is_closed = true;
+    return report;
+  }
   std::optional<PartsDirectory> parts = state_->open();
   if (parts) {
-    state_->refresh(*parts);
+    state_->refresh(*parts, State::Look::at_all);
+  } else if (!state_->uuids.empty()) {
+    state_->throw_gone("");
   }
   if (!parts || state_->uuids.empty()) {
     throw Error(Errc::not_found, fmt::format("a part of {}", state_->target.string()));
@@ -333,19 +406,22 @@ void PartialSave::finalize() {
   if (!state_->is_finalized()) {
     state_->publish(*parts);
   }
-  parts->remove(state_->random());
+  state_->is_published = true;
+  report = parts->remove(state_->random());
   state_->is_closed = true;
+  return report;
 }
 
-void PartialSave::abandon(const std::filesystem::path& target, const Context& context) {
-  State(target, {}, context).remove_parts();
+store::RemovalReport PartialSave::abandon(const std::filesystem::path& target, const Context& context) {
+  return State(target, {}, context).remove_parts();
 }
 
-void PartialSave::abandon() {
+store::RemovalReport PartialSave::abandon() {
   state_->require_open();
-  state_->remove_parts();
+  store::RemovalReport report = state_->remove_parts();
   state_->is_closed = true;
   state_->forget();
+  return report;
 }
 
 std::size_t PartialSave::parts() const noexcept {

@@ -11,6 +11,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/clock.hpp"
+#include "coord/internal/lent_thread.hpp"
+
 namespace cairn::training {
 namespace {
 
@@ -25,8 +28,6 @@ constexpr std::string_view kAgreed = "agreed";
 
 /// A rank that has no Checkpointer yet does not hear what is said: it is said again.
 constexpr std::chrono::milliseconds kAgain{100};
-/// Where the coordinator has no thread of its own.
-constexpr std::chrono::milliseconds kLend{1};
 
 /// In a proposal: there is no step ahead of all ranks any more, as one has come to the last that has a number.
 constexpr std::uint64_t kNoStep = std::numeric_limits<std::uint64_t>::max();
@@ -100,6 +101,10 @@ bool PreemptedStep::is_held() const {
          asked_ >= proposal_->step;
 }
 
+void PreemptedStep::wake_waiter() {
+  std::exchange(changed_, async::Event()).set();
+}
+
 void PreemptedStep::wait_for_agreement() {
   const auto begin = steady_clock::now();
   MutexLock lock(mutex_);
@@ -110,14 +115,13 @@ void PreemptedStep::wait_for_agreement() {
                               proposal_->step, missing_answers()));
     }
     const std::string again = encode({kPropose, proposal_->round, proposal_->step});
+    const async::Event changed = changed_;
     lock.unlock();
     if (coordinator_.rank() == 0) {
       coordinator_.notify(topic_, again);
     }
-    const bool lends_thread = coordinator_.progress();
+    static_cast<void>(coord::wait_lent(coordinator_, changed, kAgain, system_clock()));
     lock.lock();
-    heard_.wait_for(lock, lends_thread ? kLend : kAgain,
-                    [this]() CAIRN_REQUIRES(mutex_) { return !is_held(); });
   }
 }
 
@@ -186,7 +190,7 @@ PreemptedStep::Notice PreemptedStep::enter(std::uint64_t round, std::uint64_t st
   proposal_ = Proposal{.round = round, .step = step};
   is_before_.assign(coordinator_.size(), false);
   is_before_[0] = true;
-  heard_.notify_all();
+  wake_waiter();
   return {kPropose, round, step};
 }
 
@@ -217,7 +221,7 @@ void PreemptedStep::hear_proposal(std::uint64_t round, std::uint64_t step) {
     const MutexLock lock(mutex_);
     if (!proposal_ || proposal_->round < round) {
       proposal_ = Proposal{.round = round, .step = step, .is_passed = asked_ && *asked_ >= step};
-      heard_.notify_all();
+      wake_waiter();
     }
     if (proposal_->round != round || step == kNoStep) {
       return;
@@ -239,7 +243,7 @@ void PreemptedStep::hear_agreement(std::uint64_t round) {
 void PreemptedStep::agree() {
   proposal_->is_agreed = true;
   agreed_.push_back(proposal_->step);
-  heard_.notify_all();
+  wake_waiter();
 }
 
 }  // namespace cairn::training

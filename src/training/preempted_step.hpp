@@ -13,6 +13,7 @@
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"
 
 namespace cairn::training {
@@ -57,6 +58,7 @@ class PreemptedStep {
 
   void heed_signal();
   void wait_for_agreement();
+  void wake_waiter() CAIRN_REQUIRES(mutex_);
   void agree() CAIRN_REQUIRES(mutex_);
   /// Whether the training may not go on from the step that is asked about.
   [[nodiscard]] bool is_held() const CAIRN_REQUIRES(mutex_);
@@ -79,7 +81,7 @@ class PreemptedStep {
   const std::string topic_;
 
   mutable Mutex mutex_;
-  Condition heard_;
+  async::Event changed_ CAIRN_GUARDED_BY(mutex_);  // Happens with the next change of what follows.
   std::optional<std::uint64_t> asked_ CAIRN_GUARDED_BY(mutex_);  // The highest step that was asked about.
   std::optional<std::uint64_t> come_at_ CAIRN_GUARDED_BY(mutex_);
   std::deque<std::uint64_t> agreed_ CAIRN_GUARDED_BY(mutex_);  // Steps that are still to come.

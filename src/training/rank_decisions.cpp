@@ -12,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -31,8 +32,6 @@ constexpr std::string_view kWait = "wait";
 constexpr std::chrono::milliseconds kAskAgain{100};
 /// All ranks hear an answer: so often is enough, however many ask.
 constexpr std::chrono::milliseconds kAnswerAgain{50};
-/// Where the coordinator has no thread of its own.
-constexpr std::chrono::milliseconds kLendThread{1};
 
 constexpr std::uint64_t kLastStep = std::numeric_limits<std::uint64_t>::max();
 
@@ -131,16 +130,19 @@ std::optional<RankDecisions::Named> RankDecisions::wait_for_word() {
                       step_));
     }
     const std::string question = fmt::format("{} {} {}", kAsk, number_, step_);
+    const async::Event changed = changed_;
     lock.unlock();
     if (asks) {
       coordinator_.notify(words_topic_, question);
     }
-    const bool lends_thread = coordinator_.progress();
+    static_cast<void>(coord::wait_lent(coordinator_, changed, kAskAgain, system_clock()));
     lock.lock();
-    heard_.wait_for(lock, lends_thread ? kLendThread : kAskAgain,
-                    [&]() CAIRN_REQUIRES(mutex_) { return is_known() || asks == is_word_coming(); });
   }
   return next_;
+}
+
+void RankDecisions::wake_waiter() {
+  std::exchange(changed_, async::Event()).set();
 }
 
 /// On rank 0.
@@ -188,6 +190,7 @@ void RankDecisions::look(const SaveMoment& here) {
     next_ = decode(word);
   } else {
     try {
+      coord::rest(coordinator_);  // The policy may think.
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
@@ -308,7 +311,7 @@ void RankDecisions::hear(std::uint64_t number, std::string_view word) {
   } else if (number == number_ && !next_ && !word.empty()) {
     next_ = decode(word);
   }
-  heard_.notify_all();
+  wake_waiter();
 }
 
 void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
@@ -328,7 +331,7 @@ void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
 /// Returns what to tell the others.
 std::string RankDecisions::settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration) {
   const MutexLock lock(mutex_);
-  heard_.notify_all();
+  wake_waiter();
   if (number == number_) {
     is_running_ = false;
   }

@@ -15,6 +15,7 @@
 #include "cairn/training/preemption_guard.hpp"
 #include "cairn/training/save_policy.hpp"
 
+#include "async/internal/event.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "training/preempted_step.hpp"
@@ -97,6 +98,7 @@ class RankDecisions {
   /// step it will throw there.
   [[nodiscard]] Named find_next(const SaveMoment& moment, std::uint64_t first) const;
   [[nodiscard]] std::string settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration);
+  void wake_waiter() CAIRN_REQUIRES(mutex_);
   void hear_question(std::string_view text);
   void hear_answer(std::string_view text);
 
@@ -108,7 +110,7 @@ class RankDecisions {
   PreemptedStep preempted_;
 
   mutable Mutex mutex_;
-  Condition heard_;
+  async::Event changed_ CAIRN_GUARDED_BY(mutex_);      // Happens with the next change of what follows.
   std::uint64_t number_ CAIRN_GUARDED_BY(mutex_) = 0;  // Of the last save.
   std::uint64_t step_ CAIRN_GUARDED_BY(mutex_) = 0;    // Of that, too.
   bool is_running_ CAIRN_GUARDED_BY(mutex_) = false;   // Likewise: it may still bring its word.

@@ -12,6 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -35,6 +36,7 @@ class Talk {
 
   std::optional<Resumed> run() {
     try {
+      coord::rest(coordinator_);  // The disk may be slow.
       std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
       conversation_.leave_later();
       return resumed;

@@ -82,27 +82,71 @@ void Remover::retain(std::uint64_t just_saved) {
   if (is_stopped_) {
     return;
   }
-  directory_.refresh();
-  std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
-  const RetentionPlan plan = plan_removals(just_saved, steps);
+  set_unfinished(just_saved);
   std::exception_ptr failure;
   const auto attempt = [&failure](const auto& work) {
     try {
       work();
+      return true;
     } catch (...) {
       failure = failure ? failure : std::current_exception();
+      return false;
     }
   };
+  bool is_finished = attempt([&] { finish_removals(); });
+  directory_.refresh();
+  std::vector<StepInfo> steps = directory_.infos(policy_.reads_manifests() || links_.reads_manifests());
+  const RetentionPlan plan = plan_removals(just_saved, steps);
+  if (is_stopped_) {  // By the policy itself.
+    return;
+  }
   attempt([&] { update_links(std::move(steps), plan); });
   for (const StepInfo& each : plan.removed) {
     if (is_stopped_) {
       break;
     }
-    attempt([&] { try_remove(each.step); });
+    is_finished = attempt([&] { try_remove(each.step); }) && is_finished;
+  }
+  if (is_finished) {
+    set_unfinished(std::nullopt);
   }
   if (failure) {
     directory_.refresh();  // What could not be removed is still there.
     std::rethrow_exception(failure);
+  }
+}
+
+bool Remover::is_unfinished() const {
+  if (directory_.has_unfinished_removals()) {
+    return true;
+  }
+  const MutexLock lock(mutex_);
+  return unfinished_.has_value();
+}
+
+void Remover::set_unfinished(std::optional<std::uint64_t> just_saved) {
+  const MutexLock lock(mutex_);
+  unfinished_ = just_saved;
+}
+
+void Remover::finish() {
+  std::optional<std::uint64_t> step;
+  {
+    const MutexLock lock(mutex_);
+    step = unfinished_;
+  }
+  if (step) {
+    retain(*step);
+  } else {
+    finish_removals();  // Those that somebody has asked for.
+  }
+}
+
+void Remover::finish_removals() {
+  if (!is_stopped_) {
+    RemoveOptions options;
+    options.deadline = removal_deadline_;
+    directory_.finish_removals(options, context_);
   }
 }
 
@@ -121,7 +165,7 @@ RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepI
   std::set<std::uint64_t> doubted;
   for (;;) {
     RetentionPlan plan = ask_policy(steps, use);
-    if (plan.removed.empty()) {
+    if (plan.removed.empty() || is_stopped_) {
       return plan;
     }
     std::set<std::uint64_t> doubtful = newest_sound(steps, use);
@@ -160,11 +204,24 @@ void Remover::update_links(std::vector<StepInfo> steps, const RetentionPlan& pla
   links_.update(steps, core::DiskCalls(context_), removal_deadline_);
 }
 
+void Remover::note_removal(std::optional<std::uint64_t> step) {
+  const MutexLock lock(mutex_);
+  removing_ = step;
+}
+
+std::string Remover::doing() const {
+  const MutexLock lock(mutex_);
+  return removing_ ? fmt::format("the disk is slow to remove step {}", *removing_)
+                   : "the disk, or the policy, is slow to say what is to go";
+}
+
 bool Remover::try_remove(std::uint64_t step) {
   const Removal removal(*uses_, step);
   if (!removal.has_begun()) {
     return false;
   }
+  note_removal(step);
+  const std::shared_ptr<void> noted(nullptr, [this](std::nullptr_t) { note_removal(std::nullopt); });
   RemoveOptions options;
   options.deadline = removal_deadline_;
   try {

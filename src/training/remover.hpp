@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -44,6 +45,15 @@ class Remover {
   /// Errors: those of the policy; then nothing is removed. The first failure of a removal.
   void retain(std::uint64_t just_saved);
 
+  /// Whether the last `retain` has asked the policy in vain, or left something that is to go, or something was renamed away and is not
+  /// removed.
+  [[nodiscard]] bool is_unfinished() const;
+  /// Tries that again.
+  ///
+  /// Threads: as `retain`.
+  /// Errors:  as `retain`.
+  void finish();
+
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
@@ -54,6 +64,9 @@ class Remover {
   void set_damaged(std::uint64_t step, bool is_damaged);
   [[nodiscard]] bool is_damaged(std::uint64_t step) const;
 
+  /// What `retain` waits for: for messages.
+  [[nodiscard]] std::string doing() const;
+
   /// Nothing more is removed, and no link is made.
   void stop() noexcept { is_stopped_ = true; }
 
@@ -62,6 +75,9 @@ class Remover {
  private:
   /// False when it was pinned, or used, since the policy was asked.
   bool try_remove(std::uint64_t step);
+  void note_removal(std::optional<std::uint64_t> step);
+  void finish_removals();
+  void set_unfinished(std::optional<std::uint64_t> just_saved);
   [[nodiscard]] RetentionPlan plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps);
   [[nodiscard]] RetentionPlan ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const;
   void update_links(std::vector<StepInfo> steps, const RetentionPlan& plan);
@@ -74,8 +90,11 @@ class Remover {
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
   mutable Mutex mutex_;
+  std::optional<std::uint64_t> removing_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> damaged_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> saved_ CAIRN_GUARDED_BY(mutex_);  // Those for which `retain` is still to be called.
+  std::optional<std::uint64_t> unfinished_
+      CAIRN_GUARDED_BY(mutex_);  // The step after which a `retain` has failed.
 };
 
 }  // namespace cairn::training

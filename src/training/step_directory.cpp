@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -17,16 +18,20 @@
 
 #include "cairn/base/error.hpp"
 
-#include "api/internal/look.hpp"
+#include "api/internal/remove.hpp"
 #include "base/internal/mutex.hpp"
+#include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
 #include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
+#include "store/internal/trash.hpp"
 #include "training/internal/annotations.hpp"
 #include "training/internal/pins.hpp"
+#include "training/remover.hpp"
+#include "training/root.hpp"
 
 namespace cairn {
 namespace {
@@ -79,16 +84,26 @@ StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Kn
   return info;
 }
 
-/// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
-store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry) {
-  constexpr int kMostTries = 100;
+/// Others hold a checkpoint while they pin or replace it, or until its removal has begun: a moment, but on a slow disk.
+store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry, const Clock& clock) {
+  constexpr std::chrono::seconds kMost{10};
   constexpr std::chrono::milliseconds kPause{1};
-  for (int tries = 1;; ++tries) {
+  for (const auto begin = clock.steady_now();;) {
     store::CheckpointHold hold(root, entry);
-    if (hold.is_held() || tries == kMostTries || !root.status(entry)) {
+    if (hold.is_held() || clock.steady_now() - begin >= kMost || !root.status(entry)) {
       return hold;
     }
     std::this_thread::sleep_for(kPause);
+  }
+}
+
+/// What tells a checkpoint from another one in the same place; empty where it cannot be read.
+std::string identity_of(const io::Directory& root, const std::string& entry) {
+  constexpr std::size_t kMostBytes = 4096;
+  try {
+    return io::read_small_file(root.open_directory(entry), store::kCommitName, kMostBytes);
+  } catch (const Error&) {
+    return "";
   }
 }
 
@@ -96,14 +111,13 @@ store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string
 
 struct StepDirectory::State {
   State(const std::filesystem::path& where, StepDirectoryOptions how, const Context& context)
-      : root(core::absolute_path(where)), options(std::move(how)), injected(context.options().syscalls) {}
-
-  [[nodiscard]] io::Syscalls& syscalls() const { return injected ? *injected : io::posix_syscalls(); }
+      : root(core::absolute_path(where)),
+        held_root(std::make_shared<const training::Root>(root, context.options().syscalls)),
+        options(std::move(how)),
+        clock(training::clock_of(context)) {}
 
   /// Nothing when it is yet to be made.
-  [[nodiscard]] std::optional<io::Directory> open_root() const {
-    return api::look_if_made(root, [this] { return store::open_root(syscalls(), root); });
-  }
+  [[nodiscard]] std::optional<io::Directory> open_root() const { return held_root->open(); }
 
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const {
     std::optional<std::uint64_t> step = options.format.parse(name);
@@ -171,6 +185,8 @@ struct StepDirectory::State {
     return found == known.end() ? "" : found->second.entry;
   }
 
+  [[nodiscard]] bool pin(const io::Directory& directory, std::uint64_t step, const std::string& entry) const;
+
   void publish_numbers() CAIRN_REQUIRES(mutex) {
     auto all = std::make_shared<std::vector<std::uint64_t>>();
     all->reserve(known.size());
@@ -181,8 +197,10 @@ struct StepDirectory::State {
   }
 
   const std::filesystem::path root;
+  const std::shared_ptr<const training::Root> held_root;
   const StepDirectoryOptions options;
-  const std::shared_ptr<io::Syscalls> injected;  // Null: the operating system's.
+  const Clock& clock;
+  const std::shared_ptr<store::Trash> trash = std::make_shared<store::Trash>();
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
@@ -201,6 +219,10 @@ StepDirectory::StepDirectory(StepDirectory&&) noexcept = default;
 
 const std::filesystem::path& StepDirectory::root() const noexcept {
   return state_->root;
+}
+
+const std::shared_ptr<const training::Root>& StepDirectory::held_root() const noexcept {
+  return state_->held_root;
 }
 
 void StepDirectory::reload() {
@@ -286,29 +308,52 @@ std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {
   return state_->parse(name);
 }
 
+/// Pins what lies in `entry`, which was there a moment ago. Returns whether it was.
+bool StepDirectory::State::pin(const io::Directory& directory, std::uint64_t step,
+                               const std::string& entry) const {
+  const store::CheckpointHold hold = wait_for_hold(directory, entry, clock);
+  if (!directory.status(entry)) {  // A removal was faster, or it has another name by now.
+    return false;
+  }
+  const auto fail = [&](std::string_view why) {
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("step {} of {} cannot be pinned: {}", step, root.string(), why));
+  };
+  if (!hold.is_held()) {
+    fail("it is being removed or replaced");
+  }
+  const std::string before = identity_of(directory, entry);
+  const bool was_pinned = training::is_pinned(directory, step);
+  training::add_pin(directory, step);
+  // Without locks nothing keeps it in its place.
+  if (!directory.status(entry)) {
+    training::remove_pin(directory, step);  // It would be that of a later step of this number.
+    return false;
+  }
+  if (identity_of(directory, entry) != before) {
+    if (!was_pinned) {
+      training::remove_pin(directory, step);
+    }
+    fail("it was replaced meanwhile; pin it again to keep the one that is there now");
+  }
+  return true;
+}
+
 void StepDirectory::pin(std::uint64_t step) const {
   const std::optional<io::Directory> directory = state_->open_root();
-  const std::string entry = state_->entry_of(step);
-  const auto require_step = [&] {
-    if (!directory || entry.empty() || !directory->status(entry)) {
+  const auto is_there = [&](const std::string& entry) {
+    return directory && !entry.empty() && directory->status(entry).has_value();
+  };
+  for (bool is_listed_anew = false;; is_listed_anew = true) {
+    const std::string entry = state_->entry_of(step);
+    if (is_there(entry) && state_->pin(*directory, step, entry)) {
+      return;
+    }
+    if (is_listed_anew) {
       throw Error(Errc::not_found,
                   fmt::format("step {} of {} cannot be pinned", step, state_->root.string()));
     }
-  };
-  require_step();
-  const store::CheckpointHold hold = wait_for_hold(*directory, entry);
-  require_step();  // Else a removal was faster.
-  if (!hold.is_held()) {
-    throw Error(
-        std::error_code(EBUSY, std::system_category()),
-        fmt::format("step {} of {} cannot be pinned: it is being removed", step, state_->root.string()));
-  }
-  training::add_pin(*directory, step);
-  try {
-    require_step();  // Without locks it may be gone, and the pin would be that of a later step of this number.
-  } catch (...) {
-    training::remove_pin(*directory, step);
-    throw;
+    state_->list_again(true);  // Where names cannot be exchanged, what replaces a step has another name.
   }
 }
 
@@ -337,7 +382,7 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   const std::filesystem::path where = path(step);
   forget(step);  // First: who asks for it from here on is told that it is not there.
   try {
-    remove_checkpoint(where, options, context);
+    api::remove_into(where, options, context, state_->trash);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) {  // Else another process was faster.
       throw;
@@ -345,6 +390,26 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   }
   forget(step);  // Again: it may have been listed before it was gone.
   return true;
+}
+
+bool StepDirectory::has_unfinished_removals() const {
+  return !state_->trash->is_empty();
+}
+
+void StepDirectory::finish_removals(const RemoveOptions& options, const Context& context) const {
+  if (!has_unfinished_removals()) {
+    return;
+  }
+  const core::DiskCalls calls(context);
+  std::function<void(core::Fate&)> remove = [held_root = state_->held_root,
+                                             trash = state_->trash](core::Fate& fate) {
+    const std::optional<io::Directory> directory = held_root->open();
+    if (directory && fate.begin_commit()) {
+      trash->remove(*directory);
+    }
+  };
+  calls.change(fmt::format("removal of what is left of steps of {}", state_->root.string()), options.deadline,
+               std::move(remove));
 }
 
 void StepDirectory::doubt(std::uint64_t step) {

@@ -2,6 +2,7 @@
 #include "training/step_links.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -11,6 +12,7 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
+#include "training/root.hpp"
 
 namespace cairn::training {
 namespace {
@@ -35,6 +37,9 @@ std::optional<std::uint64_t> best_of(std::span<const StepInfo> steps, const std:
   const std::vector<bool> is_best = policy(steps, CommitTime());
   const auto found = std::find(is_best.begin(), is_best.end(), true);
   if (found == is_best.end()) {
+    if (!steps.empty()) {
+      throw Error(Errc::not_found, fmt::format("no step has a finite '{}'", metric));
+    }
     return std::nullopt;
   }
   return steps[static_cast<std::size_t>(found - is_best.begin())].step;
@@ -50,8 +55,10 @@ std::vector<StepLinks::Wanted> StepLinks::wanted(std::span<const StepInfo> steps
   }
   const std::string& metric = options_.best_metric;
   if (!metric.empty()) {
-    const bool is_known = std::any_of(steps.begin(), steps.end(),
-                                      [&](const StepInfo& each) { return each.metrics.count(metric) != 0; });
+    const bool is_known = std::any_of(steps.begin(), steps.end(), [&](const StepInfo& each) {
+      const auto found = each.metrics.find(metric);
+      return found != each.metrics.end() && std::isfinite(found->second);
+    });
     add("best", is_known ? best_of(steps, metric, options_.best_prefer) : std::nullopt);
   }
   return links;
@@ -62,17 +69,16 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
   if (links.empty()) {
     return;
   }
-  const std::filesystem::path root = directory_.root();
-  calls.run(fmt::format("links of {}", root.string()), deadline,
-            [calls, root, links, turn = turn_, number = ++calls_] {
+  calls.run(fmt::format("links of {}", directory_.root().string()), deadline,
+            [calls, root = directory_.held_root(), links, turn = turn_, number = ++calls_] {
               const MutexLock lock(turn->mutex);
               if (number < turn->newest) {
                 return;  // It has waited for longer than its call, and a later one was faster.
               }
               turn->newest = number;
-              const io::Directory directory = io::Directory::open(calls.syscalls(), root);
-              for (const Wanted& each : links) {
-                place(directory, calls.syscalls(), each);
+              const std::optional<io::Directory> directory = root->open();
+              for (const Wanted& each : directory ? links : std::vector<Wanted>()) {
+                place(*directory, calls.syscalls(), each);
               }
             });
 }

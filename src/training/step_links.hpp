@@ -23,7 +23,7 @@ namespace cairn::training {
 
 /// The best of `steps` by a metric, of equal ones the later.
 ///
-/// Errors: Errc::not_found: no step has it.
+/// Errors: Errc::not_found: no step has it, or none a finite one.
 [[nodiscard]] std::optional<std::uint64_t> best_of(std::span<const StepInfo> steps, const std::string& metric,
                                                    Prefer prefer);
 

@@ -9,15 +9,17 @@
 #include "cairn/base/error.hpp"
 
 #include "core/internal/busy_here.hpp"
+#include "core/internal/settle.hpp"
 
 namespace cairn::training {
 
 StepSave::StepSave(std::uint64_t step, AsyncResponse response, std::shared_ptr<core::Services> services,
-                   std::unique_ptr<StepUser> user, OnEnd on_end)
+                   std::unique_ptr<StepUser> user, std::vector<std::string> problems, OnEnd on_end)
     : step_(step),
       response_(std::move(response)),
       services_(std::move(services)),
       user_(std::move(user)),
+      problems_(std::move(problems)),
       on_end_(std::move(on_end)) {}
 
 void StepSave::end(const std::exception_ptr& failure) {
@@ -28,14 +30,36 @@ void StepSave::end(const std::exception_ptr& failure) {
 }
 
 bool StepSave::settle() {
+  const Code invalid_argument = refusal_to_wait();
   std::exception_ptr failure;
   try {
-    response_.wait();
+    core::settle(response_);  // Its result is the user's, or the context's to tell of, where that is dropped.
   } catch (...) {
+    if (!is_failure_of_save(Code::of_save, invalid_argument)) {
+      throw;
+    }
     failure = std::current_exception();
   }
   end(failure);
   return !failure;
+}
+
+bool StepSave::settle(Timeout timeout) {
+  const Code invalid_argument = refusal_to_wait();
+  std::exception_ptr failure;
+  try {
+    response_.wait(timeout);
+  } catch (...) {
+    if (code_of(std::current_exception()) == make_error_code(Errc::still_running)) {
+      return false;
+    }
+    if (!is_failure_of_save(Code::of_wait, invalid_argument)) {
+      throw;
+    }
+    failure = std::current_exception();
+  }
+  end(failure);
+  return true;
 }
 
 SaveResult StepSave::wait() {
@@ -54,6 +78,7 @@ SaveResult StepSave::tell_result(SaveResult (*result_of)(const AsyncResponse&, T
   try {
     SaveResult result = result_of(response_, timeout);
     end(nullptr);
+    result.problems.insert(result.problems.end(), problems_.begin(), problems_.end());
     return result;
   } catch (...) {
     if (is_failure_of_save(still_running, invalid_argument)) {

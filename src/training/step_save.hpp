@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "cairn/base/timeout.hpp"
 #include "cairn/core/save.hpp"
@@ -29,13 +31,21 @@ class StepSave {
 
   /// `services` are those of the context that saves.
   StepSave(std::uint64_t step, AsyncResponse response, std::shared_ptr<core::Services> services,
-           std::unique_ptr<StepUser> user, OnEnd on_end);
+           std::unique_ptr<StepUser> user, std::vector<std::string> problems, OnEnd on_end);
 
+  /// Those that the result tells besides its own.
+  [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
 
   /// Blocks until the end; for the Checkpointer, which is told by `on_end`. Returns whether it is committed.
+  ///
+  /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   bool settle();
+  /// The same for `timeout` at most. Returns whether it has ended.
+  [[nodiscard]] bool settle(Timeout timeout);
+  /// Whether the calling thread is one that it needs, while it is in flight.
+  [[nodiscard]] bool runs_here() const { return refusal_to_wait() == Code::of_wait; }
   /// Blocks until the end; for users, who are told here.
   SaveResult wait();
   SaveResult wait(Timeout timeout);
@@ -64,6 +74,7 @@ class StepSave {
   const AsyncResponse response_;
   const std::shared_ptr<core::Services> services_;
   std::unique_ptr<StepUser> user_;
+  const std::vector<std::string> problems_;
   const OnEnd on_end_;
   std::once_flag ended_;
   std::atomic<bool> is_told_{false};

@@ -2,6 +2,7 @@
 #include "training/step_uses.hpp"
 
 #include <system_error>
+#include <unistd.h>
 
 #include <map>
 #include <string>
@@ -11,13 +12,23 @@
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/per_process.hpp"
+
 namespace cairn::training {
 
+namespace {
+
+/// Of the process, as a promise about the process must be.
+struct Roots {
+  Mutex mutex;
+  std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>> all CAIRN_GUARDED_BY(mutex);
+};
+
+constinit PerProcess<Roots> roots;
+
+}  // namespace
+
 std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const io::Syscalls* syscalls) {
-  // Of the process, as a promise about the process must be.
-  using Roots = std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>>;
-  static Mutex mutex;
-  static Roots all CAIRN_GUARDED_BY(mutex);
   std::error_code ignored;
   std::filesystem::path canonical = std::filesystem::weakly_canonical(root, ignored);
   if (ignored || canonical.empty()) {
@@ -26,9 +37,10 @@ std::shared_ptr<StepUses> StepUses::of(const std::filesystem::path& root, const 
   if (!canonical.has_filename()) {
     canonical = canonical.parent_path();
   }
-  const MutexLock lock(mutex);
-  std::erase_if(all, [](const auto& each) { return each.second.expired(); });
-  std::weak_ptr<StepUses>& of_root = all[{syscalls, canonical.string()}];
+  Roots& known = roots.get();
+  const MutexLock lock(known.mutex);
+  std::erase_if(known.all, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<StepUses>& of_root = known.all[{syscalls, canonical.string()}];
   std::shared_ptr<StepUses> uses = of_root.lock();
   if (!uses) {
     uses = std::make_shared<StepUses>();
@@ -57,7 +69,8 @@ void StepUses::end_removal(std::uint64_t step) noexcept {
   removals_.erase(step);
 }
 
-StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step) : uses_(std::move(uses)), step_(step) {
+StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step)
+    : uses_(std::move(uses)), step_(step), process_(::getpid()) {
   const MutexLock lock(uses_->mutex_);
   if (uses_->removals_.contains(step)) {
     throw Error(Errc::not_found, fmt::format("step {} is being removed", step));
@@ -66,6 +79,9 @@ StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step) : uses_(s
 }
 
 StepUser::~StepUser() {
+  if (process_ != ::getpid()) {
+    return;  // Of the process that this one was forked from: its lock may never be free here.
+  }
   const MutexLock lock(uses_->mutex_);
   uses_->users_.erase(uses_->users_.find(step_));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -50,6 +52,7 @@ class StepUser {
  private:
   const std::shared_ptr<StepUses> uses_;
   const std::uint64_t step_;
+  const pid_t process_;
 };
 
 }  // namespace cairn::training

@@ -33,20 +33,19 @@ void Worker::post(std::function<void()> work) {
   const MutexLock lock(mutex_);
   start_unless_running();
   work_.push_back(std::move(work));
+  if (idle_.has_happened()) {
+    idle_ = async::Event();
+  }
   changed_.notify_all();
 }
 
-void Worker::wait_idle() {
-  MutexLock lock(mutex_);
-  changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_idle(); });
-}
-
-bool Worker::wait_idle(std::chrono::steady_clock::time_point end) {
-  MutexLock lock(mutex_);
-  return clock_.wait_until(lock, changed_, end, [this]() CAIRN_REQUIRES(mutex_) { return is_idle(); });
+async::Event Worker::idle() const {
+  const MutexLock lock(mutex_);
+  return idle_;
 }
 
 void Worker::run() {
+  const async::Inside inside(this);
   MutexLock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_ending_ || !work_.empty(); });
@@ -55,13 +54,13 @@ void Worker::run() {
     }
     std::function<void()> work = std::move(work_.front());
     work_.pop_front();
-    is_busy_ = true;
     lock.unlock();
     work();
     work = nullptr;  // What it owned ends before anybody is told that it is done.
     lock.lock();
-    is_busy_ = false;
-    changed_.notify_all();
+    if (work_.empty()) {
+      idle_.set();  // Under the lock: what is posted from here on has another event.
+    }
   }
 }
 

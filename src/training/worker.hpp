@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <thread>
 
-#include "base/internal/clock.hpp"
+#include "async/internal/event.hpp"
+#include "async/internal/inside.hpp"
 #include "base/internal/mutex.hpp"
 
 namespace cairn::training {
@@ -16,7 +16,7 @@ namespace cairn::training {
 /// Threads: every method may be called from any thread.
 class Worker {
  public:
-  explicit Worker(const Clock& clock) : clock_(clock) {}
+  Worker() = default;
   /// Does what is left to do.
   ~Worker();
   Worker(const Worker&) = delete;
@@ -31,21 +31,22 @@ class Worker {
   /// Errors: as `start`; then nothing is done.
   void post(std::function<void()> work);
 
-  /// Blocks until all is done.
-  void wait_idle();
-  /// The same until `end` at most. Returns whether all is done.
-  [[nodiscard]] bool wait_idle(std::chrono::steady_clock::time_point end);
+  /// Happens when all is done that was posted before. Who waits for it lends the thread (coord::wait_lent): what is to be done may be to
+  /// wait for other ranks.
+  [[nodiscard]] async::Event idle() const;
+
+  /// Whether the calling thread is this one: it must not wait for itself.
+  [[nodiscard]] bool runs_here() const noexcept { return async::Inside::is_in(this); }
 
  private:
   void start_unless_running() CAIRN_REQUIRES(mutex_);
   void run();
-  [[nodiscard]] bool is_idle() const CAIRN_REQUIRES(mutex_) { return work_.empty() && !is_busy_; }
 
-  const Clock& clock_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   std::deque<std::function<void()>> work_ CAIRN_GUARDED_BY(mutex_);
-  bool is_busy_ CAIRN_GUARDED_BY(mutex_) = false;
+  async::Event idle_ CAIRN_GUARDED_BY(mutex_) =
+      async::Event::happened();  // Another one from the next work on.
   bool is_ending_ CAIRN_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // Begins under the mutex.
 };

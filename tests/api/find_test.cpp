@@ -66,6 +66,59 @@ TEST_F(Find, TheLatestIsTheLastByNumber) {
   EXPECT_EQ(latest_checkpoint(root(), {}, *context_)->name, "step-10");
 }
 
+/// Names that a folder has, and the newest of them; empty: they do not tell.
+struct NamesAndLatest {
+  std::vector<std::string> names;
+  std::string latest;
+};
+
+class LatestByName : public Find, public ::testing::WithParamInterface<NamesAndLatest> {};
+
+TEST_P(LatestByName, IsTheLastOfOneFamilyOrNobodys) {
+  for (const std::string& name : GetParam().names) {
+    save(root() / name, {{"step", 1}}, {}, *context_);
+  }
+  const auto latest = [&] { return latest_checkpoint(root(), {}, *context_)->name; };
+  const auto load = [&] { return load_latest(root(), {}, {}, *context_)->checkpoint.name; };
+  if (!GetParam().latest.empty()) {
+    EXPECT_EQ(latest(), GetParam().latest);
+    EXPECT_EQ(testing::run(latest_checkpoint_async(root(), {}, *context_))->name, GetParam().latest);
+    EXPECT_EQ(load(), GetParam().latest);
+    return;
+  }
+  const auto names_all = AllOf(HasSubstr(GetParam().names.front()), HasSubstr(GetParam().names.back()),
+                               HasSubstr("`number`"), HasSubstr("by_time"));
+  EXPECT_THAT([&] { static_cast<void>(latest()); }, Fails(Errc::invalid_argument, names_all));
+  EXPECT_THAT([&] { static_cast<void>(load()); }, Fails(Errc::invalid_argument, names_all));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LatestByName,
+                         ::testing::Values(NamesAndLatest{{"90", "best", "100"}, "100"},
+                                           NamesAndLatest{{"epoch-10", "weights"}, "epoch-10"},
+                                           NamesAndLatest{{"2-4", "2-10", "1-90", "final"}, "2-10"},
+                                           NamesAndLatest{{"final"}, "final"},
+                                           NamesAndLatest{{"best", "weights"}, ""},
+                                           NamesAndLatest{{"100", "step-7"}, ""},
+                                           NamesAndLatest{{"1", "1-2"}, ""},
+                                           NamesAndLatest{{"step_100", "step_100-hf"}, ""}));
+
+TEST_F(Find, TheLatestOfSeveralFamiliesIsThatByTimeOrByNumber) {
+  for (const char* name : {"step-100-hf", "step-100", "step-90"}) {
+    save(root() / name, {{"step", 1}}, {}, *context_);
+  }
+  LatestOptions options;
+  options.order = CheckpointOrder::by_time;
+  EXPECT_EQ(latest_checkpoint(root(), options, *context_)->name, "step-90");
+
+  options.order = CheckpointOrder::by_name;
+  options.number = [](std::string_view name) {
+    return name.ends_with("-hf") ? std::nullopt
+                                 : std::optional<std::uint64_t>(std::stoull(std::string(name.substr(5))));
+  };
+  EXPECT_EQ(latest_checkpoint(root(), options, *context_)->name, "step-100");
+  EXPECT_EQ(testing::run(latest_checkpoint_async(root(), options, *context_))->name, "step-100");
+}
+
 TEST_F(Find, TheLatestByTimeIsTheLastThatWasCommitted) {
   save_step(10);
   save_step(9);

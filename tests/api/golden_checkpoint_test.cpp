@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint that was written once and is never replaced. When one of these tests fails, checkpoints that exist can
 // no longer be read or are no longer written the same: raise the format's version instead.
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 
 #include "cairn/handlers/json.hpp"
 #include "cairn/handlers/proto.hpp"
+#include "cairn/sharding/policies.hpp"
 
 #include "api/fixture.hpp"
 #include "array/internal/cast.hpp"
@@ -26,10 +29,12 @@ namespace cairn {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using testing::list_tree;
 using testing::read_text;
 
 const std::filesystem::path kGolden = testing::test_data() / "golden/checkpoint-v1";
+const std::filesystem::path kGoldenComplex = testing::test_data() / "golden/complex-v1";
 
 /// 2026-01-31T12:00:00Z, for ever.
 class StoppedClock final : public Clock {
@@ -81,6 +86,18 @@ Tree golden_tree() {
           {"a/b", {{"", 1}, {"~", 2}}}};
 }
 
+/// Complex numbers of both widths; `field` is stored in tiles of two.
+Tree complex_tree() {
+  std::vector<std::complex<double>> field;
+  for (int i = 0; i < 12; ++i) {
+    field.emplace_back(i, -0.1 * i);
+  }
+  return {{"field", array_of(std::move(field)).reshaped({3, 4})},
+          {"one", array_of<std::complex<double>>({{0.1, 1e300}}).reshaped({})},
+          {"narrow", array_of<std::complex<float>>({{1, 2}, {0, -0.5F}})},
+          {"real", array_of<double>({0.25})}};
+}
+
 class GoldenCheckpoint : public testing::ApiTest {
  protected:
   GoldenCheckpoint() : ApiTest(reproducible()) { message_.set_value("fast"); }
@@ -102,6 +119,21 @@ class GoldenCheckpoint : public testing::ApiTest {
                           {"settings", message_},
                           {"Mask/1", array_of<std::int32_t>({1, 0, -1})}},
                          options, *context_);
+  }
+
+  void save_complex(const std::filesystem::path& path) const {
+    SaveOptions options;
+    options.handler_options.set(ShardingOptions(std::make_shared<Tiles>(32)));
+    save(path, complex_tree(), options, *context_);
+  }
+
+  static void expect_same(const std::filesystem::path& path, const std::filesystem::path& golden) {
+    ASSERT_EQ(list_tree(path), list_tree(golden));
+    for (const std::string& name : list_tree(golden)) {
+      if (std::filesystem::is_regular_file(golden / name)) {
+        EXPECT_TRUE(read_text(path / name) == read_text(golden / name)) << name;
+      }
+    }
   }
 
   const nlohmann::json config_ = {{"width", 512}, {"layers", {64, 128}}, {"name", nullptr}};
@@ -143,12 +175,45 @@ TEST_F(GoldenCheckpoint, IsWrittenTheSameToTheByte) {
 
   save_golden(path);
 
-  ASSERT_EQ(list_tree(path), list_tree(kGolden));
-  for (const std::string& name : list_tree(kGolden)) {
-    if (std::filesystem::is_regular_file(kGolden / name)) {
-      EXPECT_TRUE(read_text(path / name) == read_text(kGolden / name)) << name;
-    }
-  }
+  expect_same(path, kGolden);
+}
+
+TEST_F(GoldenCheckpoint, OfComplexNumbersHasTheValuesThatWereSaved) {
+  EXPECT_TRUE(store::verify(io::posix_syscalls(), kGoldenComplex).is_sound());
+  EXPECT_EQ(load(kGoldenComplex, LoadOptions(), *context_), complex_tree());
+}
+
+TEST_F(GoldenCheckpoint, OfComplexNumbersGivesBoxesOfAnyColumnsAlsoCast) {
+  AbstractTree wanted = metadata(kGoldenComplex, {}, *context_);
+  const Box columns({0, 1}, {3, 2});
+  const Tree field = complex_tree();
+
+  wanted["field"].as_array().want(columns);
+  const Tree as_stored = load(kGoldenComplex, wanted, LoadOptions(), *context_);
+  wanted["field"].set_dtype(DType::complex64);
+  const Tree narrowed = load(kGoldenComplex, wanted, LoadOptions(), *context_);
+
+  const auto expected = field.get<Array>("field").part(columns).clone();
+  EXPECT_EQ(as_stored.get<Array>("field"), expected);
+  EXPECT_EQ(narrowed.get<std::vector<std::complex<float>>>("field")[3], (std::complex<float>(6, -0.6F)));
+}
+
+TEST_F(GoldenCheckpoint, OfComplexNumbersHasPairsOfF64InItsDataFile) {
+  const std::string data = read_text(kGoldenComplex / "state/data-r00000-000.safetensors");
+
+  EXPECT_THAT(data, HasSubstr(R"("field":{"dtype":"F64","shape":[2,1,2])"));
+  EXPECT_THAT(data, HasSubstr(R"(\"field~s1\": {\"saved_offsets\": [0, 1, 0]})"));
+  EXPECT_THAT(data, HasSubstr(R"("one":{"dtype":"F64","shape":[2])"));
+}
+
+/// CAIRN_WRITE_GOLDEN_COMPLEX=<path> does what CAIRN_WRITE_GOLDEN does.
+TEST_F(GoldenCheckpoint, OfComplexNumbersIsWrittenTheSameToTheByte) {
+  const char* wanted = std::getenv("CAIRN_WRITE_GOLDEN_COMPLEX");
+  const std::filesystem::path path = wanted != nullptr ? std::filesystem::path(wanted) : target();
+
+  save_complex(path);
+
+  expect_same(path, kGoldenComplex);
 }
 
 }  // namespace

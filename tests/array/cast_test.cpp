@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include <gmock/gmock.h>
 
 #include "support/fails.hpp"
+#include "support/other_arithmetic.hpp"
 #include "support/temp_dir.hpp"
 #include "support/test_data.hpp"
 
@@ -297,6 +299,19 @@ TEST(CastFromBoolean, CountsAnyOtherByteAsOne) {
 TEST(CastToComplex, HasNoImaginaryPart) {
   EXPECT_THAT(cast_all<float>(std::vector<float>{1.5F, -2}, DType::float32, DType::complex64),
               ElementsAre(1.5F, 0, -2, 0));
+  EXPECT_THAT(
+      cast_all<double>(std::vector<std::int64_t>{(1LL << 53) + 3, -2}, DType::int64, DType::complex128),
+      ElementsAre(0x1p53 + 4, 0, -2, 0));
+}
+
+TEST(CastBetweenComplexTypes, CastsBothPartsOfEach) {
+  const std::vector<float> narrow = {1.5F, -2, 0x1p-149F, kInfinity};
+  const std::vector<double> wide = {1.5, -2, 0x1p-149, kInfinity};
+
+  EXPECT_EQ(cast_all<double>(narrow, DType::complex64, DType::complex128), wide);
+  EXPECT_EQ(cast_all<float>(wide, DType::complex128, DType::complex64), narrow);
+  EXPECT_THAT(cast_all<float>(std::vector<double>{1 + 1e-9, -1e300}, DType::complex128, DType::complex64),
+              ElementsAre(1, -kInfinity));
 }
 
 TEST(CastFromComplex, IsRefusedEvenWhenNarrowingIsAllowed) {
@@ -385,6 +400,54 @@ TEST(Cast, RefusesUnknownTypes) {
   EXPECT_THAT([&] { cast(in, DType::float32, out, DType{}); }, Fails(Errc::invalid_argument));
 }
 
+// Subnormal numbers, such as become subnormal, ties, what lies between two values and what is beyond a range; eight for each
+// integer, which are not values of the floats.
+std::vector<std::uint8_t> awkward_values(DType dtype) {
+  if (is_integer(dtype) && bits(dtype) == 64) {
+    const std::vector<std::int64_t> integers = {
+        INT64_MAX,       INT64_MIN + 1, (1LL << 53) + 1,   -(1LL << 53) - 1,
+        (1LL << 24) + 1, 1LL << 62,     (1LL << 60) + 129, -3};
+    return cast_all<std::uint8_t>(integers, DType::int64, DType::int64);
+  }
+  const std::vector<double> doubles = {0x1p-149,  -0x1p-127,     0x1.8p-149, 5e-324,  -1e-310, 1 + 1e-9,
+                                       -1 - 1e-9, 0.1,           -0.3,       0x1p-24, 0x1p-25, 65504.5,
+                                       1e300,     -3.4028236e38, 123456789,  -2.5};
+  return cast_all<std::uint8_t>(doubles, DType::float64, dtype);
+}
+
+TEST(Cast, IsThatOfIeee754HoweverItsThreadComputes) {
+  for (int from_number = 1; from_number <= static_cast<int>(kLastDType); ++from_number) {
+    for (int to_number = 1; to_number <= static_cast<int>(kLastDType); ++to_number) {
+      const auto from = static_cast<DType>(from_number);
+      const auto to = static_cast<DType>(to_number);
+      if (is_complex(from)) {
+        continue;
+      }
+      const std::vector<std::uint8_t> values = awkward_values(from);
+      const auto expected = cast_all<std::uint8_t>(values, from, to);
+      for (const int rounding : testing::OtherArithmetic::kRoundings) {
+        std::vector<std::uint8_t> result;
+        {
+          const testing::OtherArithmetic arithmetic(rounding);
+          result = cast_all<std::uint8_t>(values, from, to);
+        }
+        EXPECT_EQ(result, expected) << from << " to " << to << " in mode " << rounding;
+      }
+    }
+  }
+}
+
+TEST(Cast, GivesItsThreadTheControlWordBack) {
+  const std::vector<double> values = {kNaN, 1e300, 1e-310, 0.1};
+  const testing::OtherArithmetic arithmetic(FE_UPWARD);
+  const std::uint64_t before = testing::control_word();
+
+  const auto floats = cast_all<float>(values, DType::float64, DType::float32);
+
+  EXPECT_EQ(testing::control_word(), before);
+  EXPECT_EQ(floats[1], kInfinity);
+}
+
 TEST(Cast, OfNothingIsNothing) {
   EXPECT_NO_THROW(cast({}, DType::int8, {}, DType::float64));
 }
@@ -428,7 +491,7 @@ TEST(IsWidening, IsTrueExactlyWhenACastKeepsEveryValue) {
     }
     for (int to_number = 1; to_number <= static_cast<int>(kLastDType); ++to_number) {
       const auto to = static_cast<DType>(to_number);
-      if (to != DType::complex64) {
+      if (!is_complex(to)) {
         EXPECT_EQ(is_widening(from, to), keeps_every_value(from, to)) << from << " to " << to;
       }
     }
@@ -440,11 +503,15 @@ TEST(IsWidening, KnowsTheWideTypes) {
   EXPECT_TRUE(is_widening(DType::uint32, DType::int64));
   EXPECT_TRUE(is_widening(DType::float32, DType::complex64));
   EXPECT_TRUE(is_widening(DType::complex64, DType::complex64));
+  EXPECT_TRUE(is_widening(DType::complex64, DType::complex128));
+  EXPECT_TRUE(is_widening(DType::float64, DType::complex128));
   EXPECT_FALSE(is_widening(DType::int32, DType::float32));
   EXPECT_FALSE(is_widening(DType::int64, DType::float64));
   EXPECT_FALSE(is_widening(DType::uint64, DType::int64));
   EXPECT_FALSE(is_widening(DType::float64, DType::complex64));
   EXPECT_FALSE(is_widening(DType::complex64, DType::float64));
+  EXPECT_FALSE(is_widening(DType::complex128, DType::complex64));
+  EXPECT_FALSE(is_widening(DType::int64, DType::complex128));
   EXPECT_FALSE(is_widening(DType{}, DType::float32));
 }
 

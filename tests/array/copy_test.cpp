@@ -27,11 +27,12 @@ struct Strided {
   MutableArrayView view;
 };
 
-// Extents of 1 to 4, item sizes of 1 to 8, dimensions in random order, with gaps, some of them reversed.
+// Extents of 1 to 4, item sizes of 1 to 16, dimensions in random order, with gaps, some of them reversed.
 Strided random_strided(std::mt19937& random) {
   const auto pick = [&](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
-  constexpr std::array kTypes = {DType::uint8, DType::float16, DType::int32, DType::complex64};
-  const DType dtype = kTypes[static_cast<std::size_t>(pick(0, 3))];
+  constexpr std::array kTypes = {DType::uint8, DType::float16, DType::int32, DType::complex64,
+                                 DType::complex128};
+  const DType dtype = kTypes[static_cast<std::size_t>(pick(0, 4))];
   const auto rank = static_cast<std::size_t>(pick(0, 5));
   std::vector<std::size_t> order(rank);
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -208,7 +208,7 @@ TEST(FromDlpack, RefusesAnOffsetThatIsLargerThanAnyObject) {
 TEST(FromDlpack, RefusesTypesThatArraysDoNotHave) {
   LentTensor lent;
   const dlpack::DLDataType types[] = {
-      {TypeCode::ieee_float, 32, 4}, {TypeCode::ieee_float, 128, 1},  {TypeCode::complex, 128, 1},
+      {TypeCode::ieee_float, 32, 4}, {TypeCode::ieee_float, 128, 1},  {TypeCode::complex, 32, 1},
       {TypeCode{3}, 64, 1},          {TypeCode::float4_e2m1fn, 8, 1}, {TypeCode{200}, 8, 1},
       {TypeCode::boolean, 8, 0},     {TypeCode{255}, 0, 1},
   };

@@ -18,7 +18,8 @@ static_assert(dtype_of<long>() == DType::int64 && dtype_of<long long>() == DType
 static_assert(dtype_of<const float>() == DType::float32);
 static_assert(dtype_of<std::complex<float>>() == DType::complex64);
 static_assert(!ArrayElement<char> && !ArrayElement<char8_t> && !ArrayElement<long double>);
-static_assert(!ArrayElement<std::complex<double>> && !ArrayElement<void*>);
+static_assert(dtype_of<std::complex<double>>() == DType::complex128);
+static_assert(!ArrayElement<std::complex<long double>> && !ArrayElement<void*>);
 
 TEST(DType, KeepsItsStoredNumbers) {
   EXPECT_EQ(static_cast<int>(DType::boolean), 1);
@@ -26,6 +27,7 @@ TEST(DType, KeepsItsStoredNumbers) {
   EXPECT_EQ(static_cast<int>(DType::float32), 12);
   EXPECT_EQ(static_cast<int>(DType::float8_e8m0), 19);
   EXPECT_EQ(static_cast<int>(DType::float4), 22);
+  EXPECT_EQ(static_cast<int>(DType::complex128), 23);
 }
 
 TEST(DTypeName, IsUniqueAndParsesBack) {
@@ -56,17 +58,19 @@ TEST(ParseDType, FindsNothingForOtherNames) {
 TEST(DType, KnowsItsSizeAndKind) {
   EXPECT_EQ(bits(DType::boolean), 8u);
   EXPECT_EQ(bits(DType::complex64), 64u);
+  EXPECT_EQ(bits(DType::complex128), 8 * kMaxElementBytes);
   EXPECT_EQ(bits(DType::float6_e3m2), 6u);
   EXPECT_TRUE(is_packed(DType::float4));
   EXPECT_FALSE(is_packed(DType::float8_e8m0));
   EXPECT_TRUE(is_floating(DType::bfloat16));
   EXPECT_FALSE(is_floating(DType::complex64));
+  EXPECT_TRUE(is_complex(DType::complex128));
   EXPECT_TRUE(is_integer(DType::uint8));
   EXPECT_FALSE(is_integer(DType::boolean));
 }
 
 TEST(DType, TreatsUnknownNumbersAsNoType) {
-  for (const int number : {0, 23, 255}) {
+  for (const int number : {0, 24, 255}) {
     const auto dtype = static_cast<DType>(number);
     EXPECT_FALSE(is_valid(dtype)) << number;
     EXPECT_EQ(name(dtype), "?") << number;

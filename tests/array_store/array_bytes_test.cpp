@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "array_store/array_bytes.hpp"
 
+#include <complex>
 #include <cstring>
 #include <vector>
 
@@ -32,10 +33,10 @@ Array some_floats() {
 }
 
 TEST(ArraySource, ReadsTheSameInWhateverParts) {
-  for (const DType stored :
-       {DType::float32, DType::float64, DType::bfloat16, DType::float6_e2m3, DType::float4}) {
+  for (const DType stored : {DType::float32, DType::float64, DType::bfloat16, DType::float6_e2m3,
+                             DType::float4, DType::complex128}) {
     const auto whole = read_by(some_floats(), stored, 1000);
-    for (const std::size_t step : {1, 2, 3, 5, 7}) {
+    for (const std::size_t step : {1, 2, 3, 5, 7, 11}) {
       EXPECT_EQ(read_by(some_floats(), stored, step), whole) << name(stored) << " by " << step;
     }
   }
@@ -61,6 +62,21 @@ TEST(ArraySink, PutsElementsTogetherOfWhateverParts) {
 
       EXPECT_EQ(Array(got), some_floats()) << name(stored) << " by " << step;
     }
+  }
+}
+
+TEST(ArraySink, PutsComplexNumbersTogetherOfWhateverParts) {
+  const std::vector<std::complex<double>> stored = {{1, -2}, {0.5, 3}, {4, 0}};
+  const auto bytes = std::as_bytes(std::span(stored));
+  for (const std::size_t step : {1, 3, 7, 13, 17}) {
+    std::vector<std::complex<float>> got(3);
+    ArraySink sink(MutableArrayView(got), nullptr, DType::complex128, Narrowing::allowed);
+
+    for (std::size_t at = 0; at < bytes.size(); at += step) {
+      sink.write(at, bytes.subspan(at, std::min(step, bytes.size() - at)));
+    }
+
+    EXPECT_EQ(got, (std::vector<std::complex<float>>{{1, -2}, {0.5F, 3}, {4, 0}})) << step;
   }
 }
 

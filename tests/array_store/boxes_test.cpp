@@ -105,9 +105,33 @@ TEST(StoredBoxes, AreNamedByTheArrayAndANumber) {
 
   const std::string& first = files.texts.at("data-r00000-000.safetensors");
   EXPECT_THAT(first, AllOf(HasSubstr(R"("w":{)"), HasSubstr(R"("w~s1":{)")));
-  EXPECT_THAT(first, HasSubstr(R"(\"w~s1\": {\"saved_offsets\": [3, 0]})"));
   EXPECT_THAT(files.texts.at("data-r00000-001.safetensors"),
               AllOf(HasSubstr(R"("w":{)"), ::testing::Not(HasSubstr("~s1"))));
+}
+
+TEST(StoredBoxes, MarkAFileThatHasSeveralOfAnArray) {
+  const MemoryFiles files = stored(counted<float>({6, 5}, DType::float32), kRows, 2);
+
+  EXPECT_THAT(files.texts.at("data-r00000-000.safetensors"),
+              HasSubstr(R"("DCP_SHARDING_INFO":"{\"w\": {\"saved_offsets\": [0, 0]}}")"));
+  EXPECT_THAT(files.texts.at("data-r00000-001.safetensors"),
+              HasSubstr(R"("DCP_SHARDING_INFO":"{\"w\": {\"saved_offsets\": [4, 0]}}")"));
+}
+
+TEST(Writer, CountsTheArraysOfWhichAFileHasSeveralBoxes) {
+  const Array whole = counted<float>({6, 5}, DType::float32);
+  Writer writer{WriterOptions()};
+  writer.add("plain", whole);
+  writer.add_part("in two files", whole.shape(), kRows[0], whole.part(kRows[0]), whole.dtype());
+  for (const Box& box : kRows) {
+    writer.add_part("in one file", whole.shape(), box, whole.part(box), whole.dtype());
+  }
+  writer.next_file();
+  writer.add_part("in two files", whole.shape(), kRows[1], whole.part(kRows[1]), whole.dtype());
+  EXPECT_EQ(writer.marked_arrays(), 1u);
+
+  writer.add_part("in two files", whole.shape(), kRows[2], whole.part(kRows[2]), whole.dtype());
+  EXPECT_EQ(writer.marked_arrays(), 2u);
 }
 
 TEST(StoredBoxes, AreSortedInTheIndex) {

@@ -61,6 +61,8 @@ class MemoryFiles final : public array_store::StoredFiles {
     return names;
   }
 
+  [[nodiscard]] std::string named_file() const override { return named; }
+
   [[nodiscard]] std::optional<std::uint64_t> size_bytes(std::string_view file) const override {
     const auto found = texts.find(file);
     return found == texts.end() ? std::nullopt : std::optional<std::uint64_t>(found->second.size());
@@ -88,6 +90,7 @@ class MemoryFiles final : public array_store::StoredFiles {
   }
 
   std::map<std::string, std::string, std::less<>> texts;
+  std::string named;                                ///< As named_file.
   std::size_t window_bytes = std::size_t{1} << 20;  ///< What is read at once.
 
  private:

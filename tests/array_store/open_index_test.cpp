@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cairn/array_store/reader.hpp"
@@ -10,6 +20,7 @@
 namespace cairn::array_store {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
 using testing::MemoryFiles;
@@ -23,10 +34,25 @@ std::string tensor_file(std::string_view name) {
   return length + header + "data";
 }
 
-formats::Index open(std::map<std::string, std::string, std::less<>> texts) {
+using Texts = std::map<std::string, std::string, std::less<>>;
+
+formats::Index open(Texts texts, OpenOptions options = {}, std::string named = {}) {
   const auto files = std::make_shared<MemoryFiles>();
   files->texts = std::move(texts);
-  return testing::run(open_index(files));
+  files->named = std::move(named);
+  return testing::run(open_index(files, std::move(options)));
+}
+
+std::string index_of(std::string_view tensor, std::string_view file) {
+  return fmt::format(R"({{"weight_map":{{"{}":"{}"}}}})", tensor, file);
+}
+
+/// For a part of a model, with a place for what is told.
+OpenOptions partial(std::vector<std::string>& problems) {
+  OpenOptions options;
+  options.is_partial = true;
+  options.on_problem = [&problems](const std::string& problem) { problems.push_back(problem); };
+  return options;
 }
 
 TEST(OpenIndex, ReadsTheIndexThatIsThere) {
@@ -60,6 +86,78 @@ TEST(OpenIndex, FollowsTheIndexOfAForeignFolder) {
             {"model.safetensors.index.json", R"({"weight_map":{"a":"2.safetensors"}})"}});
 
   EXPECT_EQ(index.slice(index.array(index.entry(0)), 0).file, "2.safetensors");
+}
+
+TEST(OpenIndex, FollowsAnIndexWhateverTheModelIsCalled) {
+  const formats::Index index =
+      open({{"1.safetensors", tensor_file("a")},
+            {"2.safetensors", tensor_file("a")},
+            {"diffusion_pytorch_model.safetensors.index.json", index_of("a", "2.safetensors")}});
+
+  EXPECT_EQ(index.slice(index.array(index.entry(0)), 0).file, "2.safetensors");
+}
+
+TEST(OpenIndex, ListsSeveralIndexesUntilOneIsNamed) {
+  const Texts texts = {{"1.safetensors", tensor_file("a")},
+                       {"2.safetensors", tensor_file("a")},
+                       {"model.safetensors.index.json", index_of("a", "1.safetensors")},
+                       {"model.safetensors.index.fp16.json", index_of("a", "2.safetensors")}};
+
+  EXPECT_THAT([&] { open(texts); },
+              Fails(Errc::invalid_argument,
+                    HasSubstr("'model.safetensors.index.fp16.json', 'model.safetensors.index.json'")));
+  const formats::Index index = open(texts, {}, "model.safetensors.index.fp16.json");
+  EXPECT_EQ(index.slice(index.array(index.entry(0)), 0).file, "2.safetensors");
+}
+
+TEST(OpenIndex, RefusesShardsWithoutTheOthersOfTheirModel) {
+  const Texts lone = {{"m-00001-of-00002.safetensors", tensor_file("a")}};
+
+  EXPECT_THAT(
+      [&] { open(lone); },
+      Fails(Errc::not_found, HasSubstr("1 of 2 shards are not there: 'm-00002-of-00002.safetensors'")));
+  EXPECT_EQ(open(lone, {}, "m-00001-of-00002.safetensors").size(), 1u) << "it was asked for by its own name";
+}
+
+TEST(OpenIndex, TellsWhatIsMissingOfAPart) {
+  std::vector<std::string> problems;
+
+  EXPECT_EQ(open({{"m-00001-of-00002.safetensors", tensor_file("a")}}, partial(problems)).size(), 1u);
+  EXPECT_EQ(
+      open({{"1.safetensors", tensor_file("a")},
+            {"model.safetensors.index.json", R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})"}},
+           partial(problems))
+          .size(),
+      1u);
+
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("'m-00002-of-00002.safetensors'"),
+                                    HasSubstr("memory/2.safetensors: the file is not there, which "
+                                              "memory/model.safetensors.index.json names")));
+}
+
+TEST(OpenIndex, OpensOnlyTheShardsOfWhatIsWantedOfAPart) {
+  const Texts texts = {{"1.safetensors", tensor_file("a")},
+                       {"2.safetensors", "no header"},
+                       {"model.safetensors.index.json",
+                        R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors","c":"3.safetensors"}})"}};
+  std::vector<std::string> problems;
+  OpenOptions options = partial(problems);
+  options.wanted = std::set<std::string, std::less<>>{"a"};
+
+  EXPECT_EQ(open(texts, options).size(), 1u);
+  EXPECT_THAT(problems, ElementsAre(HasSubstr("memory/3.safetensors")));
+  options.wanted = std::set<std::string, std::less<>>{"c"};
+  EXPECT_THAT([&] { open(texts, options); },
+              Fails(Errc::not_found, HasSubstr("memory/3.safetensors: the file is not there")));
+}
+
+TEST(OpenIndex, SaysWhatAFileIsThatIsNoneOfWeights) {
+  EXPECT_THAT(
+      [] {
+        open({{"model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"}});
+      },
+      Fails(Errc::malformed_metadata,
+            HasSubstr("memory/model.safetensors: a pointer of Git LFS lies in its place")));
 }
 
 TEST(OpenIndex, RefusesAFolderWithoutArrays) {

@@ -2,6 +2,7 @@
 #include "cairn/base/json_reader.hpp"
 
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -17,6 +18,7 @@
 
 #include "base/internal/json_writer.hpp"
 #include "support/fails.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -282,6 +284,21 @@ TEST(JsonReader, WantsACommaBehindNull) {
   ASSERT_TRUE(reader.skip_null());
 
   EXPECT_THAT([&] { static_cast<void>(reader.next_element()); }, Fails(Errc::malformed_metadata));
+}
+
+TEST(JsonReader, TakesTheNearestNumberHoweverTheThreadComputes) {
+  for (const char* text : {"0.3", "0.1", "1e-400", "4.9e-324", "2.2250738585072011e-308", "123456.789e3"}) {
+    const auto expected =
+        std::bit_cast<std::uint64_t>(std::get<double>(JsonReader(text, "text").read_scalar()));
+    for (const int rounding : testing::OtherArithmetic::kRoundings) {
+      std::uint64_t bits = 0;
+      {
+        const testing::OtherArithmetic arithmetic(rounding);
+        bits = std::bit_cast<std::uint64_t>(std::get<double>(JsonReader(text, "text").read_scalar()));
+      }
+      EXPECT_EQ(bits, expected) << text << " in mode " << rounding;
+    }
+  }
 }
 
 TEST(JsonReader, ContinuesBehindNull) {

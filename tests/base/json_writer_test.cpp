@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/internal/json_writer.hpp"
 
+#include <cfenv>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "cairn/base/json_reader.hpp"
+
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -72,6 +75,16 @@ TEST(JsonWriter, EscapesAsItsStyleSays) {
 
   EXPECT_EQ(plain, "\"\u202E\"");
   EXPECT_EQ(shown, "\"\\u202e\"");
+}
+
+TEST(JsonWriter, KeepsSubnormalNumbersWhereTheThreadTakesThemForZero) {
+  std::string text;
+  {
+    const testing::OtherArithmetic arithmetic(FE_UPWARD);
+    JsonWriter(text).value(5e-324);
+  }
+
+  EXPECT_EQ(text, "5e-324");
 }
 
 }  // namespace

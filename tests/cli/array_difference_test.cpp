@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/array_difference.hpp"
 
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,7 @@ TEST(ArrayDifference, TakesTheDistanceOfLargeIntegersBeforeItRounds) {
 
 TEST(ArrayDifference, TakesTheDistanceOfComplexNumbersInThePlane) {
   EXPECT_EQ(difference<std::complex<float>>({{1, 1}}, {{4, 5}}).largest, 5);
+  EXPECT_EQ(difference<std::complex<double>>({{1, 1}}, {{4, 5 + 1e-9}}).largest, std::hypot(3, 4 + 1e-9));
 }
 
 TEST(ArrayDifference, TakesEqualInfinitiesForEqual) {

@@ -2,6 +2,7 @@
 // cairn export: what other programs read.
 
 #include <algorithm>
+#include <complex>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -71,6 +72,15 @@ TEST_F(ExportTest, MakesAFileThatHoldsEveryArray) {
   EXPECT_EQ(load(folder_ / "out.safetensors"),
             (Tree{{"a/b", counted({3, 5})}, {"a/none", counted({0, 4})}, {"scalar", counted({})}}));
   EXPECT_THAT(names(), ElementsAre("checkpoint", "out.safetensors"));
+}
+
+TEST_F(ExportTest, MakesPairsOfComplexNumbers) {
+  save(source_, Tree{{"z", std::vector<std::complex<double>>{{1, -2}, {3, 0.1}}}});
+
+  ASSERT_EQ(run("out.safetensors").status, 0);
+
+  const Tree seen = load(folder_ / "out.safetensors");
+  EXPECT_EQ(seen.at("z"), Tree(Array::adopt(std::vector<double>{1, -2, 3, 0.1}).reshaped({2, 2})));
 }
 
 TEST_F(ExportTest, PutsTogetherWhatWasSavedInParts) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -158,6 +159,25 @@ TEST_F(CliPrune, KeepsDamagedStepsAndSaysSo) {
   testing::write_text(root_ / "200/checkpoint.json", "{");
 
   EXPECT_THAT(run_cli({"prune", root_, "--latest", "1"}).out, ContainsRegex("keep +200 .*damaged: "));
+}
+
+TEST_F(CliPrune, ShowsMetricsThatAreNoFiniteNumbersAndTakesNoneForTheBest) {
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  const Context context(options);
+  {
+    Checkpointer run(root_, {}, context);
+    const Metrics metrics = {{"loss", std::numeric_limits<double>::quiet_NaN()},
+                             {"norm", -std::numeric_limits<double>::infinity()}};
+    run.save(600, {{"state", Tree({{"x", 1}})}}, metrics);
+    run.close();
+  }
+
+  EXPECT_THAT(run_cli({"ls", root_}).out, ContainsRegex("600 .*Z .* - +loss=nan norm=-inf"));
+  const json listed = json::parse(run_cli({"ls", "--json", root_}).out)["checkpoints"];
+  EXPECT_EQ(listed[5]["not_finite"], json::parse(R"({"loss": "nan", "norm": "-inf"})"));
+  EXPECT_THAT(run_cli({"prune", root_, "--best", "norm:1:lower"}).out,
+              ContainsRegex("keep +600 .* norm=-inf +newest\n"));
 }
 
 TEST_F(CliPrune, IsPreparedByLsWhichShowsPinsOfStepsThatWerePutTogetherOfParts) {

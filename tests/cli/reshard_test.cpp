@@ -124,6 +124,23 @@ TEST_F(ReshardTest, CutsAsRanksDoThatDivideEqually) {
   EXPECT_THAT(stored_boxes("b"), ElementsAre(Box({0}, {1}), Box({1}, {1}), Box({2}, {1})));
 }
 
+TEST_F(ReshardTest, MakesFilesOfASizeThatOthersReadWhole) {
+  const Tree tree = {{"w", numbered({7, 11, 13})}, {"b", numbered({90})}};
+  save(source_, tree);
+
+  ASSERT_EQ(run({"--max-file", "1000"}).status, 0);
+
+  expect_same_values();
+  fs::create_directory(folder_ / "alone");
+  for (const auto& file : fs::directory_iterator(fs::path(target_) / "state")) {
+    if (file.path().extension() == ".safetensors") {
+      EXPECT_LE(fs::file_size(file.path()), 4096u + 1000u);
+      fs::copy(file.path(), folder_ / "alone");
+    }
+  }
+  EXPECT_EQ(load(folder_ / "alone"), tree);
+}
+
 TEST_F(ReshardTest, PutsShardsTogether) {
   const Array whole = numbered({8, 4});
   std::vector<Shard> shards;

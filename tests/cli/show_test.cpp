@@ -55,6 +55,7 @@ class CliShow : public ::testing::Test {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     std::vector<float> odd{0.1F, -1.5F, nan, -INFINITY};
     std::vector<std::complex<float>> complex{{1, 2}, {0, -1.5F}};
+    std::vector<std::complex<double>> wide{{0.1, -1e300}};
     std::vector<std::uint64_t> large{std::numeric_limits<std::uint64_t>::max()};
     Array truth = of_bytes({2}, DType::boolean, {0, 1});
     Array bfloat = of_bytes({2}, DType::bfloat16, {0xcd, 0x3d, 0x80, 0x7f});   // 0.1, inf
@@ -68,6 +69,7 @@ class CliShow : public ::testing::Test {
                        {"scalar", counted({})},
                        {"odd", Array(odd)},
                        {"complex", Array(complex)},
+                       {"wide", Array(wide)},
                        {"large", Array(large)},
                        {"truth", truth},
                        {"bfloat", bfloat},
@@ -157,6 +159,7 @@ TEST_F(CliShow, KnowsArraysWithoutElementsAndWithoutDimensions) {
 TEST_F(CliShow, KnowsEveryKindOfElement) {
   EXPECT_EQ(values("odd"), "[ 0.1, -1.5,  nan, -inf]\n");
   EXPECT_EQ(values("complex"), "[  1+2j, 0-1.5j]\n");
+  EXPECT_EQ(values("wide"), "[0.1-1e+300j]\n");
   EXPECT_EQ(values("large"), "[18446744073709551615]\n");
   EXPECT_EQ(values("truth"), "[false,  true]\n");
   EXPECT_EQ(values("bfloat"), "[0.1, inf]\n");
@@ -219,7 +222,7 @@ TEST_F(CliShow, SaysWhatLiesBelowASubtree) {
   EXPECT_THAT(
       refusal("model"),
       HasSubstr("'model' is a subtree, not an array or a value; below it: 'model/bfloat', 'model/big', "
-                "'model/complex', 'model/cube', 'model/float4' and 11 more"));
+                "'model/complex', 'model/cube', 'model/float4' and 12 more"));
 
   const TempDir directory;
   const Tree params = {{"params", {{"w", counted({2})}, {"step", 1}}}};
@@ -272,6 +275,8 @@ TEST_F(CliShow, AnswersInJson) {
   EXPECT_EQ(ask("cube")["values"], json::parse("[[[0, 1, 2], [3, 4, 5]], [[6, 7, 8], [9, 10, 11]]]"));
   EXPECT_EQ(ask("odd[1:]")["values"], json::parse(R"([-1.5, "nan", "-inf"])"));
   EXPECT_EQ(ask("complex")["values"], json::parse("[[1, 2], [0, -1.5]]"));
+  EXPECT_EQ(ask("wide")["dtype"], "C128");
+  EXPECT_EQ(ask("wide")["values"], json::parse("[[0.1, -1e300]]"));
   EXPECT_EQ(ask("truth")["values"], json::parse("[false, true]"));
   EXPECT_EQ(ask("none")["values"], json::array());
   EXPECT_EQ(ask("scalar")["values"], 0);

@@ -83,6 +83,11 @@ TEST(Statistics, OfComplexNumbersTellsNaNsAndZeros) {
   EXPECT_EQ(statistics.nans, 1u);
   EXPECT_EQ(statistics.zeros, 1u);
   EXPECT_EQ(statistics.min, "");
+
+  const Statistics wide = of<std::complex<double>>({{0, 0}, {nan, 1}, {1e-300, 0}}, DType::complex128);
+  EXPECT_EQ(wide.elements, 3u);
+  EXPECT_EQ(wide.nans, 1u);
+  EXPECT_EQ(wide.zeros, 1u);
 }
 
 TEST(Statistics, OfManyPiecesAreThoseOfAll) {

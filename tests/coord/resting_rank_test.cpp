@@ -10,6 +10,7 @@
 
 #include "cairn/coord/coordinator.hpp"
 
+#include "coord/internal/lent_thread.hpp"
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
@@ -69,6 +70,22 @@ TEST_F(RestingRank, IsLostWhenItIsSilentWhileItHasAThread) {
 
   EXPECT_THAT([&] { std::rethrow_exception(joined_[1]->failure()); },
               Fails(Errc::peer_failed, HasSubstr("rank 2 is lost")));
+}
+
+TEST_F(RestingRank, IsNotLostWhereOthersMayKeepTheThreadThatWaits) {
+  coord::LentThread thread(job_.coordinator(2));
+  thread.set_resting(true);
+  for (int phase = 0; phase < 3; ++phase) {
+    job_.network().run(3s);  // Signs of life among what it says.
+    static_cast<void>(thread.progress(true));
+    job_.network().run(1ms);
+
+    compute(100s);
+  }
+
+  for (const auto& conversation : joined_) {
+    EXPECT_EQ(conversation->failure(), nullptr);
+  }
 }
 
 TEST_F(RestingRank, SaysOnceThatItRests) {

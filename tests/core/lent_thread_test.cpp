@@ -60,8 +60,9 @@ class LentJob : public ::testing::TestWithParam<LentThreads> {
   LentJob() {
     HandlerRegistry registry;
     registry.add<testing::BlobHandler>();
-    registry.add(std::make_shared<const testing::PartHandler>(std::make_shared<const testing::PartHooks>()));
+    registry.add(std::make_shared<const testing::PartHandler>(hooks_));
     registry_ = registry.snapshot();
+    coordinating_.fan_out = 2;
   }
 
   /// Calls `act` on a thread for each rank, with a context that was made there. Returns what each threw; empty where nothing.
@@ -72,13 +73,11 @@ class LentJob : public ::testing::TestWithParam<LentThreads> {
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          CoordinatorOptions coordinating;
-          coordinating.fan_out = 2;
           ContextOptions options;
           options.engine = io::EngineKind::threads;
           options.worker_threads = 1;
           options.staging_bytes = std::size_t{16} << 20;
-          options.coordinator = std::make_shared<Coordinator>(network.transport(rank), coordinating);
+          options.coordinator = std::make_shared<Coordinator>(network.transport(rank), coordinating_);
           Context context(std::move(options));
           act({rank, context, registry_});
         } catch (...) {
@@ -101,6 +100,8 @@ class LentJob : public ::testing::TestWithParam<LentThreads> {
   [[nodiscard]] std::filesystem::path target() const { return directory_ / "step"; }
 
   TempDir directory_;
+  const std::shared_ptr<testing::PartHooks> hooks_ = std::make_shared<testing::PartHooks>();
+  CoordinatorOptions coordinating_;
   RegistrySnapshot registry_;
 };
 
@@ -129,6 +130,18 @@ TEST_P(LentJob, SavesWhileContextsAreClosed) {
     rank.context.close();
     saving.wait();
   }));
+}
+
+TEST_P(LentJob, DoesNotLoseARankWhoseHandlerKeepsTheThread) {
+  coordinating_.lost_after = 500ms;
+  coordinating_.heartbeat = 20ms;
+  hooks_->blocking = [](std::size_t rank) {
+    if (rank == 1) {  // Between others.
+      std::this_thread::sleep_for(1500ms);
+    }
+  };
+
+  expect_saved(on_all([&](const Rank& rank) { rank.start(target()).wait(); }));
 }
 
 TEST_P(LentJob, LoadsTogether) {

@@ -172,6 +172,18 @@ TEST(SaveReportJson, ListsEveryFallbackAndProblem) {
   EXPECT_EQ(json.at("problems"), nlohmann::json::array({"third"}));
 }
 
+TEST(LoadReport, ListsWhereMembersDiffered) {
+  LoadResult result;
+  result.missing = {"limit"};
+  result.unexpected = {"gone", "old"};
+
+  const auto json = nlohmann::json::parse(to_json(result));
+
+  EXPECT_EQ(json.at("missing"), nlohmann::json::array({"limit"}));
+  EXPECT_EQ(json.at("unexpected"), nlohmann::json({"gone", "old"}));
+  EXPECT_THAT(to_text(result), HasSubstr("\n  not stored: limit\n  left out: gone\n  left out: old"));
+}
+
 TEST(SaveReportRate, OfNoTimeIsZero) {
   SaveResult result;
   result.bytes = 7;

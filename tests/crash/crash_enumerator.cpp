@@ -134,6 +134,7 @@ void Enumerator::play_scene() {
   machine.disk().sync_all();
   machine.has_exchange = scene_.has_exchange;
   machine.has_no_replace = scene_.has_no_replace;
+  machine.has_links = scene_.has_links;
   machine.promise(scene_.promise());
   machine.record();
   const std::unique_ptr<Saboteur> saboteur = options_.sabotage ? options_.sabotage() : nullptr;
@@ -193,6 +194,7 @@ void Enumerator::play_save_after_kill(const Moment& moment, const std::string& s
   SimulatedMachine machine(moment.disk, kLaterSeed);
   machine.has_exchange = scene_.has_exchange;
   machine.has_no_replace = scene_.has_no_replace;
+  machine.has_links = scene_.has_links;
   Promise promise = moment.promise;
   auto& [target, allowed] = *promise.begin();
   allowed.push_back(&later_content());

@@ -271,6 +271,21 @@ void add_marker_mode(std::vector<Mutant>& mutants) {
                      drop(nth(2, final_sync))});
 }
 
+void add_marker_mode_without_links(std::vector<Mutant>& mutants) {
+  const char* scene = "save by marker without links";
+  const Match final_sync = sync_below("/.publishing");
+  const Match made = nth(2, change(Change::write, "/COMMIT"));
+  mutants.push_back({"what moved is not synced before COMMIT", scene, drop(nth(1, final_sync))});
+  mutants.push_back({"COMMIT's bytes are not synced", scene, drop(nth(2, sync_data("COMMIT")))});
+  mutants.push_back({"COMMIT's name is not synced", scene, drop(nth(2, final_sync))});
+  mutants.push_back({"COMMIT is made before the manifest moves", scene,
+                     delay(change(Change::rename, "/checkpoint.json"), made)});
+  mutants.push_back({"COMMIT's bytes are not synced before the old one goes",
+                     "overwrite by marker without links", drop(nth(2, sync_data("COMMIT")))});
+  mutants.push_back({"recovery does not sync the bytes of a COMMIT with a mark",
+                     "overwrite by marker without links", drop(sync_data("COMMIT")), true});
+}
+
 void add_removal(std::vector<Mutant>& mutants) {
   const char* scene = "remove";
   mutants.push_back({"the parent is not synced", scene, drop(is_root_sync)});
@@ -417,6 +432,7 @@ std::vector<Mutant> make_mutants() {
   add_overwrite_by_exchange(mutants);
   add_overwrite_by_generation(mutants);
   add_marker_mode(mutants);
+  add_marker_mode_without_links(mutants);
   add_removal(mutants);
   add_training(mutants);
   add_parts(mutants);

@@ -49,6 +49,7 @@ SimulatedDisk killed_after(const Scene& scene, const std::function<bool(const st
   machine.disk().sync_all();
   machine.has_exchange = scene.has_exchange;
   machine.has_no_replace = scene.has_no_replace;
+  machine.has_links = scene.has_links;
   machine.record();
   scene.act(machine);
   const auto found = std::find_if(machine.moments().begin(), machine.moments().end(),

@@ -320,6 +320,13 @@ Scene two_programs(const std::string& name, std::uint64_t seed) {
   return {name, true, true, prepare, promise, [seed](SimulatedMachine& machine) { save_two(machine, seed); }};
 }
 
+/// The same on a disk without hard links.
+Scene without_links(Scene scene) {
+  scene.name += " without links";
+  scene.has_links = false;
+  return scene;
+}
+
 std::vector<Scene> make_scenes() {
   const auto nothing = [](SimulatedMachine&) {};
   const auto none_or_new = [] { return Promise{{kTarget, {nullptr, &new_content()}}}; };
@@ -346,7 +353,15 @@ std::vector<Scene> make_scenes() {
       {"overwrite within recovery", true, true, save_old, old_or_new, save_within_recovery},
       {"recovery within overwrite", true, true, save_old, old_or_new, recover_within_save},
   };
+  for (const char* name : {"save by marker", "overwrite by marker", "overwrite a generation by marker"}) {
+    const auto linked =
+        std::find_if(scenes.begin(), scenes.end(), [name](const Scene& each) { return each.name == name; });
+    scenes.push_back(without_links(*linked));
+  }
   for (Scene& each : api_scenes()) {
+    if (each.name == "a checkpoint in two parts by marker") {
+      scenes.push_back(without_links(each));
+    }
     scenes.push_back(std::move(each));
   }
   for (Scene& each : joint_scenes()) {
@@ -359,6 +374,9 @@ std::vector<Scene> make_scenes() {
                       [seed](SimulatedMachine& machine) { save_beside_random_recovery(machine, seed); }});
     scenes.push_back({fmt::format("marker beside recovery, {}", seed), false, false, save_old, old_or_new,
                       [seed](SimulatedMachine& machine) { save_beside_random_recovery(machine, seed); }});
+    Scene unlinked = without_links(scenes.back());
+    unlinked.name = fmt::format("marker without links beside recovery, {}", seed);
+    scenes.push_back(std::move(unlinked));
     scenes.push_back({fmt::format("remove beside recovery, {}", seed), true, true, save_old, none_or_old,
                       [seed](SimulatedMachine& machine) { remove_beside_recovery(machine, seed); }});
     scenes.push_back(two_programs(fmt::format("two saves, {}", seed), seed));

@@ -27,6 +27,7 @@ struct Scene {
   /// promised at the beginning. False: nobody can say what it has. `promise` is that of the moment. Empty: nobody goes on,
   /// and recovery leaves nothing but checkpoints.
   std::function<bool(SimulatedProcess&, const Promise&)> resume = {};
+  bool has_links = true;
 };
 
 /// Saves, overwrites in each of their forms, removals, an abandoned save, and two programs at once.

@@ -393,6 +393,9 @@ int SimulatedProcess::rename_at(int old_directory, const char* old_name, int new
 int SimulatedProcess::link_at(int old_directory, const char* old_name, int new_directory,
                               const char* new_name) noexcept {
   const Call call(*this);
+  if (!machine_.has_links) {
+    return -EOPNOTSUPP;
+  }
   SimulatedDisk& disk = machine_.disk_;
   const auto effect = [&disk, from = inode_of(old_directory), to = inode_of(new_directory),
                        name = std::string(old_name), target = std::string(new_name)] {

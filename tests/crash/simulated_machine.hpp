@@ -110,6 +110,7 @@ class SimulatedMachine {
 
   bool has_exchange = true;    ///< RENAME_EXCHANGE.
   bool has_no_replace = true;  ///< RENAME_NOREPLACE.
+  bool has_links = true;
   Saboteur* saboteur = nullptr;
 
  private:

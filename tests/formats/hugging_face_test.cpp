@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "formats/fixtures.hpp"
@@ -91,6 +92,57 @@ INSTANTIATE_TEST_SUITE_P(
         BadIndex{"FileHasANul", naming(R"(a\u0000f)"), "tensor 'w'"},
         BadIndex{"FileIsTooLong", naming(std::string(256, 'f')), "not a plain file name"}),
     [](const auto& test) { return test.param.name; });
+
+TEST(HuggingFaceIndex, SaysWhatLiesInItsPlace) {
+  EXPECT_THAT(
+      [] { parse_index("<!DOCTYPE html>"); },
+      Fails(Errc::malformed_metadata, HasSubstr("index.json: the answer of a server lies in its place")));
+}
+
+TEST(HuggingFaceIndex, IsCalledByAnyModelAndVariant) {
+  EXPECT_TRUE(is_hugging_face_index("model.safetensors.index.json"));
+  EXPECT_TRUE(is_hugging_face_index("diffusion_pytorch_model.safetensors.index.json"));
+  EXPECT_TRUE(is_hugging_face_index("model.safetensors.index.fp16.json"));
+  EXPECT_TRUE(is_hugging_face_index("model.fp16.safetensors.index.json"));
+  EXPECT_FALSE(is_hugging_face_index("model.safetensors"));
+  EXPECT_FALSE(is_hugging_face_index("model.index.json"));
+  EXPECT_FALSE(is_hugging_face_index("below/model.safetensors.index.json"));
+  EXPECT_FALSE(is_hugging_face_index("pytorch_model.bin.index.json"));
+}
+
+std::string missing_of(const std::vector<std::string>& files) {
+  const auto shards = find_missing_shards(files);
+  return shards ? fmt::format("{} of {}: {}", shards->missing, shards->total, fmt::join(shards->names, " "))
+                : "";
+}
+
+TEST(MissingShards, AreKnownByTheNamesOfTheOthers) {
+  EXPECT_EQ(missing_of({"m-00001-of-00002.safetensors"}), "1 of 2: m-00002-of-00002.safetensors");
+  EXPECT_EQ(missing_of({"m-00001-of-00003.safetensors", "m-00003-of-00003.safetensors", "other.safetensors"}),
+            "1 of 3: m-00002-of-00003.safetensors");
+  EXPECT_EQ(missing_of({"m-2-of-999999999.safetensors"}),
+            "999999998 of 999999999: m-1-of-999999999.safetensors m-3-of-999999999.safetensors "
+            "m-4-of-999999999.safetensors m-5-of-999999999.safetensors");
+  EXPECT_EQ(missing_of({"m-00001-of-00002.safetensors", "m.fp16-00002-of-00002.safetensors"}),
+            "1 of 2: m-00002-of-00002.safetensors");
+}
+
+TEST(MissingShards, AreNoneWhereAllAreThere) {
+  EXPECT_EQ(missing_of({"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors"}), "");
+  EXPECT_EQ(missing_of({"m-00000-of-00002.safetensors", "m-00001-of-00002.safetensors"}), "");
+  EXPECT_EQ(missing_of({"a.safetensors", "-of-2.safetensors", "m-1-of-.safetensors", "1-of-2.safetensors"}),
+            "");
+  EXPECT_EQ(missing_of({"m-1-of-0.safetensors", "m-1-of-9999999999.safetensors"}), "");
+}
+
+TEST(MissingShards, OfRanksCountTogether) {
+  EXPECT_EQ(
+      missing_of({"shard-00001-m-00001-of-00002.safetensors", "shard-00002-m-00002-of-00002.safetensors"}),
+      "");
+  EXPECT_EQ(
+      missing_of({"shard-00001-m-00001-of-00002.safetensors", "shard-00002-m-00001-of-00002.safetensors"}),
+      "1 of 2: m-00002-of-00002.safetensors");
+}
 
 /// The folder's files, with headers, and their bytes.
 struct Folder {
@@ -272,6 +324,14 @@ TEST(GatherTensors, TakesATensorFromTheFileThatTheIndexNames) {
 
   ASSERT_THAT(tensors, SizeIs(1));
   EXPECT_EQ(tensors.front().dtype, DType::int8);
+}
+
+TEST(GatherTensors, RefusesAFurtherSliceThatTheIndexDoesNotName) {
+  const std::vector<FolderFile> files = {with_info("{}")};
+  const HuggingFaceIndex index = parse_index(R"({"weight_map":{}})");
+
+  EXPECT_THAT([&] { static_cast<void>(gather_tensors(files, &index)); },
+              Fails(Errc::malformed_metadata, HasSubstr("'w': is missing from DCP_SHARDING_INFO")));
 }
 
 /// "0,0,0" and so on.

@@ -522,7 +522,7 @@ TEST(IndexBuilder, RefusesWhatExceedsItsLimit) {
   if (testing::kHasSanitizer) {
     GTEST_SKIP() << "takes 2 GiB of memory, of which a sanitizer makes more";
   }
-  constexpr std::size_t kBytes = std::size_t{1} << 31;
+  constexpr std::size_t kBytes = (std::size_t{1} << 31) - 512;  // Alone they fit.
   void* zeros = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(zeros, MAP_FAILED);
   IndexBuilder builder;
@@ -532,6 +532,21 @@ TEST(IndexBuilder, RefusesWhatExceedsItsLimit) {
   EXPECT_THAT([&] { static_cast<void>(builder.finish()); },
               Fails(Errc::invalid_argument, HasSubstr("exceeds the limit of 2 GiB")));
   ::munmap(zeros, kBytes);
+}
+
+TEST(IndexBuilder, RefusesBytesThatNoIndexHoldsBeforeItLooksAtThem) {
+  constexpr std::size_t kBytes = std::size_t{3} << 30;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  IndexBuilder builder;
+
+  const auto refused = Fails(
+      Errc::invalid_argument,
+      HasSubstr("entry 'blob': 3221225472 bytes do not fit into the index, which holds less than 2 GiB in "
+                "all; save them as an array"));
+  EXPECT_THAT([&] { builder.add_bytes("blob", {static_cast<const std::byte*>(memory), kBytes}); }, refused);
+  EXPECT_THAT([&] { builder.add_string("blob", {static_cast<const char*>(memory), kBytes}); }, refused);
+  ::munmap(memory, kBytes);
 }
 
 TEST(IndexSize, IsAtMostEightyBytesForAnArrayOfFourDimensionsBesideItsName) {

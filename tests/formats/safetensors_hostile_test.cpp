@@ -115,6 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"HasNoOffsets", tensor(R"("dtype":"U8","shape":[])", 1), "tensor 'w': needs"},
         Hostile{"HasAnUnknownDtype", tensor(R"("dtype":"F128","shape":[],"data_offsets":[0,16])", 16),
                 "'F128'"},
+        Hostile{"HasADtypeOfTheIndexAlone", tensor(R"("dtype":"C128","shape":[],"data_offsets":[0,16])", 16),
+                "unknown dtype 'C128'"},
         Hostile{"HasALowerCaseDtype", tensor(R"("dtype":"u8","shape":[],"data_offsets":[0,1])", 1), "'u8'"},
         Hostile{"HasADtypeThatIsANumber", tensor(R"("dtype":1,"shape":[],"data_offsets":[0,1])", 1),
                 "expected '\"'"},

@@ -95,6 +95,49 @@ TEST(SafetensorsLayout, SaysWhereSlicesBegin) {
             R"({"q\"~s1": {"saved_offsets": [4, 0]}, "b": {"saved_offsets": [0]}})");
 }
 
+TEST(SafetensorsLayout, DoesNotSayWhereFurtherSlicesBegin) {
+  std::vector<TensorSpec> specs = {spec("a~s1", DType::float64, {2}), spec("a", DType::float32, {2}),
+                                   spec("b", DType::bfloat16, {3})};
+  specs[0].offsets = lasting({4});
+  specs[0].is_further = true;
+  specs[1].offsets = lasting({2});
+  std::vector<TensorMeasure> measures;
+  for (const TensorSpec& one : specs) {
+    measures.push_back(measure_tensor(one));
+    measures.back().header_bytes += static_cast<std::uint32_t>(offset_entry_bytes(one));
+  }
+
+  const SafetensorsLayout layout = plan_safetensors(measures, kMaxSafetensorsHeaderBytes, true).at(0);
+  const std::string text(safetensors_header(specs, layout));
+
+  EXPECT_EQ(offset_entry_bytes(specs[0]), 0u);
+  EXPECT_EQ(*parse_safetensors(as_bytes(text), layout.file_size, "f").find_metadata("DCP_SHARDING_INFO"),
+            R"({"a": {"saved_offsets": [2]}, "b": {"saved_offsets": [0]}})");
+}
+
+TEST(SafetensorsLayout, HasComplexNumbersAsPairsAlongOneMoreAxis) {
+  std::vector<TensorSpec> specs = {spec("d", DType::float64, {1}), spec("z", DType::complex128, {2, 3}),
+                                   spec("one", DType::complex128, {})};
+  specs[1].offsets = lasting({4, 0});
+  std::vector<TensorMeasure> measures;
+  for (const TensorSpec& one : specs) {
+    measures.push_back(measure_tensor(one));
+    measures.back().header_bytes += static_cast<std::uint32_t>(offset_entry_bytes(one));
+  }
+
+  const SafetensorsLayout layout = plan_safetensors(measures, kMaxSafetensorsHeaderBytes, true).at(0);
+  const std::string text(safetensors_header(specs, layout));
+  const SafetensorsHeader header = parse_safetensors(as_bytes(text), layout.file_size, "f");
+
+  EXPECT_THAT(names_of(header), ElementsAre("z", "one", "d"));  // Each number at a multiple of its 16 bytes.
+  EXPECT_EQ(header.tensors[0].dtype, DType::float64);
+  EXPECT_EQ(header.tensors[0].shape, (Shape{2, 3, 2}));
+  EXPECT_EQ(header.tensors[1].shape, (Shape{2}));
+  EXPECT_EQ(
+      *header.find_metadata("DCP_SHARDING_INFO"),
+      R"({"z": {"saved_offsets": [4, 0, 0]}, "one": {"saved_offsets": [0]}, "d": {"saved_offsets": [0]}})");
+}
+
 TEST(SafetensorsLayout, CountsEveryByteOfWhereSlicesBegin) {
   // Names of all lengths, so that one of the headers just fits its pages.
   for (std::size_t length = 1; length < 700; ++length) {

@@ -55,6 +55,41 @@ struct Model {
 BOOST_DESCRIBE_STRUCT(Model, (),
                       (step, rate, is_frozen, name, phase, head, layers, counts, flags, labels, blob))
 
+class Optimizer {
+ public:
+  double lr = 0.1;
+
+  void step() {
+    ++steps_;
+    moments_.push_back(0.5F);
+  }
+  friend bool operator==(const Optimizer&, const Optimizer&) = default;
+
+ protected:
+  int warm_up_ = 0;
+
+ private:
+  int steps_ = 0;
+  std::vector<float> moments_;
+  BOOST_DESCRIBE_CLASS(Optimizer, (), (lr), (warm_up_), (steps_, moments_))
+};
+
+/// One that has a base which only it can see.
+class Scheduled : private Optimizer {
+ public:
+  explicit Scheduled(int warm_up = 0) { warm_up_ = warm_up; }
+
+  void step() {
+    Optimizer::step();
+    ++epoch_;
+  }
+  friend bool operator==(const Scheduled&, const Scheduled&) = default;
+
+ private:
+  int epoch_ = 0;
+  BOOST_DESCRIBE_CLASS(Scheduled, (Optimizer), (), (), (epoch_))
+};
+
 Model make_model() {
   Model model;
   model.step = 7;
@@ -107,6 +142,36 @@ TEST(FromTree, RestoresEnumsOfBooleansAndCharacters) {
   from_tree(to_tree(saved), restored);
 
   EXPECT_EQ(restored, saved);
+}
+
+TEST(FromTree, RestoresMembersOfEveryAccess) {
+  Optimizer saved;
+  saved.step();
+  Optimizer restored;
+
+  from_tree(to_tree(saved), restored);
+
+  EXPECT_EQ(restored, saved);
+}
+
+TEST(FromTree, RestoresMembersOfAPrivateBase) {
+  Scheduled saved(3);
+  saved.step();
+  Scheduled restored;
+
+  from_tree(to_tree(std::as_const(saved)), restored);
+
+  EXPECT_EQ(restored, saved);
+}
+
+TEST(FromTree, NamesTheMembersThatOnlyThePublicOnesOfACheckpointLack) {
+  Optimizer restored;
+
+  EXPECT_THAT(
+      [&] {
+        from_tree(Tree{{"lr", 0.5}}, restored);
+      },
+      Fails(Errc::structure_mismatch, HasSubstr("'warm_up_', 'steps_', 'moments_'")));
 }
 
 TEST(FromTree, RefusesNumbersThatAMemberCannotHold) {

@@ -17,6 +17,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::Fails;
 using ::testing::HasSubstr;
@@ -165,6 +166,69 @@ TEST_F(ForeignFolder, NamesTheFileThatTheIndexWants) {
   std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
 
   EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("model-00002-of-00003.safetensors")));
+}
+
+TEST_F(ForeignFolder, IsNamedByItsIndexWhereItHasSeveral) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  std::filesystem::copy(folder / "model.safetensors.index.json",
+                        folder / "model.safetensors.index.fp16.json");
+
+  EXPECT_THAT([&] { open(folder); },
+              Fails(Errc::invalid_argument,
+                    HasSubstr("'model.safetensors.index.fp16.json', 'model.safetensors.index.json'")));
+  EXPECT_EQ(open(folder / "model.safetensors.index.fp16.json"), open(kData / "safetensors/hf_sharded"));
+}
+
+TEST_F(ForeignFolder, GivesAPartOfWhichShardsAreMissingAndSaysSo) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  std::filesystem::remove(folder / "model-00002-of-00003.safetensors");
+  const Tree whole = open(kData / "safetensors/hf_sharded");
+  const Tree first = open(folder / "model-00001-of-00003.safetensors");
+  LoadOptions options;
+  TreeLoadOptions of_tree;
+  of_tree.partial = true;
+  options.handler_options.set(of_tree);
+  const auto load_part = [&](const Request& request) {
+    return core::start_load(folder, {request}, handlers_, options, context_).wait();
+  };
+
+  Loaded some = load_part("state");
+  EXPECT_THAT(some.result().problems, ElementsAre(HasSubstr("model-00002-of-00003.safetensors")));
+  const Tree part = some.take<Tree>("state");
+  EXPECT_LT(part.size(), whole.size());
+  EXPECT_GT(part.size(), first.size());
+
+  testing::write_text(folder / "model-00003-of-00003.safetensors", "not opened");
+  Loaded named = load_part({"state", AbstractTree(first)});
+  EXPECT_THAT(named.result().problems, ElementsAre(HasSubstr("model-00002-of-00003.safetensors")));
+  EXPECT_EQ(named.take<Tree>("state"), first);
+
+  AbstractTree missing;
+  missing["lm_head.steps"] = AbstractTree(whole)["lm_head.steps"];
+  std::filesystem::remove(folder / "model-00003-of-00003.safetensors");
+  EXPECT_THAT(
+      [&] {
+        load_part({"state", missing});
+      },
+      Fails(Errc::not_found, HasSubstr("model-00003-of-00003.safetensors")));
+}
+
+TEST_F(ForeignFolder, IsNoModelWhereShardsAreMissing) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy(kData / "safetensors/hf_sharded/model-00001-of-00003.safetensors", folder);
+
+  EXPECT_THAT([&] { open(folder); }, Fails(Errc::not_found, HasSubstr("2 of 3 shards are not there")));
+}
+
+TEST_F(ForeignFolder, SaysThatAPointerOfGitLfsIsNoWeights) {
+  const auto file = folder_ / "model.safetensors";
+  testing::write_text(file, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4976698672\n");
+
+  EXPECT_THAT([&] { open(file); }, Fails(Errc::malformed_metadata,
+                                         AllOf(HasSubstr("model.safetensors"), HasSubstr("'git lfs pull'"))));
 }
 
 /// Lays out a folder as the cache of Hugging Face does: the revision is made of links to blobs.

@@ -119,6 +119,16 @@ TEST_F(Into, CastsElementsAsPlacesDo) {
   EXPECT_EQ(wide.range, (std::vector<float>{1, 0.1F}));
 }
 
+TEST_F(Into, FillsNumbersFromArraysOfRank0) {
+  const double loss = 0.25;
+  save(Tree{{"loss", ArrayView(&loss, {}, DType::float64)}});
+  std::map<std::string, float> numbers;
+
+  load_into(numbers);
+
+  EXPECT_EQ(numbers, (std::map<std::string, float>{{"loss", 0.25F}}));
+}
+
 TEST_F(Into, NamesMembersThatAreNotThere) {
   Tree tree = to_tree(make_model());
   tree["layers"][0].as_map().erase("range");

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cfenv>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "core/internal/start.hpp"
 #include "handlers/store.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -88,6 +90,18 @@ TEST_F(JsonHandlerSave, KeepsTheDocumentItSawWhenTheCallerChangesItLater) {
   EXPECT_EQ(load<json>(), json({{"step", 1}}));
 }
 
+TEST_F(JsonHandlerSave, KeepsNumbersHoweverTheThreadComputes) {
+  const json value = {5e-324, 0.3};
+  json loaded;
+  {
+    const testing::OtherArithmetic arithmetic(FE_UPWARD);
+    save(value);
+    loaded = load<json>();
+  }
+
+  EXPECT_EQ(loaded.dump(), value.dump());
+}
+
 TEST_F(JsonHandlerSave, RefusesNaN) {
   EXPECT_THAT(
       [&] {
@@ -110,7 +124,16 @@ TEST_F(JsonHandlerSave, RefusesBinaryValues) {
 }
 
 TEST_F(JsonHandlerSave, RefusesStringsThatAreNotUtf8) {
-  EXPECT_THAT([&] { save(json{{"a", "\xff"}}); }, Fails(Errc::invalid_argument, HasSubstr("UTF-8")));
+  EXPECT_THAT(
+      [&] {
+        save(json{{"a", json::array({"x", "\xff"})}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/a/1': a text is not valid UTF-8")));
+  EXPECT_THAT(
+      [&] {
+        save(json{{"b", {{"\xff", 1}}}});
+      },
+      Fails(Errc::invalid_argument, HasSubstr("'item' at '/b/(a key)': a text is not valid UTF-8")));
 }
 
 TEST_F(JsonHandlerSave, TakesTheDeepestDocument) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
@@ -76,6 +77,18 @@ class ShardedTreeTest : public StoreTest {
     return options;
   }
 
+  /// The data files alone: what programs see that know nothing of Cairn's index.
+  std::filesystem::path without_index() const {
+    const std::filesystem::path folder = folder_ / "alone";
+    std::filesystem::create_directory(folder);
+    for (const auto& file : std::filesystem::directory_iterator(item(""))) {
+      if (file.path().extension() == ".safetensors") {
+        std::filesystem::copy(file.path(), folder / file.path().filename());
+      }
+    }
+    return folder;
+  }
+
   Request wanting(AbstractTree tree) { return {"item", std::move(tree)}; }
 
   const Array whole_ = counted({7, 10});
@@ -88,6 +101,58 @@ TEST_F(ShardedTreeTest, LoadsAsWholeArrays) {
   const Tree loaded = load<Tree>();
 
   EXPECT_EQ(loaded, (Tree{{"w", whole_}, {"plain", whole_}, {"step", 3}}));
+}
+
+TEST_F(ShardedTreeTest, HasAFileForEachBoxOfAnArrayWhichOthersReadWhole) {
+  const Tree whole = {{"w", whole_}, {"x", whole_}, {"plain", whole_}};
+  const SaveResult result =
+      start(
+          Tree{{"w", divided(whole_, rows_of(3))}, {"x", divided(whole_, columns_of(2))}, {"plain", whole_}})
+          .wait();
+
+  EXPECT_EQ(data_files(item_metadata()).size(), 3u);
+  EXPECT_THAT(result.problems, ::testing::IsEmpty());
+  EXPECT_EQ(load_from<Tree>(without_index(), "state"), whole);
+}
+
+TEST_F(ShardedTreeTest, LiesInOneMarkedFileWhereAnArrayHasVeryManyBoxes) {
+  const Array many = counted({17, 2});
+  const Array most = counted({16, 2});
+  const SaveResult result =
+      start(Tree{{"w", divided(many, rows_of(17))}, {"x", divided(most, rows_of(16))}}).wait();
+
+  EXPECT_EQ(data_files(item_metadata()).size(), 16u);
+  EXPECT_THAT(result.problems, ElementsAre(AllOf(HasSubstr("torch refuses"), HasSubstr("arrays: 1"))));
+  EXPECT_EQ(load<Tree>(), (Tree{{"w", many}, {"x", most}}));
+  EXPECT_THAT([&] { static_cast<void>(load_from<Tree>(without_index(), "state")); },
+              Fails(Errc::malformed_metadata, HasSubstr("'w~s1': is missing from DCP_SHARDING_INFO")));
+}
+
+TEST_F(ShardedTreeTest, SaysOnceInAProblemHowManyArraysAPolicyHasMarked) {
+  const Array large = counted({7, 11, 13});
+  const Tree tree = {{"a", large}, {"b", large}, {"small", counted({3})}};
+  const SaveResult result = core::start_save(path(), Checkpointables{{"item", tree}, {"other", tree}},
+                                             handlers_, with(std::make_shared<MaxShardSize>(1000)), context_)
+                                .wait();
+
+  EXPECT_THAT(result.problems, ElementsAre(AllOf(HasSubstr("torch refuses"), HasSubstr("arrays: 4"))));
+  EXPECT_THAT([&] { static_cast<void>(load_from<Tree>(without_index(), "state")); },
+              Fails(Errc::malformed_metadata, HasSubstr("is missing from DCP_SHARDING_INFO")));
+}
+
+TEST_F(ShardedTreeTest, IsReadByOthersInFilesOfAtMostSoManyBytes) {
+  const Array large = counted({7, 11, 13});
+  const Tree whole = {{"a", large}, {"b", large}, {"small", counted({3})}, {"sharded", large}};
+  const SaveResult result = start(Tree{{"a", large},
+                                       {"b", large},
+                                       {"small", counted({3})},
+                                       {"sharded", divided(large, columns_of(4))}},
+                                  with(std::make_shared<MaxFileSize>(1000)))
+                                .wait();
+
+  EXPECT_THAT(result.problems, ::testing::IsEmpty());
+  EXPECT_EQ(load_from<Tree>(without_index(), "state"), whole);
+  EXPECT_EQ(load<Tree>(), whole);
 }
 
 TEST_F(ShardedTreeTest, LoadsInAnyBoxes) {

@@ -131,6 +131,38 @@ TEST(TreeAs, RefusesAnArrayOfOtherElements) {
                                             "F64 casts it")));
 }
 
+TEST(TreePath, WithATildeThatIsNoEscapeNamesThatKey) {
+  const Tree tree = {{"w~", 1}, {"a/b", {{"~x~", 2}}}};
+
+  EXPECT_EQ(tree.get<int>("w~"), 1);
+  EXPECT_EQ(tree.get<int>("a~1b/~x~"), 2);
+  EXPECT_FALSE(tree.contains("w~1~"));
+  EXPECT_EQ(tree.find("~"), nullptr);
+  EXPECT_EQ(tree.find("a//b"), nullptr);
+  EXPECT_THAT([&] { static_cast<void>(tree.get<int>("~5")); }, Fails(Errc::not_found, HasSubstr("no '~5'")));
+}
+
+TEST(TreeAs, TakesTheElementOfAnArrayOfRank0) {
+  const float loss = 0.5F;
+  const std::int64_t step = 7;
+  const BFloat16 rate{0x4000};
+  const bool is_done = true;
+  const Tree tree = {{"loss", ArrayView(&loss, {}, DType::float32)},
+                     {"step", ArrayView(&step, {}, DType::int64)},
+                     {"rate", ArrayView(&rate, {}, DType::bfloat16)},
+                     {"done", ArrayView(&is_done, {}, DType::boolean)}};
+
+  EXPECT_EQ(tree.get<float>("loss"), 0.5F);
+  EXPECT_EQ(tree.get<int>("step"), 7);
+  EXPECT_EQ(tree.get<double>("step"), 7.0);
+  EXPECT_EQ(tree.get<double>("rate"), 2.0);
+  EXPECT_TRUE(tree.get<bool>("done"));
+  EXPECT_THAT([&] { static_cast<void>(tree.get<int>("loss")); },
+              Fails(Errc::unsafe_cast, HasSubstr("'loss' is 0.5, a floating-point number")));
+  EXPECT_THAT([&] { static_cast<void>(tree.get<int>("done")); },
+              Fails(Errc::type_mismatch, HasSubstr("'done' is of kind array, not integer")));
+}
+
 TEST(TreeAs, CopiesAStridedArrayInOrder) {
   const std::array<std::int32_t, 4> values = {1, 2, 3, 4};
   const ArrayView transposed = ArrayView(values.data(), {2, 2}, DType::int32).transposed();

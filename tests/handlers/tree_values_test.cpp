@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/handlers/tree_values.hpp"
 
+#include <bit>
+#include <cfenv>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -8,6 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "support/fails.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -46,6 +49,30 @@ TEST(TreeAsFloat, RoundsIntegersOnceWhenNarrowingIsAllowed) {
 
 TEST(TreeAsFloat, BecomesInfiniteBeyondItsRangeWhenNarrowingIsAllowed) {
   EXPECT_EQ(Tree(-1e300).as<float>({}, Narrowing::allowed), -std::numeric_limits<float>::infinity());
+}
+
+TEST(TreeAsFloat, RoundsToNearestHoweverTheThreadComputes) {
+  const Tree tree = {{"x", 1 + 1e-9}, {"y", 1 - 1e-9}, {"n", kNoFloat}};
+  for (const int rounding : testing::OtherArithmetic::kRoundings) {
+    const testing::OtherArithmetic arithmetic(rounding);
+
+    EXPECT_EQ(tree.get<float>("x"), 1.0F) << rounding;
+    EXPECT_EQ(tree.get<float>("y"), 1.0F) << rounding;
+    EXPECT_EQ(tree.get<float>("n", Narrowing::allowed), 16777216.0F) << rounding;
+  }
+}
+
+TEST(TreeAsFloat, KeepsSubnormalNumbersWhereTheThreadTakesThemForZero) {
+  std::uint32_t narrowed = 0;
+  std::uint64_t widened = 0;
+  {
+    const testing::OtherArithmetic arithmetic(FE_TONEAREST);
+    narrowed = std::bit_cast<std::uint32_t>(Tree(0x1p-149).as<float>());
+    widened = std::bit_cast<std::uint64_t>(Tree(std::bit_cast<float>(1u)).as<double>());
+  }
+
+  EXPECT_EQ(narrowed, 1u);
+  EXPECT_EQ(widened, std::bit_cast<std::uint64_t>(0x1p-149));
 }
 
 TEST(TreeAsFloat, RefusesBooleansAndStrings) {

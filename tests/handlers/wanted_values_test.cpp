@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leaves that are asked for in another form than they were saved in, or as they were.
+#include <bit>
+#include <cfenv>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "cairn/handlers/abstract_tree.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "handlers/store.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -147,6 +151,26 @@ TEST_F(AsSavedTest, IsStrictAboutTheRest) {
   EXPECT_THAT([&] { load_wanted(wanted); },
               Fails(Errc::structure_mismatch,
                     AllOf(HasSubstr("7 stored but not wanted"), HasSubstr("'params-old'"))));
+}
+
+TEST_F(WantedNumber, IsCastAsIeee754HasItByThreadsThatBeganWithAnotherControlWord) {
+  save(Tree({{"w", std::vector<float>{0x1p-149F, 0x1p-127F}}, {"x", std::vector<double>{1 + 1e-9}}}));
+  AbstractTree wanted = metadata<AbstractTree>();
+  wanted["w"].set_dtype(DType::float64);
+  wanted["x"].set_dtype(DType::float32);
+  Tree loaded;
+  {
+    const testing::OtherArithmetic arithmetic(FE_UPWARD);
+    Context context;
+    loaded = core::start_load(path(), {{"item", wanted}}, handlers_, LoadOptions(), context)
+                 .wait()
+                 .take<Tree>("item");
+  }
+
+  const auto wide = loaded.get<std::vector<double>>("w");
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(wide[0]), std::bit_cast<std::uint64_t>(0x1p-149));
+  EXPECT_EQ(std::bit_cast<std::uint64_t>(wide[1]), std::bit_cast<std::uint64_t>(0x1p-127));
+  EXPECT_EQ(loaded.get<std::vector<float>>("x"), std::vector<float>{1});
 }
 
 TEST(AbstractTreeAsSaved, IsNoContainerAndStaysAsItIs) {

@@ -27,7 +27,8 @@ concept Viewable = requires(M&& matrix) {
 static_assert(Viewable<Eigen::MatrixXf&> && Viewable<const Eigen::MatrixXf&> &&
               Viewable<Eigen::Map<Eigen::MatrixXf>>);
 static_assert(!Viewable<Eigen::MatrixXf>, "its elements would be gone");
-static_assert(!Viewable<Eigen::MatrixXcd&>, "no dtype is like it");
+static_assert(Viewable<Eigen::MatrixXcf&> && Viewable<Eigen::MatrixXcd&>);
+static_assert(!Viewable<Eigen::Matrix<long double, 2, 2>&>, "no dtype is like it");
 static_assert(!Viewable<decltype(std::declval<Eigen::MatrixXf&>() + std::declval<Eigen::MatrixXf&>())>);
 
 /// 0, 1, 2, … in row-major order.

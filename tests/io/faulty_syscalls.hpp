@@ -72,6 +72,9 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   }
   int link_at(int old_directory, const char* old_name, int new_directory,
               const char* new_name) noexcept override {
+    if (link_error != 0) {
+      return -link_error;
+    }
     const int linked = ForwardingSyscalls::link_at(old_directory, old_name, new_directory, new_name);
     call_once(after_link);
     return linked;
@@ -85,6 +88,7 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   }
 
   bool lacks_rename_modes = false;
+  int link_error = 0;      ///< What each link fails with; 0: none does.
   std::string lower_name;  ///< A directory that cannot be renamed; empty: none.
   std::optional<int> is_network;
   std::function<void()> before_lock;           ///< What somebody does just before the next lock.

@@ -13,6 +13,7 @@ from format_reader import Array, read, read_columns, read_value, text_of
 
 DATA = sys.argv.pop(1)
 CHECKPOINT = os.path.join(DATA, "golden", "checkpoint-v1")
+COMPLEX = os.path.join(DATA, "golden", "complex-v1")
 RUN = os.path.join(DATA, "golden", "run-v1")
 
 
@@ -38,6 +39,14 @@ class GoldenFiles(unittest.TestCase):
         self.assertEqual(state["a/b"], {"": 1, "~": 2})
         rest = {"step": -7, "seed": 2**64 - 1, "rate": 0.5, "is_done": True, "note": "größer/重み", "nothing": None}
         self.assertEqual({name: state[name] for name in rest}, rest)
+
+    def test_complex_numbers_are_pairs(self):
+        state = read(COMPLEX)["state"]
+
+        field = struct.pack("<24d", *(part for i in range(12) for part in (i, -0.1 * i)))
+        self.assertEqual(state["field"], Array("C128", (3, 4), field))
+        self.assertEqual(state["one"], Array("C128", (), struct.pack("<2d", 0.1, 1e300)))
+        self.assertEqual(state["narrow"], Array("C64", (2,), floats(1, 2, 0, -0.5)))
 
     def test_a_run_has_its_steps_metrics_and_pins(self):
         steps = {int(name): read(os.path.join(RUN, name)) for name in os.listdir(RUN) if name.isdigit()}

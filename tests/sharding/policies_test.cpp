@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <list>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -213,6 +214,47 @@ TEST(MaxShardSize, KeepsToTheSizeAndLosesNothing) {
   }
 }
 
+// ---- Of one array a box in each file.
+
+TEST(MaxFileSize, PutsOneBoxOfAnArrayIntoAFileAndFillsItWithOthers) {
+  EXPECT_THAT(
+      run(MaxFileSize(20), {tensor("a", {4, 4}), tensor("b", {2})}),
+      ElementsAre("a;4 4 0,1:0,4", "a;4 4 1,1:0,4", "a;4 4 2,1:0,4", "a;4 4 3,1:0,4|b;2 0,1", "b;2 1,1"));
+}
+
+TEST(MaxFileSize, RefusesZero) {
+  EXPECT_THAT([] { return MaxFileSize(0); }, Fails(Errc::invalid_argument, HasSubstr("must be positive")));
+}
+
+TEST(MaxFileSize, NeverPutsTwoBoxesOfAnArrayIntoAFileAndKeepsToTheSize) {
+  Dice dice(14);
+  for (int i = 0; i < 400; ++i) {
+    std::deque<std::string> keys;
+    std::vector<ShardableTensor> tensors = random_tensors(dice, keys);
+    if (!tensors.empty()) {  // As of a task that holds an array in two boxes.
+      tensors.push_back(tensor(tensors[0].key, {10, 10}));
+      tensors.back().slice = Box({0, 3}, {4, 4});
+      tensors.back().size_bytes = 64;
+    }
+    const std::uint64_t max_bytes = 1 + dice.below(200);
+    const MaxFileSize policy(max_bytes);
+
+    const std::vector<FilePlan> files = policy(tensors);
+
+    ASSERT_NO_THROW(check_policy_result(policy, tensors, files));
+    for (const FilePlan& file : files) {
+      std::set<std::string_view> arrays;
+      std::uint64_t bytes = 0;
+      for (const TensorPart& part : file) {
+        ASSERT_TRUE(arrays.insert(tensors[part.tensor].key).second) << text_of(file, tensors);
+        bytes += *byte_count(tensors[part.tensor].dtype,
+                             (part.box ? *part.box : tensors[part.tensor].region()).extents());
+      }
+      ASSERT_TRUE(bytes <= max_bytes || file.size() == 1) << text_of(file, tensors) << " of " << max_bytes;
+    }
+  }
+}
+
 // ---- The others.
 
 TEST(ShardByTask, MakesAFileForEachTask) {
@@ -241,14 +283,19 @@ TEST(ByPrefix, TakesTheFirstPrefixThatFits) {
               ElementsAre("b/c;|b/e;", "a;|d;"));
 }
 
+TEST(ByPrefix, SaysWhichPrefixesItHasSoThatRanksSeeOthers) {
+  EXPECT_THAT(ByPrefix({"b/", "c"}).description(), HasSubstr("'b/', 'c'"));
+  EXPECT_NE(ByPrefix({"b/"}).description(), ByPrefix({"c/"}).description());
+}
+
 TEST(Compose, RunsTheSecondOnEachFileOfTheFirst) {
   const auto policy = compose(std::make_shared<ByPrefix>(Texts{"b"}), std::make_shared<MaxShardSize>(8));
 
   EXPECT_THAT(run(*policy, {tensor("a", {3}), tensor("b", {2}), tensor("c", {1})}),
               ElementsAre("b;2 0,2", "a;3 0,2", "a;3 2,1|c;1 0,1"));
   EXPECT_EQ(policy->description(),
-            "Split tensors into shards based on 1 prefixes of their keys. Then: Split tensors into shards "
-            "with a max shard size of 8 bytes.");
+            "Split tensors into shards based on these prefixes of their keys: 'b'. Then: Split tensors into "
+            "shards with a max shard size of 8 bytes.");
 }
 
 TEST(Compose, LosesNothingHoweverOftenItCuts) {

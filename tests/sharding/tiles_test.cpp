@@ -59,6 +59,7 @@ TEST(TilesPolicy, LeavesWhatIsSmallOrCannotBeCut) {
                                   whole("packed", {64}, DType::float4), whole("none", {0, 9})}),
               ElementsAre("", "", "", ""));
   EXPECT_THAT(tiles_of(Tiles(4), {whole("wide", {2}, DType::float64)}), ElementsAre("2 0,1", "2 1,1"));
+  EXPECT_THAT(tiles_of(Tiles(4), {whole("pairs", {2}, DType::complex128)}), ElementsAre("2 0,1", "2 1,1"));
 }
 
 TEST(TilesPolicy, CutsASliceWhereItBegins) {

@@ -364,6 +364,23 @@ TEST_F(StagedFiles, KeepTheirBuffersWhileTheKernelReadsThem) {
   EXPECT_TRUE(eventually([this] { return test_.is_unused(); }));
 }
 
+TEST_F(StagedFiles, ShareBuffersWhereTheyAreSmall) {
+  const Bytes bytes = noise(1000, 1);
+  test_.engine.hold();
+  std::vector<std::shared_ptr<StagedFile>> files;
+  for (int i = 0; i < 100; ++i) {
+    files.push_back(make({piece_of(bytes)}, bytes.size(), Snapshot::copy, "data" + std::to_string(i)));
+    test_.run(StagedFile::stage(files.back()));
+  }
+
+  EXPECT_EQ(test_.plane->buffers.leased_bytes(), 2 * kBufferBytes);  // 64 in one.
+  test_.engine.release();
+  for (const auto& file : files) {
+    EXPECT_EQ(finish(file).size_bytes, 1000u);
+  }
+  EXPECT_TRUE(test_.is_unused());
+}
+
 class StagedFilesOfFewBuffers : public StagedFiles {
  protected:
   StagedFilesOfFewBuffers() : StagedFiles(2) {}
@@ -378,6 +395,26 @@ TEST_F(StagedFilesOfFewBuffers, StreamThroughThem) {
 
     expect_file(bytes, finish(file));
     EXPECT_LE(test_.plane->buffers.allocated_bytes(), 2 * kBufferBytes);
+  }
+}
+
+TEST_F(StagedFilesOfFewBuffers, MayLieInSeveralPlacesOfThem) {
+  const Bytes bytes = noise(2 * io::kChunkBytes + 12'345, 1);
+  for (const Snapshot snapshot : {Snapshot::copy, Snapshot::borrow}) {
+    std::filesystem::remove(directory_ / "data");
+    std::vector<RunMemory> slots(2 * kBufferBytes / kSlotBytes);
+    for (RunMemory& slot : slots) {
+      slot = test_.plane->try_acquire_run(1);
+    }
+    for (std::size_t i = 0; i < slots.size(); i += 2) {
+      slots[i].release();
+    }
+
+    const auto file = stage({piece_of(bytes)}, bytes.size(), snapshot);
+    const io::FileDigest digest = finish(file);
+    slots.clear();
+
+    expect_file(bytes, digest);
   }
 }
 

@@ -13,10 +13,12 @@
 
 #include "io/faulty_syscalls.hpp"
 #include "store/commit_time.hpp"
+#include "store/internal/recovery.hpp"
 #include "store/names.hpp"
 #include "store/sample_checkpoint.hpp"
 #include "support/fails.hpp"
 #include "support/forwarding_syscalls.hpp"
+#include "support/peak_memory.hpp"
 #include "support/temp_dir.hpp"
 
 namespace cairn::store {
@@ -236,6 +238,37 @@ TEST_F(Listing, OfWhatIsNotADirectorySaysSo) {
   EXPECT_THAT([&] { list("nothing"); }, Fails(Errc::not_found, HasSubstr("nothing")));
   EXPECT_THAT([&] { list("file"); }, FailsWithErrno(ENOTDIR, HasSubstr("file")));
   EXPECT_THAT([&] { list("step"); }, Fails(Errc::invalid_argument, HasSubstr("step is a checkpoint")));
+}
+
+/// A directory of a hundred thousand files of somebody else's.
+class ForeignFiles final : public testing::ForwardingSyscalls {
+ public:
+  int list(int, std::vector<io::DirectoryEntry>& entries) noexcept override {
+    for (int i = 0; i < 100'000; ++i) {
+      entries.push_back({fmt::format("a-file-of-somebody-else-{:08}.dat", i), io::FileKind::regular});
+    }
+    return 0;
+  }
+};
+
+TEST_F(Listing, TakesLittleMemoryForWhatIsForeign) {
+  if (const char* why = testing::why_no_peak_memory(); *why != '\0') {
+    GTEST_SKIP() << why;
+  }
+  constexpr std::size_t kMost = std::size_t{40} << 20;
+  ForeignFiles files;
+
+  const auto listing = testing::peak_growth([&] {
+    ListOptions options;
+    options.everything = true;
+    EXPECT_THAT(list_checkpoints(files, temp_.path(), options), IsEmpty());
+  });
+  const auto recovery = testing::peak_growth(
+      [&] { EXPECT_EQ(survey(files, temp_.path(), RecoveryOptions()).entries.size(), 100'000u); });
+
+  ASSERT_TRUE(listing && recovery);
+  EXPECT_LE(*listing, kMost);
+  EXPECT_LE(*recovery, kMost);
 }
 
 TEST_F(Listing, IsCommittedSaysWhatIsACheckpoint) {

@@ -25,7 +25,7 @@ namespace {
 
 using testing::TempDir;
 
-enum class Scene { fresh, overwrite, generation, marker };
+enum class Scene { fresh, overwrite, generation, marker, generation_without_links, marker_without_links };
 
 std::string name_of(Scene scene) {
   switch (scene) {
@@ -37,6 +37,10 @@ std::string name_of(Scene scene) {
       return "Generation";
     case Scene::marker:
       return "Marker";
+    case Scene::generation_without_links:
+      return "GenerationWithoutLinks";
+    case Scene::marker_without_links:
+      return "MarkerWithoutLinks";
   }
   return "";
 }
@@ -64,13 +68,20 @@ class SaveWithFault : public ::testing::TestWithParam<Param> {
     options.threads = 1;
     engine_ = io::make_engine(io::EngineKind::threads, options).engine;
     scene_ = std::get<0>(GetParam());
-    syscalls_.lacks_rename_modes = scene_ == Scene::generation;
+    syscalls_.lacks_rename_modes = makes_generation();
+    syscalls_.link_error =
+        scene_ == Scene::generation_without_links || scene_ == Scene::marker_without_links ? EPERM : 0;
+  }
+
+  [[nodiscard]] bool makes_generation() const {
+    return scene_ == Scene::generation || scene_ == Scene::generation_without_links;
   }
 
   StagedOptions options() const {
     StagedOptions options;
-    options.overwrite = scene_ == Scene::overwrite || scene_ == Scene::generation;
-    options.commit_mode = scene_ == Scene::marker ? CommitMode::marker : CommitMode::automatic;
+    options.overwrite = scene_ == Scene::overwrite || makes_generation();
+    const bool is_by_marker = scene_ == Scene::marker || scene_ == Scene::marker_without_links;
+    options.commit_mode = is_by_marker ? CommitMode::marker : CommitMode::automatic;
     return options;
   }
 
@@ -99,7 +110,9 @@ class SaveWithFault : public ::testing::TestWithParam<Param> {
     const bool is_hit = syscalls_.hits() > 0;
     syscalls_.clear();
     const std::optional<std::string> found = load(target);
-    EXPECT_EQ(found, verdict == Verdict::aborted ? old : "new") << "right after the save";
+    // Without links COMMIT may be half.
+    const bool may_be_old = verdict == Verdict::unknown && syscalls_.link_error != 0 && found == old;
+    EXPECT_EQ(found, verdict == Verdict::aborted || may_be_old ? old : "new") << "right after the save";
     for (int i = 0; i < 2; ++i) {
       recover(testing::unsynced_syscalls(), temp.path());
       EXPECT_EQ(load(target), found) << "after recovery";
@@ -120,14 +133,14 @@ TEST_P(SaveWithFault, LeavesTheOldOrTheNewCheckpoint) {
   EXPECT_GT(faults, 40);
 }
 
-INSTANTIATE_TEST_SUITE_P(Scenes, SaveWithFault,
-                         ::testing::Combine(::testing::Values(Scene::fresh, Scene::overwrite,
-                                                              Scene::generation, Scene::marker),
-                                            ::testing::Bool()),
-                         [](const auto& tested) {
-                           return name_of(std::get<0>(tested.param)) +
-                                  (std::get<1>(tested.param) ? "FromThenOn" : "Once");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Scenes, SaveWithFault,
+    ::testing::Combine(::testing::Values(Scene::fresh, Scene::overwrite, Scene::generation, Scene::marker,
+                                         Scene::generation_without_links, Scene::marker_without_links),
+                       ::testing::Bool()),
+    [](const auto& tested) {
+      return name_of(std::get<0>(tested.param)) + (std::get<1>(tested.param) ? "FromThenOn" : "Once");
+    });
 
 }  // namespace
 }  // namespace cairn::store

@@ -206,6 +206,20 @@ TEST_F(RemoveCheckpointTest, RefusesADamagedManifestWithoutWhichNoFileIsKnown) {
   EXPECT_TRUE(std::filesystem::exists(target_ / "state/data"));
 }
 
+TEST_F(RemoveCheckpointTest, TakesOneCallWhereADamagedOneWasReplaced) {
+  save_sample(*engine_, target_, "old");
+  std::filesystem::resize_file(target_ / "checkpoint.json", 10);
+  save_sample(*engine_, target_, "new", overwriting());
+
+  const RemovalReport report = remove_checkpoint(syscalls_, target_);
+
+  EXPECT_FALSE(std::filesystem::exists(target_));
+  EXPECT_THAT(report.kept, ElementsAre(HasSubstr("cannot determine which files belong to the checkpoint")));
+  EXPECT_THAT([&] { remove(); }, Fails(Errc::not_found));
+  recover(io::posix_syscalls(), temp_.path());
+  EXPECT_FALSE(std::filesystem::exists(target_)) << "it was damaged, and is put back by nobody";
+}
+
 TEST_F(RemoveCheckpointTest, FollowsNoLink) {
   const TempDir outside;
   write_text(outside / "data", "mine");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/internal/annotations.hpp"
 
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -37,16 +38,19 @@ TEST(Annotations, HoldTheStepAndWhatOthersKeep) {
                       R"({"cairn.training": {"step": 7, "metrics": {"loss": 0.5}}, "mine": {"a": [1]}})"));
 }
 
-TEST(Annotations, RefuseMetricsThatAreNoFiniteNumbersByName) {
-  for (const double value :
-       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
-        -std::numeric_limits<double>::infinity()}) {
-    EXPECT_THAT(
-        [&] {
-          static_cast<void>(annotate("{}", 1, {{"ok", 1}, {"loss", value}}));
-        },
-        Fails(Errc::invalid_argument, HasSubstr("'loss'")));
-  }
+TEST(Annotations, KeepMetricsThatAreNoFiniteNumbersBesideTheOthers) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Metrics metrics = {
+      {"loss", std::numeric_limits<double>::quiet_NaN()}, {"low", -kInfinity}, {"ok", 1}, {"up", kInfinity}};
+  const std::string text = annotate("{}", 1, metrics);
+
+  EXPECT_EQ(nlohmann::json::parse(text),
+            nlohmann::json::parse(R"({"cairn.training": {"step": 1, "metrics": {"ok": 1},
+                           "not_finite": {"loss": "nan", "low": "-inf", "up": "inf"}}})"));
+  Metrics read = notes_of(text, "c").metrics;
+  EXPECT_TRUE(std::isnan(read.at("loss")));
+  read.erase("loss");
+  EXPECT_EQ(read, (Metrics{{"low", -kInfinity}, {"ok", 1}, {"up", kInfinity}}));
 }
 
 TEST(Annotations, RefuseNamesThatAreNoText) {
@@ -83,11 +87,14 @@ TEST(Annotations, OfOtherProgramsHaveNoMetrics) {
 }
 
 TEST(Annotations, ThatAreNotWhatWeWriteAreRefusedByPath) {
-  for (const char* text : {R"({"cairn.training": 3})", R"({"cairn.training": {"metrics": []}})",
-                           R"({"cairn.training": {"step": "x"}})", R"({"cairn.training": {"step": -1}})",
-                           R"({"cairn.training": {"metrics": {"loss": "low"}}})",
-                           R"({"cairn.training": {"metrics": {"loss": {}}}})",
-                           R"({"cairn.training": {"metrics": {"loss": 1, "loss": 2}}})", "[]", "", "{"}) {
+  for (const char* text :
+       {R"({"cairn.training": 3})", R"({"cairn.training": {"metrics": []}})",
+        R"({"cairn.training": {"step": "x"}})", R"({"cairn.training": {"step": -1}})",
+        R"({"cairn.training": {"metrics": {"loss": "low"}}})",
+        R"({"cairn.training": {"metrics": {"loss": {}}}})",
+        R"({"cairn.training": {"not_finite": {"loss": "low"}}})",
+        R"({"cairn.training": {"not_finite": {"loss": 1}}})", R"({"cairn.training": {"not_finite": []}})",
+        R"({"cairn.training": {"metrics": {"loss": 1, "loss": 2}}})", "[]", "", "{"}) {
     EXPECT_THAT([&] { static_cast<void>(notes_of(text, "run/7/checkpoint.json")); },
                 Fails(Errc::malformed_metadata, HasSubstr("run/7/checkpoint.json")))
         << text;

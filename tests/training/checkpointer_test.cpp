@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/training/checkpointer.hpp"
 
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <exception>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +19,7 @@
 #include "cairn/training/preemption_guard.hpp"
 
 #include "async/internal/event.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -80,14 +86,51 @@ TEST_F(Checkpointers, KeepMetricsThatAreReadWithoutAnyHandler) {
             R"({"cairn.training":{"step":1,"metrics":{"loss":0.25}},"other":2})");
 }
 
-TEST_F(Checkpointers, AMetricThatIsNoNumberIsRefusedWithItsStepAndNothingIsSaved) {
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+TEST_F(Checkpointers, AStepWhoseMetricIsNoNumberIsSavedAndIsNeverTheBest) {
+  CheckpointerOptions options = keeping(keep::best("loss", 1, Prefer::lower, Unmeasured::drop));
+  options.links.best_metric = "loss";
+  const auto run = make(std::move(options));
+  save(*run, 1, Metrics{{"loss", -std::numeric_limits<double>::infinity()}}).wait();
+  run->wait();
+  EXPECT_FALSE(fs::exists(root() / "best"));
+  EXPECT_THAT([&] { static_cast<void>(run->best("loss", Prefer::lower)); },
+              Fails(Errc::not_found, HasSubstr("finite")));
+  EXPECT_THAT([&] { static_cast<void>(run->info(WhichStep::best("loss", Prefer::lower))); },
+              Fails(Errc::not_found));
+  save(*run, 2, Metrics{{"loss", 2.0}}).wait();
+  save(*run, 3, Metrics{{"loss", 3.0}}).wait();
+  save(*run, 4, Metrics{{"loss", kNoNumber}}).wait();
+  run->close();
+
+  EXPECT_THAT(run->steps(), ElementsAre(2, 4));
+  EXPECT_TRUE(std::isnan(run->info(4).metrics.at("loss")));
+  EXPECT_EQ(run->best("loss", Prefer::lower), 2u);
+  EXPECT_EQ(fs::read_symlink(root() / "best"), "2");
+}
+
+TEST_F(Checkpointers, TellOnceOfEachMetricThatIsNoNumberAlsoOfStepsThatAreDeclined) {
+  const auto run = make(when(save_when::every_steps(10)));
+  EXPECT_THAT(save(*run, 0, Metrics{{"loss", 1}}).wait().problems, IsEmpty());
+  save(*run, 3, Metrics{{"loss", kNoNumber}});
+  save(*run, 4, Metrics{{"loss", kNoNumber}, {"norm", std::numeric_limits<double>::infinity()}});
+  EXPECT_ANY_THROW(save_unsavable(*run, 10).wait());  // Nobody reads the result of a save that has failed.
+
+  EXPECT_THAT(save(*run, 20, Metrics{{"loss", kNoNumber}}).wait().problems,
+              ElementsAre(AllOf(HasSubstr("'loss' is nan"), HasSubstr("step 3")),
+                          AllOf(HasSubstr("'norm' is inf"), HasSubstr("step 4"))));
+  EXPECT_THAT(save(*run, 30, Metrics{{"loss", kNoNumber}}).wait().problems, IsEmpty());
+}
+
+TEST_F(Checkpointers, AMetricWhoseNameIsNoTextIsRefusedWithItsStepAndNothingIsSaved) {
   const auto run = make();
 
   EXPECT_THAT(
       [&] {
-        save(*run, 5, Metrics{{"loss", std::numeric_limits<double>::quiet_NaN()}});
+        save(*run, 5, Metrics{{"", 1.0}});
       },
-      Fails(Errc::invalid_argument, AllOf(HasSubstr("step 5"), HasSubstr("'loss'"))));
+      Fails(Errc::invalid_argument, AllOf(HasSubstr("step 5"), HasSubstr("metric ''"))));
   EXPECT_FALSE(fs::exists(root()));
 }
 
@@ -273,6 +316,47 @@ TEST_F(Checkpointers, AFailureThatTheResponseToldIsNotThrownAgain) {
   EXPECT_THAT([&] { response.wait(); }, Fails(Errc::handler_failed, HasSubstr("cannot be saved")));
   run->close();
   EXPECT_THAT(run->steps(), IsEmpty());
+}
+
+TEST_F(Checkpointers, AFailureThatNobodyWasToldIsALineOnStderrAtTheEnd) {
+  ::testing::internal::CaptureStderr();
+
+  save_unsavable(*make(), 1);
+
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::ContainsRegex("^cairn: [^\n]*run: [^\n]*step 1[^\n]*cannot be saved[^\n]*\n$"));
+}
+
+/// A disk that removes nothing.
+class KeepsAll final : public testing::ForwardingSyscalls {
+ private:
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    return call.kind == testing::CallKind::unlink ? -EIO : call.make();
+  }
+};
+
+TEST_F(Checkpointers, AnOverwriteWhoseResponseIsDroppedTellsTheContextWhatItCouldNotRemove) {
+  save(*make(), 1).wait();
+  std::vector<std::string> lost;
+  ContextOptions over = small();
+  over.syscalls = std::make_shared<KeepsAll>();
+  over.on_lost_failure = [&lost](const std::string& path, const std::exception_ptr& failure) {
+    lost.push_back(path + ": " + describe(failure));
+  };
+  context_.emplace(std::move(over));
+  StepOptions options;
+  options.save.overwrite = true;
+
+  {
+    const auto run = make();
+    save(*run, 1, options);
+    run->close();
+    EXPECT_THAT(save(*make(), 1, options).wait().problems, ::testing::SizeIs(1));
+  }
+
+  context_.reset();
+  ASSERT_THAT(lost, ::testing::SizeIs(1));
+  EXPECT_THAT(lost[0], AllOf(HasSubstr("run/1"), HasSubstr("Input/output error")));
 }
 
 /// Fails in its background phase with the code of a call that is wrong.

@@ -2,15 +2,12 @@
 // Checkpoints that are put together part by part.
 #include "cairn/training/partial_save.hpp"
 
-#include <atomic>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,20 +221,121 @@ TEST_F(PartialSaves, AreAbandoned) {
   EXPECT_THAT([&] { other.add({{"state", layer(1)}}); }, Fails(Errc::closed));
 }
 
-TEST_F(PartialSaves, TellWhenTheirPartsWereTakenAway) {
+TEST_F(PartialSaves, AreClosedOnceTheirPartsWereAbandoned) {
+  PartialSaveOptions options;
+  options.overwrite = true;
+  PartialSave one = partial(options);
+  one.add({{"state", layer(0)}});
+  one.add({{"state", layer(1)}});
+  PartialSave::abandon(target(), *context_);
+  const auto is_told =
+      Fails(Errc::closed, AllOf(HasSubstr("2 parts that this PartialSave had found or added are gone"),
+                                HasSubstr("they were abandoned, or removed by hand")));
+  EXPECT_THAT([&] { one.add({{"state", layer(2)}}); }, is_told);
+  EXPECT_THAT(left(), IsEmpty());
+  PartialSave other = partial(options);
+  other.add({{"state", layer(3)}});
+
+  EXPECT_THAT([&] { one.add({{"state", layer(2)}}); }, is_told);
+  EXPECT_THAT([&] { one.finalize(); }, is_told);
+
+  EXPECT_EQ(other.parts(), 1u);
+  other.finalize();
+  EXPECT_THAT([&] { one.finalize(); }, is_told);
+}
+
+TEST_F(PartialSaves, AreClosedOnceOthersStandInThePlaceOfTheirParts) {
   PartialSave one = partial();
   one.add({{"state", layer(0)}});
-  partial().abandon();
-  EXPECT_THAT([&] { one.finalize(); }, Fails(Errc::not_found));
-  PartialSave other = partial();
-  other.add({{"state", layer(0)}});
+  PartialSave::abandon(target(), *context_);
+  partial().add({{"state", layer(1)}});
 
+  EXPECT_THAT([&] { one.finalize(); }, Fails(Errc::closed, HasSubstr("the last to work there was process " +
+                                                                     std::to_string(::getpid()))));
+
+  EXPECT_THAT(left(), Not(Contains("checkpoint")));
+  partial().finalize();
+}
+
+TEST_F(PartialSaves, AreClosedOnceAnotherHasFinalizedTheirParts) {
+  PartialSaveOptions options;
+  options.overwrite = true;
+  PartialSave one = partial(options);
+  one.add({{"state", layer(0)}});
   one.add({{"state", layer(1)}});
+  partial(options).finalize();
+  const auto is_told = Fails(Errc::closed, HasSubstr("they were finalized: the checkpoint is made of them"));
 
-  EXPECT_EQ(one.parts(), 2u);
-  one.finalize();
+  EXPECT_THAT([&] { one.add({{"state", layer(2)}}); }, is_told);
+  EXPECT_THAT([&] { one.finalize(); }, is_told);
+
   expect_layers(2);
-  EXPECT_THAT([&] { other.finalize(); }, Fails(Errc::not_found));
+  EXPECT_THAT(left(), Not(Contains(HasSubstr("partial"))));
+}
+
+TEST_F(PartialSaves, AreClosedOnceTheirLastPartIsGone) {
+  PartialSave one = partial();
+  one.add({{"state", layer(0)}});
+  one.add({{"state", layer(1)}});
+  remove_checkpoint(parts() / "part-00001", {}, *context_);
+
+  EXPECT_THAT([&] { one.finalize(); }, Fails(Errc::closed, HasSubstr("2 parts")));
+}
+
+TEST_F(PartialSaves, FinishWhenTheRemovalOfTheirPartsIsCalledAgain) {
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}});
+  files_->refused = testing::CallKind::unlink;
+  EXPECT_THAT([&] { save.finalize(); }, FailsWithErrno(EIO, HasSubstr("checkpoint")));
+  files_->refused = std::nullopt;
+
+  save.finalize();
+
+  expect_layers(1);
+  EXPECT_THAT([&] { save.finalize(); }, Fails(Errc::closed));
+}
+
+TEST_F(PartialSaves, RefuseMetadataThatTheCheckpointCouldNotHold) {
+  const auto with = [](char key, std::size_t mib) {
+    SaveOptions options;
+    options.custom_metadata = std::string("{\"") + key + "\": \"" + std::string(mib << 20, 'x') + "\"}";
+    return options;
+  };
+  PartialSave save = partial();
+  save.add({{"state", layer(0)}}, with('a', 9));
+
+  EXPECT_THAT(
+      [&] {
+        save.add({{"state", layer(1)}}, with('b', 9));
+      },
+      Fails(Errc::invalid_argument, HasSubstr("the custom metadata of all parts together: 188")));
+
+  EXPECT_EQ(save.parts(), 1u);
+  save.add({{"state", layer(1)}}, with('a', 8));  // In place of the other.
+  save.add({{"state", layer(2)}}, with('b', 7));
+  save.finalize();
+  expect_layers(3);
+}
+
+TEST_F(PartialSaves, LookAtNoMorePartsToAddOneThanASaveDoes) {
+  constexpr int kMany = 30;
+  constexpr std::uint64_t kFew = 10;
+  PartialSave save = partial();
+  for (int number = 0; number < kMany; ++number) {
+    save.add({{"state", layer(number)}});
+    cairn::save(directory_ / "flat" / std::to_string(number), layer(number), {}, *context_);
+  }
+  const auto listed_by = [&](const auto& work) {
+    const std::uint64_t before = files_->listed_names;
+    work();
+    return files_->listed_names - before;
+  };
+
+  const std::uint64_t of_add = listed_by([&] { save.add({{"state", layer(kMany)}}); });
+
+  EXPECT_LE(of_add, listed_by([&] {
+                      cairn::save(directory_ / "flat" / "last", layer(kMany), {}, *context_);
+                    }) + kFew);
 }
 
 TEST_F(PartialSaves, ReplaceOnlyWhenTheyAreToldTo) {
@@ -295,9 +393,10 @@ TEST_F(PartialSaves, AreOfOneRank) {
     SaveOptions as_part;
     as_part.annotations = part;
     const Tree same = layer(0);
-    save_checkpointables(parts() / "part-00000", {{"state", same}}, as_part, context);
+    save_checkpointables(directory_ / "made", {{"state", same}}, as_part, context);
   });
   ASSERT_EQ(failures, "");
+  std::filesystem::rename(directory_ / "made", parts() / "part-00000");
 
   EXPECT_THAT([&] { static_cast<void>(partial()); },
               Fails(Errc::invalid_argument, HasSubstr("part-00000 was saved by 2 ranks, not by one")));
@@ -345,6 +444,18 @@ TEST_F(PartialSaves, HaveADirectoryThatNoCheckpointIsCalledAs) {
               Fails(Errc::invalid_argument, HasSubstr("a name that Cairn reserves")));
 }
 
+TEST_F(PartialSaves, HaveADirectoryInWhichNothingElseIsSaved) {
+  partial().add({{"state", layer(0)}});
+  for (const char* below : {"mine", "part-00001", "deep/mine"}) {
+    EXPECT_THAT(
+        [&] { cairn::save(parts() / below, tree_, {}, *context_); },
+        Fails(Errc::invalid_argument, HasSubstr("lies in a directory of parts (.partial-checkpoint)")));
+    EXPECT_THAT([&] { PartialSave(parts() / below, {}, *context_); }, Fails(Errc::invalid_argument));
+  }
+  partial().finalize();
+  expect_layers(1);
+}
+
 TEST_F(PartialSaves, AreLockedWhileSomebodyWorks) {
   partial().add({{"state", layer(0)}});
   files_->refused = testing::CallKind::lock;  // As if another had it.
@@ -361,10 +472,28 @@ TEST_F(PartialSaves, AreSavedIntoADirectoryThatIsMade) {
   PartialSave save(directory_ / "run" / "7", {}, *context_);
   save.add({{"state", layer(0)}});
   save.finalize();
-  EXPECT_THAT([&] { PartialSave(directory_ / "no" / "such" / "7", {}, *context_); },
-              Fails(Errc::not_found, HasSubstr("/no is missing")));
+  PartialSave deep(directory_ / "no" / "such" / "7", {}, *context_);
+  EXPECT_THAT([&] { deep.add({{"state", layer(0)}}); }, Fails(Errc::not_found, HasSubstr("/no is missing")));
+  SaveOptions two_levels;
+  two_levels.create_parents = 2;
+  deep.add({{"state", layer(0)}}, two_levels);
+  deep.finalize();
+  EXPECT_EQ(load(directory_ / "no" / "such" / "7", {}, *context_).at("layers").size(), 1u);
   EXPECT_THAT([&] { PartialSave("", {}, *context_); }, Fails(Errc::invalid_argument));
   EXPECT_EQ(load(directory_ / "run" / "7", {}, *context_).at("layers").size(), 1u);
+}
+
+TEST_F(PartialSaves, SayThatTheCurrentDirectoryIsGone) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(directory_ / "gone");
+  std::filesystem::current_path(directory_ / "gone");
+  std::filesystem::remove(directory_ / "gone");
+
+  EXPECT_THAT([&] { PartialSave("x", {}, *context_); },
+              FailsWithErrno(ENOENT, HasSubstr("the current directory")));
+  EXPECT_THAT([&] { PartialSave::abandon("x", *context_); }, FailsWithErrno(ENOENT, HasSubstr("current")));
+
+  std::filesystem::current_path(before);
 }
 
 TEST_F(PartialSaves, TakeNoPartThatContradictsWhenItsProgramDied) {
@@ -373,7 +502,8 @@ TEST_F(PartialSaves, TakeNoPartThatContradictsWhenItsProgramDied) {
     // The second program is killed between the commit of its part and the look at what is in it.
     SaveOptions options;
     options.annotations = R"({"cairn.partial": {"run": "", "part": 1}})";
-    cairn::save(parts() / "part-00001", layer(0), options, *context_);
+    cairn::save(directory_ / "made", layer(0), options, *context_);
+    std::filesystem::rename(directory_ / "made", parts() / "part-00001");
   }
 
   PartialSave save = partial();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,9 @@ class WatchedFiles final : public ForwardingSyscalls {
     if (call.kind == CallKind::write) {
       written_bytes += call.bytes;
     }
+    if (is_lower_layer && call.kind == CallKind::rename && is_of_parts(call.name)) {
+      return -EXDEV;
+    }
     if (call.kind == refused.load() || ++calls == failing_call) {
       if (call.kind == CallKind::close) {
         call.make();  // It is closed whatever it says.
@@ -40,6 +44,12 @@ class WatchedFiles final : public ForwardingSyscalls {
     return is_sync && !reaches_disk ? 0 : call.make();
   }
 
+  int list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept override {
+    const int result = ForwardingSyscalls::list(directory, entries);
+    listed_names += entries.size();
+    return result;
+  }
+
   // A file may be closed on a thread of the context's after the call that has opened it.
   std::atomic<std::optional<CallKind>> refused{};
   std::atomic<int> error{EIO};
@@ -47,6 +57,13 @@ class WatchedFiles final : public ForwardingSyscalls {
   std::atomic<int> calls{0};
   std::atomic<int> failing_call{0};  // The first is 1.
   std::atomic<std::uint64_t> written_bytes{0};
+  std::atomic<std::uint64_t> listed_names{0};
+  std::atomic<bool> is_lower_layer{false};  // Of overlayfs: directories of parts cannot be renamed.
+
+ private:
+  static bool is_of_parts(std::string_view name) {
+    return name.starts_with(".partial-") || name.starts_with("part-");
+  }
 };
 
 class PartialSaves : public ApiTest {

@@ -57,8 +57,12 @@ struct ListOptions : store::ListOptions {
 struct LatestOptions {
   LatestOptions() = default;
 
-  /// What makes a checkpoint the newest.
+  /// What makes a checkpoint the newest. By name: "10" is newer than "9", and a name without a number is not the newest where another has
+  /// one. Names that differ in more than their numbers ("step-10" and "step-10-best") are an error.
   CheckpointOrder order = CheckpointOrder::by_name;
+  /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left out. Null:
+  /// `order` decides. Called on the calling thread, and by latest_checkpoint_async on the executor that awaits it.
+  std::function<std::optional<std::uint64_t>(std::string_view name)> number;
   /// As ListOptions::deadline.
   Timeout deadline;
 };
@@ -67,7 +71,7 @@ struct LatestOptions {
 /// is none. `root` itself may be missing where the directory above it is there: nothing was saved yet.
 ///
 /// Threads: as list_checkpoints.
-/// Errors:  as list_checkpoints.
+/// Errors:  as list_checkpoints; Errc::invalid_argument where names do not tell which is the newest (LatestOptions::order).
 /// Example: if (const auto newest = cairn::latest_checkpoint("run")) { state = cairn::load(newest->path); }
 [[nodiscard]] std::optional<FoundCheckpoint> latest_checkpoint(const std::filesystem::path& root,
                                                                const LatestOptions& options = {},
@@ -102,7 +106,7 @@ struct LoadLatestOptions {
 
   /// How to load; the deadline is that of the whole call.
   LoadOptions load;
-  /// What makes a checkpoint the newest.
+  /// As LatestOptions::order.
   CheckpointOrder order = CheckpointOrder::by_name;
   /// Takes the name of a checkpoint to its number: the newest is the one with the highest, and those without are left out. Null:
   /// `order` decides. Called on the calling thread, and by load_latest_async on the executor that awaits it.
@@ -134,7 +138,7 @@ struct LoadedLatest {
 /// operating system refuses (EACCES, EMFILE), as it says nothing of the checkpoint: only EIO and EUCLEAN are damage.
 /// Ownership: as load_checkpointables. Objects loaded into may hold parts of several checkpoints when the call throws.
 /// Threads:   safe, also while others save there and remove; not from one of the context's own threads.
-/// Errors:    as list_checkpoints and load_checkpointables; Errc::not_committed (the newest one is displaced: `recover` puts it
+/// Errors:    as latest_checkpoint and load_checkpointables; Errc::not_committed (the newest one is displaced: `recover` puts it
 ///            back). With `fall_back`, where none can be loaded: that of the newest, saying also what is wrong with those before it.
 ///            Errc::timed_out.
 /// Example:   cairn::LoadLatestOptions options;

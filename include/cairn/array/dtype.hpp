@@ -44,6 +44,7 @@ enum class DType : std::uint8_t {
   float6_e2m3 = 20,      ///< OCP MX, packed, finite values only.
   float6_e3m2 = 21,      ///< OCP MX, packed, finite values only.
   float4 = 22,           ///< OCP MX E2M1, packed, finite values only.
+  complex128 = 23,       ///< Two float64: real, imaginary.
 };
 
 /// Whether a cast may change values.
@@ -53,15 +54,18 @@ enum class Narrowing : std::uint8_t {
 };
 
 inline constexpr DType kFirstDType = DType::boolean;
-inline constexpr DType kLastDType = DType::float4;
+inline constexpr DType kLastDType = DType::complex128;
+
+/// The largest element, complex128, has so many bytes.
+inline constexpr std::size_t kMaxElementBytes = 16;
 
 /// Whether `dtype` is one of the enumerators; a number that was read from a file may be none.
 [[nodiscard]] constexpr bool is_valid(DType dtype) noexcept {
   return dtype >= kFirstDType && dtype <= kLastDType;
 }
 
-/// The name that safetensors gives the type: "BOOL", "U8", "F32", "BF16", "F8_E4M3"…; "?" for none of the
-/// types.
+/// The name that safetensors gives the type: "BOOL", "U8", "F32", "BF16", "F8_E4M3"…; "C128" for complex128, which that
+/// format lacks; "?" for none of the types.
 [[nodiscard]] std::string_view name(DType dtype) noexcept;
 
 /// The type with that name, or nothing. Case matters.
@@ -80,7 +84,7 @@ inline constexpr DType kLastDType = DType::float4;
 [[nodiscard]] bool is_integer(DType dtype) noexcept;
 
 [[nodiscard]] constexpr bool is_complex(DType dtype) noexcept {
-  return dtype == DType::complex64;
+  return dtype == DType::complex64 || dtype == DType::complex128;
 }
 
 /// Bit patterns of the types that C++20 lacks: they give spans and vectors a dtype. `cast` converts them.
@@ -145,6 +149,8 @@ template <>
 inline constexpr DType dtype_of_v<double> = DType::float64;
 template <>
 inline constexpr DType dtype_of_v<std::complex<float>> = DType::complex64;
+template <>
+inline constexpr DType dtype_of_v<std::complex<double>> = DType::complex128;
 template <>
 inline constexpr DType dtype_of_v<Float8E4M3> = DType::float8_e4m3;
 template <>

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ inline constexpr std::string_view kIndexFile = "index.fb";
 /// Whether a file of that name holds tensors. Those in sub-folders do not count.
 [[nodiscard]] bool is_safetensors(std::string_view file) noexcept;
 
+/// Whether a file of that name says which of the safetensors files of a folder holds which tensor.
+[[nodiscard]] bool is_safetensors_index(std::string_view file) noexcept;
+
 /// The files of one checkpointable, to read arrays from.
 ///
 /// Threads: const methods may run at the same time.
@@ -38,6 +42,8 @@ class StoredFiles {
   [[nodiscard]] virtual std::filesystem::path directory() const = 0;
   /// Their names.
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+  /// The one whose path the caller gave; empty where it is the folder of all.
+  [[nodiscard]] virtual std::string named_file() const { return {}; }
   /// The size of one, or nothing when there is none of that name.
   [[nodiscard]] virtual std::optional<std::uint64_t> size_bytes(std::string_view file) const = 0;
   /// Reads a whole file.
@@ -56,13 +62,28 @@ class StoredFiles {
 /// The key under which an index that is made of headers has their `__metadata__`: no tensor is called so.
 inline constexpr std::string_view kFileMetadataKey = "__metadata__";
 
+/// What is needed of the index of files that others wrote.
+struct OpenOptions {
+  OpenOptions() = default;
+
+  /// Add what the headers say in `__metadata__`, as strings: under kFileMetadataKey, by the name of the file, by key.
+  bool has_file_metadata = false;
+  /// Take what there is of a model of which shards are missing, and tell so. Default: it is an error that names them.
+  bool is_partial = false;
+  /// The tensors that are wanted: then no shard is opened that holds none of them, where a list says so, and those that are opened must be
+  /// there. For is_partial only; nothing: all.
+  std::optional<std::set<std::string, std::less<>>> wanted;
+  /// Told what is missing; null: nobody is.
+  std::function<void(const std::string&)> on_problem;
+};
+
 /// The index of a checkpointable. For files that others wrote it is made from their headers: every tensor is
-/// then one key of a flat map. `has_file_metadata` adds what the headers say in `__metadata__`, as strings: under
-/// kFileMetadataKey, by the name of the file, by key.
+/// then one key of a flat map.
 ///
-/// Errors: Errc::not_found when there is neither an index nor a safetensors file; Errc::malformed_metadata, …
+/// Errors: Errc::not_found when there is neither an index nor a safetensors file, or a shard is missing;
+///         Errc::invalid_argument when several files say which file holds which tensor; Errc::malformed_metadata, …
 [[nodiscard]] Awaitable<formats::Index> open_index(std::shared_ptr<const StoredFiles> files,
-                                                   bool has_file_metadata = false);
+                                                   OpenOptions options = {});
 
 /// An array to read.
 struct WantedArray {

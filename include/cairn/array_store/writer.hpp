@@ -8,6 +8,7 @@
 #include <memory>
 #include <memory_resource>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -137,6 +138,9 @@ class Writer {
   /// Takes the scalars, strings and empty containers of the index.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
 
+  /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so (docs/format.md).
+  [[nodiscard]] std::size_t marked_arrays() const noexcept { return marked_.size(); }
+
   /// Plans the files of what was added; the writer is of no use afterwards.
   ///
   /// Errors: Errc::invalid_argument when a header would be larger than the format allows.
@@ -146,6 +150,8 @@ class Writer {
   [[nodiscard]] StorageForm form_of(std::string_view path) const;
   /// Makes the array that is added next a part of one. Returns its number among those of that array in the file.
   [[nodiscard]] std::uint32_t begin_part(std::string_view path, const Shape& whole, const Box& box);
+  /// Counts the part that was begun, which is in the file now.
+  void count_part(std::string_view path);
   /// Adds the tensor that holds an array, or part `number` of it in its file.
   void add_tensor(std::string_view path, const Array& array, DType stored, const StorageForm& form,
                   std::uint32_t number);
@@ -155,6 +161,7 @@ class Writer {
   bool keeps_values_ = false;
   std::uint32_t policy_ = 0;  // Which makes the files that begin from now on; 0: none.
   std::map<std::string, std::uint32_t, std::less<>> parts_in_file_;  // By path.
+  std::set<std::string, std::less<>> marked_;                        // Paths.
 };
 
 }  // namespace cairn::array_store

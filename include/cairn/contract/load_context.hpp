@@ -58,6 +58,8 @@ class LoadContext {
   [[nodiscard]] std::vector<std::string> files() const;
   /// The size of one, or nothing when there is none of that name.
   [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view file) const;
+  /// The one whose path the caller gave; empty for a checkpoint, a checkpointable of one, and a folder.
+  [[nodiscard]] const std::string& named_file() const noexcept;
 
   /// Reads a whole file.
   ///
@@ -87,6 +89,12 @@ class LoadContext {
 
   /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for long computations.
   [[nodiscard]] Background<> run(HandlerWork work) const;
+
+  /// Tells the user, in LoadResult::problems, what should be known of a load that succeeds. A question for metadata tells nobody.
+  void add_problem(const std::string& problem) const;
+  /// Tells the user, in LoadResult::missing and unexpected, what was wanted and is not stored, and what is stored and was left out: by
+  /// their paths in this checkpointable. For differences that an option allows.
+  void add_differences(std::vector<std::string> missing, std::vector<std::string> unexpected) const;
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;

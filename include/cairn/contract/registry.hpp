@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/async/require.hpp"
 #include "cairn/contract/any_value.hpp"
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"
@@ -61,8 +62,10 @@ namespace detail {
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wsubobject-linkage"
 
+/// `what`, a literal, is what has returned `background`.
 template <class T>
-Background<AnyValue> erase_result(Background<T> background) {
+Background<AnyValue> erase_result(Background<T> background, const char* what) {
+  async::require_coroutine(background, what);
   co_return AnyValue::of(co_await std::move(background));
 }
 
@@ -99,7 +102,7 @@ class HandlerAdapter final : public ErasedHandler {
   }
 
   Awaitable<AnyValue> metadata(LoadContext context) const override {
-    return erase_result(handler_->metadata(std::move(context)));
+    return erase_result(handler_->metadata(std::move(context)), "'metadata'");
   }
 
   Description describe(const void* abstract) const override {
@@ -113,8 +116,10 @@ class HandlerAdapter final : public ErasedHandler {
     if (const Abstract* asked = std::as_const(wanted).template as<Abstract>()) {
       abstract = *asked;
     }
-    Background<T> background = co_await handler->load(std::move(context), std::move(abstract));
-    co_return erase_result(std::move(background));
+    Awaitable<Background<T>> blocking = handler->load(std::move(context), std::move(abstract));
+    async::require_coroutine(blocking, "'load'");
+    Background<T> background = co_await std::move(blocking);
+    co_return erase_result(std::move(background), "the blocking phase of 'load'");
   }
 
   std::shared_ptr<const Handler> handler_;

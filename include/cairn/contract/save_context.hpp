@@ -133,6 +133,8 @@ class SaveContext {
 
   /// Tells the user, in SaveResult::problems of this rank, what does not harm the checkpoint but should be known.
   void add_problem(const std::string& problem) const;
+  /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their counts behind it.
+  void count_problem(const std::string& words, std::uint64_t count) const;
   /// Adds what the handler has measured itself to the figures of this save (Report::works).
   void add_work(Work work, const WorkFigures& figures) const;
 

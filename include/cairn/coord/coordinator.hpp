@@ -31,7 +31,8 @@ struct CoordinatorOptions {
   CoordinatorOptions() = default;
 
   /// How long a rank that takes part may be silent before it counts as lost. Its transport speaks for it, however slow its disk
-  /// or its handlers are.
+  /// or its handlers are. Where the transport has no thread (MPI_THREAD_FUNNELED), silence does not count while the program or its handlers
+  /// have theirs: only deadlines tell of a rank that dies there.
   Timeout lost_after = std::chrono::seconds(30);
   /// How often each rank that takes part says that it is there. Costs a packet for each neighbour in the tree.
   std::chrono::nanoseconds heartbeat = std::chrono::seconds(1);

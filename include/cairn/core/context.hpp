@@ -31,6 +31,11 @@ namespace io {
 class Syscalls;
 }
 
+/// Writes a line to stderr: "cairn:", the path, and what went wrong. The only thing that the library ever prints.
+///
+/// Threads: safe.
+void print_lost_failure(const std::string& path, const std::exception_ptr& failure) noexcept;
+
 struct ContextOptions {
   ContextOptions() = default;
 
@@ -77,9 +82,11 @@ struct ContextOptions {
   /// the process. Types that do not say that they can be copied (IsCopyable), and saves that borrow or share, are not checked:
   /// SaveResult::problems says so. See docs/guide.md, "A handler of your own".
   bool check_handlers = false;
-  /// Told of each failed save that nobody waited for, and of what a save that was stopped could not remove, which its answer does not
-  /// say (Errc::io_failure). On one of the context's threads. Must not throw.
-  std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure;
+  /// Told of each failed save that nobody waited for, of what a save that was stopped could not remove, which its answer does not say, and
+  /// of what an overwrite could not remove where nobody asked for its result (both Errc::io_failure). On any thread, as a rule one of the
+  /// context's. Must not throw. Empty: nobody is told.
+  std::function<void(const std::string& path, const std::exception_ptr& failure)> on_lost_failure =
+      print_lost_failure;
 
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
   /// The processes that save together: every rank makes the same calls, in the same order, and one checkpoint comes of each; see

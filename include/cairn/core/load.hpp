@@ -108,7 +108,7 @@ class Loaded {
       if (is_held_as(name, typeid(Otherwise))) {
         const AnyValue value = take_any(name, typeid(Otherwise));
         try {
-          return HandledAs<T>::restore_otherwise(*value.as<Otherwise>());
+          return restore_otherwise<T>(name, *value.as<Otherwise>());
         } catch (const Error&) {
           rethrow_named(name);
         }
@@ -126,6 +126,20 @@ class Loaded {
     }
   }
 
+  template <class T, class Otherwise>
+  T restore_otherwise(std::string_view name, const Otherwise& held) {
+    LoadResult found;
+    if constexpr (requires { HandledAs<T>::restore_otherwise(held, options_, found); }) {
+      T value = HandledAs<T>::restore_otherwise(held, options_, found);
+      add_differences(name, std::move(found));
+      return value;
+    } else {
+      return HandledAs<T>::restore_otherwise(held);
+    }
+  }
+
+  /// Adds the paths of what is missing and unexpected in one of the checkpointables.
+  void add_differences(std::string_view name, LoadResult found);
   [[nodiscard]] bool is_held_as(std::string_view name, std::type_index type) const;
   AnyValue take_any(std::string_view name, std::type_index type);
   /// Throws the error that is being handled, with the name of the checkpointable before it.
@@ -135,6 +149,8 @@ class Loaded {
 
   std::map<std::string, AnyValue, std::less<>> values_;
   LoadResult result_;
+  OptionSet options_;  // Of handlers, as the load had them.
+  bool is_one_of_many_ = false;
 };
 
 /// How far a load has come.

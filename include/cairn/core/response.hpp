@@ -76,6 +76,8 @@ class Response {
   void wait_prepared(Timeout timeout) const;
 
  private:
+  friend void settle(const Response& response);
+
   void let_go() noexcept;
 
   std::shared_ptr<Operation> operation_;

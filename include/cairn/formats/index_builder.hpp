@@ -74,6 +74,8 @@ class IndexBuilder {
 
  private:
   void add(std::string_view name, EntryKind kind, std::uint64_t value);
+  /// Errors: Errc::invalid_argument when no index has room for so many bytes.
+  void check_room(std::string_view name, std::size_t bytes) const;
   [[nodiscard]] std::uint64_t add_blob(std::string_view value);
   void add_location(std::uint32_t file, std::uint64_t offset);
   [[nodiscard]] std::string_view name_of(std::size_t i) const noexcept;

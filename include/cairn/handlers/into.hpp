@@ -33,6 +33,9 @@ class TreeTarget {
   [[nodiscard]] virtual AbstractTree want(const AbstractTree& stored) = 0;
   /// Takes the rest from what was loaded.
   virtual void finish(const Tree& loaded) = 0;
+  /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what has no member is not
+  /// asked for, and both are added to `differences`, which lives until `finish` has returned. By default any difference is an error.
+  virtual void allow_differences(MemberDifferences* /*differences*/) {}
   /// Where the object lies: no two loads of one call may have the same.
   [[nodiscard]] virtual const void* object() const noexcept = 0;
 };
@@ -50,6 +53,8 @@ class Places {
 
   /// Asks for the elements where they belong.
   void place(AbstractTree& wanted, Narrowing narrowing);
+  /// Leaves out what is stored at those paths.
+  static void leave_out(AbstractTree& wanted, const std::vector<std::string>& paths);
   void finish(const Tree& loaded) const;
 
  private:
@@ -76,26 +81,34 @@ class ValueTarget final : public TreeTarget {
     places_ = Places();
     TreeReader at({}, narrowing_);
     at.places = &places_;
+    at.differences = differences_;
     read_value(tree_of_shapes(stored), value_, at);
     AbstractTree wanted = stored;
     places_.place(wanted, narrowing_);
+    if (differences_ != nullptr) {
+      Places::leave_out(wanted, differences_->unexpected);
+    }
     return wanted;
   }
 
   void finish(const Tree& loaded) override { places_.finish(loaded); }
+
+  void allow_differences(MemberDifferences* differences) override { differences_ = differences; }
 
   [[nodiscard]] const void* object() const noexcept override { return &value_; }
 
  private:
   T& value_;
   Narrowing narrowing_;
+  MemberDifferences* differences_ = nullptr;
   Places places_;
 };
 
 }  // namespace detail
 
 /// Asks for a load into a tree: its arrays keep their memory, and get the elements that are stored, cast to their type; other
-/// leaves become those that are stored. Structure, kinds and shapes must be those of the tree; a null takes anything.
+/// leaves become those that are stored. Structure, kinds and shapes must be those of the tree; a null takes anything. With
+/// TreeLoadOptions::members_may_differ keys of maps that are not stored keep what they have, and others that are stored are left out.
 ///
 /// Ownership: `tree`, and the memory of its arrays, must live until the load has released it. The load fails with
 ///            Errc::invalid_argument when an array is read-only.

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 
 #include "cairn/contract/handler.hpp"
 #include "cairn/contract/value_traits.hpp"

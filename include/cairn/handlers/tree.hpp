@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cairn/contract/value_traits.hpp"
+#include "cairn/handlers/tree_chrono.hpp"
 #include "cairn/handlers/tree_nested.hpp"
 #include "cairn/handlers/tree_node.hpp"
 #include "cairn/handlers/tree_values.hpp"

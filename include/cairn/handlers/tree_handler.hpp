@@ -2,6 +2,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -48,7 +49,8 @@ struct FileNumber {
 struct TreeLoadOptions {
   TreeLoadOptions() = default;
 
-  /// Leave what is stored but not asked for. Default: it is an error, listing the paths.
+  /// Leave what is stored but not asked for. Default: it is an error, listing the paths. Of a folder of other programs, only the
+  /// shards are opened that hold what is asked for; where others are missing, the problems of the result say so.
   bool partial = false;
   /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
@@ -61,6 +63,10 @@ struct TreeLoadOptions {
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
   /// into memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program (SIGBUS).
   bool map = false;
+  /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those that are not stored
+  /// keep their values, and keys without a member are left out. LoadResult::missing and unexpected have the paths of both. Default: such a
+  /// difference is an error. In a load into a Tree so may the keys of its maps.
+  bool members_may_differ = false;
 };
 
 /// Makes a load ignore what is stored but not requested: `load("run/100", part, partial)`.
@@ -78,6 +84,22 @@ struct Partial {
 };
 
 inline constexpr Partial partial{};
+
+/// Makes a load take structs that have got or lost members since: `load_into("run/100", model, members_may_differ)`.
+struct MembersMayDiffer {
+  explicit MembersMayDiffer() = default;
+
+  /// As options of a call, which have nothing else.
+  operator LoadOptions() const {  // NOLINT(google-explicit-constructor): as an argument.
+    LoadOptions options;
+    TreeLoadOptions of_tree;
+    of_tree.members_may_differ = true;
+    options.handler_options.set(of_tree);
+    return options;
+  }
+};
+
+inline constexpr MembersMayDiffer members_may_differ{};
 
 /// Saves trees: scalars and structure in `index.fb`, arrays in safetensors files.
 ///
@@ -105,7 +127,7 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
   [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
-  /// Whether there is a safetensors file among them.
+  /// Whether there is a safetensors file among them, or a list of some.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;
 };
 
@@ -141,9 +163,9 @@ struct OwnsItsMemory<MutableArrayView> {
   static bool check(const MutableArrayView& /*view*/) { return false; }
 };
 
-template <class T>
-struct OwnsItsMemory<std::span<T>> {
-  static bool check(std::span<T> /*elements*/) { return false; }
+template <class T, std::size_t N>
+struct OwnsItsMemory<std::span<T, N>> {
+  static bool check(std::span<T, N> /*elements*/) { return false; }
 };
 
 /// The elements are copied, too, unless they are on a device.
@@ -174,20 +196,21 @@ struct HandledAs<MutableArrayView> {
   static Array convert(const MutableArrayView& view) { return Array::borrow(view); }
 };
 
-template <ArrayElement T>
-struct HandledAs<std::span<T>> {
+template <ArrayElement T, std::size_t N>
+struct HandledAs<std::span<T, N>> {
   using type = Array;
 
-  static Array convert(std::span<T> elements) { return Array(elements); }
+  static Array convert(std::span<T, N> elements) { return Array(elements); }
 };
 
-template <ArrayElement T>
-requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T>> {
+template <ArrayElement T, class Allocator>
+requires(!std::same_as<T, bool>) struct HandledAs<std::vector<T, Allocator>> {
+  using Vector = std::vector<T, Allocator>;
   using type = Array;
 
-  static Array convert(const std::vector<T>& elements) { return Array(elements); }
+  static Array convert(const Vector& elements) { return Array(elements); }
 
-  static std::vector<T> restore(const Array& array) { return Tree(array).as<std::vector<T>>(); }
+  static Vector restore(const Array& array) { return Tree(array).as<Vector>(); }
 };
 
 namespace detail {
@@ -208,10 +231,26 @@ struct HandledAs<T> {
 
   static Tree convert_otherwise(const T& value) { return Tree(value); }
 
-  static auto restore_otherwise(const Tree& tree) {  // Not for string_view: that is not a result.
-    static_assert(!std::same_as<T, std::string_view>,
-                  "the loaded text is gone with the tree: take a std::string");
-    return tree.as<T>();
+  static auto restore_otherwise(const Tree& tree, const OptionSet& of_load, LoadResult& result) {
+    if constexpr (detail::kShowsNode<T>) {
+      static_assert(
+          !detail::kShowsNode<T>,
+          "what it shows is gone with the loaded tree: take a std::string, a std::vector or an Array");
+      return T();
+    } else {
+      const auto* options = of_load.find<TreeLoadOptions>();
+      if (options == nullptr || !options->members_may_differ) {
+        return tree.as<T>();
+      }
+      T value{};
+      MemberDifferences differences;
+      TreeReader at;
+      at.differences = &differences;
+      detail::read_value(tree, value, at);
+      result.missing = std::move(differences.missing);
+      result.unexpected = std::move(differences.unexpected);
+      return value;
+    }
   }
 };
 

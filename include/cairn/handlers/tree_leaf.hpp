@@ -65,13 +65,41 @@ concept TreeLeaf =
 
 template <class T>
 inline constexpr bool kIsSpan = false;
-template <class T>
-inline constexpr bool kIsSpan<std::span<T>> = true;
+template <class T, std::size_t N>
+inline constexpr bool kIsSpan<std::span<T, N>> = true;
 
+/// Of whatever allocator: that is the program's affair.
 template <class T>
 inline constexpr bool kIsArrayVector = false;
-template <ArrayElement T>
-inline constexpr bool kIsArrayVector<std::vector<T>> = !std::same_as<T, bool>;  // Bits are not elements.
+template <ArrayElement T, class Allocator>
+inline constexpr bool kIsArrayVector<std::vector<T, Allocator>> =
+    !std::same_as<T, bool>;  // Bits are not elements.
+
+template <class T>
+inline constexpr bool kIsString = false;
+template <class Allocator>
+inline constexpr bool kIsString<std::basic_string<char, std::char_traits<char>, Allocator>> = true;
+
+/// A text of at most so many characters, with a NUL behind it where there is room.
+template <class T>
+inline constexpr bool kIsTextBuffer = false;
+template <std::size_t N>
+inline constexpr bool kIsTextBuffer<char[N]> = true;
+
+/// Memory that a load can fill: vectors and valarrays of numbers, std::arrays, C arrays, spans that are not const.
+template <class T>
+concept HoldsElements = MutableBorrowableRange<T&> && !std::same_as<T, Bytes>;
+
+/// What shows memory of others, to be read: its text or its elements are saved, and load as what owns them.
+template <class T>
+concept ShowsOthers = std::derived_from<T, ArrayView> && !std::derived_from<T, MutableArrayView> ||
+                      std::convertible_to<const T&, std::string_view> && !kIsString<T> && !kIsTextBuffer<T> &&
+                          !std::same_as<T, std::nullptr_t> ||
+                      BorrowableRange<T&> && !MutableBorrowableRange<T&>;
+
+/// What `Tree::as` returns that shows the node.
+template <class T>
+inline constexpr bool kShowsNode = kIsSpan<T> || ShowsOthers<T>;
 
 }  // namespace detail
 

@@ -32,7 +32,8 @@ namespace cairn {
 /// with Array.
 ///
 /// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2";
-/// elements of lists have decimal keys. The root's path is empty.
+/// elements of lists have decimal keys. The root's path is empty. Where a program writes a path, a key with a '~' that is no escape is that
+/// key.
 ///
 /// Ownership: as Array: what is borrowed must stay valid as long as the tree and its copies are used.
 /// Threads:   a value.
@@ -52,11 +53,22 @@ class Tree {
   // NOLINTNEXTLINE(google-explicit-constructor): leaves are written as they are.
   requires detail::TreeLeaf<T> Tree(T&& value) : value_(leaf_value(std::forward<T>(value))) {}
 
-  /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so is std::vector<bool>.
+  /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so are std::vector<bool> and
+  /// sets; the elements of unordered ones are sorted.
   /// Ownership: arrays in a container that is an lvalue are borrowed, those in a temporary taken over.
   template <class T>
   // NOLINTNEXTLINE(google-explicit-constructor)
   requires detail::TreeNested<T> Tree(T&& value) : Tree(nest(std::forward<T>(value))) {}
+
+  /// Of any other type, also by braces and by assignment: an error that names it. Ask TreeValue whether a type is one of those.
+  template <class T>
+  requires detail::WithoutTreeForm<T>
+  explicit Tree(T&& /*value*/) { static_cast<void>(sizeof(detail::FormOf<std::remove_cvref_t<T>>)); }
+
+  template <class T>
+  requires detail::WithoutTreeForm<T> Tree& operator=(T&& value) {
+    return *this = Tree(std::forward<T>(value));
+  }
 
   Tree(const Tree& other);
 
@@ -125,7 +137,7 @@ class Tree {
   /// Errors: Errc::type_mismatch when this is another kind of node.
   void push_back(Tree element);
 
-  /// The leaf as a C++ value: bool, an integer type, float or double, std::string(_view), Bytes, Array,
+  /// The leaf as a C++ value: bool, an integer type, float or double (also of an array of rank 0), std::string(_view), Bytes, Array,
   /// ShardedArray, std::span and std::vector of an array's elements, or any other TreeValue. An integer becomes a float that is exactly it; with
   /// Narrowing::allowed any number becomes any other: rounded as float, cut off and saturated as integer, NaN as 0.
   ///
@@ -135,11 +147,28 @@ class Tree {
   ///            float (one within it is rounded); Errc::dtype_mismatch when an array has other elements. `path` is used
   ///            in errors only. Of containers: as from_tree.
   template <class T>
-  [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const;
+  [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const&;
+
+  /// A view of the leaf of a temporary tree would be gone with it.
+  template <class T>
+  [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const&& {
+    static_assert(!detail::kShowsNode<T>,
+                  "this shows memory of a temporary tree: name the tree first, or ask for a std::string or a "
+                  "std::vector");
+    return static_cast<const Tree&>(*this).template as<T>(path, narrowing);
+  }
 
   /// The leaf with that path, as `as` returns it; errors name the path.
   template <class T>
-  [[nodiscard]] T get(std::string_view path, Narrowing narrowing = Narrowing::refused) const {
+  [[nodiscard]] T get(std::string_view path, Narrowing narrowing = Narrowing::refused) const& {
+    return at(path).template as<T>(path, narrowing);
+  }
+
+  template <class T>
+  [[nodiscard]] T get(std::string_view path, Narrowing narrowing = Narrowing::refused) const&& {
+    static_assert(!detail::kShowsNode<T>,
+                  "this shows memory of a temporary tree: name the tree first, or ask for a std::string or a "
+                  "std::vector");
     return at(path).template as<T>(path, narrowing);
   }
 
@@ -173,12 +202,18 @@ class Tree {
   static Tree nest(T&& value);
 
   template <class T>
+  static Tree nest_set(T&& value);
+
+  template <class T>
   const T& require(TreeKind wanted, std::string_view path) const {
     if (const T* held = std::get_if<T>(&value_)) {
       return *held;
     }
     throw_kind(wanted, path);
   }
+
+  template <class Vector>
+  [[nodiscard]] Vector elements(std::string_view path) const;
 
   [[nodiscard]] const Array& array(std::string_view path, DType dtype) const;
   [[noreturn]] void throw_kind(TreeKind wanted, std::string_view path) const;

@@ -3,6 +3,7 @@
 
 // The leaves of trees from C++ values, and back. Part of cairn/handlers/tree.hpp.
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,10 @@ namespace cairn {
 
 namespace detail {
 
-/// The number of a leaf as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
+/// Errors: Errc::type_mismatch when the leaf is neither a boolean nor an array of rank 0 of one.
+[[nodiscard]] bool boolean_value(const Tree& leaf, std::string_view path);
+
+/// The number of a leaf, or of an array of rank 0, as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
 ///
 /// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it is a float, or an integer that does not
 ///         fit. With Narrowing::allowed only what is not a number is refused.
@@ -35,20 +39,26 @@ namespace detail {
 [[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                             Narrowing narrowing);
 
-/// The number of a leaf as a float of 4 or 8 bytes. Floats are rounded to it, integers must be values of it. Narrowing rounds
-/// those, too, and makes infinity of what exceeds the range.
+/// The number of a leaf as a float. Floats are rounded to it, integers must be values of it. Narrowing rounds those, too, and makes
+/// infinity of what exceeds the range.
 ///
 /// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it exceeds the range, or is an integer that is
 ///         not a value of the type.
-[[nodiscard]] double floating_number(const Tree& leaf, std::size_t bytes, std::string_view path,
-                                     Narrowing narrowing);
+[[nodiscard]] double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
+[[nodiscard]] float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
+
+/// The same number, also where the program takes subnormal ones for zero: its own code would convert it in that mode.
+[[nodiscard]] double widened(float value) noexcept;
 
 }  // namespace detail
 
 template <class T>
 Tree::Value Tree::leaf_value(T&& value) {
   using Plain = std::remove_cvref_t<T>;
-  if constexpr (std::same_as<Plain, std::nullptr_t>) {
+  if constexpr (detail::HasTreeForm<
+                    Plain>) {  // A class that is also a range, or text: its form is what reads it.
+    return std::move(nest(std::forward<T>(value)).value_);
+  } else if constexpr (std::same_as<Plain, std::nullptr_t>) {
     return {};
   } else if constexpr (std::same_as<Plain, bool>) {
     return Value(std::in_place_type<bool>, value);
@@ -58,15 +68,24 @@ Tree::Value Tree::leaf_value(T&& value) {
     } else {
       return Value(std::in_place_type<std::uint64_t>, static_cast<std::uint64_t>(value));
     }
+  } else if constexpr (std::same_as<Plain, float>) {
+    return Value(std::in_place_type<double>, detail::widened(value));
   } else if constexpr (std::floating_point<Plain>) {
     return Value(std::in_place_type<double>, value);
   } else if constexpr (std::same_as<Plain, Bytes> || std::same_as<Plain, Array> ||
                        std::same_as<Plain, ShardedArray> || std::same_as<Plain, std::string>) {
     return Value(std::in_place_type<Plain>, std::forward<T>(value));
+  } else if constexpr (detail::kIsTextBuffer<Plain>) {
+    const auto* end = std::find(value, value + sizeof(Plain), '\0');
+    return Value(std::in_place_type<std::string>,
+                 std::string_view(value, static_cast<std::size_t>(end - value)));
   } else if constexpr (std::convertible_to<T, std::string_view>) {
     return Value(std::in_place_type<std::string>, static_cast<std::string_view>(value));
   } else if constexpr (std::derived_from<Plain, ArrayView>) {
     return Value(std::in_place_type<Array>, Array::borrow(std::forward<T>(value)));
+  } else if constexpr (std::is_array_v<Plain> && !std::is_lvalue_reference_v<T>) {
+    return Value(std::in_place_type<Array>,
+                 Array::copy_of(ArrayView(value)));  // An array of C cannot be moved.
   } else if constexpr (detail::AdoptableRange<T>) {
     return Value(std::in_place_type<Array>, Array::adopt(std::forward<T>(value)));
   } else {
@@ -75,43 +94,62 @@ Tree::Value Tree::leaf_value(T&& value) {
 }
 
 template <class T>
-T Tree::as(std::string_view path, Narrowing narrowing) const {
-  if constexpr (std::same_as<T, bool>) {
-    return require<bool>(TreeKind::boolean, path);
+T Tree::as(std::string_view path, Narrowing narrowing) const& {
+  if constexpr (std::same_as<T, std::nullptr_t>) {
+    if (!is_null()) {
+      throw_kind(TreeKind::null, path);
+    }
+    return nullptr;
+  } else if constexpr (std::same_as<T, bool>) {
+    return detail::boolean_value(*this, path);
   } else if constexpr (detail::TreeInteger<T> && std::is_signed_v<T>) {
     return static_cast<T>(detail::signed_number(*this, sizeof(T), path, narrowing));
   } else if constexpr (detail::TreeInteger<T>) {
     return static_cast<T>(detail::unsigned_number(*this, sizeof(T), path, narrowing));
+  } else if constexpr (std::same_as<T, float>) {
+    return detail::float_number(*this, path, narrowing);
   } else if constexpr (std::floating_point<T>) {
-    return static_cast<T>(detail::floating_number(*this, sizeof(T), path, narrowing));
-  } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
-    return require<std::string>(TreeKind::string, path);
+    return static_cast<T>(detail::double_number(*this, path, narrowing));
+  } else if constexpr (detail::kIsString<T> || std::same_as<T, std::string_view>) {
+    return T(std::string_view(require<std::string>(TreeKind::string, path)));
   } else if constexpr (std::same_as<T, Bytes>) {
-    return require<Bytes>(TreeKind::bytes, path);
+    if (!is_array()) {  // One that was saved alone: Bytes are an array there.
+      return require<Bytes>(TreeKind::bytes, path);
+    }
+    return elements<T>(path);
   } else if constexpr (std::same_as<T, Array>) {
     return require<Array>(TreeKind::array, path);
   } else if constexpr (std::same_as<T, ShardedArray>) {
     return require<ShardedArray>(TreeKind::sharded_array, path);
   } else if constexpr (detail::kIsSpan<T>) {
-    return array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
-  } else if constexpr (detail::kIsArrayVector<T>) {
-    const Array& held = array(path, dtype_of<typename T::value_type>());
-    T elements(static_cast<std::size_t>(held.element_count()));
-    if (!elements.empty()) {
-      copy_range(held.view(), 0, std::as_writable_bytes(std::span(elements)));
+    const auto data =
+        array(path, dtype_of<typename T::value_type>()).template data<typename T::element_type>();
+    if constexpr (T::extent != std::dynamic_extent) {
+      detail::check_count(data.size(), T::extent, path);
     }
-    return elements;
+    return T(data.data(), data.size());
+  } else if constexpr (detail::kIsArrayVector<T>) {
+    return elements<T>(path);
   } else if constexpr (std::same_as<T, Tree>) {
     return *this;
   } else {
-    static_assert(detail::HasTreeForm<T> || detail::IsNested<T>::value,
-                  "no node of a tree has this type: describe it with BOOST_DESCRIBE_STRUCT and include "
-                  "cairn/handlers/describe.hpp, or specialise cairn::TreeForm");
+    static_assert(!std::same_as<T, MutableArrayView>,
+                  "a view is a place for elements, not a result: ask for an Array");
     T value{};
     TreeReader at(path, narrowing);
     detail::read_value(*this, value, at);
     return value;
   }
+}
+
+template <class Vector>
+Vector Tree::elements(std::string_view path) const {
+  const Array& held = array(path, dtype_of<typename Vector::value_type>());
+  Vector elements(static_cast<std::size_t>(held.element_count()));
+  if (!elements.empty()) {
+    copy_range(held.view(), 0, std::as_writable_bytes(std::span(elements)));
+  }
+  return elements;
 }
 
 }  // namespace cairn

@@ -50,6 +50,7 @@ inline constexpr TorchType kTorchTypes[] = {
     {DType::float32, at::kFloat},
     {DType::float64, at::kDouble},
     {DType::complex64, at::kComplexFloat},
+    {DType::complex128, at::kComplexDouble},
     {DType::float8_e4m3, at::kFloat8_e4m3fn},
     {DType::float8_e5m2, at::kFloat8_e5m2},
     {DType::float8_e4m3fnuz, at::kFloat8_e4m3fnuz},
@@ -77,7 +78,7 @@ inline constexpr TorchType kTorchTypes[] = {
 
 /// The type of a tensor's elements.
 ///
-/// Errors: Errc::dtype_mismatch for one that Cairn does not have: complex128, complex32, quantised and packed ones.
+/// Errors: Errc::dtype_mismatch for one that Cairn does not have: complex32, quantised and packed ones.
 [[nodiscard]] inline DType element_type_of(const at::Tensor& tensor) {
   for (const detail::TorchType& type : detail::kTorchTypes) {
     if (type.scalar == tensor.scalar_type()) {

@@ -67,6 +67,25 @@ class MaxShardSize final : public ShardingPolicy {
   std::uint64_t max_bytes_;
 };
 
+/// Files of at most so many bytes of elements, each with one box of an array at most: such files torch's HuggingFaceStorageReader reads,
+/// too, where of MaxShardSize it refuses those that hold several.
+///
+/// As MaxShardSize, but for a further box of an array a further file begins. An array that a task holds in many boxes makes as many files.
+/// Example: options.handler_options.set(ShardingOptions(std::make_shared<MaxFileSize>(500'000'000)));
+class MaxFileSize final : public ShardingPolicy {
+ public:
+  /// Errors: Errc::invalid_argument when `max_bytes` is 0.
+  explicit MaxFileSize(std::uint64_t max_bytes);
+
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
+  [[nodiscard]] std::vector<std::string> warnings(std::span<const ShardableTensor> tensors,
+                                                  std::span<const FilePlan> files) const override;
+
+ private:
+  std::uint64_t max_bytes_;
+};
+
 /// One file for each task, in which arrays lie in tiles: for checkpoints that will be loaded in other layouts than they are saved in.
 ///
 /// A reader that wants some columns of an array reads the tiles in which they lie, not every row. An array larger than a tile is

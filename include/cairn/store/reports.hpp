@@ -129,7 +129,7 @@ struct VerifyOptions {
 
 struct RemovalReport {
   /// What was in the checkpoint's directory and is not the checkpoint's, and where it was kept: a sentence for each
-  /// generation that held any. Empty as a rule.
+  /// generation that held any; or an earlier checkpoint that was replaced, and is so damaged that nobody can tell its files. Empty as a rule.
   std::vector<std::string> kept;
 };
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cairn/async/awaitable.hpp"
+#include "cairn/async/require.hpp"
 #include "cairn/contract/handler.hpp"
 
 namespace cairn::testing {
@@ -81,7 +82,9 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
  private:
   static Awaitable<Background<>> hold(std::shared_ptr<const H> handler, SaveContext context,
                                       const Value* value, std::shared_future<void> gate) {
-    Background<> background = co_await handler->save(context, *value);
+    Awaitable<Background<>> blocking = handler->save(context, *value);
+    async::require_coroutine(blocking, "'save'");
+    Background<> background = co_await std::move(blocking);
     if (!background.valid()) {
       co_return background;
     }

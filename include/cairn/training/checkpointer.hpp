@@ -34,6 +34,7 @@ namespace cairn {
 /// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save` and `resume` with the same steps in the same order.
 /// What is saved, when, and what is gone on from are decided alike on all of them (see docs/training.md); rank 0 alone removes steps, and
 /// the others know of that when they `reload`.
+/// A forked child has none of its threads: there every call fails with Errc::closed at once, and the destructor does nothing.
 /// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
@@ -43,7 +44,8 @@ class Checkpointer {
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
                         const Context& context = default_context());
   /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure. Returns
-  /// when nothing of it runs: it waits for a disk that does not answer a look at the root.
+  /// when nothing of it runs: it waits for a disk that does not answer a look at the root. On a thread that it would have to wait for (where
+  /// `wait` is refused, and std::exit is called) what runs there is left to end by itself, and does nothing more.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
@@ -51,10 +53,10 @@ class Checkpointer {
   /// Saves the step, if the policy says so. Returns as soon as the values may change, like save_checkpointables_async; before that it
   /// waits for the save before.
   ///
-  /// A step that is lower than the latest may be saved, and is not the latest then.
+  /// A step that is lower than the latest may be saved, and is not the latest then. A deadline counts from the call.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
   /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric (it is named), a step with too many digits.
+  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric's name (it is told), a step with too many digits.
   ///            Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for
   ///            CoordinatorOptions::lost_after where this one had to ask it what is saved next. As save_checkpointables_async.
   ///            A save of several ranks that fails on one fails on all, and all decide alike on the steps after it.
@@ -108,7 +110,7 @@ class Checkpointer {
   [[nodiscard]] std::optional<std::uint64_t> latest() const;
   /// The best by a metric, the later one of two that are equal; nothing when there is no step at all.
   ///
-  /// Errors: Errc::not_found: no step has that metric.
+  /// Errors: Errc::not_found: no step has that metric, or none a finite one.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
 
   /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the others `reload`.
@@ -126,9 +128,10 @@ class Checkpointer {
   /// Blocks until no save is in flight and old steps are removed.
   ///
   /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try has made good; each
-  ///         once.
+  ///         once. Errc::invalid_argument on a thread of its own, where policies of what to keep are asked, and on one of the context's
+  ///         while a save is in flight: it would wait for itself.
   void wait();
-  /// As `wait`, and refuses new saves from then on. May be called again.
+  /// As `wait`, and refuses new saves from then on. What could not be removed is tried once more, the first time. May be called again.
   ///
   /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it did not end in time,
   ///         and goes on.
@@ -137,7 +140,28 @@ class Checkpointer {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+
+  /// The way to the state for the process that has made it. One that was forked has copies of its locks, and none of its threads: there it is
+  /// neither used nor destroyed.
+  class OwnState {
+   public:
+    explicit OwnState(std::shared_ptr<State> state);
+    ~OwnState();
+    OwnState(const OwnState&) = delete;
+    OwnState& operator=(const OwnState&) = delete;
+
+    [[nodiscard]] bool is_own_process() const noexcept;
+    /// Errors: Errc::closed in a forked process.
+    State* operator->() const;
+    /// Errors: as above.
+    [[nodiscard]] const std::shared_ptr<State>& shared() const;
+
+   private:
+    std::shared_ptr<State> state_;
+    const long process_;
+  };
+
+  const OwnState state_;
 };
 
 }  // namespace cairn

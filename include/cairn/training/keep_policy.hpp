@@ -91,7 +91,7 @@ namespace keep {
 /// These and no others.
 [[nodiscard]] KeepPolicy at_steps(std::vector<std::uint64_t> steps);
 
-/// The `count` best by the metric `name`, of equal ones the later. One that is NaN is never best.
+/// The `count` best by the metric `name`, of equal ones the later. One that is not finite is never best.
 ///
 /// Where steps without it are to be dropped and there is no step that has it, the policy fails with Errc::not_found: a name that
 /// was mistyped removes nothing.

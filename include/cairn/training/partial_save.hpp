@@ -10,6 +10,7 @@
 #include "cairn/contract/checkpointable.hpp"
 #include "cairn/core/context.hpp"
 #include "cairn/core/save.hpp"
+#include "cairn/store/reports.hpp"
 
 namespace cairn {
 
@@ -38,10 +39,12 @@ class PartialSave {
  public:
   /// Looks for parts. The context must outlive this, and have one rank.
   ///
-  /// Errors: Errc::already_exists: the target is there, not to be replaced, and not made of the parts that are there.
+  /// Errors: Errc::already_exists: the target is there, not to be replaced, and not made of the parts that are there; or what
+  ///         `.partial-<name>` holds was not made by Cairn (it is named): no part, and no mark of a program.
   ///         Errc::invalid_argument: parts of another run (both are named) or of several ranks; a context of several; no name for a
   ///         checkpoint. What is wrong with a part, as load_checkpointables; Errc::malformed_metadata: a part is missing below others (it
-  ///         is named). The parts stay; `abandon(target)` removes them. OS errors: EBUSY while another program adds.
+  ///         is named). The parts stay; `abandon(target)` removes them. Errc::closed in a process that was forked from the context's.
+  ///         OS errors: EBUSY while another program adds.
   explicit PartialSave(const std::filesystem::path& target, PartialSaveOptions options = {},
                        const Context& context = default_context());
   ~PartialSave();
@@ -50,32 +53,36 @@ class PartialSave {
 
   /// Saves a part; it is durable when this returns. Leaves of trees are put together under the name of their checkpointable; a
   /// checkpointable of another kind is of one part. Where `options.custom_metadata` is an object its members join those of the other
-  /// parts, the later ones where two have the same name; so do `options.annotations`. `options.overwrite` does not count.
+  /// parts, the later ones where two have the same name; so do `options.annotations`. `options.overwrite` does not count, and
+  /// `options.create_parents` only for the first part.
   ///
   /// Errors: Errc::already_exists: a leaf that another part has, or one above or below it, or a checkpointable of another part
   ///         that is not a tree (both are named): the part is removed. Errc::invalid_argument: custom metadata that is neither an object
-  ///         nor null. Errc::closed after `finalize` and `abandon`. As the constructor and save_checkpointables.
+  ///         nor null, or too large together with that of the other parts. Errc::closed after `finalize` and `abandon`, and for good once
+  ///         parts that this has found or added are gone: it says what became of them. As the constructor and save_checkpointables.
   SaveResult add(const Checkpointables& items, const SaveOptions& options = {});
 
   /// Makes the checkpoint of all parts, durable when this returns, and removes them. No byte of an array is read or written: data
-  /// files get another name (a hard link), indexes are merged. After a crash at any moment the parts or the checkpoint are
+  /// files get another name (a hard link), indexes are merged. Files are copied, and verified, where the file system has no hard links. After a crash at any moment the parts or the checkpoint are
   /// there, whole; then it is called again.
   ///
   /// What arrays hold is verified when they are loaded, by the hashes that were made when they were added.
-  /// Errors: Errc::not_found: there is no part. Errc::already_exists: the target is there, and not to be replaced.
-  ///         Errc::commit_unknown: call it again. What is wrong with a part. OS errors: EPERM or EOPNOTSUPP where the file
-  ///         system has no hard links. The parts stay.
-  void finalize();
+  /// Returns what lay beside the parts and is not theirs, and was kept.
+  /// Errors: Errc::not_found: there is no part. Errc::already_exists: the target is there, and not to be replaced. Errc::closed: as `add`.
+  ///         Errc::commit_unknown: call it again. What is wrong with a part. OS errors. The parts
+  ///         stay.
+  store::RemovalReport finalize();
 
-  /// Removes all parts.
+  /// Removes all parts. Only what their manifests list goes, and the directory when it is empty then.
   ///
+  /// Returns what was kept, and where: also a part whose manifest is damaged, because its files cannot be told from others.
   /// Errors: OS errors: EBUSY while another program adds.
-  void abandon();
-  /// The same without a PartialSave, which cannot be made where a part is damaged, missing, or of another run: removes all parts of
-  /// `target`, whatever is in them. Succeeds where there are none.
+  store::RemovalReport abandon();
+  /// The same without a PartialSave, which cannot be made where a part is damaged, missing, or of another run. Succeeds where there are none.
   ///
   /// Errors: as above; Errc::invalid_argument: no name for a checkpoint.
-  static void abandon(const std::filesystem::path& target, const Context& context = default_context());
+  static store::RemovalReport abandon(const std::filesystem::path& target,
+                                      const Context& context = default_context());
 
   /// How many there are.
   [[nodiscard]] std::size_t parts() const noexcept;

@@ -15,6 +15,10 @@
 
 namespace cairn {
 
+namespace training {
+class Root;
+}
+
 struct StepDirectoryOptions {
   StepDirectoryOptions() = default;
 
@@ -28,7 +32,8 @@ struct StepDirectoryOptions {
 ///
 /// Knows them by their names and by a COMMIT in their directories: the latest is found without opening any. What their manifests say
 /// is read when it is asked for, once. Other processes may add and remove steps: `reload` sees it. The root may be yet to be made, where the
-/// directory above it is there: nothing was saved yet.
+/// directory above it is there: nothing was saved yet. Once it was seen it is held open: where its path leads to another directory later, as a
+/// link was turned, whatever looks there or changes something is an error (Errc::invalid_argument) that names both.
 /// Example: StepDirectory directory("run");
 ///          if (const auto step = directory.latest()) { state = load(directory.path(*step)); }
 /// Threads: every method may be called from any thread.
@@ -49,6 +54,8 @@ class StepDirectory {
 
   /// Absolute: that of the moment when this was made, wherever the program goes later.
   [[nodiscard]] const std::filesystem::path& root() const noexcept;
+  /// The directory itself, for the rest of the library.
+  [[nodiscard]] const std::shared_ptr<const training::Root>& held_root() const noexcept;
 
   /// Lists the directory again; forgets what manifests said.
   ///
@@ -80,8 +87,9 @@ class StepDirectory {
 
   /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; it is not an error when the pin is there already.
   ///
-  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: another process is at its removal for longer than a moment; no pin,
-  ///         either. OS errors.
+  /// What is pinned is the step that is there when it returns: no Checkpointer overwrites it from then on.
+  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: somebody else is at its removal, or replaces it, for more than ten
+  ///         seconds, or has replaced it meanwhile, where the file system has no locks; no pin, either. OS errors.
   void pin(std::uint64_t step) const;
   /// Takes the pin away, if there is one.
   ///
@@ -95,6 +103,13 @@ class StepDirectory {
   ///
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
+
+  /// Whether removals of this object have failed, or have not come back in time, when the step was gone and its bytes were not.
+  [[nodiscard]] bool has_unfinished_removals() const;
+  /// Goes on with those. Blocks.
+  ///
+  /// Errors: the first failure, once all were tried; Errc::timed_out, also where one of them has not come back yet.
+  void finish_removals(const RemoveOptions& options, const Context& context) const;
 
   /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be read are read again.
   void refresh();

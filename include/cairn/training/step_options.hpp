@@ -54,8 +54,9 @@ struct CheckpointerOptions {
   /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or the making of links,
   /// may take.
   Timeout close_timeout = std::chrono::seconds(600);
-  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save. Must not throw. Null: the
-  /// first such failure is thrown by the next `wait` or `close`, unless a later try has succeeded.
+  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save, and by the
+  /// first `close`. Should not throw: that is told by the next `wait` or `close`. Null: the first such failure is thrown by the next
+  /// `wait` or `close`, unless a later try has succeeded.
   std::function<void(const std::exception_ptr& failure)> on_retention_failure;
 };
 
@@ -63,7 +64,8 @@ struct StepOptions {
   StepOptions() = default;
   StepOptions(Metrics measured) : metrics(std::move(measured)) {}  // NOLINT: implicit, as an argument.
 
-  /// Finite numbers by name, 1000 at most; see keep::best.
+  /// Numbers by name, 1000 at most; see keep::best. One that is not finite is kept, is never the best, and is told once for each name by
+  /// SaveResult::problems of the next step that is saved; also one of a step that the policy declines.
   Metrics metrics;
   /// Save whatever the policy says.
   bool force = false;

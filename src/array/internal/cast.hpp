@@ -27,14 +27,16 @@ namespace cairn {
 /// | integer from float | fraction cut off, then saturated; NaN becomes 0 |
 /// | integer from integer | saturated |
 /// | boolean | everything but zero is true, so NaN is |
-/// | complex64 | the real part as float32, the imaginary part 0 |
+/// | complex64 | the real part as float32, the imaginary part 0; of complex128 both parts as float32 |
+/// | complex128 | the real part as float64, the imaginary part 0 |
 ///
-/// complex64 to any other type is refused even when narrowing is allowed: it would drop a whole part of the
-/// data. A boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit.
+/// A complex type to a real one is refused even when narrowing is allowed: it would drop a whole part of the
+/// data. A boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit. All this is so in whatever
+/// mode the thread computes: rounded elsewhere, or with subnormals taken for zero, as -ffast-math has it.
 ///
 /// Units:  elements; `in` and `out` hold equally many, whole bytes of them. They must not overlap. No
 ///         alignment is needed.
-/// Errors: Errc::unsafe_cast when the cast is not widening and narrowing is refused, and for complex64 as
+/// Errors: Errc::unsafe_cast when the cast is not widening and narrowing is refused, and for complex types as
 ///         above; Errc::invalid_argument when the sizes do not match or a dtype is none of the types.
 /// Source: IEEE 754-2019 §4.3.1; OCP 8-bit Floating Point 1.0 §5; OCP Microscaling Formats 1.0 §5.
 void cast(std::span<const std::byte> in, DType from, std::span<std::byte> out, DType to,

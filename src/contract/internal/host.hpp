@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <typeindex>
+#include <vector>
 
 #include "cairn/contract/any_value.hpp"
 #include "cairn/coord/coordinator.hpp"
@@ -79,6 +80,8 @@ class SaveHost {
 
   /// Keeps a problem that does not harm the checkpoint, for the result.
   virtual void add_problem(const std::string& problem) noexcept = 0;
+  /// Adds to the count of a problem that is told once.
+  virtual void count_problem(const std::string& words, std::uint64_t count) noexcept = 0;
 };
 
 /// A load, or a question for metadata, as handlers see it.
@@ -94,6 +97,11 @@ class LoadHost {
   [[nodiscard]] virtual std::optional<Subject> next_reading(const std::string& directory) = 0;
   /// Enters a file that is read from.
   virtual void count_file(const std::string& relative) = 0;
+  /// Keeps a problem for the result, where there will be one.
+  virtual void add_problem(const std::string& problem) noexcept = 0;
+  /// Keeps what a checkpointable lacks, and has more than was wanted, for the result.
+  virtual void add_differences(const std::string& name, std::vector<std::string> missing,
+                               std::vector<std::string> unexpected) = 0;
 };
 
 }  // namespace cairn::contract

@@ -28,7 +28,8 @@ class Services;
 /// gone before they have ended.
 ///
 /// Work that has a deadline (zero: none), or is awaited, runs on a thread of the context's, and may go on after its call has come
-/// back: it owns all that it uses. `what` is what it does, for messages.
+/// back: it owns all that it uses. So does all work of a thread that the coordinator wants to be lent meanwhile, as a removal may wait for
+/// a save, and that for the other ranks. `what` is what it does, for messages.
 /// Threads: every method may be called from any thread.
 class DiskCalls {
  public:

@@ -18,11 +18,28 @@
 
 namespace cairn::formats {
 
-/// The name of the file that says which file of a folder holds which tensor.
+/// The name of the file that says which file of a folder holds which tensor, as export writes it.
 inline constexpr std::string_view kHuggingFaceIndexName = "model.safetensors.index.json";
+
+/// Whether a file of that name is such an index: whatever the model is called (`diffusion_pytorch_model.safetensors.index.json`), and of
+/// whatever variant (`model.safetensors.index.fp16.json`).
+[[nodiscard]] bool is_hugging_face_index(std::string_view file) noexcept;
+
+/// Shards that are not among the files of a folder.
+struct MissingShards {
+  std::string present;             ///< One that is there, by whose name the others are known.
+  std::uint64_t total = 0;         ///< How many there should be.
+  std::uint64_t missing = 0;       ///< How many of them are not there.
+  std::vector<std::string> names;  ///< Of the first of those, at most four.
+};
+
+/// Looks for `model-00001-of-00003.safetensors` without the other two among names of files; nothing where all are there. What the ranks of
+/// a job have written (`shard-00002-model-00001-of-00003.safetensors`) counts together: a rank has no file where it holds nothing.
+[[nodiscard]] std::optional<MissingShards> find_missing_shards(std::span<const std::string> files);
 
 /// What a `model.safetensors.index.json` says.
 struct HuggingFaceIndex {
+  std::string path;  ///< For errors.
   /// Tensor name to file name. Invariant: each file name is one plain component.
   std::map<std::string, std::string, std::less<>> weight_map;
   /// `metadata.total_size`, in bytes, where it is given as an integer. Writers disagree on it: a hint.

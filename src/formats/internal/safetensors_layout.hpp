@@ -18,7 +18,8 @@ namespace cairn::formats {
 /// Where data starts in the files that Cairn writes, and large tensors too: safe for direct I/O.
 inline constexpr std::uint64_t kSafetensorsAlignmentBytes = 4096;
 
-/// A tensor to be written.
+/// A tensor to be written. One of complex128 is written as F64 with one more axis of two, real and imaginary; shape and offsets
+/// do not count that axis.
 ///
 /// Ownership: name and shape must stay valid during the call.
 struct TensorSpec {
@@ -27,6 +28,9 @@ struct TensorSpec {
   std::span<const std::uint64_t> shape;
   /// Of a slice: where its first element lies in the whole array. Empty: zeros.
   std::span<const std::uint64_t> offsets = {};
+  /// A further slice of an array of which the file holds one already. Where it lies is not said, which marks the file: readers that
+  /// know slices by these offsets only refuse it, where they would miss a part of the array without a word.
+  bool is_further = false;
 };
 
 /// What plans of files need to know of a tensor: as many bytes for each, however long its name is.
@@ -50,11 +54,11 @@ struct SafetensorsLayout {
 
 /// Looks at one tensor that is to be planned.
 ///
-/// Errors: Errc::invalid_argument when the name is not UTF-8 or is reserved, the size overflows, or its entry exceeds the
-///         limit of headers.
+/// Errors: Errc::invalid_argument when the name is not UTF-8 or is reserved, the size overflows, its entry exceeds the
+///         limit of headers, or an array of complex128 has as many dimensions as a tensor may have.
 [[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
 
-/// What a tensor adds to the header of a file that has slices, be it one or not.
+/// What a tensor adds to the header of a file that has slices, be it one or not; a further slice adds nothing.
 [[nodiscard]] std::uint64_t offset_entry_bytes(const TensorSpec& spec);
 
 /// Plans as few files as the limit of headers allows, each holding a run of the tensors; at least one. That names differ is

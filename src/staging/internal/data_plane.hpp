@@ -20,6 +20,7 @@
 #include "observe/internal/meter.hpp"
 #include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/file_budget.hpp"
+#include "staging/internal/run_memory.hpp"
 
 namespace cairn::staging {
 
@@ -42,7 +43,8 @@ struct DataPlane {
   FileBudget files;
   Executor strand;  ///< Of coroutines that move bytes: no code of a handler blocks it.
   std::shared_ptr<async::TaskGroup>
-      helpers;  ///< The operation's tasks concurrent with its main work, on that strand.
+      helpers;                    ///< The operation's tasks concurrent with its main work, on that strand.
+  SharedBuffers shared{buffers};  ///< Of small files.
 
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,
@@ -80,6 +82,9 @@ struct DataPlane {
   [[nodiscard]] Awaitable<Buffer> acquire_buffer();
   /// A staging buffer when one is free, else an empty one.
   [[nodiscard]] Buffer try_acquire_buffer();
+  /// As these two, memory for a run of `bytes`, not 0: a buffer of its own, or of what is smaller a part of one.
+  [[nodiscard]] Awaitable<RunMemory> acquire_run(std::size_t bytes);
+  [[nodiscard]] RunMemory try_acquire_run(std::size_t bytes);
 
   /// How many coroutines share the runs of one file: two for each request that may be in flight. Disks answer many
   /// requests at once, and the next ones must be there while those are verified or hashed.

@@ -15,9 +15,9 @@
 #include "async/internal/semaphore.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/durable_file.hpp"
-#include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "staging/internal/device_pieces.hpp"
+#include "staging/internal/run_memory.hpp"
 
 namespace cairn::staging {
 
@@ -31,7 +31,8 @@ struct FileToWrite {
   std::function<io::DurableFile(const io::DurableFileOptions&)> create;  ///< Blocks.
 };
 
-/// One file on its way from pieces in memory to the disk, in runs of one staging buffer each.
+/// One file on its way from pieces in memory to the disk, in runs of one staging buffer each; a file that is smaller than a buffer shares
+/// one with others.
 ///
 /// With Snapshot::copy, of the file or of one of its pieces, `stage` copies run after run into buffers; each full buffer is
 /// written as soon as it is there, then hashed, then given back. Hashing waits until the copying is over, since it would slow
@@ -59,11 +60,14 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   static Background<io::FileDigest> finish(std::shared_ptr<StagedFile> self);
 
  private:
+  /// Bytes of a run, in their order. What they lie in is kept by who awaits what uses them.
+  using Parts = std::vector<std::span<const std::byte>>;
+
   static Awaitable<> stage_here(std::shared_ptr<StagedFile> self);
   static Awaitable<> finish_here(std::shared_ptr<StagedFile> self);
   static Awaitable<> open(std::shared_ptr<StagedFile> self);
   static Awaitable<> finish_when_asked(std::shared_ptr<StagedFile> self);
-  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, Buffer buffer);
+  static Awaitable<> write_staged(std::shared_ptr<StagedFile> self, std::uint64_t run, RunMemory memory);
 
   /// Writes what is left, syncs and closes the file.
   Awaitable<> complete();
@@ -72,8 +76,8 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   Awaitable<> copy_runs();
   Awaitable<> write_runs();
   Awaitable<> write_borrowed(std::uint64_t run);
-  Awaitable<> write_run(std::uint64_t run, std::span<const std::byte> data);
-  Awaitable<> hash_run(std::uint64_t run, std::span<const std::byte> data);
+  Awaitable<> write_run(std::uint64_t run, Parts data);
+  Awaitable<> hash_run(std::uint64_t run, Parts data);
 
   /// Whether the blocking phase copies anything.
   [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
@@ -82,15 +86,17 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * kBufferBytes; }
   [[nodiscard]] std::size_t descriptors() const;
   [[nodiscard]] std::size_t run_bytes(std::uint64_t run) const;
+  /// The memory that each run needs.
+  [[nodiscard]] std::size_t memory_bytes() const;
   [[nodiscard]] std::uint64_t bytes_of(std::span<const std::uint64_t> runs) const;
   /// Decides what is copied while the caller waits.
   void divide();
   [[nodiscard]] std::vector<bool> runs_of(std::span<const SourcePiece> pieces) const;
-  [[nodiscard]] std::vector<Buffer> try_acquire_more(Buffer first, std::size_t most) const;
-  void fill(std::span<const std::uint64_t> runs, std::span<const Buffer> buffers);
+  [[nodiscard]] std::vector<RunMemory> try_acquire_more(RunMemory first, std::size_t most) const;
+  void fill(std::span<const std::uint64_t> runs, std::span<const RunMemory> memory);
   /// Gathers a run of what may be the caller's, with zeros where there is nothing.
-  void fill_borrowed(std::uint64_t run, std::span<std::byte> data) const;
-  void hash(std::uint64_t run, std::span<const std::byte> data);
+  void fill_borrowed(std::uint64_t run, const RunMemory& memory) const;
+  void hash(std::uint64_t run, const Parts& data);
   void end_run(std::exception_ptr failure);
   /// Ends what began with ++users_.
   void leave_file() noexcept;

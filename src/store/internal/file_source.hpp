@@ -35,7 +35,8 @@ struct SourceItem {
 class FileSource {
  public:
   /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders
-  /// symbolic links are followed to regular files, in checkpoints they are not.
+  /// symbolic links are followed to regular files, in checkpoints they are not. A file that lists others (`x.index.json`,
+  /// `x.index.fp16.json`) stands for its folder.
   ///
   /// `known_manifest`: as CommittedDirectory::open.
   /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
@@ -48,6 +49,8 @@ class FileSource {
   [[nodiscard]] const std::filesystem::path& root() const noexcept {
     return committed_ ? committed_->path() : foreign_->path();
   }
+  /// The foreign file that `path` is; empty for folders and checkpoints.
+  [[nodiscard]] const std::string& named_file() const noexcept { return named_file_; }
   /// Null for foreign files.
   [[nodiscard]] const Manifest* manifest() const noexcept {
     return committed_ ? &committed_->manifest() : nullptr;
@@ -85,10 +88,17 @@ class FileSource {
   static std::shared_ptr<const FileSource> open_foreign(io::Syscalls& syscalls,
                                                         const std::filesystem::path& path);
 
+  /// Enters a file of a foreign folder, if it is one.
+  void add_foreign(const std::string& name);
+  /// Enters all of them.
+  ///
+  /// Errors: Errc::not_committed for a folder of checkpoints.
+  void add_folder();
   /// Enters a symbolic link of a foreign folder, as the cache of Hugging Face is made of them.
   void add_link(const std::string& name);
 
   std::filesystem::path path_;
+  std::string named_file_;
   std::optional<CommittedDirectory> committed_;
   std::optional<io::Directory> foreign_;
   std::map<std::string, std::uint64_t, std::less<>> foreign_files_;

@@ -10,6 +10,8 @@
 
 namespace cairn::store {
 
+class Trash;
+
 /// Removes the checkpoint at `path` for good, with all its generations. Blocks.
 ///
 /// After a crash at any moment the checkpoint is there, whole, or what is left of it is `recover`'s to remove:
@@ -26,7 +28,8 @@ namespace cairn::store {
 ///          any other directory), Errc::malformed_metadata, Errc::checksum_mismatch and Errc::unsupported_version (COMMIT
 ///          or the manifest is damaged, or not ours to judge): nothing is removed. OS errors pass through; when the checkpoint is gone from `path` then,
 ///          it may come back after a power cut until `recover` has removed the rest.
+///          `trash` learns what was renamed away and is not removed then. Null: nobody asks.
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                const RandomSource& random = system_random);
+                                const RandomSource& random = system_random, Trash* trash = nullptr);
 
 }  // namespace cairn::store

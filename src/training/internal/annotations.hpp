@@ -9,14 +9,24 @@
 
 #include "cairn/training/step_info.hpp"
 
+namespace cairn {
+class JsonWriter;
+}
+
 namespace cairn::training {
 
 /// Most metrics of a step: each of thousands of checkpoints is read when a policy asks for one.
 inline constexpr std::size_t kMostMetrics = 1000;
 
+/// How a metric that is not a finite number is written: "nan", "inf", "-inf". JSON has no number for it.
+[[nodiscard]] std::string_view not_finite_text(double value);
+
+/// Writes the members `metrics` and `not_finite` of an object, where there are any.
+void write_metrics(JsonWriter& json, const Metrics& metrics);
+
 /// Puts what is kept of a step into the annotations of its checkpoint, beside those of other programs.
 ///
-/// Errors: Errc::invalid_argument: a metric that is not finite, has no name or one that is not UTF-8 or longer than 200 bytes; too
+/// Errors: Errc::invalid_argument: a metric that has no name, or one that is not UTF-8 or longer than 200 bytes; too
 ///         many; `others` is not the text of an object, or has a member of ours.
 /// Source: docs/format.md, "Steps of a training".
 [[nodiscard]] std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/process_file.hpp"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "base/internal/at_fork.hpp"
+#include "base/internal/mutex.hpp"
+
+namespace cairn::store {
+namespace {
+
+/// The descriptors that a child closes.
+struct Descriptors {
+  Mutex mutex;
+  std::set<int> all CAIRN_GUARDED_BY(mutex);
+  std::uint64_t forks CAIRN_GUARDED_BY(mutex) = 0;  // That have begun.
+};
+
+Descriptors& descriptors() {
+  static Descriptors& made = []() -> Descriptors& {
+    auto& one = *new Descriptors;
+    ForkHooks hooks;
+    // With the mutex locked, which clang cannot see.
+    hooks.before = [&one]() CAIRN_UNCHECKED_LOCKS { ++one.forks; };
+    hooks.in_child = [&one]() CAIRN_UNCHECKED_LOCKS {
+      for (const int fd : one.all) {
+        ::close(fd);
+      }
+      one.all.clear();
+    };
+    keep_whole_in_forks(one.mutex, std::move(hooks));
+    return one;
+  }();
+  return made;
+}
+
+std::uint64_t count_forks() {
+  Descriptors& known = descriptors();
+  const MutexLock lock(known.mutex);
+  return known.forks;
+}
+
+/// False when the process was forked since: a child may have the file, and not know that it is to close it.
+bool enter(int fd, std::uint64_t forks) {
+  Descriptors& known = descriptors();
+  const MutexLock lock(known.mutex);
+  if (known.forks != forks) {
+    return false;
+  }
+  known.all.insert(fd);
+  return true;
+}
+
+}  // namespace
+
+ProcessFile::ProcessFile(const std::function<io::FileHandle()>& open) : process_(::getpid()) {
+  for (;;) {
+    const std::uint64_t forks = count_forks();
+    file_ = std::make_unique<io::FileHandle>(open());
+    if (enter(file_->fd(), forks)) {
+      return;
+    }
+  }
+}
+
+ProcessFile::~ProcessFile() {
+  if (!file_) {
+    return;
+  }
+  if (process_ != ::getpid()) {
+    static_cast<void>(
+        file_.release());  // Its descriptor was closed, and its number is another file's perhaps.
+    return;
+  }
+  Descriptors& known = descriptors();
+  const MutexLock lock(known.mutex);
+  known.all.erase(file_->fd());
+  file_.reset();  // With the lock: so the number is not another file's while a child would close it.
+}
+
+}  // namespace cairn::store

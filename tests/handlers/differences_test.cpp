@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Structs that have got and lost members since they were saved.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/describe/class.hpp>
+
+#include "cairn/handlers/describe.hpp"
+#include "cairn/handlers/into.hpp"
+
+#include "handlers/store.hpp"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::Fails;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Of before.
+struct Old {
+  std::vector<float> w = {1, 2};
+  std::int64_t step = 7;
+  std::vector<float> gone = {9};
+};
+BOOST_DESCRIBE_STRUCT(Old, (), (w, step, gone))
+
+struct Model {
+  std::vector<float> w;
+  std::int64_t step = 0;
+  double temperature = 0.7;
+  std::optional<double> limit;
+  friend bool operator==(const Model&, const Model&) = default;
+};
+BOOST_DESCRIBE_STRUCT(Model, (), (w, step, temperature, limit))
+
+template <class M>
+struct History {
+  std::map<std::string, M> models;
+  std::optional<M> best;
+  BOOST_DESCRIBE_CLASS(History, (), (models, best), (), ())
+};
+
+class Differences : public testing::StoreTest {
+ protected:
+  Loaded load_with(const Request& request) {
+    LoadOptions options = members_may_differ;
+    return core::start_load(path(), {request}, handlers_, options, context_).wait();
+  }
+
+  const Model wanted_{{1, 2}, 7, 0.7, {}};
+};
+
+TEST_F(Differences, AreAnErrorByDefault) {
+  save(to_tree(Old()));
+  Model model;
+
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(load<Tree>({"item", into(model)}));
+      },
+      Fails(Errc::structure_mismatch,
+            HasSubstr("'temperature', 'limit'; keys that are not members: 'gone'")));
+}
+
+TEST_F(Differences, OfAnObjectThatIsLoadedIntoAreListed) {
+  save(to_tree(Old()));
+  Model model;
+  model.limit = 3;
+
+  const Loaded loaded = load_with({"item", into(model)});
+
+  EXPECT_EQ(model, (Model{{1, 2}, 7, 0.7, 3.0}));
+  EXPECT_THAT(loaded.result().missing, ElementsAre("temperature", "limit"));
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("gone"));
+}
+
+TEST_F(Differences, OfAStructThatIsTakenAreListed) {
+  save(to_tree(Old()));
+  Loaded loaded = load_with("item");
+
+  EXPECT_EQ(loaded.take<Model>("item"), wanted_);
+  EXPECT_THAT(loaded.result().missing, ElementsAre("temperature", "limit"));
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("gone"));
+}
+
+TEST_F(Differences, OfSeveralCheckpointablesNameThem) {
+  core::start_save(path(), Checkpointables{{"a", to_tree(Old())}, {"b", 5}}, handlers_, SaveOptions(),
+                   context_)
+      .wait();
+  Loaded loaded = core::start_load(path(), {"a", "b"}, handlers_, members_may_differ, context_).wait();
+
+  static_cast<void>(loaded.take<Model>("a"));
+
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("a/gone"));
+}
+
+TEST_F(Differences, AreFoundInContainers) {
+  History<Old> saved;
+  saved.models["x/y"] = Old();
+  saved.best = Old();
+  save(to_tree(saved));
+  History<Model> run;
+  run.models["x/y"].temperature = 0.1;
+  run.models["other"];
+  run.best = Model{{}, 0, 0.2, {}};
+
+  const Loaded loaded = load_with({"item", into(run)});
+
+  EXPECT_EQ(run.models.size(), 1U);
+  EXPECT_EQ(run.models["x/y"], (Model{{1, 2}, 7, 0.1, {}}));
+  EXPECT_EQ(run.best, (Model{{1, 2}, 7, 0.2, {}}));
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("models/x~1y/gone", "best/gone"));
+}
+
+TEST_F(Differences, OfATreeKeepWhatItHas) {
+  save(to_tree(Old()));
+  Tree tree = {{"step", 0}, {"w", std::vector<float>(2)}, {"extra", {{"deep", 5}}}};
+
+  const Loaded loaded = load_with({"item", into(tree)});
+
+  EXPECT_EQ(tree, (Tree{{"step", 7}, {"w", std::vector<float>{1, 2}}, {"extra", {{"deep", 5}}}}));
+  EXPECT_THAT(loaded.result().missing, ElementsAre("extra"));
+  EXPECT_THAT(loaded.result().unexpected, ElementsAre("gone"));
+}
+
+TEST_F(Differences, DoNotPermitOtherKindsAndShapes) {
+  save(Tree{{"w", "text"}});
+  Model model;
+
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(load_with({"item", into(model)}));
+      },
+      Fails(Errc::type_mismatch, HasSubstr("'w'")));
+}
+
+TEST(FromTree, TellsOfDifferencesWhereItIsGivenAPlaceForThem) {
+  Model model;
+  MemberDifferences differences;
+
+  from_tree(to_tree(Old()), model, differences);
+
+  EXPECT_EQ(model, (Model{{1, 2}, 7, 0.7, {}}));
+  EXPECT_THAT(differences.missing, ElementsAre("temperature", "limit"));
+  EXPECT_THAT(differences.unexpected, ElementsAre("gone"));
+  differences = {};
+  from_tree(to_tree(Model()), model, differences);
+  EXPECT_THAT(differences.missing, IsEmpty());
+}
+
+}  // namespace
+}  // namespace cairn
