@@ -134,6 +134,13 @@ struct PartialSave::State {
     return CommittedDirectory::open(syscalls(), parts.directory().path() / part_name(number));
   }
 
+  /// Whether a part is the one that was taken in, without a list of all of them.
+  [[nodiscard]] bool is_known(const PartsDirectory& parts, std::size_t number) const {
+    const store::CommitCheck check = store::check_commit(parts.directory(), part_name(number), false);
+    return check.is_committed ? check.uuid == uuids[number]
+                              : open_part(parts, number).manifest().uuid == uuids[number];
+  }
+
   /// How much a look at the parts takes: of all of them, or of those that tell whether the rest is as it was.
   enum class Look : std::uint8_t { at_all, at_the_ends };
 
@@ -149,7 +156,7 @@ struct PartialSave::State {
       static_cast<void>(count_parts(directory));
     }
     for (const std::size_t number : {std::size_t{0}, uuids.size() - 1}) {
-      if (!uuids.empty() && !(has_ends && open_part(parts, number).manifest().uuid == uuids[number])) {
+      if (!uuids.empty() && !(has_ends && is_known(parts, number))) {
         throw_gone(parts.worked_before());
       }
     }

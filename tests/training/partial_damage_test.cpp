@@ -126,7 +126,7 @@ TEST_F(PartialSaves, AddNothingOnceTheTargetIsThere) {
   PartialSave second = partial();
   first.add({{"state", layer(1)}});
   first.finalize();
-  EXPECT_THAT([&] { second.add({{"state", layer(2)}}); }, Fails(Errc::already_exists));
+  EXPECT_THAT([&] { second.add({{"state", layer(2)}}); }, Fails(Errc::closed, HasSubstr("finalized")));
   EXPECT_THAT(left(), Not(Contains(HasSubstr("partial"))));
   expect_layers(2);
 }
