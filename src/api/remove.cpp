@@ -13,7 +13,6 @@
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "store/internal/publication_order.hpp"
-#include "store/internal/remove_checkpoint.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/trash.hpp"
 
@@ -21,16 +20,17 @@ namespace cairn {
 
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options,
                                        const Context& context) {
-  return api::remove_into(path, options, context, nullptr);
+  return api::remove_into(path, options, context, nullptr, store::Surroundings::unknown);
 }
 
 store::RemovalReport api::remove_into(const std::filesystem::path& path, const RemoveOptions& options,
-                                      const Context& context, std::shared_ptr<store::Trash> trash) {
+                                      const Context& context, std::shared_ptr<store::Trash> trash,
+                                      store::Surroundings surroundings) {
   const core::DiskCalls calls(context);
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();
   std::function<void(core::Fate&)> remove =
-      [report, calls, target_path, trash = std::move(trash), random = context.options().random,
+      [report, calls, target_path, surroundings, trash = std::move(trash), random = context.options().random,
        may_wait = !core::is_busy_here(*calls.services())](core::Fate& fate) {
         const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
         // Kept until the removal has ended, also when nobody waits for it any more.
@@ -42,7 +42,7 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
         place->turn().get();
         // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its place.
         if (fate.begin_commit()) {
-          *report = store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get());
+          *report = store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get(), surroundings);
         }
       };
   calls.change(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));

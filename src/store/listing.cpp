@@ -8,9 +8,11 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -100,6 +102,19 @@ bool is_earlier(const FoundCheckpoint& a, const FoundCheckpoint& b, CheckpointOr
   return is_naturally_less(name_in_root(a), name_in_root(b));
 }
 
+/// The names of checkpoints of which there may be later generations, or what saves and removals of them have left.
+std::set<std::string, std::less<>> accompanied_names(const std::vector<io::DirectoryEntry>& entries) {
+  std::set<std::string, std::less<>> names;
+  for (const io::DirectoryEntry& entry : entries) {
+    if (const std::optional<ReservedName> reserved = parse_reserved(entry.name)) {
+      names.emplace(reserved->base);
+    } else if (const GenerationName parsed = parse_generation(entry.name); parsed.generation > 1) {
+      names.emplace(parsed.base);
+    }
+  }
+  return names;
+}
+
 /// Whether a directory has a COMMIT. One that cannot be looked at may have one: who opens it is told why.
 bool may_be_checkpoint(const io::Directory& root, const std::string& name) {
   try {
@@ -149,7 +164,9 @@ std::string_view name_in_root(const FoundCheckpoint& found) {
 std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
   std::map<std::string, std::pair<std::uint32_t, std::string>, std::less<>>
       highest;  // Name to its highest generation.
-  for (const io::DirectoryEntry& entry : root.list()) {
+  const std::vector<io::DirectoryEntry> entries = root.list();
+  const std::set<std::string, std::less<>> accompanied = accompanied_names(entries);
+  for (const io::DirectoryEntry& entry : entries) {
     if (entry.kind != io::FileKind::directory || reserved_kind(entry.name) ||
         !may_be_checkpoint(root, entry.name)) {
       continue;
@@ -167,7 +184,8 @@ std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
   std::vector<NamedCheckpoint> found;
   found.reserve(highest.size());
   for (auto& [name, of_name] : highest) {
-    found.push_back({name, std::move(of_name.second)});
+    const bool is_alone = of_name.second == name && !accompanied.contains(name);
+    found.push_back({name, std::move(of_name.second), is_alone});
   }
   return found;
 }

@@ -55,10 +55,11 @@ struct Generation {
   io::Directory directory;
 };
 
-/// All generations, the highest first.
-std::vector<Generation> find_generations(const io::Directory& parent, const Target& target) {
+/// Those of `generations`, the highest first, that are there.
+std::vector<Generation> find_generations(const io::Directory& parent, const Target& target,
+                                         const std::vector<std::uint32_t>& generations) {
   std::vector<Generation> found;
-  for (const std::uint32_t generation : list_generations(parent, target.name)) {
+  for (const std::uint32_t generation : generations) {
     if (generation == 1) {
       continue;
     }
@@ -195,13 +196,14 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
 /// Removes a checkpoint, in several runs where another process removes or replaces the same.
 class Removal {
  public:
-  Removal(const io::Directory& parent, const Target& target, const RandomSource& random, Trash* trash)
-      : parent_(parent), target_(target), random_(random), own_(trash) {}
+  Removal(const io::Directory& parent, const Target& target, const RandomSource& random, Trash* trash,
+          Surroundings surroundings)
+      : parent_(parent), target_(target), random_(random), own_(trash), surroundings_(surroundings) {}
 
   /// Which directories there are that may be generations of the checkpoint: changed means that somebody replaces or removes it.
   [[nodiscard]] std::vector<std::pair<std::string, io::FileId>> seen() const {
     std::vector<std::pair<std::string, io::FileId>> all;
-    for (const std::uint32_t generation : list_generations(parent_, target_.name)) {
+    for (const std::uint32_t generation : generations()) {
       const std::string name = generation_name(target_.name, generation);
       if (const std::optional<io::FileStatus> status = parent_.status(name)) {
         all.emplace_back(name, status->id);
@@ -219,9 +221,11 @@ class Removal {
     }
     // What was replaced goes first, or it would be taken for a checkpoint that nothing has replaced.
     std::vector<std::string> kept;
-    for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_, own_, kept)) {
-      keep(remove_retired(parent_, each.name, each.directory));
-      own_.end(each.name);
+    if (surroundings_ == Surroundings::unknown) {
+      for (const Generation& each : set_leftovers_aside(parent_, target_.name, random_, own_, kept)) {
+        keep(remove_retired(parent_, each.name, each.directory));
+        own_.end(each.name);
+      }
     }
     std::for_each(kept.begin(), kept.end(), [this](const std::string& each) { keep(each); });
     for (auto oldest = generations.rbegin(); oldest != generations.rend(); ++oldest) {
@@ -233,12 +237,21 @@ class Removal {
     }
   }
 
+  /// What was known is out of date.
+  void look_around() noexcept { surroundings_ = Surroundings::unknown; }
+
   /// Whether it has failed in what nobody else removes.
   [[nodiscard]] bool is_at_ours() const { return is_at_ours_; }
 
   [[nodiscard]] RemovalReport report() { return std::move(report_); }
 
  private:
+  /// The highest first.
+  [[nodiscard]] std::vector<std::uint32_t> generations() const {
+    return surroundings_ == Surroundings::alone ? std::vector<std::uint32_t>{1}
+                                                : list_generations(parent_, target_.name);
+  }
+
   /// Goes on with what an earlier run has set aside, where the answer to that was lost and so was the look at it.
   void finish_in_doubt() {
     if (!aside_) {
@@ -269,7 +282,7 @@ class Removal {
   /// What is left of it to be removed.
   [[nodiscard]] std::vector<Generation> find() const {
     try {
-      return find_generations(parent_, target_);
+      return find_generations(parent_, target_, generations());
     } catch (const Error& error) {
       if (!has_removed_ || error.code() != Errc::not_found) {
         throw;
@@ -290,6 +303,7 @@ class Removal {
   const Target& target_;
   const RandomSource& random_;
   OwnTrash own_;
+  Surroundings surroundings_;
   RemovalReport report_;
   std::optional<Generation> aside_;  ///< What has been given this name of trash, or may have been.
   std::string aside_from_;           ///< The name that it had before.
@@ -300,10 +314,10 @@ class Removal {
 }  // namespace
 
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                const RandomSource& random, Trash* trash) {
+                                const RandomSource& random, Trash* trash, Surroundings surroundings) {
   const Target target = parse_target(path);
   const io::Directory parent = open_parent(syscalls, target);
-  Removal removal(parent, target, random, trash);
+  Removal removal(parent, target, random, trash, surroundings);
   for (int restarts = 0;; ++restarts) {
     const auto before = removal.seen();
     try {
@@ -314,6 +328,7 @@ RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::p
         throw;
       }
     }
+    removal.look_around();
   }
 }
 

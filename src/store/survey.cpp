@@ -466,6 +466,9 @@ void Survey::judge_final(Verdict& verdict, const io::Directory& directory, std::
   } else if (is_regular(directory, kManifestName)) {
     verdict.kind = EntryClass::damaged;
     verdict.note = fmt::format("{} is missing", kCommitName);
+  } else if (is_regular(directory, kChunksName)) {  // Every checkpoint has that file, and nobody else.
+    verdict.kind = EntryClass::damaged;
+    verdict.note = fmt::format("{} and {} are missing", kCommitName, kManifestName);
   } else {
     verdict.note = name.starts_with(kPartialPrefix) ? note_on_parts(root_, name) : "not a checkpoint";
   }

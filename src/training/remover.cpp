@@ -18,6 +18,8 @@
 namespace cairn::training {
 namespace {
 
+constexpr std::size_t kRemovalsForAList = 1000;
+
 /// Ends a removal however it ends.
 class Removal {
  public:
@@ -101,9 +103,13 @@ void Remover::retain(std::uint64_t just_saved) {
     return;
   }
   attempt([&] { update_links(std::move(steps), plan); });
+  std::size_t removed = 0;
   for (const StepInfo& each : plan.removed) {
     if (is_stopped_) {
       break;
+    }
+    if (++removed % kRemovalsForAList == 0) {
+      directory_.refresh();  // By what it has shown a removal knows what lies beside the step.
     }
     is_finished = attempt([&] { try_remove(each.step); }) && is_finished;
   }

@@ -18,6 +18,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "api/internal/look.hpp"
 #include "api/internal/remove.hpp"
 #include "base/internal/mutex.hpp"
 #include "core/internal/disk_calls.hpp"
@@ -38,8 +39,9 @@ namespace {
 
 /// A step that was found or saved.
 struct Known {
-  std::string name;                           ///< What it is opened by.
-  std::string entry;                          ///< What its directory is called.
+  std::string name;       ///< What it is opened by.
+  std::string entry;      ///< What its directory is called.
+  bool is_alone = false;  ///< As NamedCheckpoint; not once this process has saved it again.
   std::optional<store::ManifestFacts> facts;  ///< Once they were read.
   Metrics metrics;                            ///< Likewise.
   std::string problem;                        ///< Likewise.
@@ -53,6 +55,7 @@ struct Known {
 };
 
 using KnownSteps = std::map<std::uint64_t, Known>;
+using SteadyTime = std::chrono::steady_clock;
 
 void read_manifest(const io::Directory& root, Known& known) {
   store::CommitCheck check = store::check_commit(root, known.entry, false);
@@ -142,6 +145,7 @@ struct StepDirectory::State {
       Known one;
       one.name = std::move(each.name);
       one.entry = std::move(each.entry);
+      one.is_alone = each.is_alone;
       const auto [other, is_first] = found.try_emplace(*step, std::move(one));
       if (!is_first) {
         throw Error(Errc::already_exists, fmt::format("step {} of {} exists twice: '{}' and '{}'", *step,
@@ -169,10 +173,13 @@ struct StepDirectory::State {
         const auto same = known.find(step);
         if (keeps_manifests && same != known.end() && same->second.entry == one.entry &&
             same->second.problem.empty()) {
+          const bool is_alone = one.is_alone;
           one = std::move(same->second);
+          one.is_alone = is_alone;
         }
       }
       known = std::move(found);
+      listed = SteadyTime::now();
       publish_numbers();
       return;
     }
@@ -186,6 +193,26 @@ struct StepDirectory::State {
   }
 
   [[nodiscard]] bool pin(const io::Directory& directory, std::uint64_t step, const std::string& entry) const;
+
+  /// What the last list has said of what lies beside a step, if it was made a moment ago.
+  [[nodiscard]] store::Surroundings surroundings_of(std::uint64_t step) const {
+    constexpr std::chrono::seconds kMoment{60};
+    const MutexLock lock(mutex);
+    const auto found = known.find(step);
+    const bool is_alone =
+        found != known.end() && found->second.is_alone && SteadyTime::now() - listed < kMoment;
+    return is_alone ? store::Surroundings::alone : store::Surroundings::unknown;
+  }
+
+  /// What the directory of a step is called that was overwritten: another one, where names cannot be exchanged. Empty when nobody can tell
+  /// now; then the next list does.
+  [[nodiscard]] std::string look_for_entry(const std::string& name) const {
+    try {
+      return store::CommittedDirectory::open(syscalls(), root / name).path().filename();
+    } catch (const Error&) {
+      return "";
+    }
+  }
 
   void publish_numbers() CAIRN_REQUIRES(mutex) {
     auto all = std::make_shared<std::vector<std::uint64_t>>();
@@ -204,6 +231,7 @@ struct StepDirectory::State {
 
   mutable Mutex mutex;
   KnownSteps known CAIRN_GUARDED_BY(mutex);
+  SteadyTime::time_point listed CAIRN_GUARDED_BY(mutex);
   std::uint64_t changes CAIRN_GUARDED_BY(mutex) = 0;  // That `add` and `forget` have made.
   Steps numbers CAIRN_GUARDED_BY(mutex) = std::make_shared<const std::vector<std::uint64_t>>();
 };
@@ -380,9 +408,10 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
     return false;
   }
   const std::filesystem::path where = path(step);
+  const store::Surroundings surroundings = state_->surroundings_of(step);
   forget(step);  // First: who asks for it from here on is told that it is not there.
   try {
-    api::remove_into(where, options, context, state_->trash);
+    api::remove_into(where, options, context, state_->trash, surroundings);
   } catch (const Error& error) {
     if (error.code() != Errc::not_found) {  // Else another process was faster.
       throw;
@@ -421,13 +450,16 @@ void StepDirectory::doubt(std::uint64_t step) {
 }
 
 void StepDirectory::add(std::uint64_t step) {
+  const std::string entry = has(step) ? state_->look_for_entry(path(step).filename()) : "";
   const MutexLock lock(state_->mutex);
   Known& known = state_->known[step];
+  known.is_alone = false;
   if (known.name.empty()) {
     known.name = state_->options.format.name(step);
     known.entry = known.name;
   } else {  // It was overwritten.
     known.forget_manifest();
+    known.entry = entry.empty() ? known.entry : entry;
   }
   ++state_->changes;
   state_->publish_numbers();
@@ -435,9 +467,13 @@ void StepDirectory::add(std::uint64_t step) {
 
 void StepDirectory::forget(std::uint64_t step) {
   const MutexLock lock(state_->mutex);
-  state_->known.erase(step);
   ++state_->changes;
-  state_->publish_numbers();
+  if (state_->known.erase(step) == 0) {
+    return;
+  }
+  auto all = std::make_shared<std::vector<std::uint64_t>>(*state_->numbers);
+  all->erase(std::lower_bound(all->begin(), all->end(), step));
+  state_->numbers = std::move(all);
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
+#include "store/internal/uuid.hpp"
 #include "training/root.hpp"
 
 namespace cairn::training {
@@ -83,6 +85,8 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
             });
 }
 
+/// Another program that sets the same link may use the same name, or take away what this one has made under it: then the link is made under
+/// a name of its own, which nobody takes. Not always, or a crash would leave one each time.
 void StepLinks::place(const io::Directory& root, io::Syscalls& syscalls, const Wanted& wanted) {
   const std::string next = "." + wanted.name;  // A crash may have left one.
   const bool is_there = has_link(root, wanted.name);
@@ -90,13 +94,28 @@ void StepLinks::place(const io::Directory& root, io::Syscalls& syscalls, const W
     io::remove_if_there([&] { root.remove_file(next); });
   }
   if (wanted.target) {
-    io::require(syscalls.symlink_at(wanted.target->c_str(), root.fd(), next.c_str()), "symlink",
-                root.path() / next);
-    root.rename(next, root, wanted.name, io::RenameMode::replace);
+    try {
+      make_link(root, syscalls, next, wanted);
+    } catch (const Error& error) {
+      if (error.code() != std::errc::file_exists && error.code() != std::errc::no_such_file_or_directory) {
+        throw;
+      }
+      const std::string own =
+          fmt::format("{}-{}", next, store::to_string(store::make_uuid(store::system_random)));
+      make_link(root, syscalls, own, wanted);
+    }
   } else if (is_there) {
     io::remove_if_there([&] { root.remove_file(wanted.name); });
   }
   root.sync();  // Before the step goes that it has led to.
+}
+
+/// Under another name first, which gives way to the link's in one step.
+void StepLinks::make_link(const io::Directory& root, io::Syscalls& syscalls, const std::string& next,
+                          const Wanted& wanted) {
+  io::require(syscalls.symlink_at(wanted.target->c_str(), root.fd(), next.c_str()), "symlink",
+              root.path() / next);
+  root.rename(next, root, wanted.name, io::RenameMode::replace);
 }
 
 }  // namespace cairn::training

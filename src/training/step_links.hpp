@@ -59,6 +59,8 @@ class StepLinks {
 
   [[nodiscard]] std::vector<Wanted> wanted(std::span<const StepInfo> steps) const;
   static void place(const io::Directory& root, io::Syscalls& syscalls, const Wanted& wanted);
+  static void make_link(const io::Directory& root, io::Syscalls& syscalls, const std::string& next,
+                        const Wanted& wanted);
 
   const LinkOptions options_;
   const StepDirectory& directory_;

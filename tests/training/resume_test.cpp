@@ -60,6 +60,29 @@ TEST_F(Checkpointers, ANewestStepThatIsDamagedIsAnErrorThatNamesTheFile) {
               Fails(Errc::checksum_mismatch, HasSubstr("run/2/state/")));
 }
 
+TEST_F(Checkpointers, ANewestStepThatHasLostCommitAndManifestIsDamagedToo) {
+  const auto run = make();
+  save(*run, 1).wait();
+  save(*run, 2).wait();
+  fs::remove(root() / "2" / "COMMIT");
+  fs::remove(root() / "2" / "checkpoint.json");
+  EXPECT_THAT([&] { static_cast<void>(run->resume()); }, Fails(Errc::not_committed, HasSubstr("run/2")));
+  ResumeOptions options;
+  options.fall_back = true;
+
+  const std::optional<Resumed> resumed = run->resume({"state"}, options);
+
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->step, 1u);
+  ASSERT_EQ(resumed->passed_over.size(), 1u);
+  EXPECT_THAT(resumed->passed_over[0].why, HasSubstr("COMMIT and checkpoint.json are missing"));
+  EXPECT_THAT([&] { save(*run, 2); }, Fails(Errc::already_exists, HasSubstr("step 2 is there, and damaged")));
+  StepOptions again;
+  again.save.overwrite = true;
+  save(*run, 2, again).wait();
+  EXPECT_EQ(stored_step(run->load(2)), 2u);
+}
+
 TEST_F(Checkpointers, FallBackToTheNextSoundStepAndSayWhatWasPassedOver) {
   const auto run = make();
   for (std::uint64_t step = 1; step <= 4; ++step) {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The links of a root, for people.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -14,6 +17,7 @@
 
 #include "io/faulty_syscalls.hpp"
 #include "support/fails.hpp"
+#include "support/forwarding_syscalls.hpp"
 #include "training/fixture.hpp"
 
 namespace cairn {
@@ -126,6 +130,42 @@ TEST_F(StepLinksTest, LeaveAloneWhatIsNoLink) {
   EXPECT_TRUE(std::filesystem::is_directory(root() / "latest"));
   EXPECT_THAT(run.steps(), ElementsAre(2));  // That does not keep old steps from being removed.
   run.close();
+}
+
+/// Another program that sets the same link, and uses the same name before it.
+class RivalAtLinks final : public testing::ForwardingSyscalls {
+ public:
+  explicit RivalAtLinks(testing::CallKind moment) : moment_(moment) {}
+
+  std::int64_t pass(const testing::PassingCall& call) noexcept override {
+    const bool is_it =
+        call.kind == moment_ && call.name != nullptr && call.name == std::string_view(".latest");
+    if (is_it && !std::exchange(has_acted_, true)) {
+      if (moment_ == testing::CallKind::rename) {
+        ::unlinkat(call.fd, ".latest", 0);
+      } else {
+        has_acted_ = ::symlinkat("1", call.fd, ".latest") == 0;
+      }
+    }
+    return call.make();
+  }
+
+ private:
+  const testing::CallKind moment_;
+  bool has_acted_ = false;
+};
+
+TEST_F(StepLinksTest, AreSetBesideAnotherProgramThatSetsThem) {
+  for (const testing::CallKind moment : {testing::CallKind::link, testing::CallKind::rename}) {
+    ContextOptions over = small();
+    over.syscalls = std::make_shared<RivalAtLinks>(moment);
+    const Context context(over);
+    const std::uint64_t step = moment == testing::CallKind::link ? 1 : 2;
+    Checkpointer run(root(), linked(), context);
+    save(run, step, {});
+
+    EXPECT_EQ(link("latest"), std::to_string(step));
+  }
 }
 
 TEST_F(StepLinksTest, AreMadeAgainAfterACrash) {

@@ -6,14 +6,13 @@
 
 #include "cairn/api/maintain.hpp"
 
-namespace cairn::store {
-class Trash;
-}
+#include "store/internal/remove_checkpoint.hpp"
 
 namespace cairn::api {
 
-/// As remove_checkpoint; `trash` learns what was renamed away and is not removed yet, also after the call has come back.
-store::RemovalReport remove_into(const std::filesystem::path& path, const RemoveOptions& options,
-                                 const Context& context, std::shared_ptr<store::Trash> trash);
+/// As remove_checkpoint, for who knows what lies beside the checkpoint; `trash` learns what was renamed away and is not removed yet, also
+/// after the call has come back.
+store::RemovalReport remove_into(const std::filesystem::path& path, const RemoveOptions& options, const Context& context,
+                                 std::shared_ptr<store::Trash> trash, store::Surroundings surroundings);
 
 }  // namespace cairn::api

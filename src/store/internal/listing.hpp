@@ -30,6 +30,8 @@ namespace cairn::store {
 struct NamedCheckpoint {
   std::string name;   ///< What it is opened by.
   std::string entry;  ///< What its directory is called: "<name>.g2" of a second generation.
+  bool is_alone =
+      false;  ///< Beside it there is nothing that saves or removals of it have made: no other generation, no temporary.
 };
 
 /// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be damaged.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "cairn/store/reports.hpp"
@@ -11,6 +12,12 @@
 namespace cairn::store {
 
 class Trash;
+
+/// What is known of the directory of a checkpoint that is to go.
+enum class Surroundings : std::uint8_t {
+  unknown,  ///< It is listed.
+  alone,  ///< A list that was just made has shown no other generation of it, and nothing that its saves have left.
+};
 
 /// Removes the checkpoint at `path` for good, with all its generations. Blocks.
 ///
@@ -23,6 +30,7 @@ class Trash;
 /// kept: under the checkpoint's name, or, where that is taken, under the one in the report.
 /// A checkpoint whose data is damaged is removed, too; one whose COMMIT or manifest is damaged is not, because its
 /// files could not be told from others.
+/// Of one that is `alone` its directory is not listed: to remove many of them takes as long as there are of them, not that times as many.
 /// Threads: safe. A save to the same path at the same time may lose its checkpoint.
 /// Errors:  Errc::invalid_argument (no name of a checkpoint), Errc::not_found, Errc::not_committed (a file, a link,
 ///          any other directory), Errc::malformed_metadata, Errc::checksum_mismatch and Errc::unsupported_version (COMMIT
@@ -30,6 +38,7 @@ class Trash;
 ///          it may come back after a power cut until `recover` has removed the rest.
 ///          `trash` learns what was renamed away and is not removed then. Null: nobody asks.
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                const RandomSource& random = system_random, Trash* trash = nullptr);
+                                const RandomSource& random = system_random, Trash* trash = nullptr,
+                                Surroundings surroundings = Surroundings::unknown);
 
 }  // namespace cairn::store
