@@ -74,15 +74,14 @@ void Checkpointer::State::require_lasting(std::uint64_t step, const Metrics& met
   if (lasts) {
     return;
   }
-  const auto above = std::upper_bound(listed->begin(), listed->end(), step);
   const auto below = std::lower_bound(listed->begin(), listed->end(), step);
-  const std::string last = below == listed->begin() ? "step" : std::to_string(*std::prev(below));
-  throw Error(Errc::invalid_argument, fmt::format("step {} of {} would be removed once the next one is "
-                                                  "saved: {} later steps are there, up to {}, and "
-                                                  "'{}' keeps those; Checkpointer::rewind({}) sets them "
-                                                  "aside, StepOptions::force saves it all the same",
-                                                  step, directory.root().string(), listed->end() - above,
-                                                  listed->back(), remover.policy_name(), last));
+  const std::string last = below == listed->begin() ? "" : fmt::format("({})", *std::prev(below));
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format(
+          "step {} of {} would be removed once the next one is saved: '{}' keeps later steps, up to {}; "
+          "Checkpointer::rewind{} sets them aside, StepOptions::force saves this one all the same",
+          step, directory.root().string(), remover.policy_name(), listed->back(), last));
 }
 
 /// Whether a step is to be saved whatever becomes of it: it was forced, or the program is about to end.
