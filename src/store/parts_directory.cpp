@@ -114,6 +114,12 @@ bool is_remnant(const io::Directory& part) {
   return !part.status(kManifestName) && holds_only_own_files(part);
 }
 
+/// What a save by marker leaves at the name of its part where it ends before COMMIT: recovery removes it.
+bool is_unpublished(const io::Directory& part) {
+  return is_small_file(part, kUncommittedName) &&
+         parse_owner(io::read_small_file(part, kUncommittedName, kMostMarkBytes)) && is_remnant(part);
+}
+
 bool is_part(const io::Directory& directory, const io::DirectoryEntry& entry) {
   if (!is_part_directory(entry)) {
     return false;
@@ -161,8 +167,11 @@ Foreign others_in(const io::Directory& directory) {
     return others;
   }
   for (const io::DirectoryEntry& entry : directory.list()) {
-    if (is_part_directory(entry) && manifest_of_part(directory.open_directory(entry.name))) {
-      return {};
+    if (is_part_directory(entry)) {
+      const io::Directory part = directory.open_directory(entry.name);
+      if (manifest_of_part(part) || is_unpublished(part)) {
+        return {};
+      }
     }
     const bool is_ours = is_mark(directory, entry.name) || is_temporary_of_part(entry);
     if (!is_ours &&

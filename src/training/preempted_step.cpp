@@ -114,6 +114,7 @@ void PreemptedStep::wake_waiter() {
 
 void PreemptedStep::wait_for_agreement() {
   const auto begin = steady_clock::now();
+  const bool is_lent = coord::LentThread(coordinator_).is_wanted();
   MutexLock lock(mutex_);
   while (is_held()) {
     if (steady_clock::now() - begin > coordinator_.lost_after()) {
@@ -127,9 +128,32 @@ void PreemptedStep::wait_for_agreement() {
     if (coordinator_.rank() == 0) {
       coordinator_.notify(topic_, again);
     }
-    static_cast<void>(coord::wait_lent(coordinator_, changed, kAgain, system_clock()));
+    const bool has_changed = coord::wait_lent(coordinator_, changed, kAgain, system_clock());
+    if (!has_changed && is_lent && coordinator_.rank() == 0) {
+      give_up_proposal();
+    }
     lock.lock();
   }
+}
+
+/// A rank that lends its thread may have passed the step, and wait in MPI for this one: it answers only when this one has gone on.
+void PreemptedStep::give_up_proposal() {
+  Notice notice;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_held()) {
+      return;
+    }
+    // Further ahead each time: some trainings have many steps between two at which they hear.
+    const std::uint64_t round = proposal_->round + 1;
+    std::uint64_t step = proposal_->step;
+    for (std::uint64_t i = 0; i < round; ++i) {
+      step = ahead_of(step);
+    }
+    notice = enter(round, step);
+  }
+  coordinator_.notify(topic_, encode(notice));
+  coordinator_.progress();
 }
 
 std::string PreemptedStep::missing_answers() const {

@@ -22,7 +22,8 @@ namespace cairn::training {
 ///
 /// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before that step; if so it waits
 /// there until rank 0 has heard it of all, which is soon: transports answer, not trainings. If one has passed the step, rank 0
-/// proposes a later one, and the ranks that wait go on. Without a signal nothing is sent. Where no step is ahead of all ranks any more, as
+/// proposes a later one, and the ranks that wait go on; also where ranks without a thread of the transport's do not answer soon, as they may
+/// have passed it and wait for rank 0 in a call of MPI. Without a signal nothing is sent. Where no step is ahead of all ranks any more, as
 /// steps have numbers below 2^64, there is none.
 /// Threads: `is_at` by one thread at a time, on each rank for the same steps; `has_come` from any.
 class PreemptedStep {
@@ -60,6 +61,7 @@ class PreemptedStep {
 
   void heed_signal();
   void wait_for_agreement();
+  void give_up_proposal();
   void wake_waiter() CAIRN_REQUIRES(mutex_);
   void agree() CAIRN_REQUIRES(mutex_);
   /// Whether the training may not go on from the step that is asked about.
