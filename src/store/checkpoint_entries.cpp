@@ -15,7 +15,8 @@
 namespace cairn::store {
 namespace {
 
-/// The checkpoint that an entry with a final name belongs to. One that is only called like a generation is a checkpoint of its own.
+/// The checkpoint that an entry with a final name belongs to. One that is only called like a generation is a checkpoint
+/// of its own.
 std::string_view checkpoint_of(const Surveyed& found) {
   const GenerationName parsed = parse_generation(found.entry.name);
   const bool is_only_called_so =

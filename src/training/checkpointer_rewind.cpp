@@ -57,11 +57,12 @@ std::string Checkpointer::State::find_use_above(std::uint64_t step) const {
              : fmt::format("rank {}: step {} is being loaded", coordinator().rank(), *above);
 }
 
-/// Refuses a step below others that would be gone as soon as the next one is saved: the program has gone back, and the steps of the line that
-/// it has given up stay the newest for the policy, and for whoever resumes.
+/// Refuses a step below others that would be gone as soon as the next one is saved: the program has gone back, and the
+/// steps of the line that it has given up stay the newest for the policy, and for whoever resumes.
 void Checkpointer::State::require_lasting(std::uint64_t step, const Metrics& metrics) {
   const StepDirectory::Steps listed = directory.steps();
-  if (listed->empty() || listed->back() <= step || has_rewound || removals.runs_here()) {
+  if (listed->empty() || listed->back() <= step || has_rewound || remover.is_damaged(step) ||
+      removals.runs_here()) {
     return;
   }
   std::set<std::uint64_t> ignored;

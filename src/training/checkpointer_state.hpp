@@ -28,8 +28,8 @@
 
 namespace cairn {
 
-/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp, its ways back in
-/// checkpointer_rewind.cpp.
+/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp,
+/// its ways back in checkpointer_rewind.cpp.
 struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   State(std::filesystem::path root, CheckpointerOptions how, const Context& where)
       : options(std::move(how)),

@@ -7,7 +7,8 @@
 
 namespace cairn::training {
 
-/// Opens a directory of a root that Cairn keeps for itself, and makes it first where there is none. Its name is durable when this returns.
+/// Opens a directory of a root that Cairn keeps for itself, and makes it first where there is none. Its name is durable
+/// when this returns.
 ///
 /// Errors: OS errors: ELOOP or ENOTDIR where something else has the name.
 [[nodiscard]] io::Directory open_own_directory(const io::Directory& root, std::string_view name);

@@ -63,7 +63,8 @@ class RankDecisions {
   void end_save(std::uint64_t number, std::uint64_t step,
                 std::optional<std::chrono::nanoseconds> duration) noexcept;
 
-  /// All ranks go back to a step, and none saves meanwhile: what was named of the steps given up does not count any more.
+  /// All ranks go back to a step, and none saves meanwhile: what was named of the steps given up does not count any
+  /// more.
   void go_back(std::uint64_t step);
 
   /// From the step on that was agreed on because of a signal.

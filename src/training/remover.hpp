@@ -61,13 +61,14 @@ class Remover {
   /// Sets the steps above one aside; links lead to those that stay, before.
   ///
   /// Threads: not while `retain` runs.
-  /// Errors: Errc::not_found: no such step. Errc::invalid_argument: a step above it is pinned, or in use. Those of the links: nothing is moved.
-  ///         OS errors.
+  /// Errors: Errc::not_found: no such step. Errc::invalid_argument: a step above it is pinned, or in use. Those of the
+  ///         links: nothing is moved. OS errors.
   void rewind(std::uint64_t step);
 
-  /// Whether a step that is about to be saved below others would be there still once the next one is: asks the policy about the steps with both
-  /// among them. Of the next one nothing is known but that it comes before the other steps. A policy that fails removes nothing.
-  /// Neither those that are `uncounted` nor those that are damaged are shown to the policy.
+  /// Whether a step that is about to be saved below others would be there still once the next one is: asks the policy
+  /// about the steps with both among them. Of the next one nothing is known but that it comes before the other steps. A
+  /// policy that fails removes nothing. Neither those that are `uncounted` nor those that are damaged are shown to the
+  /// policy.
   [[nodiscard]] bool would_last(std::uint64_t step, const Metrics& metrics,
                                 const std::set<std::uint64_t>& uncounted);
 

@@ -18,13 +18,13 @@ namespace cairn::training {
 
 /// Sets all steps of a root aside that are above one: the line that led to them is given up.
 ///
-/// 1. All entries of these steps are found: other generations, too, what overwrites have left, and steps that have lost their COMMIT. A
-///    recovery, or a resume that meets them, would bring the line back.
+/// 1. All entries of these steps are found: other generations, too, what overwrites have left, and steps that have lost
+///    their COMMIT. A recovery, or a resume that meets them, would bring the line back.
 /// 2. Where a step is pinned or in use, all such are named, and nothing is moved.
 /// 3. A directory is made for the line, and is durable.
 /// 4. What readers do not find goes first, to a line of its own. So each step is one entry.
-/// 5. The steps go, the highest first, each with one rename and the syncs of both directories. So a crash leaves a shorter line, and never a
-///    gap in it.
+/// 5. The steps go, the highest first, each with one rename and the syncs of both directories. So a crash leaves a
+///    shorter line, and never a gap in it.
 class Rewinding {
  public:
   /// Steps 1 and 2. `directory` and `uses` must outlive it; until it ends this process uses none of the steps.
@@ -37,7 +37,8 @@ class Rewinding {
 
   /// Steps 3 to 5. What was moved is known not to be there when it throws.
   ///
-  /// Errors: Errc::invalid_argument: a step was pinned meanwhile, or somebody is about to pin, replace or remove it; OS errors.
+  /// Errors: Errc::invalid_argument: a step was pinned meanwhile, or somebody is about to pin, replace or remove it; OS
+  ///         errors.
   void run(const Context& context);
 
  private:

@@ -92,7 +92,8 @@ bool is_above(std::string_view a, std::string_view b) {
   return first && second && first->prefix == second->prefix && first->number > second->number;
 }
 
-/// Errors: Errc::already_exists where the root has one of the checkpoints of a line, or a step after the lowest of them.
+/// Errors: Errc::already_exists where the root has one of the checkpoints of a line, or a step after the lowest of
+///         them.
 void require_room(const io::Directory& root, const std::vector<store::CheckpointEntry>& line) {
   std::set<std::string, std::less<>> wanted;
   for (const store::CheckpointEntry& each : line) {

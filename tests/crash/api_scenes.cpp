@@ -217,7 +217,8 @@ std::vector<std::string> rewound_steps(SimulatedProcess& process) {
   return found;
 }
 
-/// The line that is left has no gap, each step of it is there or was set aside, whole, and the training goes back once more.
+/// The line that is left has no gap, each step of it is there or was set aside, whole, and the training goes back once
+/// more.
 bool rewind_again(SimulatedProcess& process, const Promise& /*promise*/) {
   const Context context = make_context(process);
   CheckpointerOptions options;

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// A step is saved below others: it is refused where the policy of what to keep would soon remove it, as the program has gone back.
+// SPDX-License-Identifier: Apache-2.0 A step is saved below others: it is refused where the policy of what to keep
+// would soon remove it, as the program has gone back.
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -28,14 +28,12 @@ using ::testing::HasSubstr;
 
 /// Says whether it was looked at.
 struct Watched {
-  explicit Watched(bool& seen) : is_seen(&seen) {}
-
   Awaitable<Background<>> save(SaveContext context) const {
     *is_seen = true;
     co_return context.write_file("seen", std::string("seen"));
   }
 
-  bool* is_seen;
+  bool* is_seen = nullptr;
 };
 
 class LowerSteps : public testing::Rewinds<testing::Checkpointers> {
@@ -59,7 +57,7 @@ TEST_F(LowerSteps, ThatTheNextOneWouldRemoveAreRefusedBeforeAnythingIsCopied) {
   const auto run = make(keeping(keep::latest(3)));
   const std::vector<std::string> before = testing::list_tree(root());
   bool is_seen = false;
-  const Watched value(is_seen);
+  const Watched value{&is_seen};
 
   EXPECT_THAT(
       [&] {
@@ -131,6 +129,18 @@ TEST_F(LowerSteps, BelowStepsThatResumeHasPassedOverAreSaved) {
   again.save.overwrite = true;
   EXPECT_TRUE(is_saved(*run, 900, again));
   EXPECT_TRUE(is_saved(*run, 1000, again));
+}
+
+TEST_F(LowerSteps, ThatAreKnownToBeDamagedAreSavedAgain) {
+  alter(900);
+  const auto run = make(keeping(keep::latest(1)));
+  EXPECT_ANY_THROW(static_cast<void>(run->load(900)));
+  StepOptions again;
+  again.save.overwrite = true;
+
+  save(*run, 900, again).wait();
+
+  EXPECT_EQ(stored_step(run->load(900)), 900u);
 }
 
 TEST_F(LowerSteps, ArePossibleWhereAPolicyThatFailsRemovesNothing) {

@@ -194,11 +194,14 @@ TEST_F(Rewind, LeavesWhatIsNotAStep) {
   save_steps({1, 2});
   save_alone("final");
   fs::create_directory(root() / "3");
+  fs::copy(root() / "1", root() / "2.g5", fs::copy_options::recursive);  // Only called like a generation.
 
   make()->rewind(1);
 
   EXPECT_TRUE(is_checkpoint(root() / "final", {}, *context_));
   EXPECT_TRUE(fs::exists(root() / "3"));
+  EXPECT_TRUE(fs::exists(root() / "2.g5"));
+  EXPECT_FALSE(fs::exists(root() / "2"));
 }
 
 TEST_F(Rewind, SavesStepsOfTheSameNumbersAgain) {
