@@ -114,7 +114,6 @@ Answer answer(const Arguments& arguments) {
   options.other_hosts = arguments.other_hosts;
   options.dry_run = true;
   Answer answer;
-  answer.rewound = find_rewound(arguments.path);
   // Sizes are of the plan, taken before there is nothing left to measure.
   for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
     Line line;
@@ -124,6 +123,7 @@ Answer answer(const Arguments& arguments) {
     line.entry = std::move(entry);
     answer.lines.push_back(std::move(line));
   }
+  answer.rewound = find_rewound(arguments.path);
   answer.is_dry = !arguments.removes;
   if (answer.is_dry) {
     return answer;

@@ -15,6 +15,7 @@
 #include "base/internal/printable.hpp"
 #include "cli/paths.hpp"
 #include "cli/text.hpp"
+#include "store/internal/listing.hpp"
 #include "store/internal/timestamp.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -25,7 +26,7 @@ using training::Rewound;
 using training::RewoundLine;
 
 io::Directory open_root(const std::filesystem::path& path) {
-  return io::Directory::open(io::posix_syscalls(), path);
+  return store::open_root(io::posix_syscalls(), path);
 }
 
 std::uint64_t bytes_of(const RewoundLine& line) {

@@ -11,7 +11,7 @@ namespace cairn::cli {
 
 /// What rewinds of a training have set aside in a directory of checkpoints.
 ///
-/// Errors: OS errors on the directory.
+/// Errors: as `store::open_root`.
 [[nodiscard]] training::Rewound find_rewound(const std::filesystem::path& path);
 
 /// Prints it below what else is said of the directory; nothing where there is nothing.

@@ -54,7 +54,7 @@ std::string Checkpointer::State::find_use_above(std::uint64_t step) const {
   const auto above = in_use.upper_bound(step);
   return is_primary() || above == in_use.end()
              ? ""
-             : fmt::format("rank {}: step {} is being loaded", coordinator().rank(), *above);
+             : fmt::format("rank {}: step {} is being saved or loaded", coordinator().rank(), *above);
 }
 
 /// Refuses a step below others that would be gone as soon as the next one is saved: the program has gone back, and the
