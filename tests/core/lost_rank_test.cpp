@@ -97,9 +97,9 @@ TEST_F(LostRank, LeavesNothingWhenItIsLostBeforeItWasReady) {
   });
 
   for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 2 is lost")));
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 2 is lost")));
   }
-  EXPECT_THAT([&] { ends[2].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("is lost")));
+  EXPECT_THAT([&] { ends[2].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("is lost")));
   EXPECT_THAT(names_after_recovery(), ::testing::IsEmpty());
 }
 
@@ -147,7 +147,7 @@ TEST_P(LostPrimary, IsAbortedByTheOthersBeforeItsRename) {
 
   EXPECT_NE(ends[0].text(), "committed");
   for (const std::size_t rank : {1, 2}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 is lost")));
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 0 is lost")));
   }
   EXPECT_THAT(names_after_recovery(), ::testing::SizeIs(is_overwriting() ? 1 : 0));
   if (is_overwriting()) {
