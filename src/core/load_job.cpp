@@ -187,17 +187,16 @@ Awaitable<> LoadJob::finish_part(std::size_t index, Background<AnyValue> backgro
 void LoadJob::forget_attempt() {
   const MutexLock lock(mutex_);
   loaded_ = Loaded();
-  result_.problems.clear();
 }
 
 void LoadJob::add_problem(const std::string& problem) noexcept {
   const MutexLock lock(mutex_);
-  result_.problems.push_back(problem);
+  loaded_.result_.problems.push_back(problem);
 }
 
 void LoadJob::end_load(std::string problem) {
   const MutexLock lock(mutex_);
-  result_ = std::exchange(loaded_.result_, LoadResult());  // With the differences that handlers have told.
+  result_ = std::exchange(loaded_.result_, LoadResult());  // With what handlers have told.
   account().fill_numbers(result_);
   account().fill_words(result_);
   result_.path = source().path();

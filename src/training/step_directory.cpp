@@ -208,7 +208,9 @@ struct StepDirectory::State {
   /// now; then the next list does.
   [[nodiscard]] std::string look_for_entry(const std::string& name) const {
     try {
-      return store::CommittedDirectory::open(syscalls(), root / name).path().filename();
+      const std::optional<io::Directory> directory = open_root();
+      return directory ? store::CommittedDirectory::open(directory->syscalls(), root / name).path().filename()
+                       : std::filesystem::path();
     } catch (const Error&) {
       return "";
     }

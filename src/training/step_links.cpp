@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/step_links.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>

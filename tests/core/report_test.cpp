@@ -172,7 +172,7 @@ TEST(SaveReportJson, ListsEveryFallbackAndProblem) {
   EXPECT_EQ(json.at("problems"), nlohmann::json::array({"third"}));
 }
 
-TEST(LoadReport, ListsWhereMembersDiffered) {
+TEST(LoadReportText, ListsWhereMembersDiffered) {
   LoadResult result;
   result.missing = {"limit"};
   result.unexpected = {"gone", "old"};

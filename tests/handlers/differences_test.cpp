@@ -29,14 +29,14 @@ struct Old {
 };
 BOOST_DESCRIBE_STRUCT(Old, (), (w, step, gone))
 
-struct Model {
+struct LaterModel {
   std::vector<float> w;
   std::int64_t step = 0;
   double temperature = 0.7;
   std::optional<double> limit;
-  friend bool operator==(const Model&, const Model&) = default;
+  friend bool operator==(const LaterModel&, const LaterModel&) = default;
 };
-BOOST_DESCRIBE_STRUCT(Model, (), (w, step, temperature, limit))
+BOOST_DESCRIBE_STRUCT(LaterModel, (), (w, step, temperature, limit))
 
 template <class M>
 struct History {
@@ -52,12 +52,12 @@ class Differences : public testing::StoreTest {
     return core::start_load(path(), {request}, handlers_, options, context_).wait();
   }
 
-  const Model wanted_{{1, 2}, 7, 0.7, {}};
+  const LaterModel wanted_{{1, 2}, 7, 0.7, {}};
 };
 
 TEST_F(Differences, AreAnErrorByDefault) {
   save(to_tree(Old()));
-  Model model;
+  LaterModel model;
 
   EXPECT_THAT(
       [&] {
@@ -69,12 +69,12 @@ TEST_F(Differences, AreAnErrorByDefault) {
 
 TEST_F(Differences, OfAnObjectThatIsLoadedIntoAreListed) {
   save(to_tree(Old()));
-  Model model;
+  LaterModel model;
   model.limit = 3;
 
   const Loaded loaded = load_with({"item", into(model)});
 
-  EXPECT_EQ(model, (Model{{1, 2}, 7, 0.7, 3.0}));
+  EXPECT_EQ(model, (LaterModel{{1, 2}, 7, 0.7, 3.0}));
   EXPECT_THAT(loaded.result().missing, ElementsAre("temperature", "limit"));
   EXPECT_THAT(loaded.result().unexpected, ElementsAre("gone"));
 }
@@ -83,7 +83,7 @@ TEST_F(Differences, OfAStructThatIsTakenAreListed) {
   save(to_tree(Old()));
   Loaded loaded = load_with("item");
 
-  EXPECT_EQ(loaded.take<Model>("item"), wanted_);
+  EXPECT_EQ(loaded.take<LaterModel>("item"), wanted_);
   EXPECT_THAT(loaded.result().missing, ElementsAre("temperature", "limit"));
   EXPECT_THAT(loaded.result().unexpected, ElementsAre("gone"));
 }
@@ -94,7 +94,7 @@ TEST_F(Differences, OfSeveralCheckpointablesNameThem) {
       .wait();
   Loaded loaded = core::start_load(path(), {"a", "b"}, handlers_, members_may_differ, context_).wait();
 
-  static_cast<void>(loaded.take<Model>("a"));
+  static_cast<void>(loaded.take<LaterModel>("a"));
 
   EXPECT_THAT(loaded.result().unexpected, ElementsAre("a/gone"));
 }
@@ -104,16 +104,16 @@ TEST_F(Differences, AreFoundInContainers) {
   saved.models["x/y"] = Old();
   saved.best = Old();
   save(to_tree(saved));
-  History<Model> run;
+  History<LaterModel> run;
   run.models["x/y"].temperature = 0.1;
   run.models["other"];
-  run.best = Model{{}, 0, 0.2, {}};
+  run.best = LaterModel{{}, 0, 0.2, {}};
 
   const Loaded loaded = load_with({"item", into(run)});
 
   EXPECT_EQ(run.models.size(), 1U);
-  EXPECT_EQ(run.models["x/y"], (Model{{1, 2}, 7, 0.1, {}}));
-  EXPECT_EQ(run.best, (Model{{1, 2}, 7, 0.2, {}}));
+  EXPECT_EQ(run.models["x/y"], (LaterModel{{1, 2}, 7, 0.1, {}}));
+  EXPECT_EQ(run.best, (LaterModel{{1, 2}, 7, 0.2, {}}));
   EXPECT_THAT(loaded.result().unexpected, ElementsAre("models/x~1y/gone", "best/gone"));
 }
 
@@ -130,7 +130,7 @@ TEST_F(Differences, OfATreeKeepWhatItHas) {
 
 TEST_F(Differences, DoNotPermitOtherKindsAndShapes) {
   save(Tree{{"w", "text"}});
-  Model model;
+  LaterModel model;
 
   EXPECT_THAT(
       [&] {
@@ -140,16 +140,16 @@ TEST_F(Differences, DoNotPermitOtherKindsAndShapes) {
 }
 
 TEST(FromTree, TellsOfDifferencesWhereItIsGivenAPlaceForThem) {
-  Model model;
+  LaterModel model;
   MemberDifferences differences;
 
   from_tree(to_tree(Old()), model, differences);
 
-  EXPECT_EQ(model, (Model{{1, 2}, 7, 0.7, {}}));
+  EXPECT_EQ(model, (LaterModel{{1, 2}, 7, 0.7, {}}));
   EXPECT_THAT(differences.missing, ElementsAre("temperature", "limit"));
   EXPECT_THAT(differences.unexpected, ElementsAre("gone"));
   differences = {};
-  from_tree(to_tree(Model()), model, differences);
+  from_tree(to_tree(LaterModel()), model, differences);
   EXPECT_THAT(differences.missing, IsEmpty());
 }
 

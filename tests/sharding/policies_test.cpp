@@ -85,8 +85,7 @@ ShardableTensor read_tensor(const Texts& fields) {
 }
 
 std::list<Case> read_cases() {
-  std::istringstream text(
-      testing::read_text(testing::test_data() / "sharding/tensorflow_layouts.txt"));
+  std::istringstream text(testing::read_text(testing::test_data() / "sharding/tensorflow_layouts.txt"));
   std::list<Case> cases;  // Tensors have views of the texts: nothing may move.
   for (std::string line; std::getline(text, line);) {
     Texts fields;

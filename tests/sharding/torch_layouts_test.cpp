@@ -78,8 +78,7 @@ void expect_table_in_all_ways(const Sharding& sharding, const json& table) {
 }
 
 TEST(TorchLayouts, AreThoseOfPlacements) {
-  const json tables =
-      json::parse(testing::read_text(testing::test_data() / "sharding/torch_layouts.json"));
+  const json tables = json::parse(testing::read_text(testing::test_data() / "sharding/torch_layouts.json"));
   ASSERT_EQ(tables.size(), 21u);
   for (const json& table : tables) {
     std::vector<std::string> axes;

@@ -3,6 +3,8 @@
 
 namespace cairn::testing {
 
-std::filesystem::path test_data() { return CAIRN_TEST_DATA; }
+std::filesystem::path test_data() {
+  return CAIRN_TEST_DATA;
+}
 
 }  // namespace cairn::testing

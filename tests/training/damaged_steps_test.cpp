@@ -278,7 +278,8 @@ TEST_P(PassedOverSteps, AreFreeOnceSomebodyHasRemovedThem) {
 TEST_F(DamagedSteps, AreNotOfOthersThatAreCalledLikeAStep) {
   save_steps(1, 1);
   fs::remove(path_of(1) / "COMMIT");
-  fs::rename(path_of(1) / "checkpoint.json", path_of(1) / "other");  // Somebody's directory.
+  fs::remove(path_of(1) / "checkpoint.json");
+  fs::rename(path_of(1) / "chunks.xxh3", path_of(1) / "other");  // Somebody's directory.
   const auto none = [](std::span<std::byte> bytes) { std::fill(bytes.begin(), bytes.end(), std::byte{1}); };
 
   EXPECT_FALSE(training::set_damaged_aside(io::posix_syscalls(), root(), "1", none));

@@ -402,16 +402,14 @@ TEST_F(PartialSaves, AreOfOneRank) {
               Fails(Errc::invalid_argument, HasSubstr("part-00000 was saved by 2 ranks, not by one")));
 }
 
-TEST_F(PartialSaves, SayWhereThereAreNoHardLinks) {
+TEST_F(PartialSaves, AreCopiedWhereHardLinksAreNotPermitted) {
   PartialSave save = partial();
   save.add({{"state", layer(0)}});
   files_->refused = testing::CallKind::link;
   files_->error = EPERM;
 
-  EXPECT_THAT([&] { save.finalize(); }, FailsWithErrno(EPERM, HasSubstr("link")));
-
-  files_->refused = std::nullopt;
   save.finalize();
+
   expect_layers(1);
 }
 

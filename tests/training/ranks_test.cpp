@@ -4,7 +4,6 @@
 
 #include <barrier>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -267,12 +266,12 @@ TEST_F(RanksOfATraining, ASaveThatOneRankRefusesFailsOnAll) {
   const std::string failures = on_ranks([&](Trainer& trainer) {
     Checkpointer run(root(), {}, trainer.context);
     const Tree state = {{"step", 1}};
-    StepOptions options(Metrics{{"loss", trainer.rank == 1 ? std::nan("") : 0.5}});
+    StepOptions options(Metrics{{trainer.rank == 1 ? "" : "loss", 0.5}});
     run.save(1, {{"state", state}}, options).wait();
   });
 
-  EXPECT_THAT(failures,
-              AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "), HasSubstr("loss")));
+  EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                              HasSubstr("metric ''")));
   EXPECT_FALSE(std::filesystem::exists(root() / "1"));
 }
 
