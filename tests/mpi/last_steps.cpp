@@ -184,6 +184,7 @@ int main_of(const std::string& level, const std::filesystem::path& root) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (rank == 0) {
     std::filesystem::remove_all(root);
+    std::filesystem::create_directories(root);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   try {
