@@ -90,7 +90,8 @@ std::exception_ptr LostRanks::failure() const {
   std::string words;
   for (const auto& [rank, loss] : losses_) {
     const std::chrono::duration<double> passed = transport_->now() - loss.since;
-    words += fmt::format("{}rank {} is lost since {:.1f} s ago", words.empty() ? "" : ", ", rank, passed.count());
+    words +=
+        fmt::format("{}rank {} is lost since {:.1f} s ago", words.empty() ? "" : ", ", rank, passed.count());
   }
   return std::make_exception_ptr(Error(Errc::peer_lost, fmt::format("{}: {}", words, kEndAndStartAgain)));
 }

@@ -28,7 +28,7 @@ enum class PacketKind : std::uint8_t {
   ask,       ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
   question,  ///< I wait for you to join: are you there?
   here,      ///< I am, but have not joined.
-  lost,   ///< A rank (u32), which this conversation needs, was found lost by another one (u32), which has found so many (u32).
+  lost,  ///< A rank (u32), which this conversation needs, was found lost by another one (u32), which has found so many (u32).
   found,  ///< The same: it has heard so, and is there again.
 };
 

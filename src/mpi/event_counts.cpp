@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "mpi/event_counts.hpp"
 
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,9 +12,6 @@
 #include <climits>
 #include <ctime>
 #include <new>
-
-#include <fcntl.h>
-#include <linux/futex.h>
 
 #include "mpi/mpi_error.hpp"
 

@@ -518,7 +518,8 @@ void save_root_killed(const std::shared_ptr<Coordinator>& coordinator) {
 
 /// Whether somebody is to be found lost.
 bool ends_by_silence(const std::string& scene) {
-  return scene == "stop" || scene.ends_with("late") || scene.ends_with("stopped") || scene.ends_with("killed");
+  return scene == "stop" || scene.ends_with("late") || scene.ends_with("stopped") ||
+         scene.ends_with("killed");
 }
 
 /// Of threads.

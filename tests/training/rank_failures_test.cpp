@@ -286,8 +286,10 @@ TEST_F(RanksOfATraining, DoNotResumeWithoutARankThatDoesNotAnswer) {
   Context context(options);
   Checkpointer run(root(), {}, context);
 
-  EXPECT_THAT([&] { static_cast<void>(run.resume()); }, testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost: ")));
-  EXPECT_THAT([&] { static_cast<void>(run.resume()); }, testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost since")));
+  EXPECT_THAT([&] { static_cast<void>(run.resume()); },
+              testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost: ")));
+  EXPECT_THAT([&] { static_cast<void>(run.resume()); },
+              testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost since")));
 }
 
 TEST_F(RanksOfATraining, SaveBecauseOfASignalWhenTheyForceEachStep) {
