@@ -31,8 +31,8 @@ using mpi::check;
 constexpr std::chrono::microseconds kShortestPause{50};
 constexpr std::chrono::microseconds kLongestPause{2000};
 constexpr std::chrono::milliseconds kLongestFlush{500};
-constexpr std::chrono::milliseconds kAwake{
-    20};  // A packet may come a little later than what wakes its receiver.
+/// How long a thread that is woken looks for packets: they may come a little later than what wakes it.
+constexpr std::chrono::milliseconds kAwake{20};
 
 /// What MPI_Init_thread has given.
 int level_of_threads() {
