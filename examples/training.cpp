@@ -101,6 +101,17 @@ void retain() {
   require(!plan_retention(keep::latest(0), directory.infos(), now).kept.empty(), "the newest always stays");
 }
 
+void go_back() {
+  cairn::CheckpointerOptions options;
+  options.keep = cairn::keep::latest(3);
+  cairn::Checkpointer run("run", options);
+  // [rewind]
+  cairn::Tree state = run.load(110, {"state"}).take<cairn::Tree>("state");
+  run.rewind(110);  // Later steps are set aside, not lost. The next one is 111.
+  // [/rewind]
+  require(run.latest() == 110U, "nothing is there above the step that was gone back to");
+}
+
 void preempt(cairn::Tree& state, std::uint64_t step, std::uint64_t last) {
   // [preempt]
   const cairn::PreemptionGuard guard;  // SIGTERM is a flag from here on.
@@ -177,6 +188,7 @@ int main() {
     decide();
     measure();
     retain();
+    go_back();
     cairn::Tree state = {{"done", 0}};
     preempt(state, 125, 130);
     go_on_after_damage(state, 130);

@@ -25,6 +25,7 @@ struct PruneArguments {
   std::vector<std::string> best;  ///< "METRIC:COUNT:lower" or "higher".
   std::string prefix;             ///< Of the names of steps.
   std::size_t width = 0;          ///< Of their numbers.
+  bool is_of_rewound = false;     ///< --rewound: nothing of the above.
 };
 
 /// How arrays leave.
@@ -42,6 +43,7 @@ struct Arguments {
   std::vector<std::filesystem::path> paths;  ///< verify.
   std::string
       name;  ///< inspect, export, reshard: the checkpointable; empty: all, the only one. show: what, "w[0:5, :]".
+             ///< unrewind: the line; empty: the last.
   std::uint64_t limit = 1000;  ///< show: elements and lines.
   bool is_json = false;
   bool lists_arrays = false;        ///< ls --all.
@@ -69,6 +71,7 @@ int show(const Arguments& arguments, Output& out);
 int verify(const Arguments& arguments, Output& out);
 int recover(const Arguments& arguments, Output& out);
 int prune(const Arguments& arguments, Output& out);
+int unrewind(const Arguments& arguments, Output& out);
 /// 1 when the two differ, with nothing on standard error; main() makes 2 of what it throws, as diff(1) does.
 int diff(const Arguments& arguments, Output& out);
 int export_arrays(const Arguments& arguments, Output& out);

@@ -16,6 +16,7 @@
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/rewound.hpp"
 #include "cli/shards.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
@@ -27,6 +28,7 @@ namespace {
 struct Listed {
   std::vector<store::FoundCheckpoint> checkpoints;
   std::vector<StepFacts> steps;  ///< In the same order.
+  training::Rewound rewound;
 
   [[nodiscard]] bool has_steps() const {
     return std::any_of(steps.begin(), steps.end(),
@@ -62,6 +64,7 @@ void write_checkpoints(JsonWriter json, const std::filesystem::path& path, const
     }
     json.end();
   }
+  write_rewound(json, listed.rewound);
   json.end();
 }
 
@@ -102,6 +105,7 @@ void print_checkpoints(Output& out, const std::filesystem::path& path, const Lis
     }
     add(row, {"total", count_text(count, "checkpoint"), "", size_text(bytes)}, StepFacts());
   });
+  print_rewound(out, listed.rewound);
 }
 
 /// Tells of the first damaged checkpoint on standard error: the exit status.
@@ -206,6 +210,7 @@ int ls(const Arguments& arguments, Output& out) {
       throw;
     }
     listed.steps = step_facts(arguments.path, listed.checkpoints);
+    listed.rewound = find_rewound(arguments.path);
     if (arguments.is_json) {
       write_checkpoints(json_to(out), arguments.path, listed);
     } else {

@@ -219,8 +219,19 @@ CLI::App* add_prune(CLI::App& app, Arguments& arguments) {
       ->add_option("--width", how.width,
                    "Digits of the number in step names, with leading zeros (default 0: as many as it needs)")
       ->transform(whole_number(0, kMostDigits));
+  prune->add_flag("--rewound", how.is_of_rewound,
+                  "Instead list what rewinds of the training have set aside, all of which is removed");
   prune->add_flag("--remove", arguments.removes, "Remove the steps; without this nothing is changed");
   return prune;
+}
+
+CLI::App* add_unrewind(CLI::App& app, Arguments& arguments) {
+  CLI::App* unrewind = add_command(
+      app, "unrewind", "Bring back the steps that a rewind of a training has set aside", arguments);
+  unrewind->add_option("ROOT", arguments.path, "A directory of steps")->required();
+  unrewind->add_option("LINE", arguments.name,
+                       "Which, as ls of the directory names it (default: what was set aside last)");
+  return unrewind;
 }
 
 int run(const CLI::App& app, const Command& command, const Arguments& arguments) {
@@ -247,7 +258,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_DFL);
   Arguments arguments;
   CLI::App app(
-      "Lists, describes, shows, verifies, compares, exports, reshards, recovers and prunes checkpoints.",
+      "Lists, describes, shows, verifies, compares, exports, reshards, recovers and prunes checkpoints, and "
+      "brings\nback those that a training has given up.",
       "cairn");
   app.set_version_flag("--version", fmt::format("cairn {}.{}.{}", CAIRN_VERSION_MAJOR, CAIRN_VERSION_MINOR,
                                                 CAIRN_VERSION_PATCH));
@@ -257,15 +269,16 @@ int main(int argc, char** argv) {
       "wrong\n"
       "usage. diff: 0 when the two are equal, 1 when they differ, 2 for failures and wrong usage.");
 
-  const std::array<Command, 9> commands{{{add_ls(app, arguments), &cairn::cli::ls},
-                                         {add_inspect(app, arguments), &cairn::cli::inspect},
-                                         {add_show(app, arguments), &cairn::cli::show},
-                                         {add_verify(app, arguments), &cairn::cli::verify},
-                                         {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
-                                         {add_export(app, arguments), &cairn::cli::export_arrays},
-                                         {add_reshard(app, arguments), &cairn::cli::reshard},
-                                         {add_recover(app, arguments), &cairn::cli::recover},
-                                         {add_prune(app, arguments), &cairn::cli::prune}}};
+  const std::array<Command, 10> commands{{{add_ls(app, arguments), &cairn::cli::ls},
+                                          {add_inspect(app, arguments), &cairn::cli::inspect},
+                                          {add_show(app, arguments), &cairn::cli::show},
+                                          {add_verify(app, arguments), &cairn::cli::verify},
+                                          {add_diff(app, arguments), &cairn::cli::diff, kDiffFailed},
+                                          {add_export(app, arguments), &cairn::cli::export_arrays},
+                                          {add_reshard(app, arguments), &cairn::cli::reshard},
+                                          {add_recover(app, arguments), &cairn::cli::recover},
+                                          {add_prune(app, arguments), &cairn::cli::prune},
+                                          {add_unrewind(app, arguments), &cairn::cli::unrewind}}};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

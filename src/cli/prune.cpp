@@ -28,6 +28,7 @@
 #include "cli/commands.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
+#include "cli/rewound.hpp"
 #include "cli/steps.hpp"
 #include "cli/text.hpp"
 #include "cli/usage_error.hpp"
@@ -74,12 +75,19 @@ KeepPolicy policy_of(const PruneArguments& how) {
   for (const std::string& best : how.best) {
     policies.push_back(best_of(best));
   }
-  if (policies.empty()) {
+  return keep::any_of(std::move(policies));
+}
+
+/// Refuses what does not say which steps stay, and what says so where it is not asked.
+void require_policy(const KeepPolicy& policy, bool is_of_rewound) {
+  if (policy.parts().empty() && !is_of_rewound) {
     throw UsageError(
         "nothing says which steps stay: give one or more of --latest, --every-steps, --steps-apart, "
         "--nearest-to-every, --seconds-apart, --younger-than, --steps, --best");
   }
-  return keep::any_of(std::move(policies));
+  if (!policy.parts().empty() && is_of_rewound) {
+    throw UsageError("--rewound removes all that was rewound: no option says which of it stays");
+  }
 }
 
 StepFormat format_of(const PruneArguments& how) {
@@ -170,8 +178,7 @@ void remove_steps(PruneAnswer& answer, StepDirectory& directory, const Context& 
             [](const KeptStep& a, const KeptStep& b) { return a.step < b.step; });
 }
 
-PruneAnswer answer_of(const Arguments& arguments) {
-  const KeepPolicy policy = policy_of(arguments.prune);
+PruneAnswer answer_of(const Arguments& arguments, const KeepPolicy& policy) {
   const Context context(small_context_of_prune());
   StepDirectoryOptions names;
   names.format = format_of(arguments.prune);
@@ -244,7 +251,12 @@ void write_plan(JsonWriter json, const std::filesystem::path& path, const PruneA
 }  // namespace
 
 int prune(const Arguments& arguments, Output& out) {
-  const PruneAnswer answer = answer_of(arguments);
+  const KeepPolicy policy = policy_of(arguments.prune);
+  require_policy(policy, arguments.prune.is_of_rewound);
+  if (arguments.prune.is_of_rewound) {
+    return prune_rewound(arguments, out);
+  }
+  const PruneAnswer answer = answer_of(arguments, policy);
   if (arguments.is_json) {
     write_plan(json_to(out), arguments.path, answer);
   } else {

@@ -16,6 +16,7 @@
 #include "base/internal/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/paths.hpp"
+#include "cli/rewound.hpp"
 #include "cli/text.hpp"
 #include "store/internal/recovery.hpp"
 
@@ -85,6 +86,7 @@ bool is_removal(const Line& line) {
 /// What the tool has to say of a directory.
 struct Answer {
   std::vector<Line> lines;
+  training::Rewound rewound;  ///< No recovery touches it.
   bool is_dry = true;
 
   template <class Predicate>
@@ -112,6 +114,7 @@ Answer answer(const Arguments& arguments) {
   options.other_hosts = arguments.other_hosts;
   options.dry_run = true;
   Answer answer;
+  answer.rewound = find_rewound(arguments.path);
   // Sizes are of the plan, taken before there is nothing left to measure.
   for (RecoveryEntry& entry : store::recover(io::posix_syscalls(), arguments.path, options).entries) {
     Line line;
@@ -186,6 +189,7 @@ void print_answer(Output& out, const fs::path& path, const Answer& answer) {
   if (answer.is_dry && removals != 0) {
     out.write("nothing was changed; use --remove to apply\n");
   }
+  print_rewound(out, answer.rewound);
 }
 
 void write_answer(JsonWriter json, const fs::path& path, const Answer& answer) {
@@ -206,6 +210,7 @@ void write_answer(JsonWriter json, const fs::path& path, const Answer& answer) {
     json.key("why").value(line.entry.note).end();
   }
   json.end().key("removed").value(answer.removals()).key("removed_bytes").value(answer.removed_bytes());
+  write_rewound(json, answer.rewound);
   json.end();
 }
 

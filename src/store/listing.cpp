@@ -192,14 +192,17 @@ std::vector<NamedCheckpoint> list_names(const io::Directory& root) {
 
 std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std::filesystem::path& root,
                                               const ListOptions& options) {
+  return list_checkpoints(open_root(syscalls, root), options);
+}
+
+std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root, const ListOptions& options) {
   RecoveryOptions dry;
   dry.dry_run = true;
-  const io::Directory directory = open_root(syscalls, root);
-  const std::vector<Surveyed> surveyed = Survey(directory, dry).run(kMostThreads);
+  const std::vector<Surveyed> surveyed = Survey(root, dry).run(kMostThreads);
   std::vector<FoundCheckpoint> found;
   found.reserve(surveyed.size());
   for (const Surveyed& each : surveyed) {
-    found.push_back(found_of(root, each));
+    found.push_back(found_of(root.path(), each));
   }
   mark_obstructed(surveyed, found);
   std::erase_if(found, [&](const FoundCheckpoint& each) { return !options.everything && !each.is_sound(); });

@@ -200,6 +200,12 @@ class Recovery {
   std::vector<Surveyed> found_;
 };
 
+RecoveryReport survey_of(const io::Directory& root, RecoveryOptions dry) {
+  std::vector<RecoveryEntry> foreign;
+  std::vector<Surveyed> found = Survey(root, dry).run(1, &foreign);
+  return Recovery::report_of(std::move(found), std::move(foreign));
+}
+
 }  // namespace
 
 std::string_view name(EntryClass kind) noexcept {
@@ -215,15 +221,15 @@ std::string_view name(RecoveryAction action) noexcept {
 
 RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
   options.dry_run = true;
-  const io::Directory root = open_root(syscalls, path);
-  std::vector<RecoveryEntry> foreign;
-  std::vector<Surveyed> found = Survey(root, options).run(1, &foreign);
-  return Recovery::report_of(std::move(found), std::move(foreign));
+  return survey_of(open_root(syscalls, path), options);
 }
 
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
-  return options.dry_run ? survey(syscalls, path, options)
-                         : Recovery(open_root(syscalls, path), options).run();
+  return recover(open_root(syscalls, path), options);
+}
+
+RecoveryReport recover(io::Directory root, RecoveryOptions options) {
+  return options.dry_run ? survey_of(root, options) : Recovery(std::move(root), options).run();
 }
 
 }  // namespace cairn::store

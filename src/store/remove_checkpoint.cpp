@@ -316,7 +316,12 @@ class Removal {
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
                                 const RandomSource& random, Trash* trash, Surroundings surroundings) {
   const Target target = parse_target(path);
-  const io::Directory parent = open_parent(syscalls, target);
+  return remove_checkpoint(open_parent(syscalls, target), target.name, random, trash, surroundings);
+}
+
+RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& name,
+                                const RandomSource& random, Trash* trash, Surroundings surroundings) {
+  const Target target = parse_target(parent.path() / name);
   Removal removal(parent, target, random, trash, surroundings);
   for (int restarts = 0;; ++restarts) {
     const auto before = removal.seen();

@@ -82,16 +82,21 @@ bool is_called(const io::Directory& parent, const std::string& name,
 }
 
 void rename_to_free_name(const io::Directory& parent, const std::string& name, const std::string& free_name) {
-  const std::filesystem::path path = parent.path() / free_name;
+  rename_to_free_name(parent, name, parent, free_name);
+}
+
+void rename_to_free_name(const io::Directory& parent, const std::string& name, const io::Directory& to,
+                         const std::string& free_name) {
+  const std::filesystem::path path = to.path() / free_name;
   const std::string operation = fmt::format("rename {} to", (parent.path() / name).string());
   const auto rename = [&](io::RenameMode mode) {
     return io::done_at_last(-ENOENT, [&] {
-      return parent.syscalls().rename_at(parent.fd(), name.c_str(), parent.fd(), free_name.c_str(), mode);
+      return parent.syscalls().rename_at(parent.fd(), name.c_str(), to.fd(), free_name.c_str(), mode);
     });
   };
   int result = rename(io::RenameMode::no_replace);
   if (io::is_unsupported(result)) {
-    if (parent.status(free_name)) {
+    if (to.status(free_name)) {
       throw_errno(EEXIST, operation, path);
     }
     // What may come between is replaced only when it is an empty directory.

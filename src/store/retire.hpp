@@ -51,6 +51,9 @@ void remove_unfinished(const io::Directory& parent, const std::string& name, con
 ///
 /// Errors: OS errors pass through: EEXIST or ENOTEMPTY when the name is taken.
 void rename_to_free_name(const io::Directory& parent, const std::string& name, const std::string& free_name);
+/// The same in another directory.
+void rename_to_free_name(const io::Directory& parent, const std::string& name, const io::Directory& to,
+                         const std::string& free_name);
 
 /// Whether `parent` is seen to have `directory` under that name. False says nothing: it may not have been seen.
 [[nodiscard]] bool is_called(const io::Directory& parent, const std::string& name,

@@ -209,6 +209,10 @@ void Checkpointer::remove(std::uint64_t step) {
   state_->list_again([&] { state_->remover.remove(step); });
 }
 
+void Checkpointer::rewind(std::uint64_t step) {
+  state_->rewind(step);
+}
+
 void Checkpointer::pin(std::uint64_t step) {
   const StepUser user(state_->remover.uses(), step);
   state_->directory.pin(step);

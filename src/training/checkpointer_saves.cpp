@@ -258,13 +258,17 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   }
 }
 
-void Checkpointer::State::make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called) {
+void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions& how, TimePoint called) {
   const core::DiskCalls calls(context);
-  std::function<void()> look = [state = shared_from_this(), step, overwrite = save.overwrite] {
+  std::function<void()> look = [state = shared_from_this(), step, overwrite = how.save.overwrite,
+                                metrics = how.metrics, is_checked = !is_saved_anyway(how)] {
     state->make_way(step, overwrite);
+    if (is_checked) {
+      state->require_lasting(step, metrics);
+    }
   };
   calls.run(fmt::format("step {}: look at {}", step, directory.root().string()),
-            time_left(step, save.deadline, called), std::move(look));
+            time_left(step, how.save.deadline, called), std::move(look));
 }
 
 StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointables& items,
@@ -280,8 +284,9 @@ StepResponse Checkpointer::State::start(std::uint64_t step, const Checkpointable
   wait_for_earlier(step, save.deadline, called);
   const std::filesystem::path path = directory.path(step);
   if (is_primary()) {
-    make_way_in_time(step, save, called);
+    make_way_in_time(step, how, called);
     keep_pinned(step, save);
+    note_line(step, how);
   }
   auto user = std::make_unique<StepUser>(remover.uses(), step);
   saves.start();  // What can fail, does so before the others are waited for.

@@ -28,7 +28,8 @@
 
 namespace cairn {
 
-/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp.
+/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp,
+/// its ways back in checkpointer_rewind.cpp.
 struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   State(std::filesystem::path root, CheckpointerOptions how, const Context& where)
       : options(std::move(how)),
@@ -71,7 +72,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
                      std::uint64_t number, TimePoint called);
   [[nodiscard]] Timeout time_left(std::uint64_t step, Timeout deadline, TimePoint called) const;
   void wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called);
-  void make_way_in_time(std::uint64_t step, const SaveOptions& save, TimePoint called);
+  void make_way_in_time(std::uint64_t step, const StepOptions& how, TimePoint called);
   [[nodiscard]] std::shared_ptr<training::StepSave> in_flight() const;
   [[nodiscard]] SaveOptions save_options(std::uint64_t step, const StepOptions& how) const;
   void enter(std::shared_ptr<training::StepSave> save, std::chrono::steady_clock::time_point begin);
@@ -92,6 +93,14 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void call_off(const std::exception_ptr& why) const noexcept;
   void throw_failures();
   void require_open() const;
+
+  // Ways back.
+  void rewind(std::uint64_t step);
+  void rewind_here(std::uint64_t step);
+  [[nodiscard]] std::string find_use_above(std::uint64_t step) const;
+  void require_lasting(std::uint64_t step, const Metrics& metrics);
+  [[nodiscard]] bool is_saved_anyway(const StepOptions& how) const;
+  void note_line(std::uint64_t step, const StepOptions& how);
 
   // Loads.
   [[nodiscard]] std::uint64_t resolve(const WhichStep& which) const;
@@ -136,6 +145,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::optional<std::chrono::steady_clock::time_point> last_begin CAIRN_GUARDED_BY(mutex);
   bool is_last_looked_up CAIRN_GUARDED_BY(mutex) = false;
   std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
+  std::atomic<bool> has_rewound{false};          // The program knows how to go back.
+  // Steps saved by force or because of a signal: a step below them is not below its own line for that.
+  std::set<std::uint64_t> uncounted CAIRN_GUARDED_BY(mutex);
   // Those in the directory, and the one that is being saved.
   StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
 

@@ -13,6 +13,7 @@
 #include "io/internal/file.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/recovery.hpp"
+#include "training/own_directory.hpp"
 
 namespace cairn::training {
 namespace {
@@ -35,16 +36,6 @@ bool is_damaged_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& 
   });
 }
 
-void make_unless_there(const io::Directory& root, std::string_view name) {
-  try {
-    static_cast<void>(root.make_directory(name));
-  } catch (const Error& error) {
-    if (error.code() != std::errc::file_exists) {
-      throw;
-    }
-  }
-}
-
 }  // namespace
 
 bool set_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root, const std::string& name,
@@ -55,8 +46,7 @@ bool set_damaged_aside(io::Syscalls& syscalls, const std::filesystem::path& root
       !is_damaged_checkpoint(syscalls, root, name)) {
     return false;
   }
-  make_unless_there(directory, kDamagedName);
-  const io::Directory aside = directory.open_directory(kDamagedName);
+  const io::Directory aside = open_own_directory(directory, kDamagedName);
   const std::string moved = fmt::format("{}-{}", name, store::to_string(store::make_uuid(random)));
   directory.rename(name, aside, moved, io::RenameMode::replace);  // The new name is nobody's.
   aside.sync();

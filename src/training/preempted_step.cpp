@@ -78,6 +78,13 @@ bool PreemptedStep::is_at(std::uint64_t step) {
   return come_at_ == step;
 }
 
+void PreemptedStep::go_back(std::uint64_t step) {
+  const MutexLock lock(mutex_);
+  if (asked_) {
+    asked_ = std::min(*asked_, step);
+  }
+}
+
 void PreemptedStep::heed_signal() {
   if (preemption_ == nullptr || !preemption_->is_preempted()) {
     return;

@@ -38,6 +38,8 @@ class PreemptedStep {
   [[nodiscard]] bool is_at(std::uint64_t step);
   /// The save of `step` has failed. Where that was the step that all ranks have come to, rank 0 proposes a later one.
   void propose_again(std::uint64_t step);
+  /// The training goes back to a step: what is proposed from here on is ahead of that.
+  void go_back(std::uint64_t step);
   /// Whether it was asked about.
   [[nodiscard]] bool has_come() const;
 
@@ -84,7 +86,8 @@ class PreemptedStep {
 
   mutable Mutex mutex_;
   async::Event changed_ CAIRN_GUARDED_BY(mutex_);  // Happens with the next change of what follows.
-  std::optional<std::uint64_t> asked_ CAIRN_GUARDED_BY(mutex_);  // The highest step that was asked about.
+  // The highest step that was asked about since the training has gone back.
+  std::optional<std::uint64_t> asked_ CAIRN_GUARDED_BY(mutex_);
   std::optional<std::uint64_t> come_at_ CAIRN_GUARDED_BY(mutex_);
   std::deque<std::uint64_t> agreed_ CAIRN_GUARDED_BY(mutex_);  // Steps that are still to come.
   std::optional<Proposal> proposal_ CAIRN_GUARDED_BY(mutex_);

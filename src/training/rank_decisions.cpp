@@ -328,6 +328,12 @@ void RankDecisions::end_save(std::uint64_t number, std::uint64_t step,
   }
 }
 
+void RankDecisions::go_back(std::uint64_t step) {
+  preempted_.go_back(step);
+  const MutexLock lock(mutex_);
+  next_ = look_at(0);
+}
+
 /// Returns what to tell the others.
 std::string RankDecisions::settle(std::uint64_t number, std::optional<std::chrono::nanoseconds> duration) {
   const MutexLock lock(mutex_);

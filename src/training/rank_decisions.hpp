@@ -63,6 +63,10 @@ class RankDecisions {
   void end_save(std::uint64_t number, std::uint64_t step,
                 std::optional<std::chrono::nanoseconds> duration) noexcept;
 
+  /// All ranks go back to a step, and none saves meanwhile: what was named of the steps given up does not count any
+  /// more.
+  void go_back(std::uint64_t step);
+
   /// From the step on that was agreed on because of a signal.
   [[nodiscard]] bool is_preempted() const { return preempted_.has_come(); }
 

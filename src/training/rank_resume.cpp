@@ -111,10 +111,40 @@ class Talk {
   Subject subject_;
 };
 
+/// For `await_here`, which returns what a task has.
+Awaitable<bool> agreed(Awaitable<> agreement) {
+  co_await std::move(agreement);
+  co_return true;
+}
+
 }  // namespace
 
 std::optional<Resumed> resume_together(Coordinator& coordinator, const RankResume& rank) {
   return Talk(coordinator, rank).run();
+}
+
+void rewind_together(Coordinator& coordinator, std::uint64_t step,
+                     const std::function<std::string()>& find_objection, const std::function<void()>& work) {
+  Conversation conversation = coordinator.join();
+  try {
+    coord::rest(coordinator);
+    Subject subject = conversation.about("rewind");
+    await_here(coordinator, agreed(subject.agree("the step to go back to", std::to_string(step))));
+    // Only now have the saves of all ranks ended.
+    const std::string objection = await_here(coordinator, subject.reduce(find_objection(), first_said));
+    if (!objection.empty()) {
+      throw Error(Errc::invalid_argument, objection);
+    }
+    if (coordinator.rank() == 0) {
+      coord::rest(coordinator);  // The disk may be slow.
+      work();
+    }
+    await_here(coordinator, subject.broadcast(""));
+    conversation.leave_later();
+  } catch (...) {
+    conversation.fail(std::current_exception());
+    throw;
+  }
 }
 
 }  // namespace cairn::training

@@ -14,32 +14,12 @@
 #include "cairn/base/error.hpp"
 
 #include "core/internal/disk_calls.hpp"
+#include "training/rewinding.hpp"
 
 namespace cairn::training {
 namespace {
 
 constexpr std::size_t kRemovalsForAList = 1000;
-
-/// Ends a removal however it ends.
-class Removal {
- public:
-  Removal(StepUses& uses, std::uint64_t step)
-      : uses_(uses), step_(step), has_begun_(uses.begin_removal(step)) {}
-  ~Removal() {
-    if (has_begun_) {
-      uses_.end_removal(step_);
-    }
-  }
-  Removal(const Removal&) = delete;
-  Removal& operator=(const Removal&) = delete;
-
-  [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
-
- private:
-  StepUses& uses_;
-  const std::uint64_t step_;
-  const bool has_begun_;
-};
 
 std::size_t count_unreadable(const std::vector<StepInfo>& steps) {
   return static_cast<std::size_t>(
@@ -192,6 +172,7 @@ RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepI
 }
 
 RetentionPlan Remover::ask_policy(const std::vector<StepInfo>& steps, const StepUse& use) const {
+  const MutexLock lock(asking_);
   try {
     return plan_retention(policy_, steps, clock_of(context_).now(), use);
   } catch (...) {
@@ -222,7 +203,7 @@ std::string Remover::doing() const {
 }
 
 bool Remover::try_remove(std::uint64_t step) {
-  const Removal removal(*uses_, step);
+  const StepRemoval removal(*uses_, step);
   if (!removal.has_begun()) {
     return false;
   }
@@ -255,6 +236,61 @@ void Remover::remove(std::uint64_t step) {
   } catch (...) {
     directory_.refresh();
     throw;
+  }
+}
+
+void Remover::rewind(std::uint64_t step) {
+  directory_.refresh();
+  if (!directory_.has(step)) {
+    throw Error(Errc::not_found, fmt::format("step {} of {}", step, directory_.root().string()));
+  }
+  Rewinding rewinding(step, directory_, *uses_);
+  if (rewinding.is_over()) {
+    return;
+  }
+  std::vector<StepInfo> steps = directory_.infos(links_.reads_manifests());
+  std::erase_if(steps, [step](const StepInfo& each) { return each.step > step; });
+  links_.update(steps, core::DiskCalls(context_), removal_deadline_);
+  rewinding.run(context_);
+  const MutexLock lock(mutex_);
+  damaged_.erase(damaged_.upper_bound(step), damaged_.end());
+  saved_.erase(saved_.upper_bound(step), saved_.end());
+}
+
+bool Remover::would_last(std::uint64_t step, const Metrics& metrics,
+                         const std::set<std::uint64_t>& uncounted) {
+  directory_.refresh();
+  std::vector<StepInfo> steps = directory_.infos();
+  std::erase_if(steps, [&](const StepInfo& each) {
+    return each.step == step || !each.problem.empty() || uncounted.contains(each.step) ||
+           is_damaged(each.step);
+  });
+  auto above =
+      std::find_if(steps.begin(), steps.end(), [step](const StepInfo& each) { return each.step > step; });
+  if (above == steps.end()) {
+    return true;
+  }
+  StepInfo next;
+  next.step =
+      above->step -
+      1;  // As far from this one as it may be: policies that keep what is near to a number tell them apart.
+  next.path = directory_.path(next.step);
+  if (next.step != step) {
+    above = steps.insert(above, std::move(next));
+  }
+  StepInfo own;
+  own.step = step;
+  own.path = directory_.path(step);
+  own.committed = CommitTime(clock_of(context_).now());
+  own.metrics = metrics;
+  own.is_pinned = directory_.is_pinned(step);
+  steps.insert(above, std::move(own));
+  try {
+    const RetentionPlan plan = ask_policy(steps, {});
+    return std::none_of(plan.removed.begin(), plan.removed.end(),
+                        [step](const StepInfo& each) { return each.step == step; });
+  } catch (...) {  // It is asked again after the save, and whoever is concerned is told then.
+    return true;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "cairn/core/context.hpp"
@@ -57,6 +58,20 @@ class Remover {
   /// Errors: Errc::invalid_argument: it is pinned, or in use; as remove_checkpoint.
   void remove(std::uint64_t step);
 
+  /// Sets the steps above one aside; links lead to those that stay, before.
+  ///
+  /// Threads: not while `retain` runs.
+  /// Errors: Errc::not_found: no such step. Errc::invalid_argument: a step above it is pinned, or in use. Those of the
+  ///         links: nothing is moved. OS errors.
+  void rewind(std::uint64_t step);
+
+  /// Whether a step that is about to be saved below others would be there still once the next one is: asks the policy
+  /// about the steps with both among them. Of the next one nothing is known but that it comes before the other steps. A
+  /// policy that fails removes nothing. Neither those that are `uncounted` nor those that are damaged are shown to the
+  /// policy.
+  [[nodiscard]] bool would_last(std::uint64_t step, const Metrics& metrics,
+                                const std::set<std::uint64_t>& uncounted);
+
   /// The step was saved, again perhaps, and `retain` will be called for it; until then none of another step removes it.
   void add_saved(std::uint64_t step);
 
@@ -70,6 +85,7 @@ class Remover {
   /// Nothing more is removed, and no link is made.
   void stop() noexcept { is_stopped_ = true; }
 
+  [[nodiscard]] const std::string& policy_name() const noexcept { return policy_.name(); }
   [[nodiscard]] const std::shared_ptr<StepUses>& uses() const noexcept { return uses_; }
 
  private:
@@ -89,6 +105,8 @@ class Remover {
   const Context& context_;
   const std::shared_ptr<StepUses> uses_;
   std::atomic<bool> is_stopped_{false};
+  mutable Mutex
+      asking_;  // Held while the policy is asked: a program's own need not be ready for two threads.
   mutable Mutex mutex_;
   std::optional<std::uint64_t> removing_ CAIRN_GUARDED_BY(mutex_);
   std::set<std::uint64_t> damaged_ CAIRN_GUARDED_BY(mutex_);

@@ -69,6 +69,12 @@ void StepUses::end_removal(std::uint64_t step) noexcept {
   removals_.erase(step);
 }
 
+StepRemoval::~StepRemoval() {
+  if (has_begun_) {
+    uses_.end_removal(step_);
+  }
+}
+
 StepUser::StepUser(std::shared_ptr<StepUses> uses, std::uint64_t step)
     : uses_(std::move(uses)), step_(step), process_(::getpid()) {
   const MutexLock lock(uses_->mutex_);

@@ -55,4 +55,24 @@ class StepUser {
   const pid_t process_;
 };
 
+/// Removes a step, or moves it away: nobody of this process uses it meanwhile.
+class StepRemoval {
+ public:
+  /// `uses` must outlive it.
+  StepRemoval(StepUses& uses, std::uint64_t step)
+      : uses_(uses), step_(step), has_begun_(uses.begin_removal(step)) {}
+  /// Ends it, however it ends.
+  ~StepRemoval();
+  StepRemoval(const StepRemoval&) = delete;
+  StepRemoval& operator=(const StepRemoval&) = delete;
+
+  /// False when somebody uses it, or removes it already.
+  [[nodiscard]] bool has_begun() const noexcept { return has_begun_; }
+
+ private:
+  StepUses& uses_;
+  const std::uint64_t step_;
+  const bool has_begun_;
+};
+
 }  // namespace cairn::training

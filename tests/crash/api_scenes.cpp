@@ -2,6 +2,7 @@
 // The whole way of a save, from the public interface down.
 #include "crash/api_scenes.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -36,8 +37,10 @@
 #include "cairn/training/retention.hpp"
 #include "cairn/training/step_directory.hpp"
 
+#include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "training/internal/rewound.hpp"
 
 namespace cairn::crash {
 namespace {
@@ -186,6 +189,64 @@ void prune(SimulatedMachine& machine) {
   if (*StepDirectory(kRunPath, {}, context).steps() != std::vector<std::uint64_t>{1, 3}) {
     throw std::runtime_error("other steps are left than the newest and the one that is pinned");
   }
+}
+
+/// A training of three steps goes back to the first.
+void rewind(SimulatedMachine& machine) {
+  SimulatedProcess process(machine);
+  const Context context = make_context(process);
+  CheckpointerOptions options;
+  options.links.latest = true;
+  Checkpointer run(kRunPath, std::move(options), context);
+  machine.promise("2", {nullptr, &content_of_step(2)});
+  machine.promise("3", {nullptr, &content_of_step(3)});
+  run.rewind(1);
+  machine.promise("2", {nullptr});
+  machine.promise("3", {nullptr});
+}
+
+/// Where the steps of the directories in `.cairn-rewound` lie.
+std::vector<std::string> rewound_steps(SimulatedProcess& process) {
+  std::vector<std::string> found;
+  const io::Directory root = io::Directory::open(process, kRunPath);
+  for (const training::RewoundLine& line : training::list_rewound(root).lines) {
+    for (const store::FoundCheckpoint& each : line.checkpoints) {
+      found.push_back(fmt::format("{}/{}/{}", training::kRewoundName, line.name, each.name));
+    }
+  }
+  return found;
+}
+
+/// The line that is left has no gap, each step of it is there or was set aside, whole, and the training goes back once
+/// more.
+bool rewind_again(SimulatedProcess& process, const Promise& /*promise*/) {
+  const Context context = make_context(process);
+  CheckpointerOptions options;
+  options.links.latest = true;
+  Checkpointer run(kRunPath, std::move(options), context);
+  const std::vector<std::uint64_t> left = run.steps();
+  const std::vector<std::string> aside = rewound_steps(process);
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (left[i] != i + 1) {
+      throw std::runtime_error(fmt::format("step {} is missing, and later ones are there", i + 1));
+    }
+  }
+  for (const int step : {2, 3}) {
+    const auto is_it = [step](const std::string& path) { return path.ends_with(fmt::format("/{}", step)); };
+    const auto found = std::find_if(aside.begin(), aside.end(), is_it);
+    const bool is_left = static_cast<std::size_t>(step) <= left.size();
+    if (is_left == (found != aside.end())) {
+      throw std::runtime_error(fmt::format("step {} is there twice, or nowhere", step));
+    }
+    if (!is_left && read_checkpoint(process, found->c_str()) != content_of_step(step)) {
+      throw std::runtime_error(fmt::format("step {} was set aside and is not what was saved", step));
+    }
+  }
+  run.rewind(1);
+  if (run.steps().size() != 1) {
+    throw std::runtime_error("steps are left above the one that the training goes back to");
+  }
+  return false;
 }
 
 /// The link leads to a step that is there; the training is started again, and removes all steps but the newest and those that are pinned.
@@ -439,6 +500,15 @@ std::vector<Scene> api_scenes() {
     }
     StepDirectory(kRunPath, {}, make_context(process)).pin(1);
   };
+  const auto save_three_more = [](SimulatedMachine& machine) {
+    SimulatedProcess process(machine);
+    for (const int step : {1, 2, 3}) {
+      save_step(process, step, std::to_string(step).c_str());
+    }
+  };
+  const auto three_more = [] {
+    return Promise{{"1", {&content_of_step(1)}}, {"2", {&content_of_step(2)}}, {"3", {&content_of_step(3)}}};
+  };
   const auto three_steps = [] {
     return Promise{{"1", {&content_of_step(1), &kHasBeenDone}},
                    {"2", {&content_of_step(2)}},
@@ -446,6 +516,7 @@ std::vector<Scene> api_scenes() {
   };
   std::vector<Scene> scenes{
       {"a training that is pruned", true, true, save_three_steps, three_steps, prune, train_on},
+      {"a training that goes back", true, true, save_three_more, three_more, rewind, rewind_again},
       {"a training that keeps the newest step", true, true, begin_training, training, train, train_on},
       {"a training that keeps the newest step by marker", false, false, begin_training, training, train,
        train_on},

@@ -70,7 +70,7 @@ std::string leftovers(const store::RecoveryReport& report) {
     const bool is_done =
         entry.is_removed || (entry.action != store::RecoveryAction::keep && !entry.has_failed);
     const bool is_newest = entry.kind == store::EntryClass::committed && !entry.is_hidden;
-    const bool is_wanted = entry.name == "latest" || entry.name == ".cairn-pins";  // Of a training.
+    const bool is_wanted = entry.name == "latest" || entry.name.starts_with(".cairn-");  // Of a training.
     if (!is_done && !is_newest && !is_wanted) {
       return fmt::format("recovery leaves {} ({})", entry.name, entry.note);
     }

@@ -188,12 +188,12 @@ TEST_F(Checkpointers, AStepThatIsBeingSavedIsThereForTheNext) {
 TEST_F(Checkpointers, ALowerStepIsSavedAndIsNotTheLatest) {
   const auto run = make(keeping(keep::latest(1)));
   save(*run, 100).wait();
-  save(*run, 50).wait();
+  save(*run, 50, forced()).wait();
   run->wait();
 
   EXPECT_THAT(run->steps(), ElementsAre(50, 100));
   EXPECT_EQ(run->latest(), 100u);
-  save(*run, 60).wait();
+  save(*run, 60, forced()).wait();
   run->wait();
   EXPECT_THAT(run->steps(), ElementsAre(60, 100));
 }

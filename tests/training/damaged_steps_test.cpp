@@ -55,7 +55,7 @@ class DamagedSteps : public testing::Checkpointers {
 
   /// Saves a step below all others, so that the policy may remove any of them.
   static void save_below(Checkpointer& run) {
-    save(run, 0).wait();
+    save(run, 0, forced()).wait();
     run.wait();
   }
 };

@@ -87,6 +87,12 @@ class Checkpointers : public TrainingTest {
     const Tree tree = {{"step", step}};
     return run.save(step, {{"state", tree}}, options);
   }
+  /// What saves a step whatever policies say of it, and whatever is above it.
+  static StepOptions forced() {
+    StepOptions options;
+    options.force = true;
+    return options;
+  }
   static std::uint64_t stored_step(Loaded loaded) {
     return loaded.take<Tree>("state").get<std::uint64_t>("step");
   }

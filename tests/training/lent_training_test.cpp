@@ -152,6 +152,24 @@ TEST_P(LentTraining, SavesGoesBackToWhatItHasSavedAndKeepsWhatItIsTold) {
   EXPECT_THAT(on_disk(), ElementsAre(4));
 }
 
+TEST_P(LentTraining, GoesBackTogether) {
+  const std::vector<std::string> failures = on_all([&](const Rank& rank) {
+    Checkpointer run(root(), soon(), rank.context);
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      save(run, step);
+    }
+    run.rewind(1);
+    if (run.latest() != 1u) {
+      throw std::runtime_error("sees steps that were given up");
+    }
+    save(run, 2);
+    run.close();
+  });
+
+  EXPECT_THAT(failures, ::testing::Each(""));
+  EXPECT_THAT(on_disk(), ElementsAre(1, 2));
+}
+
 TEST_P(LentTraining, SavesWhenItIsToldToEnd) {
   const PreemptionGuard guard;
   std::barrier all(kRanks);

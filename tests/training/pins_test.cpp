@@ -119,6 +119,41 @@ TEST_F(PinsBeside, StandOrAreRefusedWhenTheStepIsRemovedMeanwhile) {
   EXPECT_GE(refused, 1);
 }
 
+TEST_F(PinsBeside, ARewindStandOrAreRefused) {
+  int stood = 0;
+  int refused = 0;
+  for (int moment = 1;; ++moment) {
+    SCOPED_TRACE(moment);
+    save_alone("1");
+    save_alone(std::to_string(kStep));
+    Checkpointer run(root(), {}, *attacked_context_);
+    StepDirectory pinner = other();
+    bool is_pinned = false;
+    attacked_->plan(moment, [&] {
+      is_pinned = is_pinned_by(pinner);
+      return true;
+    });
+    bool is_gone = true;
+    try {
+      run.rewind(1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument) << error.what();
+      is_gone = false;
+    }
+    const bool is_over = !attacked_->is_reached();
+    attacked_->plan(1, nullptr);
+    EXPECT_NE(is_gone, is_pinned);
+    expect_both_or_neither(is_pinned);
+    if (is_over) {
+      break;
+    }
+    ++(is_pinned ? stood : refused);
+    fs::remove_all(root());
+  }
+  EXPECT_GE(stood, 1);
+  EXPECT_GE(refused, 3);
+}
+
 TEST_F(PinsBeside, ASlowRemovalAreRefused) {
   save_alone(std::to_string(kStep));
   const io::Directory directory = io::Directory::open(io::posix_syscalls(), root());

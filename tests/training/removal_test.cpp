@@ -154,7 +154,7 @@ TEST_F(Checkpointers, WhereTheNewestIsDamagedTheNewestSoundIsKept) {
   alter(3);
   const auto run = make(keeping(keep::latest(0)));
   EXPECT_THAT([&] { static_cast<void>(run->load(3)); }, Fails(Errc::checksum_mismatch));
-  save(*run, 0).wait();
+  save(*run, 0, forced()).wait();
   run->wait();
 
   EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
@@ -174,7 +174,7 @@ TEST_F(Checkpointers, WhatALoadInTheBackgroundHasFoundDamagedIsKnownToBe) {
           static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
         },
         Fails(Errc::checksum_mismatch));
-    save(*run, 0).wait();
+    save(*run, 0, forced()).wait();
     run->wait();
 
     EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
@@ -195,7 +195,7 @@ TEST_F(Checkpointers, AStepThatLacksAFileIsKnownToBeDamaged) {
       const StepLoadResponse loading = run->load_async(3);
       static_cast<void>(is_awaited ? testing::run(loading.loaded()) : loading.wait());
     });
-    save(*run, 0).wait();
+    save(*run, 0, forced()).wait();
     run->wait();
 
     EXPECT_THAT(run->steps(), ElementsAre(0, 2, 3));
@@ -209,7 +209,7 @@ TEST_F(Checkpointers, WhatWasAskedForInVainIsNoDamage) {
   const auto run = make(keeping(keep::latest(0)));
   EXPECT_THAT([&] { static_cast<void>(run->load(3, {"model"})); }, Fails(Errc::not_found));
   EXPECT_THAT([&] { static_cast<void>(run->load_async(3, {"model"}).wait()); }, Fails(Errc::not_found));
-  save(*run, 0).wait();
+  save(*run, 0, forced()).wait();
   run->wait();
 
   EXPECT_THAT(run->steps(), ElementsAre(0, 3));
@@ -370,9 +370,7 @@ class SlowlyRemovingCheckpointers : public HeldCheckpointers {
 TEST_F(SlowlyRemovingCheckpointers, KnowWhatIsSavedMeanwhile) {
   const auto run = make_slow(save_when::continuously());
 
-  StepOptions forced;
-  forced.force = true;
-  save(*run, 3, forced);  // Nobody asks its response.
+  save(*run, 3, forced());  // Nobody asks its response.
   bool is_over = false;
   for (int i = 0; i < 10'000 && !is_over; ++i) {
     static_cast<void>(async::Event().wait_for(std::chrono::milliseconds(1)));
@@ -393,7 +391,7 @@ TEST_F(SlowlyRemovingCheckpointers, KnowWhatIsSavedMeanwhile) {
 TEST_F(SlowlyRemovingCheckpointers, LeaveALowerStepUntilItsOwnTurn) {
   const auto run = make_slow();
   save(*run, 9).wait();
-  save(*run, 0).wait();  // The steps of 9 are removed by then.
+  save(*run, 0, forced()).wait();  // The steps of 9 are removed by then.
 
   disk_->let_go();
   run->close();

@@ -31,11 +31,12 @@ namespace cairn {
 ///          if (auto resumed = run.resume({{"state", cairn::into(state)}})) { step = resumed->step + 1; }
 ///          for (; step < last; ++step) { train(state); run.save(step, {{"state", state}}, cairn::Metrics{{"loss", loss}}); }
 ///          run.close();
-/// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save` and `resume` with the same steps in the same order.
+/// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save`, `resume` and
+/// `rewind` with the same steps in the same order.
 /// What is saved, when, and what is gone on from are decided alike on all of them (see docs/training.md); rank 0 alone removes steps, and
 /// the others know of that when they `reload`.
 /// A forked child has none of its threads: there every call fails with Errc::closed at once, and the destructor does nothing.
-/// Threads: `save`, `wait` and `close` by one thread at a time; the rest from any, at any time.
+/// Threads: `save`, `rewind`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
   /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive this.
@@ -53,13 +54,18 @@ class Checkpointer {
   /// Saves the step, if the policy says so. Returns as soon as the values may change, like save_checkpointables_async; before that it
   /// waits for the save before.
   ///
-  /// A step that is lower than the latest may be saved, and is not the latest then. A deadline counts from the call.
+  /// A step that is lower than the latest may be saved, and is not the latest then. Where the policy of what to keep
+  /// would have it removed as soon as the next one is there, the program has probably gone back and not called
+  /// `rewind`: the step is refused. A deadline counts from the call.
   /// Ownership: the values must live until the call returns; until the save ends with Snapshot::borrow.
-  /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is there (without
-  ///            `overwrite`), or is there and pinned. Errc::invalid_argument: a metric's name (it is told), a step with too many digits.
-  ///            Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0 was silent for
-  ///            CoordinatorOptions::lost_after where this one had to ask it what is saved next. As save_checkpointables_async.
-  ///            A save of several ranks that fails on one fails on all, and all decide alike on the steps after it.
+  /// Errors:    what went wrong with the save before, once: then nothing is saved. Errc::already_exists: the step is
+  ///            there (without `overwrite`), or is there and pinned. Errc::invalid_argument: a metric's name (it is
+  ///            told), a step with too many digits, one that would be removed because of later ones (not of those that
+  ///            are damaged, or were saved by force or because of a signal; nor where the step itself is, or `rewind`
+  ///            was called). Errc::closed. What policies throw. Errc::peer_failed: another rank has failed, or rank 0
+  ///            was silent for CoordinatorOptions::lost_after where this one had to ask it what is saved next. As
+  ///            save_checkpointables_async. A save of several ranks that fails on one fails on all, and all decide
+  ///            alike on the steps after it.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
   /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
@@ -117,6 +123,18 @@ class Checkpointer {
   ///
   /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; another rank than 0 is asked. As remove_checkpoint.
   void remove(std::uint64_t step);
+
+  /// Gives up the steps above this one, to go on from here: moves them to `.cairn-rewound` in the root, where nobody
+  /// takes them for steps.
+  ///
+  /// Waits for the save in flight, and for removals. The highest step goes first, one rename each: a crash leaves a
+  /// shorter line of steps, and never a gap in it; called again it goes on. Links lead to the steps that stay.
+  /// `cairn unrewind` brings back what was moved, `cairn prune --rewound` removes it. Of several ranks rank 0 does it,
+  /// and all wait. Blocks.
+  /// Errors: Errc::not_found: no such step. Errc::invalid_argument: steps above it are pinned, being saved or being
+  ///         loaded: they are named, and nothing is moved; ranks name different steps; as `wait` on threads of its own.
+  ///         Errc::peer_failed: another rank has failed. OS errors: what was moved until then stays so.
+  void rewind(std::uint64_t step);
 
   /// As StepDirectory.
   void pin(std::uint64_t step);

@@ -20,10 +20,12 @@ namespace cairn {
 
 /// Says which steps to keep: a value, without a state of its own, asked after each commit.
 ///
-/// What a policy does not keep is removed, but for what is never removed; see plan_retention. It is asked again where the manifest of a step
-/// turns out to be unreadable: without that step.
+/// What a policy does not keep is removed, but for what is never removed; see plan_retention. It is asked again where
+/// the manifest of a step turns out to be unreadable: without that step. Before a step is saved below others it is
+/// asked whether that one would be kept; see Checkpointer::save.
 /// Example: options.keep = keep::any_of({keep::latest(3), keep::every_steps(1000), keep::best("loss", 1, Prefer::lower)});
-/// Threads: asked on a thread of the Checkpointer's.
+/// Threads: asked on a thread of the Checkpointer's or, about a step that is saved below others, on one of the
+///          context's or the one that saves; one at a time.
 class KeepPolicy {
  public:
   /// For each of `steps`, in their order, whether to keep it. They are sorted by step; `now` is the time of the day.

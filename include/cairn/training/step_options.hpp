@@ -67,7 +67,8 @@ struct StepOptions {
   /// Numbers by name, 1000 at most; see keep::best. One that is not finite is kept, is never the best, and is told once for each name by
   /// SaveResult::problems of the next step that is saved; also one of a step that the policy declines.
   Metrics metrics;
-  /// Save whatever the policy says.
+  /// Save whatever the policy says, also below later steps because of which the step will be removed soon; see
+  /// Checkpointer::save.
   bool force = false;
   /// Do not wait for the save before, where that is still in flight, but save nothing.
   bool skip_if_busy = false;

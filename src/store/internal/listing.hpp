@@ -21,6 +21,10 @@ namespace cairn::store {
                                                             const std::filesystem::path& root,
                                                             const ListOptions& options = {});
 
+/// The same of a directory that is open.
+[[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root,
+                                                            const ListOptions& options = {});
+
 /// What `found` is opened by or, where a crash has displaced it, was, and will be once it is recovered.
 ///
 /// Ownership: of `found`.

@@ -5,6 +5,7 @@
 
 #include "cairn/store/reports.hpp"
 
+#include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
 
 namespace cairn::store {
@@ -27,5 +28,7 @@ namespace cairn::store {
 ///         the directory itself. What cannot be removed is reported, not thrown.
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path,
                        RecoveryOptions options = {});
+/// The same of a directory that is open, wherever its path leads by now.
+RecoveryReport recover(io::Directory root, RecoveryOptions options = {});
 
 }  // namespace cairn::store

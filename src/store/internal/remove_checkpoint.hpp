@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "cairn/store/reports.hpp"
 
+#include "io/internal/file.hpp"
 #include "io/internal/syscalls.hpp"
 #include "store/internal/uuid.hpp"
 
@@ -38,6 +40,10 @@ enum class Surroundings : std::uint8_t {
 ///          it may come back after a power cut until `recover` has removed the rest.
 ///          `trash` learns what was renamed away and is not removed then. Null: nobody asks.
 RemovalReport remove_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                const RandomSource& random = system_random, Trash* trash = nullptr,
+                                Surroundings surroundings = Surroundings::unknown);
+/// The same of the one called `name` in a directory that is open, wherever its path leads by now.
+RemovalReport remove_checkpoint(const io::Directory& parent, const std::string& name,
                                 const RandomSource& random = system_random, Trash* trash = nullptr,
                                 Surroundings surroundings = Surroundings::unknown);
 
