@@ -2,7 +2,6 @@
 // One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds on this rank. SECONDS is
 // how long `idle` looks on (2). CAIRN_MPI_LARGE_ROUNDS: in how many of its 20 rounds `talk` speaks of megabytes (3).
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,7 +11,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -410,7 +408,7 @@ void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 [[noreturn]] void survive(std::size_t rank) {
-  std::this_thread::sleep_for(300ms);  // The transport passes on what it has heard, as it does when it is closed.
+  std::this_thread::sleep_for(300ms);  // The transport passes on what it has heard.
   std::fprintf(stderr, "rank %zu: survived\n", rank);
   std::fflush(stderr);
   ::_exit(0);  // MPI_Finalize waits for all.
