@@ -163,6 +163,14 @@ void stop(const std::shared_ptr<Coordinator>& coordinator) {
   talk(coordinator);
 }
 
+[[noreturn]] void survive(std::size_t rank) {
+  std::this_thread::sleep_for(
+      300ms);  // The transport passes on what it has heard, as it does when it is closed.
+  std::fprintf(stderr, "rank %zu: survived\n", rank);
+  std::fflush(stderr);
+  ::_exit(0);  // MPI_Finalize waits for all.
+}
+
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
 void killed(const std::shared_ptr<Coordinator>& coordinator) {
   Conversation conversation = coordinator->join();
@@ -174,9 +182,7 @@ void killed(const std::shared_ptr<Coordinator>& coordinator) {
   const auto begin = std::chrono::steady_clock::now();
   failure_of(subject.agree("again", "yes"), Errc::peer_lost);
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "all have ended soon after its silence");
-  std::fprintf(stderr, "rank %zu: survived\n", coordinator->rank());
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
+  survive(coordinator->rank());
 }
 
 /// Rank 0 speaks when all have agreed, perhaps before this rank has heard of that.
@@ -407,13 +413,6 @@ void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
   if (!is_last) {
     MPI_Finalize();
   }
-}
-
-[[noreturn]] void survive(std::size_t rank) {
-  std::this_thread::sleep_for(300ms);  // The transport passes on what it has heard, as it does when it is closed.
-  std::fprintf(stderr, "rank %zu: survived\n", rank);
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
 }
 
 std::vector<std::string> names_after_recovery(const std::filesystem::path& path) {
