@@ -164,8 +164,7 @@ void stop(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 [[noreturn]] void survive(std::size_t rank) {
-  std::this_thread::sleep_for(
-      300ms);  // The transport passes on what it has heard, as it does when it is closed.
+  std::this_thread::sleep_for(300ms);  // Its transport passes on what it has heard.
   std::fprintf(stderr, "rank %zu: survived\n", rank);
   std::fflush(stderr);
   ::_exit(0);  // MPI_Finalize waits for all.
@@ -424,8 +423,7 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
   return names;
 }
 
-/// The last rank has died, or dies in the next save: the others find so, and fail at once from then on. Recovery leaves so
-/// many names.
+/// The last rank has died, or dies in the next save: the others fail, from then on at once. Recovery leaves so many names.
 [[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
                                const SharedDirectory& directory, std::size_t left) {
   const auto fail = [&](const std::string& words, std::chrono::seconds latest) {
