@@ -2,6 +2,7 @@
 // One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds on this rank. SECONDS is
 // how long `idle` looks on (2). CAIRN_MPI_LARGE_ROUNDS: in how many of its 20 rounds `talk` speaks of megabytes (3).
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -161,6 +163,13 @@ void stop(const std::shared_ptr<Coordinator>& coordinator) {
   talk(coordinator);
 }
 
+[[noreturn]] void survive(std::size_t rank) {
+  std::this_thread::sleep_for(300ms);  // Its transport passes on what it has heard.
+  std::fprintf(stderr, "rank %zu: survived\n", rank);
+  std::fflush(stderr);
+  ::_exit(0);  // MPI_Finalize waits for all.
+}
+
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
 void killed(const std::shared_ptr<Coordinator>& coordinator) {
   Conversation conversation = coordinator->join();
@@ -172,9 +181,7 @@ void killed(const std::shared_ptr<Coordinator>& coordinator) {
   const auto begin = std::chrono::steady_clock::now();
   failure_of(subject.agree("again", "yes"), Errc::peer_lost);
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "all have ended soon after its silence");
-  std::fprintf(stderr, "rank %zu: survived\n", coordinator->rank());
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
+  survive(coordinator->rank());
 }
 
 /// Rank 0 speaks when all have agreed, perhaps before this rank has heard of that.
@@ -407,13 +414,6 @@ void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
-[[noreturn]] void survive(std::size_t rank) {
-  std::this_thread::sleep_for(300ms);  // The transport passes on what it has heard.
-  std::fprintf(stderr, "rank %zu: survived\n", rank);
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
-}
-
 std::vector<std::string> names_after_recovery(const std::filesystem::path& path) {
   store::recover(io::posix_syscalls(), path, {});
   std::vector<std::string> names;
@@ -423,8 +423,7 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
   return names;
 }
 
-/// The last rank has died, or dies in the next save: the others find so, and fail at once from then on. Recovery leaves so
-/// many names.
+/// The last rank has died, or dies in the next save: the others fail, from then on at once. Recovery leaves so many names.
 [[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
                                const SharedDirectory& directory, std::size_t left) {
   const auto fail = [&](const std::string& words, std::chrono::seconds latest) {
