@@ -15,7 +15,7 @@ namespace cairn {
 namespace {
 
 /// By the numbers of the codes. A message has blanks in place of the underscores.
-constexpr std::array<std::string_view, 28> kCodeNames = {"",
+constexpr std::array<std::string_view, 29> kCodeNames = {"",
                                                          "invalid_argument",
                                                          "not_found",
                                                          "already_exists",
@@ -42,8 +42,9 @@ constexpr std::array<std::string_view, 28> kCodeNames = {"",
                                                          "device_failure",
                                                          "io_failure",
                                                          "superseded",
-                                                         "still_running"};
-static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::still_running) + 1);
+                                                         "still_running",
+                                                         "peer_lost"};
+static_assert(kCodeNames.size() == static_cast<std::size_t>(Errc::peer_lost) + 1);
 
 class CairnCategory final : public std::error_category {
  public:

@@ -38,6 +38,7 @@ Coordinator::Coordinator(std::unique_ptr<Transport> transport, CoordinatorOption
   check(*transport_, options);
   exchanges_ = std::make_shared<coord::Exchanges>(*transport_, options);
   notices_ = std::make_shared<coord::Notices>(*transport_, options);
+  transport_->look_within(options.lost_after / 4);  // Who is asked answers in time.
   transport_->listen(
       [exchanges = exchanges_, notices = notices_](std::size_t from, const Packet& packet) {
         if (coord::Notices::is_notice(*packet)) {

@@ -10,10 +10,11 @@
 
 namespace cairn::coord {
 Exchange::Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
-                   std::uint64_t number)
+                   std::shared_ptr<LostRanks> lost, std::uint64_t number)
     : number_(number),
       tree_(tree),
       options_(options),
+      lost_(std::move(lost)),
       rank_(transport.rank()),
       children_(tree.children(rank_)),
       transport_(&transport) {
@@ -93,6 +94,16 @@ void Exchange::miss(std::size_t rank) noexcept {
   }
   fail(std::make_exception_ptr(Error(
       Errc::peer_failed, fmt::format("rank {} has closed its coordinator: it takes part no more", rank))));
+}
+
+void Exchange::lose(const std::exception_ptr& why) noexcept {
+  {
+    const MutexLock lock(mutex_);
+    if (!has_joined_ || bond_ != Bond::all) {
+      return;
+    }
+  }
+  fail(why);
 }
 
 void Exchange::close() noexcept {
@@ -321,6 +332,11 @@ void Exchange::take_ask(std::size_t from) {
   }
 }
 
+void Exchange::take_question(std::size_t from) {
+  const MutexLock lock(mutex_);
+  send(from, packet_of(PacketKind::here, {}, {}));
+}
+
 // Past the tree.
 
 void Exchange::tell(const std::string& subject, std::span<const std::size_t> ranks, std::string_view text,
@@ -381,8 +397,8 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
     take_direct(from, decoded, packet);
     return;
   }
-  if (kind == PacketKind::ask) {
-    take_ask(from);
+  if (kind == PacketKind::ask || kind == PacketKind::question) {
+    kind == PacketKind::ask ? take_ask(from) : take_question(from);
     return;
   }
   {
@@ -423,9 +439,13 @@ void Exchange::receive(std::size_t from, const DecodedPacket& decoded, const Pac
       break;
     case PacketKind::direct:  // See above.
     case PacketKind::ask:
+    case PacketKind::question:
     case PacketKind::rest:
+    case PacketKind::here:
     case PacketKind::notice:  // Belong to no conversation.
     case PacketKind::closed:
+    case PacketKind::lost:
+    case PacketKind::found:
       break;
   }
 }

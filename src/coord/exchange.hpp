@@ -20,6 +20,7 @@
 
 #include "async/internal/event.hpp"
 #include "base/internal/mutex.hpp"
+#include "coord/lost_ranks.hpp"
 #include "coord/packet.hpp"
 #include "coord/tree.hpp"
 
@@ -51,7 +52,8 @@ struct Hearing {
 /// Threads: every method may be called from any thread.
 class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
-  Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options, std::uint64_t number);
+  Exchange(Transport& transport, const Tree& tree, const CoordinatorOptions& options,
+           std::shared_ptr<LostRanks> lost, std::uint64_t number);
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
@@ -77,6 +79,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   bool rest() noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
+  /// Somebody is lost: fails it with `why`, if this rank has joined, and needs all.
+  void lose(const std::exception_ptr& why) noexcept;
   /// Fails it with Errc::closed, if it was not left; afterwards the transport is not used any more.
   void close() noexcept;
 
@@ -110,6 +114,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     bool has_left = false;
     bool is_resting = false;              // Its silence is not counted.
     std::chrono::nanoseconds silence{0};  // While this rank was there to hear it.
+    std::chrono::nanoseconds waited{0};   // For it to join.
     SomeRanks missing{};                  // As it has said last: below it, or, if it is above, of all.
   };
 
@@ -134,7 +139,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   [[nodiscard]] SomeRanks missing_of_all() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] Packet alive_packet(const SomeRanks& missing) const;
   [[nodiscard]] SomeRanks find_late() const CAIRN_REQUIRES(mutex_);
-  [[nodiscard]] std::string find_lost(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
+  void count_silence(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] const Neighbour* find_lost() CAIRN_REQUIRES(mutex_);
+  [[nodiscard]] bool is_needed_here(const Neighbour& neighbour) const CAIRN_REQUIRES(mutex_);
   /// Bond::above: when the rank above is lost or has left, listens to rank 0 itself from here on. Returns whether it does.
   bool turn_to_root(Neighbour& gone) CAIRN_REQUIRES(mutex_);
   void send_signs_of_life() CAIRN_REQUIRES(mutex_);
@@ -146,6 +153,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void pass_up(const Key& key, const std::shared_ptr<Step>& step);
   void take_down(const Key& key, const DecodedPacket& decoded, const Packet& packet);
   void take_ask(std::size_t from);
+  void take_question(std::size_t from);
   void note_missing(std::size_t from, std::string_view body);
   void take_direct(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Fails it where a step needs the text of a neighbour that has left.
@@ -156,6 +164,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   const std::uint64_t number_;
   const Tree tree_;
   const CoordinatorOptions options_;
+  const std::shared_ptr<LostRanks> lost_;
   const std::size_t rank_;
   const std::vector<std::size_t> children_;
   const async::Event failed_;

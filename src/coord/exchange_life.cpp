@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signs of life between neighbours: who is lost, who is late, and whom all wait for.
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -49,34 +50,38 @@ bool Exchange::turn_to_root(Neighbour& gone) {
   return true;
 }
 
-std::string Exchange::find_lost(std::chrono::nanoseconds elapsed) {
+void Exchange::count_silence(std::chrono::nanoseconds elapsed) {
   for (Neighbour& neighbour : neighbours_) {
-    // For a rank that rests, what was said is not kept for ever.
-    const bool is_counted = !neighbour.is_resting || has_left_;
-    neighbour.silence += is_counted ? elapsed : std::chrono::nanoseconds(0);
-    if (neighbour.has_left || (bond_ == Bond::above && !is_parent(neighbour.rank))) {
-      continue;
+    if (!neighbour.is_resting || has_left_) {  // For a rank that rests, what was said is not kept for ever.
+      neighbour.silence += elapsed;
     }
-    if (neighbour.has_joined && neighbour.silence > options_.lost_after) {
-      if (turn_to_root(neighbour)) {
-        continue;
-      }
-      return fmt::format("rank {} is lost: it has been silent for {} ms", neighbour.rank,
-                         std::chrono::duration_cast<std::chrono::milliseconds>(neighbour.silence).count());
+    if (!neighbour.has_joined) {
+      neighbour.waited += elapsed;
     }
   }
-  const SomeRanks late = find_late();
-  return late.count == 0 ? std::string()
-                         : fmt::format("{} {} not joined within join_timeout", to_string(late),
-                                       late.count == 1 ? "has" : "have");
+}
+
+bool Exchange::is_needed_here(const Neighbour& neighbour) const {
+  return !neighbour.has_left && (bond_ == Bond::all || is_parent(neighbour.rank));
+}
+
+const Exchange::Neighbour* Exchange::find_lost() {
+  for (Neighbour& neighbour : neighbours_) {
+    // One that has not joined answers questions, where its transport has a thread for that.
+    const bool would_speak = neighbour.has_joined || transport_->has_thread(neighbour.rank);
+    if (is_needed_here(neighbour) && would_speak && neighbour.silence > options_.lost_after &&
+        !turn_to_root(neighbour)) {
+      return &neighbour;
+    }
+  }
+  return nullptr;
 }
 
 SomeRanks Exchange::find_late() const {
   const std::chrono::nanoseconds most = options_.join_timeout;
   SomeRanks late;
   for (const Neighbour& neighbour : neighbours_) {
-    const bool is_needed = !neighbour.has_left && (bond_ == Bond::all || is_parent(neighbour.rank));
-    if (is_needed && !neighbour.has_joined && most.count() != 0 && neighbour.silence > most) {
+    if (is_needed_here(neighbour) && !neighbour.has_joined && most.count() != 0 && neighbour.waited > most) {
       late.add(neighbour.rank);
     }
   }
@@ -159,14 +164,19 @@ void Exchange::send_signs_of_life() {
   const Packet up = is_orphan_ ? packet_of(PacketKind::ask, {}, {}) : alive_packet(missing_below());
   const Packet down = alive_packet(missing_of_all());
   for (const Neighbour& neighbour : neighbours_) {
-    if (!neighbour.has_left) {
-      send(neighbour.rank, is_parent(neighbour.rank) ? up : down);
+    if (neighbour.has_left) {
+      continue;
+    }
+    send(neighbour.rank, is_parent(neighbour.rank) ? up : down);
+    if (!neighbour.has_joined && is_needed_here(neighbour) && transport_->has_thread(neighbour.rank)) {
+      send(neighbour.rank, packet_of(PacketKind::question, {}, {}));
     }
   }
 }
 
 void Exchange::tick() {
-  std::string lost;
+  std::optional<std::size_t> lost;
+  std::optional<Error> failure;
   {
     const MutexLock lock(mutex_);
     if (transport_ == nullptr || failure_ || (has_left_ && !may_be_asked())) {
@@ -176,13 +186,28 @@ void Exchange::tick() {
     const auto elapsed =
         std::min<std::chrono::nanoseconds>(now - last_tick_, kMostTicksAtOnce * options_.heartbeat);
     last_tick_ = now;
-    lost = find_lost(elapsed);
+    count_silence(elapsed);
+    const Neighbour* const neighbour = has_left_ ? nullptr : find_lost();
+    if (neighbour != nullptr) {
+      lost = neighbour->rank;
+      failure.emplace(
+          Errc::peer_lost,
+          fmt::format("rank {} is lost: it has been silent for {} ms; {}", *lost,
+                      std::chrono::duration_cast<std::chrono::milliseconds>(neighbour->silence).count(),
+                      kEndAndStartAgain));
+    } else if (const SomeRanks late = find_late(); late.count != 0) {
+      failure.emplace(Errc::peer_failed, fmt::format("{} {} not joined within join_timeout", to_string(late),
+                                                     late.count == 1 ? "has" : "have"));
+    }
     if (!has_left_) {
       send_signs_of_life();
     }
   }
-  if (!lost.empty()) {
-    fail(std::make_exception_ptr(Error(Errc::peer_failed, lost)));
+  if (failure) {
+    fail(std::make_exception_ptr(*failure));
+  }
+  if (lost) {
+    lost_->find(*lost, number_);
   }
   tick_later();
 }

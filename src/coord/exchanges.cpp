@@ -15,7 +15,8 @@ Exchanges::Exchanges(Transport& transport, const CoordinatorOptions& options)
     : transport_(&transport),
       options_(options),
       rank_(transport.rank()),
-      tree_{transport.size(), options.fan_out} {}
+      tree_{transport.size(), options.fan_out},
+      lost_(std::make_shared<LostRanks>(transport, tree_)) {}
 
 std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
   const MutexLock lock(mutex_);
@@ -26,7 +27,7 @@ std::shared_ptr<Exchange> Exchanges::find(std::uint64_t number) {
   if (number < next_ || is_closed_) {
     return nullptr;
   }
-  auto made = std::make_shared<Exchange>(*transport_, tree_, options_, number);
+  auto made = std::make_shared<Exchange>(*transport_, tree_, options_, lost_, number);
   exchanges_.emplace(number, made);
   return made;
 }
@@ -51,7 +52,7 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
     for (std::size_t i = 0; i < bonds.size(); ++i) {
       std::shared_ptr<Exchange>& slot = exchanges_[next_];
       if (!slot) {
-        slot = std::make_shared<Exchange>(*transport_, tree_, options_, next_);
+        slot = std::make_shared<Exchange>(*transport_, tree_, options_, lost_, next_);
       }
       joined.push_back(slot);
       ++next_;
@@ -60,6 +61,9 @@ std::vector<std::shared_ptr<Exchange>> Exchanges::join(const std::vector<Bond>& 
   for (std::size_t i = 0; i < joined.size(); ++i) {
     joined[i]->join(bonds[i]);
     miss_those_gone(*joined[i]);  // `take_closed` tells it of those that go later.
+    if (const std::exception_ptr why = lost_->failure()) {
+      joined[i]->lose(why);
+    }
   }
   return joined;
 }
@@ -69,14 +73,29 @@ void Exchanges::receive(std::size_t from, const Packet& packet) noexcept {
     const DecodedPacket decoded = decode(*packet);
     if (decoded.head.kind == PacketKind::closed) {
       take_closed(from, decoded, packet);
+    } else if (decoded.head.kind == PacketKind::lost) {
+      take_lost(from, decoded, packet);
+    } else if (decoded.head.kind == PacketKind::found) {
+      lost_->take_found(from, decoded, packet);
     } else if (const auto exchange = find(decoded.head.conversation)) {
       exchange->receive(from, decoded, packet);
-    } else if (decoded.head.kind == PacketKind::ask) {
+    } else if (decoded.head.kind == PacketKind::ask || decoded.head.kind == PacketKind::question) {
       say_left(from, decoded.head.conversation);
     }
   } catch (...) {  // Bytes that no rank of ours sends, or no memory: nobody may wait for what was in them.
     for (const auto& exchange : all()) {
       exchange->fail(std::current_exception());
+    }
+  }
+}
+
+/// Those that begin later fail at once when they are joined.
+void Exchanges::take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  lost_->take_lost(from, decoded, packet);
+  const std::exception_ptr why = lost_->failure();
+  for (const auto& exchange : all()) {
+    if (why && exchange->number() >= decoded.head.conversation) {
+      exchange->lose(why);
     }
   }
 }
@@ -123,6 +142,7 @@ void Exchanges::close() noexcept {
   for (const auto& exchange : all()) {
     exchange->close();
   }
+  lost_->close();
   try {
     std::string body;
     put(body, static_cast<std::uint32_t>(rank_));

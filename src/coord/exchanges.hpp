@@ -10,6 +10,7 @@
 
 #include "base/internal/mutex.hpp"
 #include "coord/exchange.hpp"
+#include "coord/lost_ranks.hpp"
 #include "coord/packet.hpp"
 
 namespace cairn::coord {
@@ -43,11 +44,13 @@ class Exchanges {
   void take_closed(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Fails a conversation that a rank which is gone will never join.
   void miss_those_gone(Exchange& exchange) const;
+  void take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
 
   Transport* const transport_;  // Until `close`.
   const CoordinatorOptions options_;
   const std::size_t rank_;
   const Tree tree_;
+  const std::shared_ptr<LostRanks> lost_;
   mutable Mutex mutex_;
   bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
   std::uint64_t next_ CAIRN_GUARDED_BY(mutex_) = 0;  // Number of the conversation that this rank joins next.

@@ -30,7 +30,7 @@ DecodedPacket decode(std::string_view packet) {
   DecodedPacket decoded;
   decoded.head.conversation = take<std::uint64_t>(packet);
   const auto kind = take<std::uint8_t>(packet);
-  if (kind > static_cast<std::uint8_t>(PacketKind::ask)) {
+  if (kind > static_cast<std::uint8_t>(PacketKind::found)) {
     throw Error(Errc::malformed_metadata, fmt::format("a packet of unknown kind {}", kind));
   }
   decoded.head.kind = static_cast<PacketKind>(kind);
@@ -66,6 +66,9 @@ std::string encode_failure(std::size_t rank, const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const Error& error) {
+    if (error.code() == Errc::peer_lost) {
+      return encode_common_failure(error);
+    }
     const bool names_rank = error.code() == Errc::peer_failed;
     put(body, names_rank ? kNobody : static_cast<std::uint32_t>(rank));
     put(body, kOfOneRank);

@@ -21,11 +21,15 @@ enum class PacketKind : std::uint8_t {
   parts,  ///< Texts of rank 0 for the ranks of a subtree.
   fail,   ///< The conversation has failed.
   left,   ///< I say nothing more.
-  direct,  ///< What one rank tells another, past the tree.
-  notice,  ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
-  closed,  ///< A rank (u32) joins none of the conversations from this one on.
-  rest,    ///< I have no thread until my program lends me one: until I speak again, silence means nothing.
-  ask,     ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
+  direct,    ///< What one rank tells another, past the tree.
+  notice,    ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
+  closed,    ///< A rank (u32) joins none of the conversations from this one on.
+  rest,      ///< I have no thread until my program lends me one: until I speak again, silence means nothing.
+  ask,       ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
+  question,  ///< I wait for you to join: are you there?
+  here,      ///< I am, but have not joined.
+  lost,  ///< A rank (u32), which this conversation needs, was found lost by another one (u32), which has found so many (u32).
+  found,  ///< The same: it has heard so, and is there again.
 };
 
 struct PacketHead {
@@ -58,7 +62,7 @@ using RankedText = std::pair<std::size_t, std::string>;
 [[nodiscard]] std::string encode_failure(std::size_t rank, const std::exception_ptr& why);
 /// One that is the same on all ranks.
 [[nodiscard]] std::string encode_common_failure(const Error& error);
-/// Errc::peer_failed, "rank <rank>: <what it says>"; a common one as it is.
+/// Errc::peer_failed, "rank <rank>: <what it says>"; a common one, and Errc::peer_lost, as it is.
 [[nodiscard]] std::exception_ptr decode_failure(std::string_view body);
 
 }  // namespace cairn::coord

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/failures.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <cstddef>
 #include <exception>
+#include <optional>
 
 #include <boost/asio/cancellation_type.hpp>
 #include <fmt/format.h>
@@ -11,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
+#include "coord/internal/of_peer.hpp"
 
 namespace cairn::core {
 namespace {
@@ -69,7 +73,8 @@ void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked a
   if (is_verdict) {
     throw_failed_handler(failure, who);
   }
-  const bool is_of_another_rank = code_of(failure) == Errc::peer_failed;  // Which has said whose it is.
+  const std::optional<std::error_code> code = code_of(failure);
+  const bool is_of_another_rank = code && coord::is_of_peer(*code);  // Which has said whose it is.
   std::rethrow_exception(is_of_another_rank ? failure : with_context(failure, who));
 }
 

@@ -13,6 +13,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
+#include "coord/internal/of_peer.hpp"
 #include "core/save_job.hpp"
 #include "store/internal/other_files.hpp"
 
@@ -31,12 +32,12 @@ std::string named(std::string_view words, std::string_view title) {
   return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
 }
 
-/// The text of a failure. Of another rank's it leaves out what Errc::peer_failed adds, which the new error adds again.
+/// The text of a failure. Of another rank's it leaves out what its code adds, which the new error adds again.
 std::string words_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    if (error.code() == Errc::peer_failed) {
+    if (coord::is_of_peer(error.code())) {
       return error.detail();
     }
   } catch (...) {  // Not of another rank.
@@ -44,13 +45,20 @@ std::string words_of(const std::exception_ptr& failure) {
   return describe(failure);
 }
 
+Errc code_of_abortion(const joint::Verdict& verdict) {
+  if (verdict.is_superseded) {
+    return Errc::superseded;
+  }
+  return verdict.is_peer_lost ? Errc::peer_lost : Errc::peer_failed;
+}
+
 /// A failure of another rank with the save named; any other as it is.
 std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    if (error.code() == Errc::peer_failed) {
-      return std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title)));
+    if (coord::is_of_peer(error.code())) {
+      return std::make_exception_ptr(Error(error.code(), named(error.detail(), title)));
     }
   } catch (...) {  // Of this rank.
   }
@@ -196,7 +204,9 @@ Awaitable<> SaveJob::take_part() {
 
 joint::Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
   if (staged_->decide_alone() == store::LoneVerdict::aborted) {
-    return {joint::Verdict::Kind::aborted, words_of(silence)};
+    joint::Verdict verdict(joint::Verdict::Kind::aborted, words_of(silence));
+    verdict.is_peer_lost = code_of(silence) == Errc::peer_lost;
+    return verdict;
   }
   return committed();
 }
@@ -237,7 +247,7 @@ void SaveJob::heed(const joint::Verdict& verdict) {
   if (is_stopped()) {
     throw Error(Errc::cancelled, title());  // Asked for on this rank: its caller is told so.
   }
-  throw Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, named(verdict.words, title()));
+  throw Error(code_of_abortion(verdict), named(verdict.words, title()));
 }
 
 Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
@@ -256,12 +266,11 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
     const std::string own = fmt::format("rank {}: ", joint_->rank());
     const std::string words = named(verdict.words, title());
     if (!std::string_view(words).substr(title().size()).starts_with(": " + own)) {
-      failure =
-          std::make_exception_ptr(Error(verdict.is_superseded ? Errc::superseded : Errc::peer_failed, words));
+      failure = std::make_exception_ptr(Error(code_of_abortion(verdict), words));
     }
   } catch (const Error& error) {
-    if (error.code() == Errc::peer_failed) {  // Rank 0 cannot be heard: it is lost, or this rank is.
-      failure = std::make_exception_ptr(Error(Errc::peer_failed, named(error.detail(), title())));
+    if (coord::is_of_peer(error.code())) {  // Rank 0 cannot be heard: it is lost, or this rank is.
+      failure = std::make_exception_ptr(Error(error.code(), named(error.detail(), title())));
     }
   } catch (...) {  // Nobody says otherwise: the failure is this rank's own.
   }

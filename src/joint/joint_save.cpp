@@ -10,6 +10,7 @@
 #include "cairn/base/hash.hpp"
 
 #include "base/internal/packed.hpp"
+#include "coord/internal/of_peer.hpp"
 #include "joint/internal/conversations.hpp"
 
 namespace cairn::joint {
@@ -122,6 +123,7 @@ Awaitable<Verdict> decode_verdict(Awaitable<std::string> told) {
   Verdict verdict;
   verdict.kind = static_cast<Verdict::Kind>(take<std::uint8_t>(text));
   verdict.is_superseded = take<std::uint8_t>(text) != 0;
+  verdict.is_peer_lost = take<std::uint8_t>(text) != 0;
   verdict.files = take<std::uint64_t>(text);
   verdict.bytes = take<std::uint64_t>(text);
   verdict.words = take_text(text);
@@ -133,11 +135,12 @@ Verdict verdict_of(const std::exception_ptr& why) {
   const std::optional<std::error_code> code = code_of(why);
   Verdict verdict(code == Errc::commit_unknown ? Verdict::Kind::unknown : Verdict::Kind::aborted, "");
   verdict.is_superseded = code == Errc::superseded;
+  verdict.is_peer_lost = code == Errc::peer_lost;
   verdict.words = fmt::format("rank 0: {}", describe(why));
   try {
     std::rethrow_exception(why);
   } catch (const Error& error) {
-    if (error.code() == Errc::peer_failed) {
+    if (coord::is_of_peer(error.code())) {
       verdict.words = error.detail();  // It names its rank.
     }
   } catch (...) {  // What it says is there already.
@@ -247,6 +250,7 @@ void JointSave::tell(const Verdict& verdict) noexcept {
     std::string text;
     put(text, static_cast<std::uint8_t>(verdict.kind));
     put(text, static_cast<std::uint8_t>(verdict.is_superseded));
+    put(text, static_cast<std::uint8_t>(verdict.is_peer_lost));
     put(text, verdict.files);
     put(text, verdict.bytes);
     put_text(text, verdict.words);

@@ -19,6 +19,7 @@
 
 #include "base/internal/mutex.hpp"
 #include "base/internal/thread.hpp"
+#include "mpi/event_counts.hpp"
 #include "mpi/mpi_error.hpp"
 #include "mpi/postbox.hpp"
 
@@ -30,6 +31,8 @@ using mpi::check;
 constexpr std::chrono::microseconds kShortestPause{50};
 constexpr std::chrono::microseconds kLongestPause{2000};
 constexpr std::chrono::milliseconds kLongestFlush{500};
+/// How long a thread that is woken looks for packets: they may come a little later than what wakes it.
+constexpr std::chrono::milliseconds kAwake{20};
 
 /// What MPI_Init_thread has given.
 int level_of_threads() {
@@ -67,17 +70,31 @@ std::size_t number_of(int (*ask)(MPI_Comm, int*), MPI_Comm communicator) {
   return static_cast<std::size_t>(number);
 }
 
-/// Of each rank the least one of its machine.
-std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, std::size_t rank, std::size_t size) {
-  MPI_Comm host = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+/// The ranks of this one's machine.
+MPI_Comm machine_of(MPI_Comm communicator) {
+  MPI_Comm machine = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine),
         "MPI_Comm_split_type");
+  return machine;
+}
+
+/// Of each rank the least one of its machine.
+std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, MPI_Comm machine, std::size_t rank,
+                                    std::size_t size) {
   auto least = static_cast<std::uint32_t>(rank);
-  check(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UINT32_T, MPI_MIN, host), "MPI_Allreduce");
-  check(MPI_Comm_free(&host), "MPI_Comm_free");
+  check(MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_UINT32_T, MPI_MIN, machine), "MPI_Allreduce");
   std::vector<std::uint32_t> hosts(size);
   check(MPI_Allgather(&least, 1, MPI_UINT32_T, hosts.data(), 1, MPI_UINT32_T, communicator), "MPI_Allgather");
   return hosts;
+}
+
+/// Of each rank whether its transport has a thread.
+std::vector<std::uint8_t> threads_of(MPI_Comm communicator, int level, std::size_t size) {
+  const std::uint8_t has_thread = level == MPI_THREAD_MULTIPLE ? 1 : 0;
+  std::vector<std::uint8_t> threads(size);
+  check(MPI_Allgather(&has_thread, 1, MPI_UINT8_T, threads.data(), 1, MPI_UINT8_T, communicator),
+        "MPI_Allgather");
+  return threads;
 }
 
 Hash128 job_of(MPI_Comm communicator) {
@@ -98,9 +115,13 @@ class MpiTransport final : public Transport {
         communicator_(duplicate_of(communicator)),
         rank_(number_of(MPI_Comm_rank, communicator_)),
         size_(number_of(MPI_Comm_size, communicator_)),
-        hosts_(hosts_of(communicator_, rank_, size_)),
+        machine_(machine_of(communicator_)),
+        hosts_(hosts_of(communicator_, machine_, rank_, size_)),
+        threads_(threads_of(communicator_, level_, size_)),
         job_(job_of(communicator_)),
+        events_(machine_, fmt::format("cairn-{}-{}", to_hex(job_), hosts_[rank_]), size_),
         postbox_(std::make_unique<mpi::Postbox>(communicator_)) {
+    check(MPI_Comm_free(&machine_), "MPI_Comm_free");
     hear_of_finalize();
     if (level_ == MPI_THREAD_MULTIPLE) {
       thread_ = start_thread("cairn-mpi", [this] { serve(); });
@@ -122,23 +143,34 @@ class MpiTransport final : public Transport {
   Hash128 job() const noexcept override { return job_; }
   Time now() const override { return std::chrono::steady_clock::now(); }
 
+  bool has_thread(std::size_t rank) const override { return threads_[rank] != 0; }
+
   void send(std::size_t to, Packet packet) override {
     const MutexLock lock(mutex_);
     outgoing_.emplace_back(to, std::move(packet));
-    changed_.notify_all();
+    events_.add(rank_);
+  }
+
+  void look_within(std::chrono::nanoseconds latest) override {
+    const MutexLock lock(mutex_);
+    if (!events_.is_shared() || std::any_of(hosts_.begin(), hosts_.end(), [this](std::uint32_t host) {
+          return host != hosts_[rank_];  // Nobody on another machine can wake this thread.
+        })) {
+      longest_sleep_ = latest;
+    }
   }
 
   void listen(Receiver receiver, std::function<void()> ended) override {
     const MutexLock lock(mutex_);
     receiver_ = std::move(receiver);
     ended_ = std::move(ended);
-    changed_.notify_all();
+    events_.add(rank_);
   }
 
   void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
     const MutexLock lock(mutex_);
     later_.push({now() + delay, std::move(work)});
-    changed_.notify_all();
+    events_.add(rank_);
   }
 
   bool progress() override {
@@ -185,7 +217,7 @@ class MpiTransport final : public Transport {
     {
       const MutexLock lock(mutex_);
       is_closed_ = true;
-      changed_.notify_all();
+      events_.add(rank_);
     }
     if (thread_.joinable()) {
       thread_.join();
@@ -201,7 +233,7 @@ class MpiTransport final : public Transport {
     const Time end = now() + kLongestFlush;
     try {
       for (const auto& [to, packet] : take_outgoing()) {
-        postbox_->send(to, packet);
+        post(to, packet);
       }
       while (postbox_->is_sending() && now() < end) {
         if (!postbox_->turn()) {
@@ -218,26 +250,46 @@ class MpiTransport final : public Transport {
   }
 
   void serve() {
-    std::chrono::microseconds pause = kShortestPause;
-    MutexLock lock(mutex_);
-    while (!is_closed_) {
-      if (!is_busy()) {
-        changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || is_busy(); });
-        continue;
+    std::chrono::nanoseconds pause = kShortestPause;
+    std::uint32_t seen = 0;
+    bool has_slept = true;
+    Time awake_until;
+    while (true) {
+      // Before all that this thread looks at: what changes after this ends the wait below.
+      const std::uint32_t events = events_.of(rank_);
+      if (has_slept || events != seen) {
+        awake_until = now() + kAwake;
+        pause = kShortestPause;
       }
-      lock.unlock();
-      const bool has_any = turn();
-      lock.lock();
-      pause = has_any ? kShortestPause : std::min(pause * 2, kLongestPause);
-      changed_.wait_for(lock, pause,
-                        [this]() CAIRN_REQUIRES(mutex_) { return is_closed_ || !outgoing_.empty(); });
+      seen = events;
+      pause = turn() ? kShortestPause : pause;
+      std::chrono::nanoseconds longest;
+      {
+        const MutexLock lock(mutex_);
+        if (is_closed_) {
+          return;
+        }
+        has_slept = !is_busy() && now() >= awake_until;
+        longest = has_slept ? longest_sleep_ : pause;
+      }
+      events_.wait(rank_, seen, longest);
+      pause = std::min<std::chrono::nanoseconds>(pause * 2, kLongestPause);
     }
   }
 
-  /// While nothing is under way here nobody looks for packets: they wait in MPI.
+  /// While nothing is under way here the thread sleeps. Ranks of its machine wake it when they send something; what
+  /// others send waits in MPI until it looks again.
   bool is_busy() const CAIRN_REQUIRES(mutex_) {
     return receiver_ &&
            (!outgoing_.empty() || !later_.empty() || postbox_->is_sending() || postbox_->is_receiving());
+  }
+
+  /// Sends a packet, and wakes its receiver.
+  void post(std::size_t to, const Packet& packet) {
+    postbox_->send(to, packet);
+    if (to != rank_ && has_thread(to) && hosts_[to] == hosts_[rank_]) {
+      events_.add(to);
+    }
   }
 
   /// Sends, receives, and calls what is due. Returns whether there was any of it.
@@ -255,7 +307,7 @@ class MpiTransport final : public Transport {
     bool has_any = !outgoing.empty();
     try {
       for (const auto& [to, packet] : outgoing) {
-        postbox_->send(to, packet);
+        post(to, packet);
       }
       has_any |= postbox_->turn();
     } catch (const std::exception&) {  // MPI has broken down, or there is no memory for what has come.
@@ -291,16 +343,19 @@ class MpiTransport final : public Transport {
   const MPI_Comm communicator_;
   const std::size_t rank_;
   const std::size_t size_;
+  MPI_Comm machine_;  // Until all that needs it is made.
   const std::vector<std::uint32_t> hosts_;
+  const std::vector<std::uint8_t> threads_;
   const Hash128 job_;
+  mpi::EventCounts events_;
   int key_ = MPI_KEYVAL_INVALID;
   std::unique_ptr<mpi::Postbox> postbox_;  // Of the thread that makes progress.
   std::atomic<bool> is_turning_{false};    // Of several threads that are lent, one makes progress.
   Mutex mutex_;
-  Condition changed_;
   bool is_closed_ CAIRN_GUARDED_BY(mutex_) = false;
   Receiver receiver_ CAIRN_GUARDED_BY(mutex_);
   std::function<void()> ended_ CAIRN_GUARDED_BY(mutex_);
+  std::chrono::nanoseconds longest_sleep_ CAIRN_GUARDED_BY(mutex_) = std::chrono::nanoseconds::max();
   std::deque<std::pair<std::size_t, Packet>> outgoing_ CAIRN_GUARDED_BY(mutex_);
   std::priority_queue<Later> later_ CAIRN_GUARDED_BY(mutex_);
   std::thread thread_;

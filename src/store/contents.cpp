@@ -14,6 +14,7 @@
 
 #include "cairn/base/error.hpp"
 
+#include "io/internal/check.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/names.hpp"
 
@@ -57,8 +58,14 @@ class ListedFiles {
     }
   }
 
-  Foreign remove_from(const io::Directory& directory) && {
+  Foreign remove_from(const io::Directory& directory, RemovalOrder order) && {
     remove_below(directory, "");
+    if (order == RemovalOrder::durable) {
+      directory.sync();
+    }
+    if (own_.contains(kUncommittedName) && own_.contains(kCommitName)) {
+      sync_commit(directory);  // Without the mark an empty COMMIT would be nobody's.
+    }
     for (const std::string_view name : kOwnFiles) {
       if (own_.contains(name)) {
         io::remove_if_there([&] { directory.remove_file(name); });
@@ -150,8 +157,15 @@ bool holds_only_own_files(const io::Directory& directory) {
   });
 }
 
-Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest) {
-  return ListedFiles(manifest).remove_from(directory);
+void sync_commit(const io::Directory& directory) {
+  const io::FileHandle commit = directory.open_file(kCommitName);
+  io::require(directory.syscalls().sync_data(commit.fd()), "fdatasync", directory.path() / kCommitName);
+  directory.sync();
+}
+
+Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest,
+                                RemovalOrder order) {
+  return ListedFiles(manifest).remove_from(directory, order);
 }
 
 }  // namespace cairn::store

@@ -26,11 +26,23 @@ struct Foreign {
 /// Whether a directory holds nothing but files of that kind, and directories without a file in them.
 [[nodiscard]] bool holds_only_own_files(const io::Directory& directory);
 
+/// In marker mode a COMMIT may be visible while its name is not durable; nor are its bytes, where there are no hard links.
+///
+/// Errors: OS errors pass through.
+void sync_commit(const io::Directory& directory);
+
+/// In which order a power cut may undo a removal.
+enum class RemovalOrder {
+  any,
+  durable,  ///< The files that a manifest lists are gone for good before it goes: whatever is left can be told to be ours. Costs a sync.
+};
+
 /// Removes the files that `manifest` lists, the directories that are empty then, and our own few files; COMMIT last:
 /// until then recovery knows the directory as a checkpoint's. Returns what else is there. What is gone already is
 /// not an error.
 ///
 /// Errors: OS errors pass through: what was not reached is still there.
-Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest);
+Foreign remove_checkpoint_files(const io::Directory& directory, const Manifest& manifest,
+                                RemovalOrder order = RemovalOrder::any);
 
 }  // namespace cairn::store

@@ -117,7 +117,7 @@ bool is_remnant(const io::Directory& part) {
 /// What a save by marker leaves at the name of its part where it ends before COMMIT: recovery removes it.
 bool is_unpublished(const io::Directory& part) {
   return is_small_file(part, kUncommittedName) &&
-         parse_owner(io::read_small_file(part, kUncommittedName, kMostMarkBytes)) && is_remnant(part);
+         parse_owner(io::read_small_file(part, kUncommittedName, kMostMarkBytes)).has_value();
 }
 
 bool is_part(const io::Directory& directory, const io::DirectoryEntry& entry) {
@@ -185,7 +185,8 @@ Foreign others_in(const io::Directory& directory) {
 /// Removes what the manifest of a part lists, as that of any checkpoint, and says what else was there, and where: `home`.
 std::string remove_part(const io::Directory& directory, const std::string& name, const io::Directory& part,
                         const std::filesystem::path& home) {
-  const Foreign others = remove_checkpoint_files(part, manifest_of_part(part).value_or(Manifest()));
+  const Foreign others =
+      remove_checkpoint_files(part, manifest_of_part(part).value_or(Manifest()), RemovalOrder::durable);
   if (others.count != 0) {
     return fmt::format("kept in {}, because the part does not list it: {}", home.string(), listed(others));
   }

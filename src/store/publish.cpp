@@ -335,6 +335,7 @@ const io::Directory& make_marked_directory(State& state, const std::string& name
   io::Directory marked = state.staged.make_directory(kPublishingName, state.options.directory_mode);
   state.marker = claim(marked, kUncommittedName, state.uuid);
   state.marker_name = name;  // Before there is something to lose.
+  marked.sync();  // Before files move in: a power cut may keep these, and nothing else tells whose they are.
   const std::string publishing(kPublishingName);
   const int result = io::uninterrupted([&] {
     return state.parent.syscalls().rename_at(state.staged.fd(), publishing.c_str(), state.parent.fd(),

@@ -57,13 +57,6 @@ std::optional<Uuid> commit_uuid(const io::Directory& directory) {
   }
 }
 
-/// In marker mode COMMIT may be visible, and its name not durable; nor its bytes, where there are no hard links.
-void sync_commit(const io::Directory& directory) {
-  const io::FileHandle commit = directory.open_file(kCommitName);
-  io::require(directory.syscalls().sync_data(commit.fd()), "fdatasync", directory.path() / kCommitName);
-  directory.sync();
-}
-
 /// What stands where a checkpoint belongs.
 struct Stand {
   enum class Kind : std::uint8_t { nothing, sound, something };

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -82,11 +85,55 @@ std::exception_ptr Checkpointer::State::judge_load(std::uint64_t step, const std
   return failure;
 }
 
-std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, const ResumeOptions& how) {
-  if (!ranks) {
-    return resume_newest(requests, how, {});
+std::string Checkpointer::State::refusal_of(Resumed& resumed, const ResumeOptions& how) const {
+  const bool is_accepted = !how.accept || how.accept(resumed.step, resumed.loaded);
+  return is_accepted ? ""
+                     : fmt::format("{}: ResumeOptions::accept did not take it",
+                                   directory.path(resumed.step).string());
+}
+
+/// Of one process: the newest step that the program accepts.
+std::optional<Resumed> Checkpointer::State::resume_alone(const Requests& requests, const ResumeOptions& how) {
+  std::set<std::uint64_t> without;
+  std::vector<PassedOver> refused;
+  while (true) {
+    std::optional<Resumed> resumed = resume_newest(requests, how, without);
+    if (!resumed && !refused.empty()) {  // To begin anew is a decision, too.
+      throw Error(refused.front().code, refused.front().why);
+    }
+    const std::string refusal = resumed ? refusal_of(*resumed, how) : "";
+    if (refusal.empty()) {
+      if (resumed) {
+        refused.insert(refused.end(), resumed->passed_over.begin(), resumed->passed_over.end());
+        resumed->passed_over = std::move(refused);
+      }
+      return resumed;
+    }
+    refused.push_back({directory.path(resumed->step), make_error_code(Errc::invalid_argument), refusal});
+    without.insert(resumed->step);
   }
+}
+
+std::optional<Resumed> Checkpointer::State::resume(const Requests& requests, const ResumeOptions& how) {
+  if (how.accept && !how.fall_back) {
+    throw Error(Errc::invalid_argument,
+                "ResumeOptions::accept chooses among older steps, which needs fall_back");
+  }
+  std::optional<Resumed> resumed = ranks ? resume_together(requests, how) : resume_alone(requests, how);
+  if (resumed) {
+    std::stable_sort(resumed->passed_over.begin(), resumed->passed_over.end(),
+                     [this](const PassedOver& a, const PassedOver& b) {
+                       return directory.parse(a.path.filename().string()) >
+                              directory.parse(b.path.filename().string());
+                     });
+  }
+  return resumed;
+}
+
+std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requests,
+                                                            const ResumeOptions& how) {
   training::RankResume rank;
+  rank.refusal = [&](Resumed& resumed) { return refusal_of(resumed, how); };
   rank.load_newest = [&](const std::set<std::uint64_t>& without) {
     return resume_newest(requests, how, without);
   };

@@ -111,6 +111,10 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
                                               const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;
   std::optional<Resumed> resume(const Requests& requests, const ResumeOptions& how);
+  std::optional<Resumed> resume_alone(const Requests& requests, const ResumeOptions& how);
+  std::optional<Resumed> resume_together(const Requests& requests, const ResumeOptions& how);
+  /// Why the program does not take what was loaded; empty where it does.
+  [[nodiscard]] std::string refusal_of(Resumed& resumed, const ResumeOptions& how) const;
   [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);

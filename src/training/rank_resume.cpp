@@ -52,17 +52,23 @@ class Talk {
     std::vector<PassedOver> passed_over;
     while (true) {
       std::optional<Resumed> resumed = rank_.load_newest(without);
+      if (!resumed && !passed_over.empty()) {  // To begin anew is a decision, too.
+        throw Error(passed_over.front().code, passed_over.front().why);
+      }
       await_here(coordinator_, subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
       if (!resumed) {
         return std::nullopt;
       }
-      const std::string complaint = agree("");
+      const std::string own = rank_.refusal(*resumed);
+      const std::string complaint = agree(own);
       if (complaint.empty()) {
         passed_over.insert(passed_over.end(), resumed->passed_over.begin(), resumed->passed_over.end());
         resumed->passed_over = std::move(passed_over);
         return resumed;
       }
-      passed_over.push_back({rank_.path(resumed->step), make_error_code(Errc::peer_failed), complaint});
+      passed_over.push_back({rank_.path(resumed->step),
+                             make_error_code(own.empty() ? Errc::peer_failed : Errc::invalid_argument),
+                             complaint});
       without.insert(resumed->step);
     }
   }
@@ -78,6 +84,8 @@ class Talk {
       std::string complaint;
       try {
         resumed.loaded = rank_.load(resumed.step);
+        complaint = rank_.refusal(resumed);
+        complaint = complaint.empty() ? "" : fmt::format("rank {}: {}", number_, complaint);
       } catch (const std::exception& error) {
         if (!rank_.may_fall_back(resumed.step, std::current_exception())) {
           throw;

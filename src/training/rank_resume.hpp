@@ -20,6 +20,8 @@ struct RankResume {
   std::function<std::optional<Resumed>(const std::set<std::uint64_t>& without)> load_newest;
   /// The others: load the step that rank 0 has named.
   std::function<Loaded(std::uint64_t step)> load;
+  /// Why this rank does not take what was loaded; empty where it does.
+  std::function<std::string(Resumed& resumed)> refusal;
   /// Whether a failure of `load` is one of the step itself, for which another is tried.
   std::function<bool(std::uint64_t step, const std::exception_ptr& failure)> may_fall_back;
   /// Where a step lies.

@@ -294,7 +294,7 @@ TEST(LostRank, FailsTheConversationOnAllOthersInTime) {
     for (std::size_t rank = 0; rank < job.size(); ++rank) {
       if (rank != lost) {
         const std::string culprit = fmt::format("rank {} is lost", lost);
-        EXPECT_THAT([&] { (*ends)[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr(culprit))) << rank;
+        EXPECT_THAT([&] { (*ends)[rank].rethrow(); }, Fails(Errc::peer_lost, HasSubstr(culprit))) << rank;
         EXPECT_LE((*ends)[rank].time, 1s + 30s + 2s);
       }
     }
@@ -346,8 +346,8 @@ TEST(StoppedRank, LearnsWhatHappenedAndTakesPartInTheNextConversation) {
   job.network().at(100s, [&] { job.network().go_on(3); });
   job.network().run();
 
-  EXPECT_THAT([&] { (*ends)[0].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 is lost")));
-  EXPECT_THAT([&] { (*ends)[3].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 3 is lost")));
+  EXPECT_THAT([&] { (*ends)[0].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 3 is lost")));
+  EXPECT_THAT([&] { (*ends)[3].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 3 is lost")));
   EXPECT_THAT(Job::texts(job.run(two_rounds)), Each("1 agreed"));
 }
 

@@ -159,7 +159,7 @@ TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {
 
   job.network().run(70s);
 
-  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 is lost")));
+  EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 0 is lost")));
 }
 
 TEST(ConversationThatIsLeftLater, PassesOnWhatOthersWaitFor) {

@@ -69,7 +69,7 @@ TEST_F(RestingRank, IsLostWhenItIsSilentWhileItHasAThread) {
   compute(100s);
 
   EXPECT_THAT([&] { std::rethrow_exception(joined_[1]->failure()); },
-              Fails(Errc::peer_failed, HasSubstr("rank 2 is lost")));
+              Fails(Errc::peer_lost, HasSubstr("rank 2 is lost")));
 }
 
 TEST_F(RestingRank, IsNotLostWhereOthersMayKeepTheThreadThatWaits) {

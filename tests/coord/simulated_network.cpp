@@ -31,6 +31,7 @@ class SimulatedNetwork::Wire final : public Transport {
     network_.add(network_.now_ + delay, rank_, std::move(work));
   }
   Time now() const override { return Time(network_.now_); }
+  bool has_thread(std::size_t /*rank*/) const override { return !network_.options_.needs_threads; }
   bool progress() override { return network_.options_.needs_threads; }
 
  private:

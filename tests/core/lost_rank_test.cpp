@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -97,10 +98,41 @@ TEST_F(LostRank, LeavesNothingWhenItIsLostBeforeItWasReady) {
   });
 
   for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 2 is lost")));
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 2 is lost")));
   }
-  EXPECT_THAT([&] { ends[2].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("is lost")));
+  EXPECT_THAT([&] { ends[2].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("is lost")));
   EXPECT_THAT(names_after_recovery(), ::testing::IsEmpty());
+}
+
+TEST_F(LostRank, IsMissedByTheNextSaveAndEndsAllThatFollows) {
+  JointJob job(timeless());
+  ASSERT_EQ(job.save_all(target(), make_blob(1000))[0].text(), "committed");
+  job.network().cut(2);  // Between two saves.
+  job.let_time_pass();
+  const auto others = [&](const std::function<SaveResult(std::size_t)>& act) {
+    std::vector<RankEnd> ends =
+        job.on_all([&](std::size_t rank) { return rank == 2 ? SaveResult() : act(rank); });
+    ends.pop_back();
+    return ends;
+  };
+  const auto save = [&](std::size_t rank) { return job.save(rank, directory_ / "next", make_blob(1000)); };
+  const auto load = [&](std::size_t rank) {
+    LoadOptions together;
+    together.together = true;
+    core::start_load(target(), {}, job.registry(), together, job.context(rank)).wait();
+    return SaveResult();
+  };
+
+  for (const RankEnd& end : others(save)) {
+    EXPECT_THAT([&] { end.rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 2 is lost")));
+  }
+  for (const RankEnd& end : others(save)) {
+    EXPECT_THAT([&] { end.rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 2 is lost since")));
+  }
+  for (const RankEnd& end : others(load)) {
+    EXPECT_THAT([&] { end.rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 2 is lost since")));
+  }
+  EXPECT_THAT(names_after_recovery(), ::testing::ElementsAre("step"));
 }
 
 /// Rank 0 falls silent at its rename. Before it goes on, it waits until the others have ended, or it has renamed first.
@@ -147,7 +179,7 @@ TEST_P(LostPrimary, IsAbortedByTheOthersBeforeItsRename) {
 
   EXPECT_NE(ends[0].text(), "committed");
   for (const std::size_t rank : {1, 2}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_failed, HasSubstr("rank 0 is lost")));
+    EXPECT_THAT([&] { ends[rank].rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 0 is lost")));
   }
   EXPECT_THAT(names_after_recovery(), ::testing::SizeIs(is_overwriting() ? 1 : 0));
   if (is_overwriting()) {

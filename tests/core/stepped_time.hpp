@@ -64,6 +64,7 @@ class SteppedTime {
     std::size_t size() const noexcept override { return inner_->size(); }
     std::span<const std::uint32_t> hosts() const noexcept override { return inner_->hosts(); }
     Hash128 job() const noexcept override { return inner_->job(); }
+    bool has_thread(std::size_t rank) const override { return inner_->has_thread(rank); }
     void send(std::size_t to, Packet packet) override { inner_->send(to, std::move(packet)); }
     void listen(Receiver receiver, std::function<void()> ended) override {
       inner_->listen(std::move(receiver), std::move(ended));

@@ -36,6 +36,7 @@
 #include "core/internal/start.hpp"
 #include "core/rank_parts.hpp"
 #include "mpi/require.hpp"
+#include "mpi/saver.hpp"
 #include "mpi/scarce_memory.hpp"
 #include "mpi/transport_scenes.hpp"
 #include "store/internal/recovery.hpp"
@@ -48,11 +49,13 @@ namespace cairn {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::kLostAfter;
 using testing::require;
+using testing::Saver;
+using testing::SharedDirectory;
 
 constexpr std::size_t kLarge = 5'000'000;  // Bytes.
 constexpr std::chrono::seconds kSoonLostAfter{3};
-constexpr std::chrono::seconds kLostAfter{30};  // Longer than any machine is busy.
 
 template <class T>
 T run(Awaitable<T> task) {
@@ -126,6 +129,19 @@ void stop_this_process() {
   std::this_thread::sleep_for(500ms);
 }
 
+/// Does something that all ranks do, until the one that was lost is heard again: before that it fails on all alike.
+void do_when_heard(const std::function<void()>& act) {
+  while (true) {
+    try {
+      act();
+      return;
+    } catch (const Error& error) {
+      require(error.code() == Errc::peer_lost, error.what());
+    }
+    std::this_thread::sleep_for(50ms);
+  }
+}
+
 /// The last rank is stopped for longer than is enough to be lost.
 void stop(const std::shared_ptr<Coordinator>& coordinator) {
   {
@@ -135,11 +151,23 @@ void stop(const std::shared_ptr<Coordinator>& coordinator) {
     if (coordinator->rank() == coordinator->size() - 1) {
       stop_this_process();
     }
-    const std::string text = failure_of(subject.agree("again", "yes"), Errc::peer_failed);
+    const std::string text = failure_of(subject.agree("again", "yes"), Errc::peer_lost);
     require(text.find(fmt::format("rank {} is lost", coordinator->size() - 1)) != std::string::npos, text);
     conversation.leave();
   }
+  do_when_heard([&] {
+    Conversation conversation = coordinator->join();
+    run(conversation.about("it").agree("all are there again", "yes"));
+    conversation.leave();
+  });
   talk(coordinator);
+}
+
+[[noreturn]] void survive(std::size_t rank) {
+  std::this_thread::sleep_for(300ms);  // Its transport passes on what it has heard.
+  std::fprintf(stderr, "rank %zu: survived\n", rank);
+  std::fflush(stderr);
+  ::_exit(0);  // MPI_Finalize waits for all.
 }
 
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
@@ -151,11 +179,9 @@ void killed(const std::shared_ptr<Coordinator>& coordinator) {
     ::raise(SIGKILL);
   }
   const auto begin = std::chrono::steady_clock::now();
-  failure_of(subject.agree("again", "yes"), Errc::peer_failed);
+  failure_of(subject.agree("again", "yes"), Errc::peer_lost);
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "all have ended soon after its silence");
-  std::fprintf(stderr, "rank %zu: survived\n", coordinator->rank());
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
+  survive(coordinator->rank());
 }
 
 /// Rank 0 speaks when all have agreed, perhaps before this rank has heard of that.
@@ -263,78 +289,6 @@ void lend(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
-/// A directory that all ranks know; rank 0 removes it.
-class SharedDirectory {
- public:
-  explicit SharedDirectory(const std::shared_ptr<Coordinator>& coordinator) {
-    if (coordinator->rank() == 0) {
-      own_.emplace();
-    }
-    std::string path = own_ ? own_->path().string() : "";
-    path.resize(1000);
-    MPI_Bcast(path.data(), 1000, MPI_CHAR, 0, MPI_COMM_WORLD);
-    path_ = path.c_str();
-  }
-
-  [[nodiscard]] std::filesystem::path target() const { return path_ / "step"; }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::optional<testing::TempDir> own_;
-  std::filesystem::path path_;
-};
-
-class Saver {
- public:
-  explicit Saver(const std::shared_ptr<Coordinator>& coordinator, const testing::PartHooks& hooks = {},
-                 std::shared_ptr<io::Syscalls> syscalls = nullptr)
-      : rank_(coordinator->rank()) {
-    HandlerRegistry registry;
-    registry.add(
-        std::make_shared<const testing::PartHandler>(std::make_shared<const testing::PartHooks>(hooks)));
-    registry_ = registry.snapshot();
-    ContextOptions options;
-    options.coordinator = coordinator;
-    options.staging_bytes = 16 << 20;
-    options.syscalls = std::move(syscalls);
-    context_.emplace(std::move(options));
-  }
-
-  AsyncResponse start(const std::filesystem::path& target) const {
-    SaveOptions options;
-    options.overwrite = true;
-    options.deadline = 2 * kLostAfter;
-    const testing::Part part(fmt::format("{};", rank_));
-    return core::start_save(target, {{"part", part}}, registry_, options, *context_);
-  }
-  SaveResult save(const std::filesystem::path& target) const { return start(target).wait(); }
-
-  /// The parts of all ranks, read by all together.
-  [[nodiscard]] std::string load_together(const std::filesystem::path& target) const {
-    LoadOptions options;
-    options.together = true;
-    options.deadline = kLostAfter;
-    return core::start_load(target, {}, registry_, options, *context_)
-        .wait()
-        .take<testing::Part>("part")
-        .text;
-  }
-
-  /// The parts of all ranks, read by this one alone.
-  [[nodiscard]] std::string load(const std::filesystem::path& target) const {
-    const Context alone;
-    return core::start_load(target, {}, registry_, LoadOptions(), alone)
-        .wait()
-        .take<testing::Part>("part")
-        .text;
-  }
-
- private:
-  const std::size_t rank_;
-  RegistrySnapshot registry_;
-  std::optional<Context> context_;
-};
-
 void save(const std::shared_ptr<Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   Saver saver(coordinator);
@@ -378,7 +332,7 @@ std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coor
     text = error.what();
   }
   tell(coordinator->rank(), begin, text);
-  saver.save(directory.target());
+  do_when_heard([&] { saver.save(directory.target()); });
   require(saver.load(directory.target()).size() == 2 * coordinator->size(), "the next one is whole");
   MPI_Barrier(MPI_COMM_WORLD);
   return text;
@@ -460,12 +414,6 @@ void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
-[[noreturn]] void survive(std::size_t rank) {
-  std::fprintf(stderr, "rank %zu: survived\n", rank);
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
-}
-
 std::vector<std::string> names_after_recovery(const std::filesystem::path& path) {
   store::recover(io::posix_syscalls(), path, {});
   std::vector<std::string> names;
@@ -473,6 +421,65 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
     names.push_back(entry.path().filename());
   }
   return names;
+}
+
+/// The last rank has died, or dies in the next save: the others fail, from then on at once. Recovery leaves so many names.
+[[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
+                               const SharedDirectory& directory, std::size_t left) {
+  const auto fail = [&](const std::string& words, std::chrono::seconds latest) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string text = failure_of([&] { saver.save(directory.target()); }, Errc::peer_lost);
+    tell(coordinator->rank(), begin, text);
+    require(text.find(fmt::format("rank {} is lost{}", coordinator->size() - 1, words)) != std::string::npos,
+            text);
+    require(std::chrono::steady_clock::now() - begin < latest, "in time");
+  };
+  fail("", 4 * kSoonLostAfter);
+  fail(" since", kSoonLostAfter);
+  fail(" since", kSoonLostAfter);
+  if (coordinator->rank() == 0) {
+    require(names_after_recovery(directory.path()).size() == left, "what has failed leaves nothing");
+    std::filesystem::remove_all(directory.path());
+  }
+  survive(coordinator->rank());
+}
+
+/// The last rank dies between two saves: the others find so while they wait for it.
+void between_saves_killed(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  Saver saver(coordinator);
+  saver.save(directory.target());
+  if (coordinator->rank() == coordinator->size() - 1) {
+    ::raise(SIGKILL);
+  }
+  outlive_last(saver, coordinator, directory, 1);
+}
+
+/// The last rank dies while it is asked what it saves, as in a policy.
+void blocking_killed(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  int saves = 0;
+  testing::PartHooks hooks;
+  hooks.blocking = [&](std::size_t rank) {
+    if (rank == coordinator->size() - 1 && ++saves == 2) {
+      ::raise(SIGKILL);
+    }
+  };
+  Saver saver(coordinator, hooks);
+  saver.save(directory.target());
+  outlive_last(saver, coordinator, directory, 1);
+}
+
+/// The last rank comes to its second save long after the others: it answers for as long, whatever its program does.
+void late(const std::shared_ptr<Coordinator>& coordinator) {
+  const SharedDirectory directory(coordinator);
+  Saver saver(coordinator);
+  saver.save(directory.target());
+  if (coordinator->rank() == coordinator->size() - 1) {
+    std::this_thread::sleep_for(2 * kSoonLostAfter);
+  }
+  saver.save(directory.target());
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 /// The last rank dies while it writes: the others fail, and nothing is left that recovery does not remove.
@@ -485,22 +492,7 @@ void save_killed(const std::shared_ptr<Coordinator>& coordinator) {
     }
   };
   Saver saver(coordinator, hooks);
-  const auto begin = std::chrono::steady_clock::now();
-  try {
-    saver.save(directory.target());
-  } catch (const Error& error) {
-    tell(coordinator->rank(), begin, error.what());
-    require(error.code() == Errc::peer_failed, error.what());
-    require(std::string(error.what()).find(fmt::format("rank {} is lost", coordinator->size() - 1)) !=
-                std::string::npos,
-            error.what());
-    if (coordinator->rank() == 0) {
-      require(names_after_recovery(directory.path()).empty(), "nothing is left");
-      std::filesystem::remove_all(directory.path());
-    }
-    survive(coordinator->rank());
-  }
-  throw std::runtime_error("it was saved without a rank");
+  outlive_last(saver, coordinator, directory, 0);
 }
 
 /// Rank 0 dies right after its rename: the others find the checkpoint, and make sure that it stays.
@@ -524,7 +516,8 @@ void save_root_killed(const std::shared_ptr<Coordinator>& coordinator) {
 
 /// Whether somebody is to be found lost.
 bool ends_by_silence(const std::string& scene) {
-  return scene == "stop" || scene.ends_with("stopped") || scene.ends_with("killed");
+  return scene == "stop" || scene.ends_with("late") || scene.ends_with("stopped") ||
+         scene.ends_with("killed");
 }
 
 /// Of threads.
@@ -557,6 +550,11 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
       {"save_stopped", save_stopped},
       {"save_root_stopped", save_root_stopped},
       {"save_killed", save_killed},
+      {"blocking_killed", blocking_killed},
+      {"between_saves_killed", between_saves_killed},
+      {"apart_between_saves_killed", between_saves_killed},
+      {"late", late},
+      {"apart_late", late},
       {"save_root_killed", save_root_killed},
   };
   if (scene == "single") {
@@ -570,6 +568,7 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
     MPI_Finalize();
     return 0;
   }
+  testing::is_each_apart = scene.starts_with("apart");
   CoordinatorOptions options;
   options.heartbeat = 100ms;
   options.lost_after = ends_by_silence(scene) ? kSoonLostAfter : kLostAfter;

@@ -3,6 +3,9 @@
 
 namespace cairn::testing {
 
+/// Set: MPI says of each rank that it has a machine of its own.
+inline bool is_each_apart = false;
+
 /// No transport before MPI_Init_thread, after MPI_Init, or after MPI_Finalize. Calls these two.
 void be_refused();
 

@@ -276,6 +276,22 @@ TEST_F(RanksOfATraining, NameRank0WhenItDoesNotSayWhatIsNext) {
               testing::Fails(Errc::peer_failed, AllOf(HasSubstr("rank 0"), HasSubstr("after step 6"))));
 }
 
+TEST_F(RanksOfATraining, DoNotResumeWithoutARankThatDoesNotAnswer) {
+  testing::LocalRanks job(2);
+  CoordinatorOptions soon;
+  soon.heartbeat = std::chrono::milliseconds(20);
+  soon.lost_after = std::chrono::milliseconds(100);
+  ContextOptions options = with_clock(std::make_shared<ManualClock>());
+  options.coordinator = std::make_shared<Coordinator>(job.transport(1), soon);  // There is no rank 0.
+  Context context(options);
+  Checkpointer run(root(), {}, context);
+
+  EXPECT_THAT([&] { static_cast<void>(run.resume()); },
+              testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost: ")));
+  EXPECT_THAT([&] { static_cast<void>(run.resume()); },
+              testing::Fails(Errc::peer_lost, HasSubstr("rank 0 is lost since")));
+}
+
 TEST_F(RanksOfATraining, SaveBecauseOfASignalWhenTheyForceEachStep) {
   const PreemptionGuard guard;
   const std::string failures = on_ranks([&](Trainer& trainer) {

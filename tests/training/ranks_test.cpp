@@ -248,6 +248,23 @@ TEST_F(RanksOfATraining, WhoseNewestStepIsDamagedFallBackTogether) {
   }
 }
 
+TEST_F(RanksOfATraining, FallBackTogetherToTheNewestStepThatAllAccept) {
+  for (const char* step : {"1", "2", "3"}) {
+    save_alone(step);
+  }
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    Checkpointer run(root(), {}, trainer.context);
+    ResumeOptions options;
+    options.fall_back = true;
+    options.accept = [&](std::uint64_t step, Loaded&) { return step + trainer.rank < 4; };
+    const auto resumed = run.resume({}, options);
+    EXPECT_TRUE(resumed && resumed->step == 1);
+    EXPECT_EQ(resumed->passed_over.size(), trainer.rank == 0 ? 2u : 0u);
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
 TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {
   const std::string failures = on_ranks([&](Trainer& trainer) {
     CheckpointerOptions options;

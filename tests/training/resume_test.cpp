@@ -83,6 +83,45 @@ TEST_F(Checkpointers, ANewestStepThatHasLostCommitAndManifestIsDamagedToo) {
   EXPECT_EQ(stored_step(run->load(2)), 2u);
 }
 
+TEST_F(Checkpointers, FallBackToTheNewestStepThatTheProgramAccepts) {
+  const auto run = make();
+  for (std::uint64_t step = 1; step <= 4; ++step) {
+    save(*run, step).wait();
+  }
+  tear_manifest(3);
+  ResumeOptions options;
+  options.fall_back = true;
+  std::vector<std::uint64_t> asked;
+  options.accept = [&asked](std::uint64_t step, Loaded& loaded) {
+    asked.push_back(step);
+    return step < 2 && loaded.take<Tree>("state").size() > 0;
+  };
+
+  const std::optional<Resumed> resumed = run->resume({}, options);
+
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->step, 1u);
+  EXPECT_THAT(asked, ElementsAre(4, 2, 1));
+  ASSERT_EQ(resumed->passed_over.size(), 3u);
+  EXPECT_THAT(resumed->passed_over[0].why, HasSubstr("run/4: ResumeOptions::accept did not take it"));
+  EXPECT_THAT(resumed->passed_over[1].why, HasSubstr("3/checkpoint.json"));
+  EXPECT_EQ(resumed->passed_over[2].code, Errc::invalid_argument);
+}
+
+TEST_F(Checkpointers, SayThatNoStepWasAccepted) {
+  const auto run = make();
+  save(*run, 1).wait();
+  ResumeOptions options;
+  options.accept = [](std::uint64_t, Loaded&) { return false; };
+  EXPECT_THAT([&] { static_cast<void>(run->resume({}, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("needs fall_back")));
+
+  options.fall_back = true;
+
+  EXPECT_THAT([&] { static_cast<void>(run->resume({}, options)); },
+              Fails(Errc::invalid_argument, HasSubstr("1: ResumeOptions::accept did not take it")));
+}
+
 TEST_F(Checkpointers, FallBackToTheNextSoundStepAndSayWhatWasPassedOver) {
   const auto run = make();
   for (std::uint64_t step = 1; step <= 4; ++step) {

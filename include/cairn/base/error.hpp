@@ -36,7 +36,7 @@ enum class Errc : int {
   not_committed,         ///< The directory is not a committed checkpoint.
   commit_unknown,        ///< The checkpoint may be there or not, whole in any case; see docs/reliability.md.
   handler_failed,  ///< A handler threw something that is not a `cairn::Error`, or a verdict, or forgot a file.
-  peer_failed,     ///< Another rank failed.
+  peer_failed,     ///< Another rank failed, or has ended.
   timed_out,       ///< A deadline passed.
   cancelled,       ///< `cancel()` was called.
   closed,          ///< The object was closed before the operation ran.
@@ -44,6 +44,7 @@ enum class Errc : int {
   io_failure,      ///< A storage operation broke its contract (a write of no bytes, say).
   superseded,      ///< A save gave way to a later one, as it was asked to.
   still_running,   ///< `wait(timeout)` came back before the operation: nothing has been promised.
+  peer_lost,       ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
 };
 
 /// What metrics and docs call a code: "not_found". Empty for a value that is not one.

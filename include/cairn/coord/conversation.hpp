@@ -81,9 +81,10 @@ class Subject {
 
 /// What all ranks say to each other about one thing that they do together. It is independent of all other conversations.
 ///
-/// From the moment a rank has joined it tells its neighbours in the tree that it is there, until it leaves. A rank that has
-/// joined and is silent for longer than CoordinatorOptions::lost_after is lost, and the conversation fails on all others.
-/// A moved-from one may only be destroyed. Destroying one that was not left fails it with Errc::closed.
+/// From the moment a rank has joined it tells its neighbours in the tree that it is there, until it leaves. A rank
+/// that has joined and is silent for longer than CoordinatorOptions::lost_after is lost, and the conversation fails
+/// on all others with Errc::peer_lost. So do those that begin later, at once, until the rank is heard again. A
+/// moved-from one may only be destroyed. Destroying one that was not left fails it with Errc::closed.
 /// Threads: every method may be called from any thread.
 class Conversation {
  public:

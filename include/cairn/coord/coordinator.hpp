@@ -30,13 +30,15 @@ enum class Bond : std::uint8_t {
 struct CoordinatorOptions {
   CoordinatorOptions() = default;
 
-  /// How long a rank that takes part may be silent before it counts as lost. Its transport speaks for it, however slow its disk
-  /// or its handlers are. Where the transport has no thread (MPI_THREAD_FUNNELED), silence does not count while the program or its handlers
-  /// have theirs: only deadlines tell of a rank that dies there.
+  /// How long a rank that takes part may be silent before it counts as lost. Its transport speaks for it, however
+  /// slow its disk or its handlers are. Where the transport has no thread (MPI_THREAD_FUNNELED), silence does not
+  /// count while the program or its handlers have theirs: only deadlines tell of a rank that dies there. A rank that
+  /// has not come yet is asked each `heartbeat`, and is lost when it does not answer for as long; only where its
+  /// transport has a thread (Transport::has_thread).
   Timeout lost_after = std::chrono::seconds(30);
   /// How often each rank that takes part says that it is there. Costs a packet for each neighbour in the tree.
   std::chrono::nanoseconds heartbeat = std::chrono::seconds(1);
-  /// How long a rank may come later than its neighbours. Zero: no limit; save deadlines still apply.
+  /// How long a rank that is not lost may come later than its neighbours. Zero: no limit; save deadlines still apply.
   Timeout join_timeout;
   /// Neighbours below a rank in the tree along which texts go.
   std::size_t fan_out = 16;

@@ -46,6 +46,13 @@ class Transport {
   virtual void call_after(std::chrono::nanoseconds delay, std::function<void()> work) = 0;
   [[nodiscard]] virtual Time now() const = 0;
 
+  /// Whether the transport of that rank has a thread of its own, which delivers what is sent to it at any time. Then
+  /// a rank that does not answer is lost, whatever its program does; else its silence counts only while it takes part
+  /// in something.
+  [[nodiscard]] virtual bool has_thread(std::size_t /*rank*/) const { return false; }
+  /// Says how long a packet may wait in a transport whose thread has nothing to do. Called before `listen`.
+  virtual void look_within(std::chrono::nanoseconds /*latest*/) {}
+
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
   /// needs that of this thread. Queued packets are sent during calls, so call once more after the last step of a conversation. Calls of
   /// this library that block lend the thread that they block, unless the library has started it.

@@ -92,10 +92,10 @@ concept HoldsElements = MutableBorrowableRange<T&> && !std::same_as<T, Bytes>;
 
 /// What shows memory of others, to be read: its text or its elements are saved, and load as what owns them.
 template <class T>
-concept ShowsOthers = std::derived_from<T, ArrayView> && !std::derived_from<T, MutableArrayView> ||
-                      std::convertible_to<const T&, std::string_view> && !kIsString<T> && !kIsTextBuffer<T> &&
-                          !std::same_as<T, std::nullptr_t> ||
-                      BorrowableRange<T&> && !MutableBorrowableRange<T&>;
+concept ShowsOthers = (std::derived_from<T, ArrayView> && !std::derived_from<T, MutableArrayView>) ||
+                      (std::convertible_to<const T&, std::string_view> && !kIsString<T> &&
+                       !kIsTextBuffer<T> && !std::same_as<T, std::nullptr_t>) ||
+                      (BorrowableRange<T&> && !MutableBorrowableRange<T&>);
 
 /// What `Tree::as` returns that shows the node.
 template <class T>

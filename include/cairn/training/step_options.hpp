@@ -114,6 +114,10 @@ struct ResumeOptions {
   /// Where the newest step is damaged, load the next older one that is sound. Off: then it is an error, as going on from an older state
   /// is a decision.
   bool fall_back = false;
+  /// With fall_back: whether the program takes the state that was loaded; where it returns false the next older one is loaded. Of several ranks
+  /// each is asked, and one that returns false is enough. Called on the thread that calls resume; what it throws ends resume. Null:
+  /// whatever is sound is taken.
+  std::function<bool(std::uint64_t step, Loaded& loaded)> accept;
   /// How to load; the deadline is that of the load, with all that is passed over.
   LoadOptions load;
 };
@@ -123,7 +127,7 @@ struct Resumed {
   std::uint64_t step = 0;
   Loaded loaded;
   std::vector<PassedOver>
-      passed_over;  ///< Newer steps that are damaged, the newest first; see ResumeOptions::fall_back.
+      passed_over;  ///< Newer steps that are damaged, or were not accepted, the newest first; see ResumeOptions::fall_back.
 };
 
 }  // namespace cairn

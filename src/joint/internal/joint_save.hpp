@@ -33,6 +33,7 @@ struct Verdict {
 
   Kind kind = Kind::aborted;
   bool is_superseded = false;  ///< Aborted, because rank 0 gave way to a later save.
+  bool is_peer_lost = false;   ///< Aborted, because a rank is lost.
   std::uint64_t files = 0;     ///< Of a committed one: of all ranks.
   std::uint64_t bytes = 0;
   std::string words;  ///< Why it is not committed, with the rank.
@@ -100,7 +101,7 @@ class JointSave {
   void tell(const Verdict& verdict) noexcept;
   /// The others.
   ///
-  /// Errors: Errc::peer_failed when rank 0 cannot be heard any more.
+  /// Errors: Errc::peer_failed or Errc::peer_lost when rank 0 cannot be heard any more.
   [[nodiscard]] Awaitable<Verdict> hear_verdict();
 
   /// Nothing more is said here; what others say is still passed on to those who wait for it.

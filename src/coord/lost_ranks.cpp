@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "coord/lost_ranks.hpp"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "base/internal/packed.hpp"
+
+namespace cairn::coord {
+
+Packet LostRanks::encode_finding(PacketKind kind, std::uint64_t conversation, const Finding& finding) {
+  PacketHead head;
+  head.conversation = conversation;
+  head.kind = kind;
+  std::string body;
+  put(body, static_cast<std::uint32_t>(finding.lost));
+  put(body, static_cast<std::uint32_t>(finding.finder));
+  put(body, finding.number);
+  return std::make_shared<const std::string>(encode(head, body));
+}
+
+LostRanks::Finding LostRanks::decode_finding(const DecodedPacket& decoded) {
+  std::string_view body = decoded.body;
+  Finding finding;
+  finding.lost = take<std::uint32_t>(body);
+  finding.finder = take<std::uint32_t>(body);
+  finding.number = take<std::uint32_t>(body);
+  return finding;
+}
+
+void LostRanks::find(std::size_t lost, std::uint64_t conversation) {
+  const MutexLock lock(mutex_);
+  if (transport_ == nullptr || losses_.contains(lost)) {
+    return;  // All have heard of it, or will.
+  }
+  const Finding finding{lost, rank_, ++found_};
+  note(finding);
+  const Packet packet = encode_finding(PacketKind::lost, conversation, finding);
+  pass_on(packet, rank_);
+  transport_->send(lost, packet);
+}
+
+void LostRanks::take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  const Finding finding = decode_finding(decoded);
+  const MutexLock lock(mutex_);
+  if (transport_ == nullptr) {
+    return;
+  }
+  if (finding.lost == rank_) {
+    transport_->send(finding.finder, encode_finding(PacketKind::found, decoded.head.conversation, finding));
+  } else if (note(finding)) {
+    pass_on(packet, from);
+  }
+}
+
+void LostRanks::take_found(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
+  const Finding finding = decode_finding(decoded);
+  const MutexLock lock(mutex_);
+  std::uint32_t& answered = answered_[{finding.lost, finding.finder}];
+  if (transport_ == nullptr || finding.number <= answered) {
+    return;
+  }
+  answered = finding.number;
+  pass_on(packet, from);  // Before it is forgotten: along the same ways as the finding.
+  const auto loss = losses_.find(finding.lost);
+  if (loss != losses_.end()) {
+    loss->second.findings.erase({finding.finder, finding.number});
+    if (loss->second.findings.empty()) {
+      losses_.erase(loss);
+    }
+  }
+}
+
+void LostRanks::close() noexcept {
+  const MutexLock lock(mutex_);
+  transport_ = nullptr;
+}
+
+std::exception_ptr LostRanks::failure() const {
+  const MutexLock lock(mutex_);
+  if (transport_ == nullptr || losses_.empty()) {
+    return nullptr;
+  }
+  std::string words;
+  for (const auto& [rank, loss] : losses_) {
+    const std::chrono::duration<double> passed = transport_->now() - loss.since;
+    words +=
+        fmt::format("{}rank {} is lost since {:.1f} s ago", words.empty() ? "" : ", ", rank, passed.count());
+  }
+  return std::make_exception_ptr(Error(Errc::peer_lost, fmt::format("{}: {}", words, kEndAndStartAgain)));
+}
+
+bool LostRanks::note(const Finding& finding) {
+  const auto answered = answered_.find({finding.lost, finding.finder});
+  if (answered != answered_.end() && finding.number <= answered->second) {
+    return false;
+  }
+  const auto loss = losses_.try_emplace(finding.lost, Loss{transport_->now()}).first;
+  return loss->second.findings.insert({finding.finder, finding.number}).second;
+}
+
+void LostRanks::pass_on(const Packet& packet, std::size_t from) {
+  for (const std::size_t rank : neighbours()) {
+    if (rank != from) {
+      transport_->send(rank, packet);
+    }
+  }
+}
+
+std::set<std::size_t> LostRanks::neighbours() const {
+  std::set<std::size_t> reached;
+  std::set<std::size_t> seen = {rank_};
+  std::vector<std::size_t> next = tree_.neighbours(rank_);
+  while (!next.empty()) {
+    const std::size_t rank = next.back();
+    next.pop_back();
+    if (!seen.insert(rank).second) {
+      continue;
+    }
+    if (losses_.contains(rank)) {
+      const std::vector<std::size_t> beyond = tree_.neighbours(rank);
+      next.insert(next.end(), beyond.begin(), beyond.end());
+    } else {
+      reached.insert(rank);
+    }
+  }
+  return reached;
+}
+
+}  // namespace cairn::coord

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "cairn/coord/transport.hpp"
+
+#include "base/internal/mutex.hpp"
+#include "coord/packet.hpp"
+#include "coord/tree.hpp"
+
+namespace cairn::coord {
+
+/// Remembers which ranks are lost, as far as this rank has heard, for as long as its coordinator lives.
+///
+/// 1. A rank that finds another one lost tells all (`lost`), around the lost one where that is between them in the
+///    tree, and the lost one itself.
+/// 2. A rank that hears of itself that it is lost was stopped, or cut off, and is there again: it answers the finder
+///    (`found`).
+/// 3. The finder tells all others so.
+///
+/// Each finding has a number, and a rank is lost while one is unanswered. An answer is sent after the finding has
+/// come, so that no packet which was on its way before passes for a sign of life.
+/// Threads: every method may be called from any thread.
+class LostRanks {
+ public:
+  LostRanks(Transport& transport, const Tree& tree)
+      : rank_(transport.rank()), tree_(tree), transport_(&transport) {}
+
+  /// This rank has not heard another one for too long, which it needs for the conversation of that number.
+  void find(std::size_t lost, std::uint64_t conversation);
+  void take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
+  void take_found(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
+  /// Nothing is sent any more.
+  void close() noexcept;
+
+  /// What is told to whoever begins something with all ranks: Errc::peer_lost. Null: nobody is lost.
+  [[nodiscard]] std::exception_ptr failure() const;
+
+ private:
+  struct Finding {
+    std::size_t lost = 0;
+    std::size_t finder = 0;
+    std::uint32_t number = 0;  ///< Of the finder.
+  };
+  using Key = std::pair<std::size_t, std::uint32_t>;  // Finder and number.
+  struct Loss {
+    Transport::Time since;
+    std::set<Key> findings{};  // Those that are unanswered.
+  };
+
+  [[nodiscard]] static Packet encode_finding(PacketKind kind, std::uint64_t conversation,
+                                             const Finding& finding);
+  [[nodiscard]] static Finding decode_finding(const DecodedPacket& decoded);
+  /// Returns whether it is new.
+  bool note(const Finding& finding) CAIRN_REQUIRES(mutex_);
+  void pass_on(const Packet& packet, std::size_t from) CAIRN_REQUIRES(mutex_);
+  /// The neighbours in the tree; in place of one that is lost, its own.
+  [[nodiscard]] std::set<std::size_t> neighbours() const CAIRN_REQUIRES(mutex_);
+
+  const std::size_t rank_;
+  const Tree tree_;
+  mutable Mutex mutex_;
+  Transport* transport_ CAIRN_GUARDED_BY(mutex_);  // Null once closed.
+  std::uint32_t found_ CAIRN_GUARDED_BY(mutex_) = 0;
+  std::map<std::size_t, Loss> losses_ CAIRN_GUARDED_BY(mutex_);
+  // By the lost rank and the finder: the number of the last finding that was answered. That one, and earlier ones,
+  // are old.
+  std::map<std::pair<std::size_t, std::size_t>, std::uint32_t> answered_ CAIRN_GUARDED_BY(mutex_);
+};
+
+/// What to do about a rank that is lost: for messages.
+inline constexpr std::string_view kEndAndStartAgain = "end, and start again with the ranks that there are";
+
+}  // namespace cairn::coord
