@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "io/faulty_syscalls.hpp"
 #include "io/internal/syscalls.hpp"
 #include "support/forwarding_syscalls.hpp"
+#include "support/run.hpp"
 
 namespace cairn {
 namespace {
@@ -112,6 +114,7 @@ TEST_P(StoppedSave, TellsWhatItCouldNotRemove) {
   const Blob blob = make_blob(1);
   const RegistrySnapshot registry = HandlerRegistry().add<EndlessHandler>().snapshot();
   const AsyncResponse response = core::start_save(target(), {{"blob", blob}}, registry, {}, *context_);
+  ASSERT_TRUE(testing::eventually([&] { return !std::filesystem::is_empty(directory_.path()); }));
 
   if (ends_in_time()) {
     disk_->may_answer.set();
