@@ -15,6 +15,7 @@
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
+#include "divide.hpp"
 #include "same_values.hpp"
 
 namespace cairn::detail {
@@ -41,7 +42,7 @@ struct RankLeaves {
 struct KeptShares {
   SaidBefore said;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
-  std::vector<Share> shares;
+  RankShares shares;
 };
 
 /// What came of it.

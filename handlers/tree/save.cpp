@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,12 +13,14 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/shared_memory.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "aliases.hpp"
 #include "containers.hpp"
 #include "divide.hpp"
 #include "ranks.hpp"
@@ -68,11 +73,13 @@ bool has_policies(const ArrayRules* rules) {
          });
 }
 
-/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer.
+/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer. Where arrays
+/// turn out to have several names, it walks a second time, and gives the writer those names.
 class LeafWalk {
  public:
   LeafWalk(array_store::Writer& writer, const SaveContext& context, bool has_ranks)
       : writer_(writer),
+        context_(context),
         rules_(context.use<ArrayRules>()),
         name_(context.name()),
         policy_(detail::sharding_options(context).policy.get()),
@@ -81,13 +88,64 @@ class LeafWalk {
         has_ranks_(has_ranks) {}
 
   Leaves run(const Tree& tree) {
-    std::string path;
-    const auto visit = [this](std::string_view at, const Tree& leaf) { add(at, leaf); };
-    detail::TreeAccess::visit(tree, path, 0, visit);
+    const auto add_leaf = [this](std::string_view at, const Tree& leaf) { add(at, leaf); };
+    visit(tree, add_leaf);
+    const std::vector<std::size_t> meeting = memory_.take_meeting();
+    if (!meeting.empty()) {
+      detail::FoundAliases found = detail::find_aliases(leaves_at(tree, meeting));
+      if (!found.overlap.empty()) {
+        context_.add_problem(fmt::format(
+            "'{}': arrays that share memory without being the same are each saved by itself, and a "
+            "load into that memory will be refused: {}",
+            name_, found.overlap));
+      }
+      aliases_ = std::move(found.names);
+    }
+    if (!aliases_.empty()) {
+      writer_ = array_writer(context_);
+      leaves_ = Leaves();
+      visit(tree, add_leaf);
+    }
     return std::move(leaves_);
   }
 
  private:
+  template <class Visit>
+  static void visit(const Tree& tree, Visit& visit_leaf) {
+    std::string path;
+    detail::TreeAccess::visit(tree, path, 0, visit_leaf);
+  }
+
+  /// The arrays among the leaves, by their numbers.
+  std::vector<detail::ArrayLeaf> leaves_at(const Tree& tree, const std::vector<std::size_t>& numbers) {
+    std::vector<detail::ArrayLeaf> leaves;
+    auto next = numbers.begin();
+    std::size_t number = 0;
+    const auto take = [&](std::string_view path, const Tree& leaf) {
+      if (next != numbers.end() && number++ == *next) {
+        const Array* array = leaf.array_if();
+        const DType dtype = array != nullptr ? array->dtype() : leaf.sharded_array_if()->dtype();
+        leaves.push_back(
+            {std::string(path), &leaf, writer_.stored_as(path, dtype), policy_of(path, array == nullptr)});
+        ++next;
+      }
+    };
+    visit(tree, take);
+    return leaves;
+  }
+
+  /// Notes the memory of an array that this rank writes, as far as it knows.
+  void note_memory(const Array* array, const ShardedArray* sharded) {
+    if (array != nullptr && is_primary_) {
+      memory_.add(leaf_, array->view());
+    } else if (sharded != nullptr) {
+      for (const Shard& shard : sharded->shards()) {
+        memory_.add(leaf_, shard.data.view());
+      }
+    }
+    ++leaf_;
+  }
+
   void add(std::string_view path, const Tree& leaf) {
     const Array* array = leaf.array_if();
     const ShardedArray* sharded = leaf.sharded_array_if();
@@ -98,8 +156,15 @@ class LeafWalk {
     leaves_.has_sharded |= sharded != nullptr;
     const bool is_array = array != nullptr || sharded != nullptr;
     const ShardingPolicy* policy = is_array ? policy_of(path, sharded != nullptr) : nullptr;
+    const auto alias = aliases_.find(path);
+    if (aliases_.empty()) {
+      note_memory(array, sharded);
+    } else if (array != nullptr && alias != aliases_.end()) {
+      return writer_.entries().add_alias(path, alias->second);
+    }
     if (sharded != nullptr || policy != nullptr) {
-      leaves_.divided.push_back({std::string(path), array, sharded, policy});
+      leaves_.divided.push_back({std::string(path), array, sharded, policy,
+                                 alias != aliases_.end() ? alias->second : std::string()});
     } else if (!is_primary_) {
       return;
     } else if (array != nullptr) {
@@ -129,6 +194,7 @@ class LeafWalk {
   }
 
   array_store::Writer& writer_;
+  const SaveContext& context_;
   ArrayRules::Use* const rules_;  // Null: there are none.
   const std::string name_;
   const ShardingPolicy* const policy_;  // Of the arrays that no rule gives another one; null: none.
@@ -136,6 +202,9 @@ class LeafWalk {
   const bool is_primary_;
   const bool has_ranks_;
   Leaves leaves_;
+  std::size_t leaf_ = 0;  // The number of the next one.
+  ArrayMemory memory_;
+  std::map<std::string, std::string, std::less<>> aliases_;  // Further names of arrays, and the first ones.
 };
 
 detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
@@ -196,7 +265,7 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   array_store::Writer writer = array_writer(context);
   std::optional<Subject> ranks = context.about("leaves");
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
-  std::vector<Share> shares;
+  detail::RankShares shares;
   detail::AgreedLeaves agreed;
   if (ranks && leaves.has_sharded) {
     agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
