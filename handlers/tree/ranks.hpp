@@ -33,7 +33,7 @@ struct RankLeaves {
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
-  SameValues values;  ///< Of all leaves; rank 0's count.
+  SameValues values;  ///< Of all leaves; rank 0's count. Compared on the way, if they have been computed.
   std::vector<Holding> holdings;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/shared_memory.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/array_rules.hpp"
@@ -23,39 +24,11 @@
 #include "aliases.hpp"
 #include "containers.hpp"
 #include "divide.hpp"
+#include "index_names.hpp"
 #include "ranks.hpp"
 
 namespace cairn {
 namespace {
-
-void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
-  switch (leaf.kind()) {
-    case TreeKind::null:
-      return builder.add_null(path);
-    case TreeKind::boolean:
-      return builder.add_bool(path, leaf.as<bool>());
-    case TreeKind::floating:
-      return builder.add_double(path, leaf.as<double>());
-    case TreeKind::string:
-      return builder.add_string(path, leaf.as<std::string_view>());
-    case TreeKind::bytes:
-      return builder.add_bytes(path, *detail::TreeAccess::leaf<Bytes>(leaf));  // Not a copy: it may be large.
-    case TreeKind::map:
-      return builder.add_empty_map(path);
-    case TreeKind::list:
-      return builder.add_list(path, leaf.size());
-    case TreeKind::integer:
-      if (const auto value = leaf.large_integer()) {
-        builder.add_unsigned(path, *value);
-      } else {
-        builder.add_integer(path, leaf.as<std::int64_t>());
-      }
-      return;
-    case TreeKind::array:
-    case TreeKind::sharded_array:
-      return;
-  }
-}
 
 /// What a tree has, sorted by who writes it.
 struct Leaves {
@@ -170,7 +143,7 @@ class LeafWalk {
     } else if (array != nullptr) {
       writer_.add(path, *array);
     } else {
-      add_scalar(writer_.entries(), path, leaf);
+      detail::add_scalar(writer_.entries(), path, leaf);
     }
   }
 
@@ -231,9 +204,6 @@ Awaitable<detail::AgreedLeaves> agree(SaveContext context, Subject* ranks, detai
 
 /// Says of a save where other ranks have values that rank 0's stand for.
 Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
-  if (agreed.has_same_values) {
-    co_return;
-  }
   Subject ranks = *context.about("values");
   const std::string words =
       co_await detail::name_differences(ranks, std::move(agreed.mine.values), std::move(agreed.mine.lines));
@@ -242,17 +212,41 @@ Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
   }
 }
 
+/// Hashes what ranks compare, on another thread than the one that copies.
+// outlives: the caller keeps the values until this has ended.
+Awaitable<> hash_values(SaveContext context, detail::SameValues& values) {
+  std::function<void()> work = [&values] { values.compute(); };
+  co_await context.run(std::move(work));
+  if (values.not_compared() > 0) {
+    context.count_problem(
+        "values that are not sharded are saved as rank 0 has them, and were not compared with those of other "
+        "ranks where they "
+        "have more than 64 KiB, or 16 MiB together, or are on devices; leaves",
+        values.not_compared());
+  }
+}
+
+// outlives: the caller keeps the slot until this has ended.
+Awaitable<> store_result(Awaitable<Background<>> writing, std::optional<Background<>>& slot) {
+  slot.emplace(co_await std::move(writing));
+}
+
 /// The slow case of values that differ is settled in the background, where nobody waits for it.
-Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background<> files) {
-  co_await tell_differences(std::move(context), std::move(agreed));
+Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background<> files,
+                    std::shared_ptr<SameOnRanks> same) {
   co_await std::move(files);
+  if (!same->is_alike) {
+    co_await tell_differences(std::move(context), std::move(agreed));
+  }
 }
 
 /// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same leaves.
 Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));
-  co_await tell_differences(std::move(context), std::move(agreed));
+  if (!agreed.has_same_values) {
+    co_await tell_differences(std::move(context), std::move(agreed));
+  }
   if (written) {
     co_await std::move(*written);
   }
@@ -279,16 +273,22 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   if (!ranks) {
     co_return co_await write_arrays(std::move(context), std::move(writer));
   }
+  std::optional<Background<>> written;
+  std::vector<Awaitable<>> tasks;
   if (leaves.has_sharded) {
-    Background<> files = co_await write_arrays(context, std::move(writer), std::move(*ranks));
-    co_return agreed.has_same_values ? std::move(files)
-                                     : finish(std::move(context), std::move(agreed), std::move(files));
+    const auto same = std::make_shared<SameOnRanks>();
+    tasks.push_back(store_result(write_arrays(context, std::move(writer), std::move(*ranks), same), written));
+    tasks.push_back(hash_values(context, agreed.mine.values));
+    co_await async::when_all(std::move(tasks));
+    same->hash = agreed.mine.values.hash();
+    co_return finish(std::move(context), std::move(agreed), std::move(*written), same);
   }
   detail::RankLeaves mine = leaves_of_rank(context, leaves);
-  std::optional<Background<>> written;
   if (mine.rank == 0) {
-    written = co_await write_arrays(context, std::move(writer));
+    tasks.push_back(store_result(write_arrays(context, std::move(writer)), written));
   }
+  tasks.push_back(hash_values(context, mine.values));
+  co_await async::when_all(std::move(tasks));
   co_return compare_and_finish(std::move(context), std::move(*ranks), std::move(mine), std::move(written));
 }
 
