@@ -236,7 +236,11 @@ std::string_view take_line(std::string_view& text) {
     const std::string_view shown = line.says.substr(0, line.says.find('\n'));
     line.says = shown.empty() ? "nothing more" : shown;
   }
-  throw Error(Errc::invalid_argument, fmt::format("ranks save different things: {}", to_string(different)));
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("ranks save different things: {}; a value that each rank has of its own is saved by all "
+                  "under one name (of_each_rank)",
+                  to_string(different)));
 }
 
 /// What all ranks hold, put together.
