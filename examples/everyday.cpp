@@ -86,8 +86,10 @@ void load_rows() {
 }
 
 void store_by_rules() {
-  std::vector<float> weights = {1, 2, 3};
-  const cairn::Tree state = {{"params", {{"w", weights}, {"norm", weights}}}, {"m", weights}};
+  const std::vector<float> weights = {1, 2, 3};
+  const std::vector<float> norm = {4, 5, 6};
+  const std::vector<float> moments = {7, 8, 9};
+  const cairn::Tree state = {{"params", {{"w", weights}, {"norm", norm}}}, {"m", moments}};
   // [rules]
   cairn::ArrayRules rules;
   rules.add("params/**", cairn::DType::bfloat16, cairn::Narrowing::allowed)
@@ -103,6 +105,24 @@ void store_by_rules() {
   require(stored.at("params/norm").as_array().dtype == cairn::DType::float32, "norms are stored as they are");
 }
 
+void tie_weights() {
+  const cairn::Array embedding = cairn::Array::zeros({100, 8}, cairn::DType::float32);
+  // [tied]
+  cairn::Tree model = {{"embedding", embedding}, {"head", embedding}};  // Two names of one array.
+  cairn::save("run/tied", model);                                       // Its bytes are written once.
+  cairn::load_into("run/tied", model);                                  // And read once.
+
+  cairn::Tree untied = {{"head", cairn::Array::zeros({100, 8}, cairn::DType::float32)}};
+  cairn::save("run/untied", untied);  // One name only.
+  cairn::TreeLoadOptions of_tree;
+  of_tree.aliases = {{"head", "embedding"}};
+  cairn::LoadOptions options;
+  options.handler_options.set(of_tree);
+  cairn::load_into("run/untied", model, options);  // Both names of the model from the one that is there.
+  // [/tied]
+  require(cairn::load("run/tied").size() == 2, "both names load");
+}
+
 }  // namespace
 
 int main() try {
@@ -112,6 +132,7 @@ int main() try {
   cast_numbers();
   load_rows();
   store_by_rules();
+  tie_weights();
   std::cout << "all is as it was saved, or as it was wanted\n";
   return 0;
 } catch (const std::exception& error) {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays that are saved in parts, loaded in others, and divided among files by a policy.
+#include <array>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <cairn/array/stored_slices.hpp>
 #include <cairn/cairn.hpp>
+#include <cairn/handlers/each_rank.hpp>
 #include <cairn/sharding/policies.hpp>
 #include <cairn/sharding/shards.hpp>
 
@@ -86,6 +90,26 @@ void save_in_files(const std::filesystem::path& path) {
   // [/policy]
 }
 
+void save_own_values(const std::filesystem::path& path) {
+  const cairn::RankOfJob place;  // Rank 0 of 1; of a job it is RankOfJob(coordinator).
+  // [each_rank]
+  std::array<std::uint32_t, 624> random{};  // What an engine has, on every rank another one.
+  cairn::Tree state = {{"random", cairn::of_each_rank(random, place)},
+                       {"position", cairn::of_each_rank("shard-7, line 20", place)}};
+  cairn::save(path, state);
+
+  cairn::load_into(path, state);  // As many ranks: each gets its own.
+  const cairn::Tree position = cairn::values_of_ranks(state.at("position"))[0];
+
+  cairn::AbstractTree wanted = cairn::metadata(path);
+  wanted["random"] = cairn::of_rank(wanted["random"], 0);  // Any program: that of rank 0,
+  const cairn::Tree of_first = cairn::load(path, wanted);
+  const std::vector<cairn::Tree> of_all =
+      cairn::values_of_ranks(of_first.at("position"));  // or those of all.
+  // [/each_rank]
+  std::cout << "rank 0 was at " << position.as<std::string>() << ", one of " << of_all.size() << "\n";
+}
+
 }  // namespace
 
 int main() try {
@@ -94,6 +118,7 @@ int main() try {
   load_parts("run/sharded");
   load_together("run/sharded");
   save_in_files("run/files");
+  save_own_values("run/own");
   return 0;
 } catch (const std::exception& error) {
   std::cerr << error.what() << "\n";

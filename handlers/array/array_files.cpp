@@ -128,7 +128,8 @@ struct KeptIndex {
 };
 
 /// Rank 0 writes the index of all ranks; the others send theirs, unless it is that of an earlier save.
-Background<> join_index(SaveContext context, array_store::PlannedIndex planned, Subject ranks) {
+Background<> join_index(SaveContext context, array_store::PlannedIndex planned, Subject ranks,
+                        std::shared_ptr<SameOnRanks> same) {
   const bool is_primary = context.coordinator().rank() == 0;
   const formats::IndexBytes index = co_await make_index(context, std::move(planned));
   std::string own(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
@@ -141,8 +142,12 @@ Background<> join_index(SaveContext context, array_store::PlannedIndex planned, 
   Subject::Merge join = [](const std::vector<std::string>& texts) {
     return merge(std::vector<std::string_view>(texts.begin(), texts.end()));
   };
-  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(told), std::move(join), said);
+  const Hash128 aside = same != nullptr ? same->hash : Hash128();
+  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(told), std::move(join), said, aside);
   Reduced reduced = co_await std::move(reducing);
+  if (same != nullptr) {
+    same->is_alike = reduced.is_alike;
+  }
   if (!reduced.is_known) {
     auto next = std::make_shared<KeptIndex>();
     next->said = reduced.said;
@@ -209,11 +214,13 @@ Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer wr
   co_return finish(std::move(writes));
 }
 
-Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, Subject ranks) {
+Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, Subject ranks,
+                                     std::shared_ptr<SameOnRanks> same) {
   tell_marked(context, writer);
   array_store::PlannedWrite planned = std::move(writer).lay_out();
   std::vector<Background<>> writes = co_await write_files(context, std::move(planned.files));
-  writes.push_back(join_index(std::move(context), std::move(planned.index), std::move(ranks)));
+  writes.push_back(
+      join_index(std::move(context), std::move(planned.index), std::move(ranks), std::move(same)));
   co_return finish(std::move(writes));
 }
 

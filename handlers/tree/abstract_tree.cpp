@@ -39,9 +39,15 @@ bool is_equal(std::span<const std::uint64_t> dims, const Shape& shape) noexcept 
 /// The arrays of an index, read where they lie.
 class IndexedArrays final : public ArrayEntries::Source {
  public:
-  explicit IndexedArrays(std::shared_ptr<const formats::Index> index) : index_(std::move(index)) {}
+  explicit IndexedArrays(std::shared_ptr<const formats::Index> index) : index_(std::move(index)) {
+    if (index_->alias_count() > 0) {
+      first_names_ = index_->first_names();
+    }
+  }
 
-  [[nodiscard]] std::size_t size() const noexcept override { return index_->array_count(); }
+  [[nodiscard]] std::size_t size() const noexcept override {
+    return index_->array_count() + index_->alias_count();
+  }
 
   [[nodiscard]] bool find(std::size_t& position, ArrayEntry& entry) const override {
     formats::IndexArray array;
@@ -56,6 +62,8 @@ class IndexedArrays final : public ArrayEntries::Source {
       entry.shape = std::move(shape);
     }
     entry.name = array.name;
+    entry.alias_of =
+        array.is_alias ? first_names_[static_cast<std::size_t>(array.number)] : std::string_view();
     entry.parts = array.slice_count;
     entry.layout = index_->has_layouts() ? index_->layout(index_->entry(position)) : std::string_view();
     entry.stored = entry.parts == 1 && entry.layout.empty()
@@ -66,6 +74,7 @@ class IndexedArrays final : public ArrayEntries::Source {
 
  private:
   std::shared_ptr<const formats::Index> index_;
+  std::vector<std::string_view> first_names_;  // By number; none where there are no aliases.
 };
 
 DescribedValue described(std::string_view path, TreeKind kind, const Tree& value) {
@@ -466,7 +475,8 @@ std::vector<DescribedValue> AbstractTree::values() const {
   std::vector<DescribedValue> found;
   if (const View* view = std::get_if<View>(&value_)) {
     const formats::Index& index = **view;
-    const std::size_t count = index.size() - std::min(index.array_count(), index.size());
+    const std::size_t arrays = index.array_count() + index.alias_count();
+    const std::size_t count = index.size() - std::min(arrays, index.size());
     for (std::size_t i = 0; i < index.size() && found.size() < count; ++i) {
       const formats::IndexEntry entry = index.entry(i);
       if (entry.kind != EntryKind::array) {

@@ -43,18 +43,6 @@ bool is_before(const T& a, const T& b) {
   return order != 0 ? order < 0 : a.replica < b.replica;
 }
 
-/// The shards that have elements, in the order of their boxes and replicas.
-std::vector<const Shard*> sorted_shards(const HeldArray& array) {
-  std::vector<const Shard*> shards;
-  for (const Shard& shard : array.sharded->shards()) {
-    if (!shard.box.is_empty()) {
-      shards.push_back(&shard);
-    }
-  }
-  std::sort(shards.begin(), shards.end(), [](const Shard* a, const Shard* b) { return is_before(*a, *b); });
-  return shards;
-}
-
 /// Refuses a box that the rank holds twice as the same replica; the boxes are in order.
 void check_replicas(const Holding& holding, std::uint32_t rank) {
   for (std::size_t i = 1; i < holding.boxes.size(); ++i) {
@@ -68,7 +56,7 @@ void check_replicas(const Holding& holding, std::uint32_t rank) {
 
 /// The same; of replicas in this process the first.
 std::vector<const Shard*> different_shards(const HeldArray& array) {
-  std::vector<const Shard*> shards = sorted_shards(array);
+  std::vector<const Shard*> shards = sorted_shards(*array.sharded);
   shards.erase(std::unique(shards.begin(), shards.end(),
                            [](const Shard* a, const Shard* b) { return a->box == b->box; }),
                shards.end());
@@ -284,7 +272,65 @@ void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
   }
 }
 
+/// Says which arrays are one on this rank: those with further names, and those of which it holds nothing, which may be.
+void set_same(std::span<const HeldArray> arrays, std::vector<Holding>& holdings) {
+  std::unordered_map<std::string_view, std::uint32_t> named;  // Those that have further names.
+  for (const HeldArray& array : arrays) {
+    if (!array.same_as.empty()) {
+      named.emplace(array.same_as, 0);
+    }
+  }
+  std::optional<std::uint32_t> first_without;
+  std::uint32_t number = 0;
+  for (const HeldArray& array : arrays) {
+    if (array.sharded == nullptr) {
+      continue;
+    }
+    Holding& holding = holdings[number];
+    if (const auto first = named.find(array.path); first != named.end()) {
+      first->second = number;
+    }
+    if (!array.same_as.empty()) {
+      holding.same_as = named.at(array.same_as);
+    } else if (holding.boxes.empty() && element_count(holding.shape) != 0) {
+      holding.same_as = first_without;
+      first_without = first_without.value_or(number);
+    }
+    ++number;
+  }
+}
+
+/// Gives a writer the further names of sharded arrays of which this rank writes something.
+void add_aliases(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares) {
+  std::vector<const HeldArray*> sharded;
+  for (const HeldArray& array : arrays) {
+    if (array.sharded != nullptr) {
+      sharded.push_back(&array);
+    }
+  }
+  const auto comes_before = [](const Share& share, std::uint32_t array) { return share.array < array; };
+  for (std::size_t i = 0; i < shares.same_as.size(); ++i) {
+    if (const auto first = shares.same_as[i]) {
+      const auto share = std::lower_bound(shares.shares.begin(), shares.shares.end(), *first, comes_before);
+      if (share != shares.shares.end() && share->array == *first) {
+        writer.entries().add_alias(sharded[i]->path, sharded[*first]->path);
+      }
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<const Shard*> sorted_shards(const ShardedArray& array) {
+  std::vector<const Shard*> shards;
+  for (const Shard& shard : array.shards()) {
+    if (!shard.box.is_empty()) {
+      shards.push_back(&shard);
+    }
+  }
+  std::sort(shards.begin(), shards.end(), [](const Shard* a, const Shard* b) { return is_before(*a, *b); });
+  return shards;
+}
 
 std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank, std::uint32_t ranks) {
   std::vector<Holding> holdings;
@@ -296,22 +342,26 @@ std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_
     holding.name = array.path;
     holding.dtype = array.sharded->dtype();
     holding.shape = array.sharded->shape();
-    for (const Shard* shard : sorted_shards(array)) {
+    for (const Shard* shard : sorted_shards(*array.sharded)) {
       holding.boxes.push_back({shard->box, shard->replica});
     }
     check_replicas(holding, rank);
     holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);
   }
+  set_same(arrays, holdings);
   return holdings;
 }
 
-std::vector<Share> shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
+RankShares shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
+  RankShares alone;
   std::vector<PlannedArray> planned;
   for (Holding& holding : holdings_of(arrays, 0, 1)) {
     planned.push_back({std::move(holding.name), holding.dtype, std::move(holding.shape),
-                       Sharding::of_boxes({std::move(holding.boxes)})});
+                       Sharding::of_boxes({std::move(holding.boxes)}), 0, holding.same_as});
+    alone.same_as.push_back(holding.same_as);
   }
-  return SharePlan(std::move(planned), 1, choice).shares(0);
+  alone.shares = SharePlan(std::move(planned), 1, choice).shares(0);
+  return alone;
 }
 
 std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, std::span<const Share> shares,
@@ -349,15 +399,15 @@ const ShardingOptions& sharding_options(const SaveContext& context) {
   return given != nullptr ? *given : kNone;
 }
 
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 std::span<const Share> shares, const SaveContext& context) {
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares,
+                 const SaveContext& context) {
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
     }
   }
   const std::vector<PolicyParts> groups =
-      by_policy(arrays, parts_of(arrays, shares, context.coordinator().rank()));
+      by_policy(arrays, parts_of(arrays, shares.shares, context.coordinator().rank()));
   for (const PolicyParts& group : groups) {
     if (group.policy == nullptr) {
       add_undivided(writer, arrays, group.parts);
@@ -369,6 +419,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
       add_files(writer, arrays, group.parts, ask(*group.policy, input.tensors(), context));
     }
   }
+  add_aliases(writer, arrays, shares);
 }
 
 }  // namespace cairn::detail

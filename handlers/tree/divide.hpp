@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,15 @@ struct HeldArray {
   const ShardedArray* sharded = nullptr;
   const ShardingPolicy* policy =
       nullptr;  ///< Which divides it among files; null: none. Lives as long as the save.
+  std::string
+      same_as;  ///< The path of an array before it, of whose shards these are further names; empty: they are its own.
+};
+
+/// What a rank writes of the sharded arrays, which are numbered in their order.
+struct RankShares {
+  std::vector<Share> shares;  ///< Sorted by array.
+  std::vector<std::optional<std::uint32_t>>
+      same_as;  ///< Of each array the one before it of which it is another name.
 };
 
 /// What a rank writes of an array.
@@ -35,6 +45,9 @@ struct WrittenPart {
   Box box;
   Array values;  ///< Of the extents of the box.
 };
+
+/// The shards that have elements, in the order of their boxes and replicas.
+[[nodiscard]] std::vector<const Shard*> sorted_shards(const ShardedArray& array);
 
 /// What `rank` of `ranks` holds of the sharded ones among the arrays: boxes in order, with all replicas of each.
 ///
@@ -45,7 +58,7 @@ struct WrittenPart {
 /// What this rank writes where there is no other.
 ///
 /// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their array.
-[[nodiscard]] std::vector<Share> shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
+[[nodiscard]] RankShares shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
 
 /// What `rank` writes, in the order of the arrays: its shares of the sharded ones, and rank 0 all others.
 ///
@@ -53,11 +66,11 @@ struct WrittenPart {
 [[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
                                                 std::span<const Share> shares, std::size_t rank);
 
-/// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once.
+/// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the further names of that.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
-                 std::span<const Share> shares, const SaveContext& context);
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares,
+                 const SaveContext& context);
 
 /// What the options of a save say of it.
 [[nodiscard]] const ShardingOptions& sharding_options(const SaveContext& context);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -119,6 +120,9 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
   }
   formats::IndexArray array;
   for (std::size_t i = 0; index.next_array(i, array); ++i) {
+    if (array.is_alias) {
+      continue;
+    }
     const std::uint64_t bytes = checked_byte_count(array.name, array.dtype, Shape(array.dims));
     if (bytes > left) {
       throw Error(Errc::malformed_metadata,
@@ -129,10 +133,28 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
   }
 }
 
-/// The tensors of a flat map that a part of a tree names; nothing where that may be all of them.
-std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& wanted) {
+/// What is stored, with the names of arrays that the caller says are of the same.
+AbstractTree described(const formats::Index& index, const std::map<std::string, std::string>& aliases) {
+  AbstractTree stored(index);
+  for (const auto& [name, elsewhere] : detail::names_elsewhere(index, aliases)) {
+    AbstractTree* at = &stored;
+    for (const std::string& key : formats::split_path(name)) {
+      at = &(*at)[key];
+    }
+    *at = std::as_const(stored).at(elsewhere);
+  }
+  return stored;
+}
+
+/// The tensors of a flat map that a part of a tree names, or may be loaded from; nothing where that may be all of them.
+std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& wanted,
+                                                           const TreeLoadOptions& options) {
   std::set<std::string, std::less<>> names;
-  for (const std::string& path : detail::wanted_paths(wanted)) {
+  std::vector<std::string> paths = detail::wanted_paths(wanted);
+  for (const auto& [name, other] : options.aliases) {
+    paths.insert(paths.end(), {name, other});
+  }
+  for (const std::string& path : paths) {
     std::vector<std::string> keys = formats::split_path(path);
     if (keys.empty()) {
       return std::nullopt;
@@ -159,7 +181,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   if (options.partial && wanted && !target && !context.file_bytes(array_store::kIndexFile)) {
     std::function<void()> find_names = [&] {
       wanted->materialise();
-      how.wanted = names_of(*wanted);
+      how.wanted = names_of(*wanted, options);
     };
     co_await context.run(std::move(find_names));
   }
@@ -174,7 +196,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
       }
       index.check_numbers();
       check_bytes(index, *files);
-      wanted = target->want(AbstractTree(index));
+      wanted = target->want(described(index, options.aliases));
     }
     if (wanted) {
       wanted->materialise();

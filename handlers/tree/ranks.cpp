@@ -20,30 +20,36 @@ constexpr std::string_view kAllThatYouHold = "*";  // In place of shares, none o
 std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLeaves& mine) {
   const auto ranks = static_cast<std::uint32_t>(mine.ranks);
   const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas);
+  const std::string same = encode_same(plan.arrays());
   std::vector<std::string> answers;
   if (plan.has_no_copies()) {
-    answers.assign(ranks, std::string(kAllThatYouHold));
+    answers.assign(ranks, same + std::string(kAllThatYouHold));
     return answers;
   }
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    answers.push_back(encode_shares(plan.shares(rank)));
+    answers.push_back(same + encode_shares(plan.shares(rank)));
   }
   return answers;
 }
 
-std::vector<Share> shares_of(std::string_view answer, std::span<const Holding> mine) {
+RankShares shares_of(std::string_view answer, std::span<const Holding> mine) {
+  RankShares of_rank;
+  of_rank.same_as = take_same(answer, mine.size());
   if (answer != kAllThatYouHold) {
-    return decode_shares(answer, mine);
+    of_rank.shares = decode_shares(answer, mine);
+    return of_rank;
   }
-  std::vector<Share> shares;
+  std::vector<Share>& shares = of_rank.shares;
   for (std::uint32_t array = 0; array < mine.size(); ++array) {
     for (const PlacedBox& placed : mine[array].boxes) {
-      if (shares.empty() || shares.back() != Share{array, placed.box}) {  // Replicas follow each other.
+      const bool is_replica =
+          !shares.empty() && shares.back() == Share{array, placed.box};  // Those follow each other.
+      if (!is_replica && !of_rank.same_as[array]) {
         shares.push_back({array, placed.box});
       }
     }
   }
-  return shares;
+  return of_rank;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "cairn/sharding/holdings.hpp"
 #include "cairn/sharding/share_plan.hpp"
 
+#include "divide.hpp"
 #include "same_values.hpp"
 
 namespace cairn::detail {
@@ -32,7 +33,7 @@ struct RankLeaves {
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
-  SameValues values;  ///< Of all leaves; rank 0's count.
+  SameValues values;  ///< Of all leaves; rank 0's count. Compared on the way, if they have been computed.
   std::vector<Holding> holdings;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
@@ -41,7 +42,7 @@ struct RankLeaves {
 struct KeptShares {
   SaidBefore said;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
-  std::vector<Share> shares;
+  RankShares shares;
 };
 
 /// What came of it.

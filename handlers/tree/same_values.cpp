@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,10 +11,13 @@
 
 #include "cairn/coord/differences.hpp"
 
+#include "containers.hpp"
+
 namespace cairn::detail {
 namespace {
 
-constexpr std::uint64_t kMostArrayBytes = 1024;
+constexpr std::uint64_t kMostLeafBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
 
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
   const std::uint64_t hash = hash_bytes(bytes).low;
@@ -26,11 +30,19 @@ std::uint64_t hash_of_number(T value) {
 }
 
 std::uint64_t hash_of_array(const ArrayView& array) {
-  const bool is_compared = array.device().is_host() && array.byte_count() <= kMostArrayBytes;
-  if (!is_compared) {
-    return 0;
-  }
   return array.is_contiguous() ? hash_of(array.bytes()) : hash_of(Array::copy_of(array).view().bytes());
+}
+
+/// The bytes of a text, of bytes or of an array; nothing for all other leaves.
+std::optional<std::uint64_t> bytes_of(const Tree& leaf) {
+  if (const Array* array = leaf.array_if()) {
+    return array->byte_count();
+  }
+  if (leaf.kind() == TreeKind::string) {
+    return leaf.as<std::string_view>().size();
+  }
+  const Bytes* bytes = TreeAccess::leaf<Bytes>(leaf);
+  return bytes != nullptr ? std::optional<std::uint64_t>(bytes->size()) : std::nullopt;
 }
 
 std::uint64_t hash_of_leaf(const Tree& leaf) {
@@ -49,7 +61,7 @@ std::uint64_t hash_of_leaf(const Tree& leaf) {
       return hash_of(std::as_bytes(std::span(text.data(), text.size())));
     }
     case TreeKind::bytes:
-      return hash_of(leaf.as<Bytes>());
+      return hash_of(*TreeAccess::leaf<Bytes>(leaf));
     case TreeKind::array:
       return hash_of_array(leaf.array_if()->view());
     case TreeKind::null:
@@ -79,14 +91,42 @@ std::string sentence(const Differences& differences, std::string_view lines) {
     leaves += fmt::format("{}{} on {}", leaves.empty() ? "" : "; ", path_in(lines, leaf), to_string(ranks));
   }
   return fmt::format(
-      "values that are not sharded were saved as rank 0 has them, and are others elsewhere: {}{}", leaves,
-      differences.has_more ? "; and further ones" : "");
+      "values that are not sharded were saved as rank 0 has them, and are others elsewhere: {}{} "
+      "(of_each_rank saves what each "
+      "rank has of its own)",
+      leaves, differences.has_more ? "; and further ones" : "");
 }
 
 }  // namespace
 
 void SameValues::add(const Tree& leaf) {
-  hashes_.push_back(hash_of_leaf(leaf));
+  const std::optional<std::uint64_t> bytes = bytes_of(leaf);
+  if (!bytes) {
+    hashes_.push_back(hash_of_leaf(leaf));
+    return;
+  }
+  const bool is_on_host = !leaf.is_array() || leaf.array_if()->view().device().is_host();
+  if (is_on_host && *bytes <= kMostLeafBytes) {
+    sized_.push_back({*bytes, hashes_.size(), &leaf});
+  } else {
+    ++not_compared_;
+  }
+  hashes_.push_back(0);
+}
+
+void SameValues::compute() {
+  std::stable_sort(sized_.begin(), sized_.end(),
+                   [](const Sized& a, const Sized& b) { return a.bytes < b.bytes; });
+  std::uint64_t left = kMostBytes;
+  for (const Sized& one : sized_) {
+    if (one.bytes > left) {
+      ++not_compared_;  // So are all that come after it, which are as large.
+      continue;
+    }
+    left -= one.bytes;
+    hashes_[one.number] = hash_of_leaf(*one.leaf);
+  }
+  sized_.clear();
 }
 
 Hash128 SameValues::hash() const noexcept {

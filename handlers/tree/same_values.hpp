@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,12 +15,17 @@ namespace cairn::detail {
 
 /// The values that a rank has of what is not sharded, as hashes: those of rank 0 are saved, and ranks that have others are named.
 ///
-/// Compared are scalars, texts, bytes, and arrays of up to 1 KiB in memory of the host. What larger arrays hold is not looked
-/// at: that would cost each rank a pass over memory that only rank 0 has to read.
+/// Compared are leaves of up to 64 KiB in memory of the host (a std::mt19937 has 2,496 bytes), the smallest first, until they have 16 MiB
+/// together: more would cost each rank a pass over memory that only rank 0 has to read.
 class SameValues {
  public:
   /// Adds a leaf. All ranks add the same leaves, in the same order.
   void add(const Tree& leaf);
+
+  /// Hashes what was added, which must be valid and unchanged. Until then all leaves are the same as anything.
+  ///
+  /// Threads: any; concurrently with readers of the leaves.
+  void compute();
 
   /// Differs when that of a leaf does.
   [[nodiscard]] Hash128 hash() const noexcept;
@@ -27,8 +33,20 @@ class SameValues {
   /// By leaf; 0: not compared, which is the same as anything.
   [[nodiscard]] const std::vector<std::uint64_t>& hashes() const noexcept { return hashes_; }
 
+  /// How many leaves were too large to be compared, or are on devices.
+  [[nodiscard]] std::size_t not_compared() const noexcept { return not_compared_; }
+
  private:
+  /// A leaf that has a size.
+  struct Sized {
+    std::uint64_t bytes = 0;
+    std::size_t number = 0;
+    const Tree* leaf = nullptr;
+  };
+
   std::vector<std::uint64_t> hashes_;
+  std::vector<Sized> sized_;  // That compute() hashes.
+  std::size_t not_compared_ = 0;
 };
 
 /// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All ranks call

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,47 +13,22 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/shared_memory.hpp"
+#include "cairn/async/awaitable.hpp"
 #include "cairn/formats/index_builder.hpp"
 #include "cairn/handlers/array_files.hpp"
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
+#include "aliases.hpp"
 #include "containers.hpp"
 #include "divide.hpp"
+#include "index_names.hpp"
 #include "ranks.hpp"
 
 namespace cairn {
 namespace {
-
-void add_scalar(formats::IndexBuilder& builder, std::string_view path, const Tree& leaf) {
-  switch (leaf.kind()) {
-    case TreeKind::null:
-      return builder.add_null(path);
-    case TreeKind::boolean:
-      return builder.add_bool(path, leaf.as<bool>());
-    case TreeKind::floating:
-      return builder.add_double(path, leaf.as<double>());
-    case TreeKind::string:
-      return builder.add_string(path, leaf.as<std::string_view>());
-    case TreeKind::bytes:
-      return builder.add_bytes(path, *detail::TreeAccess::leaf<Bytes>(leaf));  // Not a copy: it may be large.
-    case TreeKind::map:
-      return builder.add_empty_map(path);
-    case TreeKind::list:
-      return builder.add_list(path, leaf.size());
-    case TreeKind::integer:
-      if (const auto value = leaf.large_integer()) {
-        builder.add_unsigned(path, *value);
-      } else {
-        builder.add_integer(path, leaf.as<std::int64_t>());
-      }
-      return;
-    case TreeKind::array:
-    case TreeKind::sharded_array:
-      return;
-  }
-}
 
 /// What a tree has, sorted by who writes it.
 struct Leaves {
@@ -68,11 +46,13 @@ bool has_policies(const ArrayRules* rules) {
          });
 }
 
-/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer.
+/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer. Where arrays
+/// turn out to have several names, it walks a second time, and gives the writer those names.
 class LeafWalk {
  public:
   LeafWalk(array_store::Writer& writer, const SaveContext& context, bool has_ranks)
       : writer_(writer),
+        context_(context),
         rules_(context.use<ArrayRules>()),
         name_(context.name()),
         policy_(detail::sharding_options(context).policy.get()),
@@ -81,13 +61,64 @@ class LeafWalk {
         has_ranks_(has_ranks) {}
 
   Leaves run(const Tree& tree) {
-    std::string path;
-    const auto visit = [this](std::string_view at, const Tree& leaf) { add(at, leaf); };
-    detail::TreeAccess::visit(tree, path, 0, visit);
+    const auto add_leaf = [this](std::string_view at, const Tree& leaf) { add(at, leaf); };
+    visit(tree, add_leaf);
+    const std::vector<std::size_t> meeting = memory_.take_meeting();
+    if (!meeting.empty()) {
+      detail::FoundAliases found = detail::find_aliases(leaves_at(tree, meeting));
+      if (!found.overlap.empty()) {
+        context_.add_problem(fmt::format(
+            "'{}': arrays that share memory without being the same are each saved by itself, and a "
+            "load into that memory will be refused: {}",
+            name_, found.overlap));
+      }
+      aliases_ = std::move(found.names);
+    }
+    if (!aliases_.empty()) {
+      writer_ = array_writer(context_);
+      leaves_ = Leaves();
+      visit(tree, add_leaf);
+    }
     return std::move(leaves_);
   }
 
  private:
+  template <class Visit>
+  static void visit(const Tree& tree, Visit& visit_leaf) {
+    std::string path;
+    detail::TreeAccess::visit(tree, path, 0, visit_leaf);
+  }
+
+  /// The arrays among the leaves, by their numbers.
+  std::vector<detail::ArrayLeaf> leaves_at(const Tree& tree, const std::vector<std::size_t>& numbers) {
+    std::vector<detail::ArrayLeaf> leaves;
+    auto next = numbers.begin();
+    std::size_t number = 0;
+    const auto take = [&](std::string_view path, const Tree& leaf) {
+      if (next != numbers.end() && number++ == *next) {
+        const Array* array = leaf.array_if();
+        const DType dtype = array != nullptr ? array->dtype() : leaf.sharded_array_if()->dtype();
+        leaves.push_back(
+            {std::string(path), &leaf, writer_.stored_as(path, dtype), policy_of(path, array == nullptr)});
+        ++next;
+      }
+    };
+    visit(tree, take);
+    return leaves;
+  }
+
+  /// Notes the memory of an array that this rank writes, as far as it knows.
+  void note_memory(const Array* array, const ShardedArray* sharded) {
+    if (array != nullptr && is_primary_) {
+      memory_.add(leaf_, array->view());
+    } else if (sharded != nullptr) {
+      for (const Shard& shard : sharded->shards()) {
+        memory_.add(leaf_, shard.data.view());
+      }
+    }
+    ++leaf_;
+  }
+
   void add(std::string_view path, const Tree& leaf) {
     const Array* array = leaf.array_if();
     const ShardedArray* sharded = leaf.sharded_array_if();
@@ -98,14 +129,21 @@ class LeafWalk {
     leaves_.has_sharded |= sharded != nullptr;
     const bool is_array = array != nullptr || sharded != nullptr;
     const ShardingPolicy* policy = is_array ? policy_of(path, sharded != nullptr) : nullptr;
+    const auto alias = aliases_.find(path);
+    if (aliases_.empty()) {
+      note_memory(array, sharded);
+    } else if (array != nullptr && alias != aliases_.end()) {
+      return writer_.entries().add_alias(path, alias->second);
+    }
     if (sharded != nullptr || policy != nullptr) {
-      leaves_.divided.push_back({std::string(path), array, sharded, policy});
+      leaves_.divided.push_back({std::string(path), array, sharded, policy,
+                                 alias != aliases_.end() ? alias->second : std::string()});
     } else if (!is_primary_) {
       return;
     } else if (array != nullptr) {
       writer_.add(path, *array);
     } else {
-      add_scalar(writer_.entries(), path, leaf);
+      detail::add_scalar(writer_.entries(), path, leaf);
     }
   }
 
@@ -129,6 +167,7 @@ class LeafWalk {
   }
 
   array_store::Writer& writer_;
+  const SaveContext& context_;
   ArrayRules::Use* const rules_;  // Null: there are none.
   const std::string name_;
   const ShardingPolicy* const policy_;  // Of the arrays that no rule gives another one; null: none.
@@ -136,6 +175,9 @@ class LeafWalk {
   const bool is_primary_;
   const bool has_ranks_;
   Leaves leaves_;
+  std::size_t leaf_ = 0;  // The number of the next one.
+  ArrayMemory memory_;
+  std::map<std::string, std::string, std::less<>> aliases_;  // Further names of arrays, and the first ones.
 };
 
 detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
@@ -162,9 +204,6 @@ Awaitable<detail::AgreedLeaves> agree(SaveContext context, Subject* ranks, detai
 
 /// Says of a save where other ranks have values that rank 0's stand for.
 Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
-  if (agreed.has_same_values) {
-    co_return;
-  }
   Subject ranks = *context.about("values");
   const std::string words =
       co_await detail::name_differences(ranks, std::move(agreed.mine.values), std::move(agreed.mine.lines));
@@ -173,17 +212,41 @@ Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
   }
 }
 
+/// Hashes what ranks compare, on another thread than the one that copies.
+// outlives: the caller keeps the values until this has ended.
+Awaitable<> hash_values(SaveContext context, detail::SameValues& values) {
+  std::function<void()> work = [&values] { values.compute(); };
+  co_await context.run(std::move(work));
+  if (values.not_compared() > 0) {
+    context.count_problem(
+        "values that are not sharded are saved as rank 0 has them, and were not compared with those of other "
+        "ranks where they "
+        "have more than 64 KiB, or 16 MiB together, or are on devices; leaves",
+        values.not_compared());
+  }
+}
+
+// outlives: the caller keeps the slot until this has ended.
+Awaitable<> store_result(Awaitable<Background<>> writing, std::optional<Background<>>& slot) {
+  slot.emplace(co_await std::move(writing));
+}
+
 /// The slow case of values that differ is settled in the background, where nobody waits for it.
-Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background<> files) {
-  co_await tell_differences(std::move(context), std::move(agreed));
+Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background<> files,
+                    std::shared_ptr<SameOnRanks> same) {
   co_await std::move(files);
+  if (!same->is_alike) {
+    co_await tell_differences(std::move(context), std::move(agreed));
+  }
 }
 
 /// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same leaves.
 Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));
-  co_await tell_differences(std::move(context), std::move(agreed));
+  if (!agreed.has_same_values) {
+    co_await tell_differences(std::move(context), std::move(agreed));
+  }
   if (written) {
     co_await std::move(*written);
   }
@@ -196,7 +259,7 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   array_store::Writer writer = array_writer(context);
   std::optional<Subject> ranks = context.about("leaves");
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
-  std::vector<Share> shares;
+  detail::RankShares shares;
   detail::AgreedLeaves agreed;
   if (ranks && leaves.has_sharded) {
     agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
@@ -210,16 +273,22 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   if (!ranks) {
     co_return co_await write_arrays(std::move(context), std::move(writer));
   }
+  std::optional<Background<>> written;
+  std::vector<Awaitable<>> tasks;
   if (leaves.has_sharded) {
-    Background<> files = co_await write_arrays(context, std::move(writer), std::move(*ranks));
-    co_return agreed.has_same_values ? std::move(files)
-                                     : finish(std::move(context), std::move(agreed), std::move(files));
+    const auto same = std::make_shared<SameOnRanks>();
+    tasks.push_back(store_result(write_arrays(context, std::move(writer), std::move(*ranks), same), written));
+    tasks.push_back(hash_values(context, agreed.mine.values));
+    co_await async::when_all(std::move(tasks));
+    same->hash = agreed.mine.values.hash();
+    co_return finish(std::move(context), std::move(agreed), std::move(*written), same);
   }
   detail::RankLeaves mine = leaves_of_rank(context, leaves);
-  std::optional<Background<>> written;
   if (mine.rank == 0) {
-    written = co_await write_arrays(context, std::move(writer));
+    tasks.push_back(store_result(write_arrays(context, std::move(writer)), written));
   }
+  tasks.push_back(hash_values(context, mine.values));
+  co_await async::when_all(std::move(tasks));
   co_return compare_and_finish(std::move(context), std::move(*ranks), std::move(mine), std::move(written));
 }
 

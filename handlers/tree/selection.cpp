@@ -2,6 +2,9 @@
 #include "selection.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -97,8 +100,14 @@ class Stands {
 class Selector {
  public:
   Selector(const Index& index, const AbstractTree& wanted, const TreeLoadOptions& options)
-      : index_(index), options_(options), wanted_(sorted_leaves(wanted)) {
+      : index_(index),
+        options_(options),
+        wanted_(sorted_leaves(wanted)),
+        elsewhere_(names_elsewhere(index, options.aliases)) {
     for (const WantedLeaf& leaf : wanted_) {
+      if (const auto other = elsewhere_.find(leaf.path); other != elsewhere_.end()) {
+        taken_.insert(other->second);
+      }
       if (leaf.node->is_placeholder()) {
         placeholders_.add(leaf.path);
       } else if (leaf.node->is_as_saved()) {
@@ -119,21 +128,49 @@ class Selector {
         add_matched(entry, *leaf->node);
         ++leaf;
       } else if (as_saved_.hold(entry.name)) {
+        note_wanted(entry);
         selected_.entries.push_back({entry, nullptr});
-      } else if (!options_.partial && !placeholders_.hold(entry.name)) {
-        unexpected_.add(entry.name);
+      } else if (placeholders_.hold(entry.name) || taken_.contains(entry.name)) {
+        note_wanted(entry);
+      } else if (!options_.partial) {
+        add_unexpected(entry);
       }
     }
     for (; leaf != wanted_.end(); ++leaf) {
       add_unmatched(*leaf);
+    }
+    for (const IndexEntry& entry : unwanted_names_) {
+      if (!wanted_arrays_.contains(entry.value)) {
+        unexpected_.add(entry.name);
+      }
     }
     refuse_differences();
     return std::move(selected_);
   }
 
  private:
+  void note_wanted(const IndexEntry& entry) {
+    if (entry.kind == EntryKind::array && index_.alias_count() > 0) {
+      wanted_arrays_.insert(entry.value);
+    }
+  }
+
+  /// An array with several names is asked for when one of them is.
+  void add_unexpected(const IndexEntry& entry) {
+    if (entry.kind == EntryKind::array && index_.alias_count() > 0) {
+      unwanted_names_.push_back(entry);
+    } else {
+      unexpected_.add(entry.name);
+    }
+  }
+
   /// Something is wanted under a path that no entry has.
   void add_unmatched(const WantedLeaf& leaf) {
+    if (const auto other = elsewhere_.find(leaf.path); other != elsewhere_.end()) {
+      IndexEntry entry = index_.entry(*index_.find(other->second));
+      entry.name = leaf.path;
+      return add_matched(entry, *leaf.node);
+    }
     const auto [begin, end] = entries_below(index_, leaf.path);
     const bool has_below = begin != end;
     if (has_below && (leaf.node->is_placeholder() || leaf.node->is_as_saved())) {
@@ -149,6 +186,7 @@ class Selector {
   }
 
   void add_matched(const IndexEntry& entry, const AbstractTree& node) {
+    note_wanted(entry);
     if (node.is_placeholder()) {
       return;
     }
@@ -208,6 +246,10 @@ class Selector {
   const Index& index_;
   const TreeLoadOptions& options_;
   std::vector<WantedLeaf> wanted_;
+  const std::map<std::string, std::string, std::less<>> elsewhere_;
+  std::set<std::string_view> taken_;       // Names of entries that are asked for by other names.
+  std::set<std::uint64_t> wanted_arrays_;  // By number; where arrays have several names.
+  std::vector<IndexEntry> unwanted_names_;
   Stands placeholders_;
   Stands as_saved_;
   Selection selected_;
@@ -216,6 +258,34 @@ class Selector {
 };
 
 }  // namespace
+
+std::map<std::string, std::string, std::less<>> names_elsewhere(
+    const Index& index, const std::map<std::string, std::string>& aliases) {
+  std::map<std::string_view, std::vector<std::string_view>>
+      names;  // Each with those that were said to be of the same array.
+  for (const auto& [one, other] : aliases) {
+    names[one].push_back(other);
+    names[other].push_back(one);
+  }
+  std::map<std::string, std::string, std::less<>> elsewhere;
+  for (const auto& [name, unused] : names) {
+    std::vector<std::string_view> same = {name};
+    for (std::size_t i = 0; i < same.size(); ++i) {
+      if (index.find(same[i])) {
+        if (i > 0) {
+          elsewhere.emplace(name, same[i]);
+        }
+        break;
+      }
+      for (const std::string_view other : names.at(same[i])) {
+        if (std::find(same.begin(), same.end(), other) == same.end()) {
+          same.push_back(other);
+        }
+      }
+    }
+  }
+  return elsewhere;
+}
 
 std::vector<std::string> wanted_paths(const AbstractTree& wanted) {
   std::vector<std::string> paths;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/format.hpp"
+#include "cairn/array/shared_memory.hpp"
 #include "cairn/contract/value_traits.hpp"
 #include "cairn/handlers/tree.hpp"
 
@@ -20,26 +22,6 @@
 
 namespace cairn {
 namespace {
-
-/// The bytes before the first element and from there to the end of the last one in memory.
-struct Extent {
-  std::size_t before = 0;
-  std::size_t after = 0;
-};
-
-Extent extent_of(const ArrayView& view) {
-  Extent extent;
-  if (view.is_contiguous()) {
-    extent.after = static_cast<std::size_t>(view.byte_count());
-    return extent;
-  }
-  extent.after = bits(view.dtype()) / 8;  // Packed arrays are contiguous.
-  for (std::size_t i = 0; i < view.rank(); ++i) {
-    const std::int64_t reach = view.strides()[i] * static_cast<std::int64_t>(view.shape()[i] - 1);
-    (reach < 0 ? extent.before : extent.after) += static_cast<std::size_t>(reach < 0 ? -reach : reach);
-  }
-  return extent;
-}
 
 /// As `view`, with memory of its own: the strides stay, because handlers treat some of them in other ways.
 MutableArrayView with_data(const ArrayView& view, std::byte* data) {
@@ -57,37 +39,65 @@ std::string named(std::string_view path) {
   return path.empty() ? "the array" : fmt::format("the array {}", detail::shown(path));
 }
 
-Array copy_of(const Array& array, std::string_view path, const std::shared_ptr<WatchedMemory>& memory) {
-  const ArrayView& view = array.view();
-  if (view.byte_count() == 0) {
-    return array;
+/// Copies arrays into watched memory. What is one array under several names stays one.
+class Copies {
+ public:
+  explicit Copies(const std::shared_ptr<WatchedMemory>& memory) : memory_(memory) {}
+
+  Array copy_of(const Array& array, std::string_view path) {
+    const ArrayView& view = array.view();
+    if (view.byte_count() == 0) {
+      return array;
+    }
+    if (!view.device().is_host()) {
+      memory_->leave_out(fmt::format("{} on {}", named(path), to_string(view.device())));
+      return array;
+    }
+    const MutableArrayView copied = copied_view(view, path);
+    if (array.owner() != nullptr) {
+      return array.is_mutable() ? Array::share(copied, memory_) : Array::share(ArrayView(copied), memory_);
+    }
+    return array.is_mutable() ? Array::borrow(copied) : Array::borrow(ArrayView(copied));
   }
-  if (!view.device().is_host()) {
-    memory->leave_out(fmt::format("{} on {}", named(path), to_string(view.device())));
-    return array;
+
+ private:
+  struct Copied {
+    ArrayView from;
+    MutableArrayView to;
+  };
+
+  MutableArrayView copied_view(const ArrayView& view, std::string_view path) {
+    std::vector<Copied>& known = by_address_[view.data()];
+    for (const Copied& one : known) {
+      if (is_same_memory(one.from, view)) {
+        return one.to;
+      }
+    }
+    const ByteRange range = range_of(view);
+    std::byte* begin = memory_->allocate(static_cast<std::size_t>(range.end - range.begin),
+                                         alignment_of(range.begin), named(path));
+    MutableArrayView copied = with_data(view, begin + (view.data() - range.begin));
+    copy(view, copied);
+    known.push_back({view, copied});
+    return copied;
   }
-  const Extent extent = extent_of(view);
-  const std::size_t alignment = alignment_of(view.data() - extent.before);
-  std::byte* begin = memory->allocate(extent.before + extent.after, alignment, named(path));
-  const MutableArrayView copied = with_data(view, begin + extent.before);
-  copy(view, copied);
-  if (array.owner() != nullptr) {
-    return array.is_mutable() ? Array::share(copied, memory) : Array::share(ArrayView(copied), memory);
-  }
-  return array.is_mutable() ? Array::borrow(copied) : Array::borrow(ArrayView(copied));
-}
+
+  const std::shared_ptr<WatchedMemory>& memory_;
+  std::map<const std::byte*, std::vector<Copied>> by_address_;
+};
 
 }  // namespace
 
 const Tree* WatchedCopy<Tree>::make(const Tree& value, const std::shared_ptr<WatchedMemory>& memory) {
   Tree& copied = memory->make<Tree>(value);
-  const auto replace = [&memory](std::string_view path, Tree& node) {
+  Copies copies(memory);
+  const auto replace = [&copies](std::string_view path, Tree& node) {
     if (const Array* array = node.array_if()) {
-      node = copy_of(*array, path, memory);
+      node = copies.copy_of(*array, path);
     } else if (const ShardedArray* sharded = node.sharded_array_if()) {
       std::vector<Shard> shards(sharded->shards().begin(), sharded->shards().end());
       for (Shard& shard : shards) {
-        shard.data = copy_of(shard.data, path, memory);
+        shard.data = copies.copy_of(shard.data, path);
       }
       node = ShardedArray(sharded->shape(), sharded->dtype(), std::move(shards), sharded->layout());
     }

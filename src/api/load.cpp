@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/api/load.hpp"
 
+#include <cstdint>
 #include <exception>
 #include <map>
 #include <string>
@@ -24,12 +25,12 @@
 namespace cairn {
 namespace {
 
-/// Adds the memory that one request names.
-void add_destinations(const Request& request, std::vector<Destination>& destinations) {
+/// Adds the memory that one request names, which has that number. Two names of one array may have the same: the handler knows which are.
+void add_destinations(const Request& request, std::uint64_t number, std::vector<Destination>& destinations) {
   const auto add = [&](std::string_view path, const AbstractArray& array) {
     if (array.destination) {
       const std::string name = path.empty() ? request.name() : fmt::format("{}/{}", request.name(), path);
-      destinations.emplace_back(fmt::format("'{}'", name), array.destination->view());
+      destinations.emplace_back(fmt::format("'{}'", name), array.destination->view(), number);
     }
   };
   const auto add_shards = [&](std::string_view path, const AbstractShardedArray& array) {
@@ -110,8 +111,9 @@ void check_destinations(const Requests& requests) {
   }
   std::vector<Destination> destinations;
   std::map<const void*, std::string_view> objects;
+  std::uint64_t number = 0;
   for (const Request& request : requests) {
-    add_destinations(request, destinations);
+    add_destinations(request, ++number, destinations);
     const void* object = object_of(request);
     if (object == nullptr) {
       continue;

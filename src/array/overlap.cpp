@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "cairn/array/shared_memory.hpp"
 #include "cairn/base/error.hpp"
 
 namespace cairn {
@@ -227,6 +228,11 @@ void check_disjoint(std::span<const Destination> destinations) {
   };
   std::sort(regions.begin(), regions.end(),
             [&place](const Region& a, const Region& b) { return place(a) < place(b); });
+  const auto is_again = [](const Region& a, const Region& b) {
+    return a.destination->origin != 0 && a.destination->origin == b.destination->origin &&
+           is_same_memory(a.destination->view, b.destination->view);
+  };
+  regions.erase(std::unique(regions.begin(), regions.end(), is_again), regions.end());
   for (std::size_t begin = 0; begin < regions.size();) {
     const Device device = regions[begin].destination->view.device();
     Address cluster_end = regions[begin].end;

@@ -134,6 +134,9 @@ void map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions, const
 
 void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, std::vector<Array>& memory) {
   for (const ReadArray& array : arrays) {
+    if (array.same_as) {
+      continue;
+    }
     if (array.boxes != nullptr) {
       allocate_boxes(array, std::span(memory).subspan(array.first, array.count()));
     } else if (array.destination != nullptr) {
@@ -144,6 +147,11 @@ void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, s
   }
   for (const auto& [file, in_file] : regions) {
     allocate_small(arrays, in_file, memory);
+  }
+  for (const ReadArray& array : arrays) {
+    for (std::size_t i = 0; array.same_as && i < array.count(); ++i) {
+      memory[array.first + i] = memory[arrays[*array.same_as].first + i];
+    }
   }
 }
 

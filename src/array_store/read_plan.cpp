@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string_view>
@@ -61,6 +62,33 @@ std::vector<DestinationPiece> make_pieces(const formats::Index& index, std::span
   return pieces;
 }
 
+namespace {
+
+/// The pieces of one file. Those of an array that is read several times are as many lists.
+std::vector<DestinationPiece> pieces_of_file(const formats::Index& index, std::span<const ReadArray> arrays,
+                                             const Regions& regions, std::span<const Array> memory) {
+  std::vector<Regions> by_time;
+  for (const Region& region : regions) {
+    const std::size_t time = arrays[region.array].times_read;
+    if (time > 0) {
+      by_time.resize(std::max(by_time.size(), time + 1));
+    }
+  }
+  if (by_time.empty()) {
+    return make_pieces(index, arrays, regions, memory);
+  }
+  for (const Region& region : regions) {
+    by_time[arrays[region.array].times_read].push_back(region);
+  }
+  std::vector<std::vector<DestinationPiece>> lists;
+  for (const Regions& at_once : by_time) {
+    lists.push_back(make_pieces(index, arrays, at_once, memory));
+  }
+  return join_pieces(std::move(lists));
+}
+
+}  // namespace
+
 ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                    const ReadOptions& options, const StoredFiles& files) {
   LocatedArrays located = locate(index, wanted, options);
@@ -73,7 +101,7 @@ ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wan
   allocate(located.arrays, regions, plan.arrays);
   for (const auto& [file, in_file] : regions) {
     if (!in_file.empty()) {
-      plan.pieces.emplace(file, make_pieces(index, located.arrays, in_file, plan.arrays));
+      plan.pieces.emplace(file, pieces_of_file(index, located.arrays, in_file, plan.arrays));
     }
   }
   plan.notes = notes_of(index, plan.pieces);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,10 @@ struct ReadArray {
   bool is_small = false;               ///< It is plain, and not worth memory of its own.
   std::size_t first = 0;  ///< Its number, or that of its first box, among the arrays that come of all.
   const ReadBoxes* boxes = nullptr;  ///< What is wanted of it; null: all, as one array.
+  /// Which of the arrays before it is the same in every way, under another name: its elements are in the same memory.
+  std::optional<std::size_t> same_as;
+  std::size_t times_read =
+      0;  ///< How many arrays before it take the same bytes to other memory, or as another type.
 
   /// How many arrays come of it.
   [[nodiscard]] std::size_t count() const noexcept { return boxes != nullptr ? boxes->shards.size() : 1; }
@@ -65,7 +70,7 @@ struct Region {
 using Regions = std::vector<Region>;
 using RegionsByFile = std::map<std::string, Regions, std::less<>>;
 
-/// What a read takes from where.
+/// What a read takes from where. An array that is wanted under several names is read once where all want the same.
 struct LocatedArrays {
   std::vector<ReadArray> arrays;  ///< As they were asked for.
   std::deque<ReadBoxes> boxes;    ///< Of some of those.
@@ -105,6 +110,9 @@ void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, s
                                                         std::span<const ReadArray> arrays,
                                                         const Regions& regions,
                                                         std::span<const Array> memory);
+
+/// Makes one list of pieces of several: bytes that pieces of different lists want go to all of those. No list has pieces that overlap.
+[[nodiscard]] std::vector<DestinationPiece> join_pieces(std::vector<std::vector<DestinationPiece>> lists);
 
 /// Adds the pieces of one region to those of its file: of an array that is stored in slices, or of which boxes are wanted.
 ///

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "cairn/sharding/box_table.hpp"
 
 #include "array/internal/overlap.hpp"
+#include "array/internal/same_memory.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
 #include "sharding/internal/cover.hpp"
@@ -232,10 +234,69 @@ std::string policy_of(const Index& index, std::string_view file) {
   return {};
 }
 
+bool is_same_destination(const Array* a, const Array* b) {
+  return a != nullptr && b != nullptr ? is_same_memory(a->view(), b->view()) : a == b;
+}
+
+/// Whether two reads of one array give the same.
+bool is_same_read(const ReadArray& a, const ReadArray& b) {
+  if (a.dtype != b.dtype || (a.boxes != nullptr) != (b.boxes != nullptr)) {
+    return false;
+  }
+  if (a.boxes == nullptr) {
+    return is_same_destination(a.destination, b.destination);
+  }
+  return std::equal(a.boxes->shards.begin(), a.boxes->shards.end(), b.boxes->shards.begin(),
+                    b.boxes->shards.end(), [](const WantedShard& x, const WantedShard& y) {
+                      return x.box == y.box && is_same_memory(x.destination, y.destination);
+                    });
+}
+
+/// Finds arrays that are wanted under several names.
+class ReadsBefore {
+ public:
+  ReadsBefore(const Index& index, std::span<const WantedArray> wanted) {
+    const auto is_higher = [](const WantedArray& a, const WantedArray& b) {
+      return a.entry.value >= b.entry.value;
+    };
+    // Where numbers rise, as they nearly always do, no array comes twice.
+    if (std::adjacent_find(wanted.begin(), wanted.end(), is_higher) != wanted.end()) {
+      last_.resize(index.array_count(), kNone);
+    }
+  }
+
+  /// Compares the last of the arrays with those before it that take the same bytes.
+  void compare(std::vector<ReadArray>& arrays) {
+    if (last_.empty()) {
+      return;
+    }
+    ReadArray& array = arrays.back();
+    std::size_t& last = last_[static_cast<std::size_t>(array.stored.number)];
+    before_.push_back(last);
+    for (std::size_t i = last; i != kNone; i = before_[i]) {
+      if (is_same_read(arrays[i], array)) {
+        array.same_as = i;
+        return;
+      }
+    }
+    array.times_read = last == kNone ? 0 : arrays[last].times_read + 1;
+    last = arrays.size() - 1;
+  }
+
+ private:
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  std::vector<std::size_t> last_;    // Of each stored array the read that came last.
+  std::vector<std::size_t> before_;  // Of each read the one before of the same stored array.
+};
+
 /// Refuses arrays that would be read over each other.
 void check_destinations(std::span<const ReadArray> arrays) {
   std::vector<Destination> destinations;
   for (const ReadArray& array : arrays) {
+    if (array.same_as) {
+      continue;
+    }
     if (array.destination != nullptr) {
       destinations.emplace_back(shown(array.stored.name), array.destination->view());
     }
@@ -260,10 +321,15 @@ LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, co
   LocatedArrays located;
   auto last = located.regions.end();
   located.arrays.reserve(wanted.size());
+  ReadsBefore before(index, wanted);
   for (const WantedArray& one : wanted) {
     ReadArray& array = located.arrays.emplace_back(describe_array(index, one, options, located.boxes));
     array.first = located.count;
     located.count += array.count();
+    before.compare(located.arrays);
+    if (array.same_as) {
+      continue;
+    }
     if (array.boxes != nullptr) {
       add_met_slices(index, located.arrays.size() - 1, array.stored, located.boxes.back(), located.regions,
                      last);
@@ -278,6 +344,9 @@ LocatedArrays locate(const Index& index, std::span<const WantedArray> wanted, co
 RegionsByFile check_regions(const Index& index, std::span<const ReadArray> arrays, RegionsByFile regions,
                             const StoredFiles& files) {
   const auto name_of = [&](const Region& region) { return shown(arrays[region.array].stored.name); };
+  const auto slice_of = [&](const Region& region) {
+    return std::size_t{arrays[region.array].stored.first_slice} + region.slice;
+  };
   for (auto& [file, in_file] : regions) {
     const auto size = files.size_bytes(file);
     if (!size) {
@@ -287,8 +356,11 @@ RegionsByFile check_regions(const Index& index, std::span<const ReadArray> array
     std::sort(in_file.begin(), in_file.end(),
               [](const Region& a, const Region& b) { return a.begin < b.begin; });
     std::uint64_t end = 0;
+    const Region* before = nullptr;
     for (const Region& region : in_file) {
-      if (region.begin < end || region.end > *size) {
+      const bool is_again = before != nullptr && slice_of(region) == slice_of(*before);
+      before = &region;
+      if ((region.begin < end && !is_again) || region.end > *size) {
         throw Error(
             Errc::malformed_metadata,
             fmt::format("{}: {}: its bytes [{}, {}) of '{}' {}", index.path(), name_of(region), region.begin,

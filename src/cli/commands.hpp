@@ -35,6 +35,7 @@ struct ExportArguments {
   std::string format;           ///< "safetensors" or "hf"; empty: by the target's name.
   std::string separator = "/";  ///< Between the keys of a path, in names.
   std::uint64_t max_file_bytes = std::uint64_t{5} << 30;  ///< Of "hf".
+  bool first_names_only = false;                          ///< Of an array with several names.
 };
 
 /// What stands after the name of a command.

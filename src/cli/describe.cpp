@@ -132,6 +132,11 @@ std::string part_title(std::string_view checkpointable, std::string_view path) {
   return printable(path.empty() ? checkpointable : path);
 }
 
+std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign) {
+  return array.alias_of.empty() ? size_text(array.bytes)
+                                : fmt::format("is {}", printable(shown_path(array.alias_of, is_foreign)));
+}
+
 std::string value_text(const DescribedValue& value) {
   const auto text = [](const auto& held) -> std::string {
     using Held = std::decay_t<decltype(held)>;
@@ -164,6 +169,9 @@ void write_arrays(JsonWriter& json, const ItemMetadata& item, const ArrayEntries
       json.value(extent);
     }
     json.end().key("bytes").value(array.bytes);
+    if (!array.alias_of.empty()) {
+      json.key("alias_of").value(shown_path(array.alias_of, is_foreign));
+    }
     if (is_divided(array)) {
       json.key("parts").value(array.parts);
       write_ranks(json, writers(item, array));

@@ -36,6 +36,9 @@ namespace cairn::cli {
 /// What people call an array or a value: its path, or the name of the checkpointable where it is all there is.
 [[nodiscard]] std::string part_title(std::string_view checkpointable, std::string_view path);
 
+/// How many bytes an array has, or of which one it is another name.
+[[nodiscard]] std::string size_or_alias_text(const ArrayEntry& array, bool is_foreign);
+
 /// A value as people read it; empty when its kind says all.
 [[nodiscard]] std::string value_text(const DescribedValue& value);
 

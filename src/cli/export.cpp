@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -149,6 +150,18 @@ void print_answer(Output& out, const Arguments& arguments, const ExportPlan& pla
   if (!plan.left_out.empty()) {
     out.print("left out, not arrays: {}\n", printable(fmt::format("{}", fmt::join(plan.left_out, ", "))));
   }
+  if (!plan.aliases.empty()) {
+    out.print("left out, further names of arrays: {}\n",
+              printable(fmt::format("{}", fmt::join(plan.aliases, ", "))));
+  }
+}
+
+void write_names(JsonWriter& json, std::string_view key, const std::vector<std::string>& names) {
+  json.key(key).begin_list();
+  for (const std::string& name : names) {
+    json.value(name);
+  }
+  json.end();
 }
 
 void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan& plan) {
@@ -158,11 +171,10 @@ void write_answer(JsonWriter json, const Arguments& arguments, const ExportPlan&
     json.begin_object(JsonLayout::line).key("name").value(file.name);
     json.key("arrays").value(file.layout.offsets.size()).key("bytes").value(file.layout.file_size).end();
   }
-  json.end().key("left_out").begin_list();
-  for (const std::string& name : plan.left_out) {
-    json.value(name);
-  }
-  json.end().end();
+  json.end();
+  write_names(json, "left_out", plan.left_out);
+  write_names(json, "aliases_left_out", plan.aliases);
+  json.end();
 }
 
 }  // namespace
@@ -178,6 +190,7 @@ int export_arrays(const Arguments& arguments, Output& out) {
   options.item = arguments.name;
   options.separator = arguments.exporting.separator;
   options.max_file_bytes = arguments.exporting.max_file_bytes;
+  options.first_names_only = arguments.exporting.first_names_only;
   options.is_folder = arguments.exporting.format.empty() ? target.extension() != ".safetensors"
                                                          : arguments.exporting.format == "hf";
   ExportPlan plan = plan_export(arguments.path, options);

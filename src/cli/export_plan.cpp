@@ -107,6 +107,10 @@ ExportPlan plan_export(const std::filesystem::path& source, const ExportOptions&
   }
   const Description description = item.description();
   for (const ArrayEntry& array : description.arrays) {
+    if (options.first_names_only && !array.alias_of.empty()) {
+      plan.aliases.push_back(part_title(plan.item, array.name));
+      continue;
+    }
     plan.arrays.push_back({std::string(array.name), exported_name(plan.item, array.name, options.separator),
                            array.dtype, array.shape, array.bytes});
   }

@@ -35,6 +35,7 @@ struct ExportPlan {
   std::vector<ExportedArray> arrays;
   std::vector<ExportedFile> files;
   std::vector<std::string> left_out;  ///< Values of it, which are not arrays.
+  std::vector<std::string> aliases;   ///< Further names of arrays that were left out.
 };
 
 struct ExportOptions {
@@ -44,6 +45,7 @@ struct ExportOptions {
   std::string separator = "/";       ///< Between the keys of a path, in the names that others see.
   bool is_folder = false;            ///< As Hugging Face has it: files with an index; else a single file.
   std::uint64_t max_file_bytes = 0;  ///< Of a folder's files, unless one array is larger.
+  bool first_names_only = false;     ///< Else an array is written under each of its names.
 };
 
 /// Decides what goes into which file.

@@ -125,13 +125,13 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
 void print_arrays(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries) {
   std::uint64_t bytes = 0;
   for (const ArrayEntry& array : entries) {
-    bytes += array.bytes;
+    bytes += array.alias_of.empty() ? array.bytes : 0;
   }
   const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ArrayEntry& array : entries) {
       row({part_title(title, shown_path(array.name, side.is_foreign())), std::string(name(array.dtype)),
-           to_string(array.shape), size_text(array.bytes)});
+           to_string(array.shape), size_or_alias_text(array, side.is_foreign())});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
   });

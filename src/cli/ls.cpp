@@ -182,7 +182,8 @@ void print_all_arrays(Output& out, const CheckpointMetadata& metadata) {
       for (const ArrayEntry& array : entries) {
         const std::string path = shown_path(array.name, is_foreign(metadata));
         Row cells{printable(path.empty() ? name : fmt::format("{}/{}", name, path)),
-                  std::string(cairn::name(array.dtype)), to_string(array.shape), size_text(array.bytes)};
+                  std::string(cairn::name(array.dtype)), to_string(array.shape),
+                  size_or_alias_text(array, is_foreign(metadata))};
         if (has_divided) {
           cells.insert(cells.end(),
                        {count_text(array.parts), ranks_text(writers(item, array)), layout_text(array)});

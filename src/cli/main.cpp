@@ -151,6 +151,8 @@ CLI::App* add_export(CLI::App& app, Arguments& arguments) {
                    "Largest size of a file of --format hf (default 5GiB)")
       ->type_name("SIZE")
       ->transform(cairn::cli::size_in_bytes());
+  command->add_flag("--first-names", arguments.exporting.first_names_only,
+                    "Write an array that has several names (tied weights) under its first name only");
   return command;
 }
 

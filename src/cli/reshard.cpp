@@ -239,8 +239,13 @@ class Resharding {
                                  RecutItem& done) {
     std::vector<ShardableTensor> tensors;
     array_store::Writer writer({});
+    const std::vector<std::string_view> first_names = index.first_names();
     for (std::size_t i = 0; i < index.size(); ++i) {
       const formats::IndexEntry entry = index.entry(i);
+      if (entry.is_alias) {
+        writer.entries().add_alias(entry.name, first_names[static_cast<std::size_t>(entry.value)]);
+        continue;
+      }
       if (entry.kind != formats::EntryKind::array) {
         formats::copy_value(writer.entries(), index, entry);
         continue;

@@ -15,7 +15,7 @@ class DescribedArrays final : public ArrayEntries::Source {
       return false;
     }
     const auto& [name, dtype, shape, parts, layout, stored] = arrays_[position];
-    entry = {name, dtype, shape, checked_byte_count(name, dtype, shape), parts, layout, stored};
+    entry = {name, dtype, shape, checked_byte_count(name, dtype, shape), parts, layout, stored, {}};
     return true;
   }
 

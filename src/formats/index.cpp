@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/formats/index.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -150,8 +151,11 @@ Index Index::open(std::shared_ptr<const void> owner, std::span<const std::byte> 
   index.policies_ = optional_column(root.policy(), "policy", index.path_);
   index.policy_ends_ = optional_column(root.policy_ends(), "policy_ends", index.path_);
   index.file_policies_ = optional_column(root.file_policies(), "file_policies", index.path_);
+  index.aliases_ = optional_column(root.aliases(), "aliases", index.path_);
+  index.alias_ends_ = optional_column(root.alias_ends(), "alias_ends", index.path_);
   index.check_columns();
   index.check_file_names();
+  index.place_aliases();
   return index;
 }
 
@@ -177,6 +181,39 @@ void Index::check_columns() const {
   if (file_policies_.empty() && policy_ends_.size() > 1) {
     refuse("nothing says which file was made by which sharding policy");
   }
+  if (alias_ends_.size() % 2 != 0) {
+    refuse(fmt::format("column alias_ends has {} numbers, not two for each alias", alias_ends_.size()));
+  }
+}
+
+// There are few. What is checked here lets every later access take an alias for an entry of the columns. A binary search finds no lower
+// place for a higher name, whatever the order of the entries is: so the places rise.
+void Index::place_aliases() {
+  if (alias_ends_.empty()) {
+    return;
+  }
+  auto places = std::make_shared<std::vector<AliasPlace>>(alias_ends_.size() / 2);
+  std::uint32_t inserted = 0;
+  for (std::size_t i = 0; i < places->size(); ++i) {
+    const std::string_view name = alias_name(i);
+    if (i > 0 && name <= alias_name(i - 1)) {
+      refuse(fmt::format("alias '{}' {} '{}'", name,
+                         name == alias_name(i - 1) ? "has the same name as" : "should stand before",
+                         alias_name(i - 1)));
+    }
+    if (alias_number(i) >= array_count()) {
+      refuse(fmt::format("alias '{}' stands for array {} of {}", name, alias_number(i), array_count()));
+    }
+    const std::size_t at = lower_bound(name_ends_.size(), name, &Index::column_name);
+    const bool is_hidden = at < name_ends_.size() && column_name(at) == name;
+    if (is_hidden && static_cast<EntryKind>(kinds_[at]) != EntryKind::null) {
+      refuse(fmt::format("alias '{}' has the name of another entry", name));
+    }
+    (*places)[i].place = static_cast<std::uint32_t>(at + inserted);
+    inserted += is_hidden ? 0 : 1;
+    (*places)[i].inserted = inserted;
+  }
+  alias_places_ = std::move(places);
 }
 
 void Index::refuse(std::string_view why) const {
@@ -199,9 +236,40 @@ void Index::refuse_run(std::size_t i, std::string_view column, std::uint32_t beg
   refuse(fmt::format("run {} of column {} is [{}, {}) of {}", i, column, begin, end, size));
 }
 
-inline std::string_view Index::name_of(std::size_t i) const {
+inline std::string_view Index::column_name(std::size_t i) const {
   const auto chars = run(names_, name_ends_, i, "names");
   return {reinterpret_cast<const char*>(chars.data()), chars.size()};
+}
+
+std::string_view Index::alias_name(std::size_t i) const {
+  const std::uint32_t begin = i == 0 ? 0 : alias_ends_[2 * i - 2];
+  const std::uint32_t end = alias_ends_[2 * i];
+  if (begin > end || end > aliases_.size()) {
+    refuse_run(i, "aliases", begin, end, aliases_.size());
+  }
+  return text_of(aliases_.subspan(begin, end - begin));
+}
+
+inline Index::Place Index::place_of(std::size_t i) const noexcept {
+  if (alias_places_ == nullptr) {
+    return {i, false};
+  }
+  const auto behind =
+      std::upper_bound(alias_places_->begin(), alias_places_->end(), i,
+                       [](std::size_t place, const AliasPlace& alias) { return place < alias.place; });
+  if (behind == alias_places_->begin()) {
+    return {i, false};
+  }
+  const auto before = std::prev(behind);
+  if (before->place == i) {
+    return {static_cast<std::size_t>(before - alias_places_->begin()), true};
+  }
+  return {i - before->inserted, false};
+}
+
+inline std::string_view Index::name_of(std::size_t i) const {
+  const Place place = place_of(i);
+  return place.is_alias ? alias_name(place.number) : column_name(place.number);
 }
 
 inline std::string_view Index::file_name(std::size_t i) const {
@@ -222,44 +290,62 @@ IndexEntry Index::entry(std::size_t i) const {
   if (i >= size()) {
     throw Error(Errc::invalid_argument, fmt::format("{}: entry {} of {}", path_, i, size()));
   }
-  const auto kind = static_cast<EntryKind>(kinds_[i]);
-  if (!is_valid(kind)) {
-    refuse(fmt::format("entry '{}' is of unknown kind {}", name_of(i), kinds_[i]));
+  const auto [number, is_alias] = place_of(i);
+  if (is_alias) {
+    return {alias_name(number), EntryKind::array, alias_number(number), true};
   }
-  return {name_of(i), kind, values_[i]};
+  const auto kind = static_cast<EntryKind>(kinds_[number]);
+  if (!is_valid(kind)) {
+    refuse(fmt::format("entry '{}' is of unknown kind {}", column_name(number), kinds_[number]));
+  }
+  return {column_name(number), kind, values_[number]};
 }
 
-std::optional<std::size_t> Index::find(std::string_view name) const {
+template <class NameOf>
+std::size_t Index::lower_bound(std::size_t end, std::string_view name, NameOf name_at) const {
   std::size_t begin = 0;
-  std::size_t end = size();
   while (begin < end) {
     const std::size_t middle = begin + (end - begin) / 2;
-    if (name_of(middle) < name) {
+    if ((this->*name_at)(middle) < name) {
       begin = middle + 1;
     } else {
       end = middle;
     }
   }
-  if (begin == size() || name_of(begin) != name) {
-    return std::nullopt;
-  }
   return begin;
+}
+
+std::optional<std::size_t> Index::find(std::string_view name) const {
+  const std::size_t found = lower_bound(size(), name, &Index::name_of);
+  return found == size() || name_of(found) != name ? std::nullopt : std::optional(found);
+}
+
+std::vector<std::string_view> Index::first_names() const {
+  std::vector<std::string_view> names(array_count());
+  for (std::size_t i = 0; i < name_ends_.size(); ++i) {
+    if (static_cast<EntryKind>(kinds_[i]) == EntryKind::array && values_[i] < names.size()) {
+      names[static_cast<std::size_t>(values_[i])] = column_name(i);
+    }
+  }
+  return names;
 }
 
 IndexArray Index::array(const IndexEntry& entry) const {
   require_kind(entry, EntryKind::array);
   IndexArray array;
-  fill_array(entry.name, entry.value, array);
+  fill_array(entry, array);
   return array;
 }
 
 bool Index::next_array(std::size_t& i, IndexArray& array) const {
   for (; i < size(); ++i) {
-    if (static_cast<EntryKind>(kinds_[i]) == EntryKind::array) {
-      fill_array(name_of(i), values_[i], array);
+    const Place place = place_of(i);
+    const auto kind = place.is_alias ? EntryKind::array : static_cast<EntryKind>(kinds_[place.number]);
+    if (kind == EntryKind::array) {
+      fill_array(entry(i), array);
       return true;
     }
-    if (!is_valid(static_cast<EntryKind>(kinds_[i]))) {
+    if (!is_valid(kind)) {
       static_cast<void>(entry(i));  // Refuses it.
     }
   }
@@ -267,12 +353,14 @@ bool Index::next_array(std::size_t& i, IndexArray& array) const {
 }
 
 // Called for each of a million arrays: what refuses stands apart, so that this stays short.
-void Index::fill_array(std::string_view name, std::uint64_t number, IndexArray& array) const {
-  if (number >= array_count()) {
-    refuse_number(name, number);
+void Index::fill_array(const IndexEntry& entry, IndexArray& array) const {
+  if (entry.value >= array_count()) {
+    refuse_number(entry);
   }
-  const auto i = static_cast<std::size_t>(number);
-  array.name = name;
+  const auto i = static_cast<std::size_t>(entry.value);
+  array.name = entry.name;
+  array.number = entry.value;
+  array.is_alias = entry.is_alias;
   array.dtype = static_cast<DType>(dtypes_[i]);
   array.dims = run(dims_, dims_ends_, i, "dims");
   if (!cairn::is_valid(array.dtype) || array.dims.size() > kMaxRank) {
@@ -283,8 +371,8 @@ void Index::fill_array(std::string_view name, std::uint64_t number, IndexArray& 
   array.slice_count = static_cast<std::uint32_t>(slices.size());
 }
 
-void Index::refuse_number(std::string_view name, std::uint64_t number) const {
-  refuse(fmt::format("entry '{}' is array {} of {}", name, number, array_count()));
+void Index::refuse_number(const IndexEntry& entry) const {
+  refuse(fmt::format("entry '{}' is array {} of {}", entry.name, entry.value, array_count()));
 }
 
 void Index::refuse_type(const IndexArray& array) const {
@@ -429,7 +517,7 @@ void Index::check_entry(const IndexEntry& entry) const {
 void Index::check_numbers() const {
   std::vector<bool> arrays(array_count());
   std::vector<bool> blobs(blob_ends_.size());
-  for (std::size_t i = 0; i < size(); ++i) {
+  for (std::size_t i = 0; i < name_ends_.size(); ++i) {
     const auto kind = static_cast<EntryKind>(kinds_[i]);
     const bool is_array = kind == EntryKind::array;
     if (!is_array && kind != EntryKind::string && kind != EntryKind::bytes) {
@@ -441,10 +529,16 @@ void Index::check_numbers() const {
     }
     const auto number = static_cast<std::size_t>(values_[i]);
     if (taken[number]) {
-      refuse(fmt::format("entry '{}' is {} {}, and so is another entry", name_of(i),
+      refuse(fmt::format("entry '{}' is {} {}, and so is another entry", column_name(i),
                          is_array ? "array" : "blob", number));
     }
     taken[number] = true;
+  }
+  for (std::size_t i = 0; i < alias_count(); ++i) {
+    if (!arrays[alias_number(i)]) {
+      refuse(fmt::format("alias '{}' stands for array {}, which has no other name", alias_name(i),
+                         alias_number(i)));
+    }
   }
 }
 
@@ -461,7 +555,7 @@ void Index::validate() const {
   }
   const auto clash = find_clash(
       size(), [this](std::size_t i) { return name_of(i); },
-      [this](std::size_t i) { return static_cast<EntryKind>(kinds_[i]) == EntryKind::list; });
+      [this](std::size_t i) { return entry(i).kind == EntryKind::list; });
   if (clash) {
     const std::string_view why = clash->kind == NameClash::Kind::duplicate  ? "has the same name as"
                                  : clash->kind == NameClash::Kind::unsorted ? "should stand before"

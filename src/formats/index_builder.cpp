@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <set>
 #include <type_traits>
 #include <utility>
 
@@ -51,6 +52,19 @@ std::uint64_t sort_key(std::string_view text) noexcept {
 std::size_t common_prefix(std::string_view a, std::string_view b) noexcept {
   const auto [in_a, in_b] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   return static_cast<std::size_t>(in_a - a.begin());
+}
+
+template <class NameOf, class CanHaveChildren>
+void check_clashes(std::size_t count, NameOf name_of, CanHaveChildren can_have_children) {
+  const auto clash = find_clash(count, name_of, can_have_children);
+  if (!clash) {
+    return;
+  }
+  const std::string_view first = name_of(clash->first);
+  if (clash->kind == NameClash::Kind::duplicate) {
+    throw Error(Errc::already_exists, fmt::format("entry '{}' is given twice", first));
+  }
+  refuse(fmt::format("entry '{}' lies below the leaf '{}'", name_of(clash->second), first));
 }
 
 }  // namespace
@@ -195,6 +209,13 @@ void IndexBuilder::add_slice(std::uint32_t file, std::uint64_t offset,
   add_location(file, offset);
 }
 
+void IndexBuilder::add_alias(std::string_view name, std::string_view array) {
+  if (!is_entry_path(name)) {
+    refuse(fmt::format("alias '{}': the name is not a path of a tree in UTF-8", name));
+  }
+  given_aliases_.emplace_back(name, array);
+}
+
 std::uint32_t IndexBuilder::add_layout(std::string_view json) {
   layout_ends_.push_back(end_offset(layouts_.size() + json.size(), "layout"));
   layouts_.append(json);
@@ -327,29 +348,91 @@ void IndexBuilder::sort() {
   sorted.policies_ = std::move(policies_);
   sorted.policy_ends_ = std::move(policy_ends_);
   sorted.file_policies_ = std::move(file_policies_);
+  sorted.given_aliases_ = std::move(given_aliases_);
   *this = std::move(sorted);
 }
 
+// Programs that know no aliases would miss an element of the list, and take the index for damaged.
+void IndexBuilder::keep_places_in_lists() {
+  std::set<std::string, std::less<>> lists;
+  for (std::size_t i = 0; i < name_ends_.size(); ++i) {
+    if (static_cast<EntryKind>(kinds_[i]) == EntryKind::list) {
+      lists.emplace(name_of(i));
+    }
+  }
+  for (const auto& [name, array] : given_aliases_) {
+    bool is_in_list = lists.contains(std::string_view());
+    for (std::size_t slash = name.find('/'); slash != std::string::npos && !is_in_list;
+         slash = name.find('/', slash + 1)) {
+      is_in_list = lists.contains(std::string_view(name).substr(0, slash));
+    }
+    if (is_in_list) {
+      add_null(name);
+    }
+  }
+}
+
+std::size_t IndexBuilder::lower_bound(std::string_view name) const noexcept {
+  std::size_t begin = 0;
+  for (std::size_t end = name_ends_.size(); begin < end;) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    if (name_of(middle) < name) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+void IndexBuilder::number_aliases() {
+  std::sort(given_aliases_.begin(), given_aliases_.end());
+  for (const auto& [name, array] : given_aliases_) {
+    const std::size_t entry = lower_bound(array);
+    if (entry == name_ends_.size() || name_of(entry) != array ||
+        static_cast<EntryKind>(kinds_[entry]) != EntryKind::array) {
+      refuse(fmt::format("alias '{}' stands for '{}', which is not an array", name, array));
+    }
+    alias_ends_.push_back(end_offset(aliases_.size() + name.size(), name));
+    alias_ends_.push_back(static_cast<std::uint32_t>(values_[entry]));
+    aliases_.append(name);
+  }
+}
+
 void IndexBuilder::check_names() const {
-  const auto clash = find_clash(
-      name_ends_.size(), [this](std::size_t i) { return name_of(i); },
-      [this](std::size_t i) { return static_cast<EntryKind>(kinds_[i]) == EntryKind::list; });
-  if (!clash) {
-    return;
+  const auto is_list = [this](std::size_t i) { return static_cast<EntryKind>(kinds_[i]) == EntryKind::list; };
+  if (given_aliases_.empty()) {
+    return check_clashes(
+        name_ends_.size(), [this](std::size_t i) { return name_of(i); }, is_list);
   }
-  const std::string_view first = name_of(clash->first);
-  if (clash->kind == NameClash::Kind::duplicate) {
-    throw Error(Errc::already_exists, fmt::format("entry '{}' is given twice", first));
+  std::vector<std::pair<std::string_view, bool>> names;  // With whether others may lie below.
+  names.reserve(name_ends_.size() + given_aliases_.size());
+  std::string_view alias;
+  auto next = given_aliases_.begin();
+  for (std::size_t i = 0; i < name_ends_.size(); ++i) {
+    for (; next != given_aliases_.end() && next->first <= name_of(i); ++next) {
+      alias = next->first;
+      names.emplace_back(alias, false);
+    }
+    const bool keeps_place = alias == name_of(i) && static_cast<EntryKind>(kinds_[i]) == EntryKind::null;
+    if (!keeps_place || names.empty()) {
+      names.emplace_back(name_of(i), is_list(i));
+    }
   }
-  refuse(fmt::format("entry '{}' lies below the leaf '{}'", name_of(clash->second), first));
+  for (; next != given_aliases_.end(); ++next) {
+    names.emplace_back(next->first, false);
+  }
+  check_clashes(
+      names.size(), [&names](std::size_t i) { return names[i].first; },
+      [&names](std::size_t i) { return names[i].second; });
 }
 
 std::size_t IndexBuilder::size_estimate() const noexcept {
-  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 22 columns.
+  constexpr std::size_t kTableBytes = 1024;  // Root, vtable, lengths and padding of 24 columns.
   return kTableBytes + names_.size() + file_names_.size() + blobs_.size() + kinds_.size() + dtypes_.size() +
-         layouts_.size() + policies_.size() +
-         sizeof(std::uint32_t) *
-             (layout_numbers_.size() + layout_ends_.size() + policy_ends_.size() + file_policies_.size()) +
+         layouts_.size() + policies_.size() + aliases_.size() +
+         sizeof(std::uint32_t) * (layout_numbers_.size() + layout_ends_.size() + policy_ends_.size() +
+                                  file_policies_.size() + alias_ends_.size()) +
          sizeof(std::uint64_t) * (values_.size() + dims_.size() + slice_offsets_.size() + boxes_.size()) +
          sizeof(std::uint32_t) *
              (name_ends_.size() + dims_ends_.size() + slice_ends_.size() + slice_files_.size() +
@@ -394,19 +477,25 @@ IndexBytes IndexBuilder::write() {
   const auto policies = policies_.empty() ? 0 : chars(policies_);
   const auto policy_ends = policy_ends_.empty() ? 0 : column(policy_ends_);
   const auto file_policies = file_policies_.empty() ? 0 : column(file_policies_);
-  const auto root = stored::CreateIndex(builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims,
-                                        dims_ends, slice_ends, slice_files, slice_offsets, boxes, box_ends,
-                                        file_names, file_name_ends, blobs, blob_ends, layout_numbers, layouts,
-                                        layout_ends, policies, policy_ends, file_policies);
+  const auto aliases = alias_ends_.empty() ? 0 : chars(aliases_);
+  const auto alias_ends = alias_ends_.empty() ? 0 : column(alias_ends_);
+  const auto root = stored::CreateIndex(
+      builder, kIndexVersion, names, name_ends, kinds, values, dtypes, dims, dims_ends, slice_ends,
+      slice_files, slice_offsets, boxes, box_ends, file_names, file_name_ends, blobs, blob_ends,
+      layout_numbers, layouts, layout_ends, policies, policy_ends, file_policies, aliases, alias_ends);
   stored::FinishIndexBuffer(builder, root);
   const auto buffer = std::make_shared<const flatbuffers::DetachedBuffer>(builder.Release());
   return {buffer, std::as_bytes(std::span(buffer->data(), buffer->size()))};
 }
 
 IndexBytes IndexBuilder::finish() {
+  if (!given_aliases_.empty()) {
+    keep_places_in_lists();
+  }
   if (!is_sorted()) {
     sort();
   }
+  number_aliases();
   check_names();
   if (!layout_numbers_.empty()) {
     layout_numbers_.resize(dtypes_.size());

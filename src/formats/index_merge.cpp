@@ -33,6 +33,8 @@ class IndexMerge {
       for (std::size_t policy = 0; policy < indexes_[i].policy_count(); ++policy) {
         builder_.add_policy(indexes_[i].policy(policy));  // Also of ranks that write nothing.
       }
+      first_names_.push_back(indexes_[i].alias_count() > 0 ? indexes_[i].first_names()
+                                                           : std::vector<std::string_view>());
     }
     std::vector<Place> same;
     while (!next_.empty()) {
@@ -84,11 +86,30 @@ class IndexMerge {
                fmt::format("is of kind {}, of another rank of kind {}", formats::name(place.entry.kind),
                            formats::name(entry.kind)));
       }
+      if (place.entry.is_alias != entry.is_alias || alias_of(place) != alias_of(same[0])) {
+        refuse(Errc::type_mismatch, place,
+               fmt::format("is {}, of another rank {}", role_of(place), role_of(same[0])));
+      }
+    }
+    if (entry.is_alias) {
+      return builder_.add_alias(entry.name, alias_of(same[0]));
     }
     if (entry.kind == EntryKind::array) {
       return add_array(same);
     }
     copy_value(builder_, index, entry);
+  }
+
+  /// The first name of the array that an entry is an alias of; empty for all others.
+  [[nodiscard]] std::string_view alias_of(const Place& place) const {
+    const IndexEntry& entry = place.entry;
+    return entry.is_alias ? first_names_[place.index][static_cast<std::size_t>(entry.value)]
+                          : std::string_view();
+  }
+
+  [[nodiscard]] std::string role_of(const Place& place) const {
+    return place.entry.is_alias ? fmt::format("an alias of {}", shown(alias_of(place)))
+                                : fmt::format("of kind {}", formats::name(place.entry.kind));
   }
 
   [[noreturn]] void refuse(Errc code, const Place& other, const std::string& why) const {
@@ -166,6 +187,7 @@ class IndexMerge {
   }
 
   std::span<const Index> indexes_;
+  std::vector<std::vector<std::string_view>> first_names_;  // Of the arrays of each index that has aliases.
   std::vector<std::pair<std::string_view, std::uint32_t>> files_;  // The last one of each index.
   std::map<std::string, std::uint32_t, std::less<>> file_numbers_;
   std::map<std::string, std::uint32_t, std::less<>> layouts_;

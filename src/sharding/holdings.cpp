@@ -45,6 +45,7 @@ struct Message {
       structures = decode_opinions(text);
     } else {
       structures.push_back({{}, take_text(text)});
+      same = take_text(text);
       take_groups(text);
     }
     if (structures.size() < (do_differ ? 2 : 1) || structures[0].ranks.count == 0) {
@@ -74,6 +75,7 @@ struct Message {
   }
 
   std::vector<Opinion> structures;  ///< One, unless ranks differ.
+  std::string_view same;            ///< Which arrays are one, as encode_firsts writes it.
   std::vector<Group> groups;        ///< None where they do.
 };
 
@@ -85,6 +87,66 @@ void put_group(std::string& text, const Group& group) {
     put_text(records, record.boxes);
   }
   put_text(text, records);
+}
+
+/// Of each array the number of the first one that it is the same as, which may be its own; nothing where each is its own.
+using Firsts = std::vector<std::uint32_t>;
+
+template <class Arrays>
+std::string encode_firsts(const Arrays& arrays) {
+  std::string text;
+  bool are_all_own = true;
+  std::uint32_t number = 0;
+  for (const auto& array : arrays) {
+    put(text, array.same_as.value_or(number++));
+    are_all_own = are_all_own && !array.same_as;
+  }
+  return are_all_own ? std::string() : text;
+}
+
+/// Errors: Errc::malformed_metadata where a number is not that of an array that is its own, and comes no later.
+Firsts decode_firsts(std::string_view text) {
+  Firsts firsts;
+  while (!text.empty()) {
+    const auto first = take<std::uint32_t>(text);
+    const std::size_t number = firsts.size();
+    if (first > number || (first < number && firsts[first] != first)) {
+      throw Error(Errc::malformed_metadata, fmt::format("array {} is the same as array {}", number, first));
+    }
+    firsts.push_back(first);
+  }
+  return firsts;
+}
+
+/// The first one of each of so many arrays that is not its own.
+std::vector<std::optional<std::uint32_t>> same_of(std::string_view text, std::size_t arrays) {
+  const Firsts firsts = decode_firsts(text);
+  if (!firsts.empty() && firsts.size() != arrays) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("message is about {} arrays, not {}", firsts.size(), arrays));
+  }
+  std::vector<std::optional<std::uint32_t>> same(arrays);
+  for (std::uint32_t i = 0; i < firsts.size(); ++i) {
+    if (firsts[i] != i) {
+      same[i] = firsts[i];
+    }
+  }
+  return same;
+}
+
+/// Arrays that are the same for those who said the one as for those who said the other.
+std::string same_for_both(std::string_view one, std::string_view other) {
+  const Firsts a = decode_firsts(one);
+  const Firsts b = decode_firsts(other);
+  std::string text;
+  bool are_all_own = true;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> first_of;
+  for (std::uint32_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const std::uint32_t first = first_of.emplace(std::pair(a[i], b[i]), i).first->second;
+    put(text, first);
+    are_all_own = are_all_own && first == i;
+  }
+  return are_all_own ? std::string() : text;
 }
 
 /// The different rules among the arrays, then which of them each array has: a number from 1, or 0.
@@ -174,7 +236,11 @@ std::string_view take_line(std::string_view& text) {
     const std::string_view shown = line.says.substr(0, line.says.find('\n'));
     line.says = shown.empty() ? "nothing more" : shown;
   }
-  throw Error(Errc::invalid_argument, fmt::format("ranks save different things: {}", to_string(different)));
+  throw Error(
+      Errc::invalid_argument,
+      fmt::format("ranks save different things: {}; a value that each rank has of its own is saved by all "
+                  "under one name (of_each_rank)",
+                  to_string(different)));
 }
 
 /// What all ranks hold, put together.
@@ -210,6 +276,10 @@ class Gathered {
       } else if (other != others.end()) {
         arrays.push_back(std::move(*other++));
       }
+    }
+    const std::vector<std::optional<std::uint32_t>> same = same_of(message_.same, mine_.size());
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      arrays[i].same_as = same[i];
     }
     return arrays;
   }
@@ -268,17 +338,20 @@ std::string encode_holdings(std::uint32_t rank, std::string_view structure,
   std::string text;
   put(text, kAlike);
   put_text(text, structure);
+  put_text(text, encode_firsts(holdings));
   put_group(text, {rules, {{rank, boxes}}});
   return text;
 }
 
 std::string merge_holdings(std::span<const std::string> texts) {
   std::vector<Opinion> structures;
+  std::optional<std::string> same;
   std::vector<Group> groups;
   std::unordered_map<std::string_view, std::size_t> numbers;
   for (const std::string& text : texts) {
     const Message message(text);
     structures.insert(structures.end(), message.structures.begin(), message.structures.end());
+    same = same ? same_for_both(*same, message.same) : std::string(message.same);
     for (const Group& group : message.groups) {
       const auto [place, is_new] = numbers.emplace(group.rules, groups.size());
       if (is_new) {
@@ -296,6 +369,7 @@ std::string merge_holdings(std::span<const std::string> texts) {
   }
   put(merged, kAlike);
   put_text(merged, structures[0].says);
+  put_text(merged, *same);
   for (const Group& group : groups) {
     put_group(merged, group);
   }
@@ -305,6 +379,16 @@ std::string merge_holdings(std::span<const std::string> texts) {
 std::vector<PlannedArray> decode_holdings(std::string_view text, std::span<const Holding> mine,
                                           std::uint32_t ranks) {
   return Gathered(text, mine).arrays(ranks);
+}
+
+std::string encode_same(std::span<const PlannedArray> arrays) {
+  std::string text;
+  put_text(text, encode_firsts(arrays));
+  return text;
+}
+
+std::vector<std::optional<std::uint32_t>> take_same(std::string_view& text, std::size_t arrays) {
+  return same_of(take_text(text), arrays);
 }
 
 std::string encode_shares(std::span<const Share> shares) {

@@ -96,7 +96,9 @@ class SharePlan::Planner {
     plan_.planned.resize(plan_.arrays.size());
     PartsFinder finder(plan_.ranks);
     for (std::uint32_t array = 0; array < plan_.arrays.size(); ++array) {
-      add(array, finder.find(plan_.arrays[array]));
+      if (!plan_.arrays[array].same_as) {
+        add(array, finder.find(plan_.arrays[array]));
+      }
     }
     loads_.set_share(std::max<std::uint64_t>(total_bytes_ / plan_.ranks, 1));
     std::sort(candidates_.begin(), candidates_.end(), comes_before);
@@ -359,6 +361,9 @@ std::vector<Share> SharePlan::shares(std::uint32_t rank) const {
   const std::span<const GivenParts::Given> all_given = plan_->given.of(rank);
   auto given = all_given.begin();
   for (std::uint32_t array = 0; array < plan_->arrays.size(); ++array) {
+    if (plan_->arrays[array].same_as) {
+      continue;
+    }
     if (!plan_->planned[array].has_copies) {
       plan_->append_held(rank, array, shares);
       continue;

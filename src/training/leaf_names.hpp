@@ -15,14 +15,23 @@ class LeafNames {
   struct Found {
     std::string name;
     std::uint32_t part = 0;
+    std::string alias_of;
   };
 
   /// A leaf of another part that is this one, above it, or below it.
   [[nodiscard]] std::optional<Found> find_conflict(std::string_view name, std::uint32_t part) const;
-  void add(std::string_view name, std::uint32_t part) { parts_.emplace(name, part); }
+  /// `alias_of` is the first name of an array that has this one, too; else empty.
+  void add(std::string_view name, std::uint32_t part, std::string_view alias_of = {}) {
+    leaves_.emplace(name, Leaf{part, std::string(alias_of)});
+  }
 
  private:
-  std::map<std::string, std::uint32_t, std::less<>> parts_;  // Paths, in the order of their bytes.
+  struct Leaf {
+    std::uint32_t part = 0;
+    std::string alias_of;
+  };
+
+  std::map<std::string, Leaf, std::less<>> leaves_;  // By path, in the order of their bytes.
 };
 
 }  // namespace cairn::training

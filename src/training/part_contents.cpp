@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,21 +25,35 @@ std::size_t bytes_of_member(const std::string& key, const std::string& value) {
   return object_of({{key, value}}).size() - kBraces + 1;
 }
 
-std::string whose(std::string_view leaf, std::uint32_t part) {
-  return fmt::format("{} of part {}", formats::shown(leaf), part);
+std::string whose(std::string_view leaf, std::uint32_t part, std::string_view alias_of) {
+  return fmt::format("{}{} of part {}", formats::shown(leaf),
+                     alias_of.empty() ? "" : fmt::format(" (an alias of {})", formats::shown(alias_of)),
+                     part);
+}
+
+/// Calls `visit(name, first_name)` for each leaf; the first name is that of the array that an alias stands for, else empty.
+template <class Visit>
+void visit_leaves(const formats::Index& index, Visit visit) {
+  const std::vector<std::string_view> first_names =
+      index.alias_count() > 0 ? index.first_names() : std::vector<std::string_view>();
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const formats::IndexEntry entry = index.entry(i);
+    visit(entry.name,
+          entry.is_alias ? first_names[static_cast<std::size_t>(entry.value)] : std::string_view());
+  }
 }
 
 /// Refuses leaves that others have, or that lie above or below one of theirs.
 void require_new(const formats::Index& index, const store::CheckpointableEntry& item, std::uint32_t number,
                  const LeafNames& leaves) {
-  for (std::size_t i = 0; i < index.size(); ++i) {
-    const std::string_view name = index.entry(i).name;
+  visit_leaves(index, [&](std::string_view name, std::string_view alias_of) {
     if (const auto found = leaves.find_conflict(name, number)) {
       const std::string_view relation = found->name == name ? "is also" : "lies above or below";
-      throw Error(Errc::already_exists, fmt::format("'{}': {} {} {}", item.name, whose(name, number),
-                                                    relation, whose(found->name, found->part)));
+      throw Error(Errc::already_exists,
+                  fmt::format("'{}': {} {} {}", item.name, whose(name, number, alias_of), relation,
+                              whose(found->name, found->part, found->alias_of)));
     }
-  }
+  });
 }
 
 }  // namespace
@@ -129,9 +144,9 @@ void PartContents::add(const store::CommittedDirectory& part, std::uint32_t numb
   }
   for (const auto& [item, index] : trees) {
     LeafNames& leaves = items_.at(item->name).leaves;
-    for (std::size_t i = 0; i < index.size(); ++i) {
-      leaves.add(index.entry(i).name, number);
-    }
+    visit_leaves(index, [&leaves, number](std::string_view name, std::string_view alias_of) {
+      leaves.add(name, number, alias_of);
+    });
   }
   custom_metadata_.add(custom_metadata);
   annotations_.add(annotations);

@@ -35,6 +35,7 @@ using testing::read_text;
 
 const std::filesystem::path kGolden = testing::test_data() / "golden/checkpoint-v1";
 const std::filesystem::path kGoldenComplex = testing::test_data() / "golden/complex-v1";
+const std::filesystem::path kGoldenAliases = testing::test_data() / "golden/aliases-v1";
 
 /// 2026-01-31T12:00:00Z, for ever.
 class StoppedClock final : public Clock {
@@ -98,6 +99,15 @@ Tree complex_tree() {
           {"real", array_of<double>({0.25})}};
 }
 
+/// Arrays with several names; `embed` is stored in tiles.
+Tree tree_with_aliases() {
+  const Array embed = array_of<float>({1, 2, 3, 4, 5, 6}).reshaped({3, 2});
+  const Array shared = array_of<std::int32_t>({7});
+  return {{"body", {{"embed", embed}, {"norm", array_of<double>({0.5})}}},
+          {"head", embed},
+          {"layers", Tree::list({shared, {{"w", shared}}, shared})}};
+}
+
 class GoldenCheckpoint : public testing::ApiTest {
  protected:
   GoldenCheckpoint() : ApiTest(reproducible()) { message_.set_value("fast"); }
@@ -125,6 +135,12 @@ class GoldenCheckpoint : public testing::ApiTest {
     SaveOptions options;
     options.handler_options.set(ShardingOptions(std::make_shared<Tiles>(32)));
     save(path, complex_tree(), options, *context_);
+  }
+
+  void save_aliases(const std::filesystem::path& path) const {
+    SaveOptions options;
+    options.handler_options.set(ShardingOptions(std::make_shared<Tiles>(8)));
+    save(path, tree_with_aliases(), options, *context_);
   }
 
   static void expect_same(const std::filesystem::path& path, const std::filesystem::path& golden) {
@@ -204,6 +220,24 @@ TEST_F(GoldenCheckpoint, OfComplexNumbersHasPairsOfF64InItsDataFile) {
   EXPECT_THAT(data, HasSubstr(R"("field":{"dtype":"F64","shape":[2,1,2])"));
   EXPECT_THAT(data, HasSubstr(R"("field~s1":{"dtype":"F64","shape":[2,1,2])"));
   EXPECT_THAT(data, HasSubstr(R"("one":{"dtype":"F64","shape":[2])"));
+}
+
+TEST_F(GoldenCheckpoint, OfAliasesHasTheValuesThatWereSaved) {
+  const Tree loaded = load(kGoldenAliases, LoadOptions(), *context_);
+
+  EXPECT_TRUE(store::verify(io::posix_syscalls(), kGoldenAliases).is_sound());
+  EXPECT_EQ(loaded, tree_with_aliases());
+  EXPECT_EQ(loaded.at("head").as<Array>().view().data(), loaded.at("body/embed").as<Array>().view().data());
+}
+
+/// CAIRN_WRITE_GOLDEN_ALIASES=<path> does what CAIRN_WRITE_GOLDEN does.
+TEST_F(GoldenCheckpoint, OfAliasesIsWrittenTheSameToTheByte) {
+  const char* wanted = std::getenv("CAIRN_WRITE_GOLDEN_ALIASES");
+  const std::filesystem::path path = wanted != nullptr ? std::filesystem::path(wanted) : target();
+
+  save_aliases(path);
+
+  expect_same(path, kGoldenAliases);
 }
 
 /// CAIRN_WRITE_GOLDEN_COMPLEX=<path> does what CAIRN_WRITE_GOLDEN does.

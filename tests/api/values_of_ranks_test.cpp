@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that are not sharded and that ranks have otherwise: rank 0's are saved, and the others named.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ using ::testing::IsEmpty;
 using testing::JointJob;
 using ::testing::Not;
 using testing::RankEnd;
+using ::testing::UnorderedElementsAre;
 
 class ValuesOfRanks : public testing::ApiTest {
  protected:
@@ -58,12 +61,12 @@ TEST_F(ValuesOfRanks, AreNamedWhereTheyAreOthersThanRankZeros) {
   JointJob job{JointJob::Options(4)};
 
   const std::string problem = problem_of(job, [](std::uint32_t rank) {
-    return state_of(rank, filled(4, rank == 2 ? 5 : 4), filled(1000, rank == 1 ? 1 : 0));
+    return state_of(rank, filled(4, rank == 2 ? 5 : 4), filled(16 << 10, rank == 1 ? 1 : 0));
   });
 
-  EXPECT_THAT(problem,
-              AllOf(HasSubstr("'state'"), HasSubstr("'bias' on rank 2; 'step' on ranks 1, 2 and 3")));
-  EXPECT_THAT(problem, AllOf(Not(HasSubstr("'name'")), Not(HasSubstr("'large'"))));
+  EXPECT_THAT(problem, AllOf(HasSubstr("'state'"),
+                             HasSubstr("'bias' on rank 2; 'large' on rank 1; 'step' on ranks 1, 2 and 3")));
+  EXPECT_THAT(problem, Not(HasSubstr("'name'")));
   EXPECT_EQ(load(target(), {}, *context_).at("step").as<int>(), 7);
 }
 
@@ -80,6 +83,65 @@ TEST_F(ValuesOfRanks, AreNamedBesideShardedArraysInEverySave) {
 
     EXPECT_THAT(problem, step == 2 ? HasSubstr("'step' on rank 1") : HasSubstr("")) << step;
     EXPECT_EQ(problem.empty(), step != 2) << problem;
+  }
+}
+
+/// The state of a random engine, which is another one on each rank.
+Array random_state(std::uint32_t rank) {
+  std::vector<std::uint32_t> state(624);
+  std::mt19937 engine(rank);
+  std::generate(state.begin(), state.end(), std::ref(engine));
+  return Array::adopt(std::move(state));
+}
+
+TEST_F(ValuesOfRanks, AreNamedWhereTheyAreRandomStates) {
+  JointJob job{JointJob::Options(3)};
+  const Sharding rows = Sharding::of_spec(Mesh({3}, {"data"}), {{"data"}});
+  for (const bool is_beside_sharded : {false, true}) {
+    const std::string problem = problem_of(job, [&](std::uint32_t rank) {
+      Tree tree = {{"random", random_state(rank)}};
+      if (is_beside_sharded) {
+        std::vector<Array> locals = {Array({3}, DType::int32)};
+        tree["w"] = shard(rows, rank, {9}, DType::int32, std::move(locals));
+      }
+      return tree;
+    });
+
+    EXPECT_THAT(problem, HasSubstr("'random' on ranks 1 and 2")) << is_beside_sharded;
+  }
+}
+
+TEST_F(ValuesOfRanks, ThatAreNotComparedAreCounted) {
+  JointJob job{JointJob::Options(2)};
+  constexpr std::uint64_t kMost = 16 << 10;  // Of int32, 64 KiB.
+
+  const std::string problem = problem_of(job, [&](std::uint32_t rank) {
+    const auto mine = static_cast<std::int32_t>(rank);
+    return Tree{
+        {"a", filled(kMost + 1, mine)}, {"b", filled(kMost, 0)}, {"c", std::string((64 << 10) + 1, 'x')}};
+  });
+
+  EXPECT_THAT(problem,
+              AllOf(HasSubstr("were not compared"), HasSubstr("more than 64 KiB"), HasSubstr("leaves: 2")));
+}
+
+TEST_F(ValuesOfRanks, AreComparedTheSmallestFirst) {
+  JointJob job{JointJob::Options(2)};
+  constexpr std::uint64_t kMost = 16 << 10;
+
+  std::vector<std::string> problems;
+  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
+         Tree tree;
+         for (int i = 0; i < 256; ++i) {
+           tree[fmt::format("a{:03}", i)] = filled(kMost, static_cast<std::int32_t>(i < 255 ? 0 : rank));
+         }
+         tree["z"] = filled(kMost - 1, static_cast<std::int32_t>(rank));
+         return save(target(), tree, testing::overwriting_save(), job.context(rank));
+       })) {
+    ASSERT_TRUE(end.result) << end.text();
+    problems = end.result->problems;
+    EXPECT_THAT(problems,
+                UnorderedElementsAre(HasSubstr("elsewhere: 'z' on rank 1"), HasSubstr("leaves: 1")));
   }
 }
 

@@ -47,6 +47,22 @@ TEST(CheckDisjoint, NamesTwoThatShareAByte) {
               Fails(Errc::invalid_argument, AllOf(HasSubstr("'c' and 'a' "), Not(HasSubstr("'b'")))));
 }
 
+TEST(CheckDisjoint, AcceptsTheVerySameMemoryOfOneOrigin) {
+  const std::vector<float> memory(8);
+  const ArrayView view = view_of(memory, {2, 2}, {4, 1});
+  std::vector<Destination> arrays = {
+      {"'a'", view, 1}, {"'b'", view, 1}, {"'c'", view_of(memory, {2}, {1}, 2), 2}};
+  EXPECT_NO_THROW(check_disjoint(arrays));
+
+  arrays[1].origin = 2;
+  EXPECT_THAT([&] { check_disjoint(arrays); }, Fails(Errc::invalid_argument, HasSubstr("overlap")));
+  arrays[1] = {"'b'", view_of(memory, {2, 2}, {1, 4}), 1};
+  EXPECT_THAT([&] { check_disjoint(arrays); }, Fails(Errc::invalid_argument, HasSubstr("overlap")));
+  arrays[0].origin = arrays[1].origin = 0;
+  arrays[1].view = view;
+  EXPECT_THAT([&] { check_disjoint(arrays); }, Fails(Errc::invalid_argument, HasSubstr("overlap")));
+}
+
 TEST(CheckDisjoint, RefusesAStrideOfZero) {
   const std::vector<float> memory(8);
   const std::vector<Destination> arrays = {{"'w'", view_of(memory, {2, 4}, {0, 1})}};

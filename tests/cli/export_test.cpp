@@ -142,6 +142,21 @@ TEST_F(ExportTest, AnswersInJson) {
   EXPECT_EQ(answer["left_out"][0], "step");
 }
 
+TEST_F(ExportTest, WritesAnArrayUnderEachOfItsNamesUnlessToldOtherwise) {
+  const Array embed = counted({7, 3});
+  save(source_, Tree{{"embed", embed}, {"head", embed}});
+
+  EXPECT_EQ(run("both.safetensors").status, 0);
+  const testing::CliResult first = run("first.safetensors", {"--first-names"});
+  EXPECT_EQ(first.status, 0) << first.err;
+
+  EXPECT_EQ(load(folder_ / "both.safetensors"), (Tree{{"embed", embed}, {"head", embed}}));
+  EXPECT_EQ(load(folder_ / "first.safetensors"), (Tree{{"embed", embed}}));
+  EXPECT_THAT(first.out, HasSubstr("left out, further names of arrays: head"));
+  const auto answer = nlohmann::json::parse(run("again.safetensors", {"--first-names", "--json"}).out);
+  EXPECT_EQ(answer["aliases_left_out"], nlohmann::json({"head"}));
+}
+
 TEST_F(ExportTest, TakesTheCheckpointableThatIsNamed) {
   save_checkpointables(source_, {{"model", Tree{{"w", counted({2})}}}, {"other", Tree{{"v", counted({3})}}}});
 

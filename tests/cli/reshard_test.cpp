@@ -114,6 +114,30 @@ TEST_F(ReshardTest, KeepsEveryValueHoweverItCuts) {
   }
 }
 
+TEST_F(ReshardTest, KeepsTheNamesOfArrays) {
+  const Array array = numbered({10, 3});
+  const Array other = numbered({4});
+  save(source_, Tree{{"embed", array}, {"head", array}, {"list", Tree::list({other, other})}});
+
+  ASSERT_EQ(run({"--parts", "4"}).status, 0);
+
+  expect_same_values();
+  EXPECT_EQ(stored_boxes("head").size(), 4u);
+  const testing::CliResult listed = run_cli({"ls", "--all", target_});
+  EXPECT_THAT(listed.out, HasSubstr("is embed"));
+  EXPECT_THAT(listed.out, HasSubstr("is list/0"));
+  const auto inspected = nlohmann::json::parse(run_cli({"inspect", target_, "--json"}).out);
+  EXPECT_EQ(inspected["checkpointables"]["state"]["arrays"][1]["alias_of"], "embed");
+}
+
+TEST_F(ReshardTest, IsTheSameAsWhatWasSavedTwice) {
+  const Array array = numbered({10, 3});
+  save(source_, Tree{{"embed", array}, {"head", array}});
+  save(target_, Tree{{"embed", array}, {"head", array.clone()}});
+
+  expect_same_values();
+}
+
 TEST_F(ReshardTest, CutsAsRanksDoThatDivideEqually) {
   save(source_, Tree{{"w", numbered({10, 3})}, {"b", numbered({3})}, {"s", numbered(Shape{})}});
 

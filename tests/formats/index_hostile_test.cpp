@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <flatbuffers/flatbuffers.h>
@@ -48,7 +49,20 @@ struct Columns {
   std::string policy = "One file.";
   std::vector<std::uint32_t> policy_ends = {9};
   std::vector<std::uint32_t> file_policies = {1};
+  std::string aliases;
+  std::vector<std::uint32_t> alias_ends;
 };
+
+/// With these names of the array, each given with its number.
+Columns with_aliases(const std::vector<std::pair<std::string, std::uint32_t>>& aliases) {
+  Columns columns;
+  for (const auto& [name, number] : aliases) {
+    columns.aliases += name;
+    columns.alias_ends.push_back(static_cast<std::uint32_t>(columns.aliases.size()));
+    columns.alias_ends.push_back(number);
+  }
+  return columns;
+}
 
 /// Writes the table by hand: field i of the schema has the slot 4 + 2 * i.
 std::vector<std::byte> write(const Columns& columns, const char* identifier = "CRNI",
@@ -78,7 +92,9 @@ std::vector<std::byte> write(const Columns& columns, const char* identifier = "C
                                                          builder.CreateVector(columns.layout_ends).Union(),
                                                          chars(columns.policy),
                                                          builder.CreateVector(columns.policy_ends).Union(),
-                                                         builder.CreateVector(columns.file_policies).Union()};
+                                                         builder.CreateVector(columns.file_policies).Union(),
+                                                         chars(columns.aliases),
+                                                         builder.CreateVector(columns.alias_ends).Union()};
   const auto start = builder.StartTable();
   builder.AddElement<std::uint32_t>(4, columns.version, 0);
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -102,6 +118,13 @@ void open_and_read(std::vector<std::byte> bytes) {
 
 TEST(IndexUndamaged, IsTaken) {
   EXPECT_NO_THROW(open_and_read(write(Columns())));
+  EXPECT_NO_THROW(open_and_read(write(with_aliases({{"aa", 0}, {"c/d", 0}}))));
+}
+
+TEST(IndexUndamaged, MayHaveANullThatAnAliasHides) {
+  Columns columns = with_aliases({{"b", 0}});
+  columns.kinds[1] = 8;
+  EXPECT_NO_THROW(open_and_read(write(columns)));
 }
 
 struct Damage {
@@ -284,6 +307,82 @@ INSTANTIATE_TEST_SUITE_P(
                       Damage{"NoUtf8", [](Columns& c) { c.names = "a\xFF"; }, "not a path"}),
     [](const auto& test) { return test.param.name; });
 
+INSTANTIATE_TEST_SUITE_P(Aliases, IndexHostile,
+                         ::testing::Values(Damage{"NumberWithoutAnother",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}}), c.alias_ends.push_back(1);
+                                                  },
+                                                  "column alias_ends has 3 numbers"},
+                                           Damage{"EndBeyondTheEnd",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}}), c.alias_ends[0] = 2;
+                                                  },
+                                                  "run 0 of column aliases is [0, 2) of 1"},
+                                           Damage{"EndsThatFall",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}, {"d", 0}});
+                                                    c.alias_ends[0] = 2, c.alias_ends[2] = 1;
+                                                  },
+                                                  "run 1 of column aliases is [2, 1) of 2"},
+                                           Damage{"ArrayThatIsNotThere",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 1}});
+                                                  },
+                                                  "alias 'c' stands for array 1 of 1"},
+                                           Damage{"ArrayWithoutAnEntry",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}});
+                                                    c.kinds[0] = 2;
+                                                  },
+                                                  "alias 'c' stands for array 0, which has no other name"},
+                                           Damage{"NameOfTheArray",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"a", 0}});
+                                                  },
+                                                  "alias 'a' has the name of another entry"},
+                                           Damage{"NameOfAnotherEntry",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"b", 0}});
+                                                  },
+                                                  "alias 'b' has the name of another entry"},
+                                           Damage{"GivenTwice",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}, {"c", 0}});
+                                                  },
+                                                  "alias 'c' has the same name as 'c'"},
+                                           Damage{"OutOfOrder",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"d", 0}, {"c", 0}});
+                                                  },
+                                                  "alias 'c' should stand before 'd'"},
+                                           Damage{"BelowALeaf",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"b/c", 0}});
+                                                  },
+                                                  "'b/c' lies below the leaf 'b'"},
+                                           Damage{"AboveAnEntry",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"aa", 0}});
+                                                    c.names = "aaa/b", c.name_ends = {1, 5};
+                                                  },
+                                                  "'aa/b' lies below the leaf 'aa'"},
+                                           Damage{"AboveAnAlias",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c", 0}, {"c/d", 0}});
+                                                  },
+                                                  "'c/d' lies below the leaf 'c'"},
+                                           Damage{"NoPath",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c/", 0}});
+                                                  },
+                                                  "not a path"},
+                                           Damage{"NoUtf8",
+                                                  [](Columns& c) {
+                                                    c = with_aliases({{"c\xFF", 0}});
+                                                  },
+                                                  "not a path"}),
+                         [](const auto& test) { return test.param.name; });
+
 TEST(IndexOfALaterVersion, IsRefusedAsUnsupportedWhateverElseItHolds) {
   Columns columns;
   columns.version = 2;
@@ -311,7 +410,7 @@ TEST(IndexWithoutAColumn, IsTakenWhereItSaysHowArraysWereDivided) {
   Columns columns;
   columns.layout_numbers = {0};
   columns.file_policies = {0};
-  for (int field = 16; field < 22; ++field) {
+  for (int field = 16; field < 24; ++field) {
     EXPECT_NO_THROW(open_and_read(write(columns, "CRNI", field))) << field;
   }
 }
@@ -348,7 +447,7 @@ bool is_refused(const std::vector<std::byte>& bytes) {
 }
 
 TEST(IndexDamaged, NeverFailsInAnotherWay) {
-  const std::vector<std::byte> bytes = write(Columns());
+  const std::vector<std::byte> bytes = write(with_aliases({{"aa", 0}, {"c", 0}}));
   std::size_t refused = 0;
 
   for (std::size_t at = 0; at < bytes.size(); ++at) {
@@ -363,7 +462,7 @@ TEST(IndexDamaged, NeverFailsInAnotherWay) {
 }
 
 TEST(IndexDamaged, NeverFailsInAnotherWayWhenSeveralBytesChange) {
-  const std::vector<std::byte> bytes = write(Columns());
+  const std::vector<std::byte> bytes = write(with_aliases({{"aa", 0}, {"c", 0}}));
   std::mt19937 random(7);
   std::size_t refused = 0;
 

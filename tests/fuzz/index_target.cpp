@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/formats/index.hpp"
@@ -120,8 +121,14 @@ void require_same_slices(const Index& one, const IndexArray& a, const Index& oth
 
 void check_built_again(const Index& index) {
   IndexBuilder builder;
+  const std::vector<std::string_view> first_names = index.first_names();
   for (std::size_t i = 0; i < index.size(); ++i) {
-    add_entry(index, index.entry(i), builder);
+    const IndexEntry entry = index.entry(i);
+    if (entry.is_alias) {
+      builder.add_alias(entry.name, first_names[entry.value]);
+    } else {
+      add_entry(index, entry, builder);
+    }
   }
   const cairn::formats::IndexBytes built = builder.finish();
   const Index again = Index::open(built.owner, built.bytes, "built");
@@ -131,6 +138,7 @@ void check_built_again(const Index& index) {
     const IndexEntry a = index.entry(i);
     const IndexEntry b = again.entry(i);
     require(a.name == b.name && a.kind == b.kind && index.find(a.name) == i, "an entry is found by its name");
+    require(a.is_alias == b.is_alias, "aliases come back");
     require(cairn::formats::is_entry_path(a.name), "names are paths");
     if (a.kind == EntryKind::array) {
       require_same_slices(index, index.array(a), again, again.array(b));
@@ -151,7 +159,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::copy_n(data, size, reinterpret_cast<std::uint8_t*>(memory->data()));
   const std::span<const std::uint64_t> words(*memory);
   const auto index = [&] {
-    const cairn::fuzz::MemoryBound bound(8192);  // Read where it lies, so not more for a larger one.
+    const cairn::fuzz::MemoryBound bound(8192 +
+                                         size);  // Read where it lies; of each alias its place is kept.
     return attempt({Errc::malformed_metadata, Errc::unsupported_version},
                    [&] { return Index::open(memory, std::as_bytes(words).first(size), "input"); });
   }();

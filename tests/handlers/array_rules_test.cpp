@@ -176,7 +176,8 @@ TEST_F(SaveByRules, HoldsForArraysAloneAndDividedOnes) {
 }
 
 TEST_F(SaveByRules, DividesLeavesByOtherPolicies) {
-  const Tree tree = {{"params", {{"a", w_}, {"b", w_}}}, {"m", w_}, {"n", n_}};
+  const std::vector<float> v = w_;
+  const Tree tree = {{"params", {{"a", w_}, {"b", v}}}, {"m", w_}, {"n", n_}};
   const std::string small = MaxShardSize(8).description();
   const std::string one = AllInOne().description();
   SaveOptions options =
@@ -218,7 +219,7 @@ class Counting final : public ShardingPolicy {
 
 TEST_F(SaveByRules, AsksAPolicyOnceForAllThatItDivides) {
   const auto policy = std::make_shared<Counting>();
-  save(Tree({{"a", {{"x", w_}, {"y", w_}}}, {"b", w_}, {"c", w_}}),
+  save(Tree({{"a", {{"x", w_}, {"y", std::vector(w_)}}}, {"b", w_}, {"c", std::vector(w_)}}),
        with(ArrayRules().add("a/**", policy).add("c", policy)));
 
   EXPECT_THAT(policy->asked(), ::testing::ElementsAre(3));

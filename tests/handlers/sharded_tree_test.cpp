@@ -130,7 +130,7 @@ TEST_F(ShardedTreeTest, LiesInOneMarkedFileWhereAnArrayHasVeryManyBoxes) {
 
 TEST_F(ShardedTreeTest, SaysOnceInAProblemHowManyArraysAPolicyHasMarked) {
   const Array large = counted({7, 11, 13});
-  const Tree tree = {{"a", large}, {"b", large}, {"small", counted({3})}};
+  const Tree tree = {{"a", large}, {"b", large.clone()}, {"small", counted({3})}};
   const SaveResult result = core::start_save(path(), Checkpointables{{"item", tree}, {"other", tree}},
                                              handlers_, with(std::make_shared<MaxShardSize>(1000)), context_)
                                 .wait();
@@ -144,7 +144,7 @@ TEST_F(ShardedTreeTest, IsReadByOthersInFilesOfAtMostSoManyBytes) {
   const Array large = counted({7, 11, 13});
   const Tree whole = {{"a", large}, {"b", large}, {"small", counted({3})}, {"sharded", large}};
   const SaveResult result = start(Tree{{"a", large},
-                                       {"b", large},
+                                       {"b", large.clone()},
                                        {"small", counted({3})},
                                        {"sharded", divided(large, columns_of(4))}},
                                   with(std::make_shared<MaxFileSize>(1000)))

@@ -20,7 +20,9 @@ BITS = {"BOOL": 8, "U8": 8, "U16": 16, "U32": 32, "U64": 64, "I8": 8, "I16": 16,
 DTYPES = [None, *BITS]
 COLUMNS = [("version", None), ("names", "B"), ("name_ends", "I"), ("kinds", "B"), ("values", "Q"), ("dtypes", "B"), ("dims", "Q"),
            ("dims_ends", "I"), ("slice_ends", "I"), ("slice_files", "I"), ("slice_offsets", "Q"), ("boxes", "Q"), ("box_ends", "I"),
-           ("file_names", "B"), ("file_name_ends", "I"), ("blobs", "B"), ("blob_ends", "I")]
+           ("file_names", "B"), ("file_name_ends", "I"), ("blobs", "B"), ("blob_ends", "I"), ("layout_numbers", "I"), ("layouts", "B"),
+           ("layout_ends", "I"), ("policy", "B"), ("policy_ends", "I"), ("file_policies", "I"), ("aliases", "B"), ("alias_ends", "I")]
+REQUIRED = 17  # Columns; the others may be missing.
 
 
 class Hash128(ctypes.Structure):
@@ -108,7 +110,10 @@ def read_columns(data):
     for number, (name, code) in enumerate(COLUMNS):
         slot = 4 + 2 * number
         offset = struct.unpack_from("<H", data, vtable + slot)[0] if slot < vtable_bytes else 0
-        require(offset, f"the index has no {name}")
+        if not offset:
+            require(number >= REQUIRED, f"the index has no {name}")
+            columns[name] = ()
+            continue
         place = table + offset
         if code is None:
             columns[name] = struct.unpack_from("<I", data, place)[0]
@@ -207,6 +212,14 @@ def read_value(columns, kind, value, files):
             8: lambda: None, 9: dict, 10: lambda: [None] * value}[kind]()
 
 
+def read_aliases(columns):
+    """Further names of arrays, each with the number of its array."""
+    begin = 0
+    for end, number in zip(columns["alias_ends"][::2], columns["alias_ends"][1::2]):
+        yield bytes(columns["aliases"][begin:end]).decode(), number
+        begin = end
+
+
 def unescape(key):
     return "" if key == "~2" else key.replace("~1", "/").replace("~0", "~")
 
@@ -238,6 +251,8 @@ def read_tree(folder, contents):
         if path == "":
             return found
         place(tree, path, found)
+    for path, number in read_aliases(columns):
+        place(tree, path, read_array(columns, number, files))
     return tree
 
 

@@ -14,6 +14,7 @@ from format_reader import Array, read, read_columns, read_value, text_of
 DATA = sys.argv.pop(1)
 CHECKPOINT = os.path.join(DATA, "golden", "checkpoint-v1")
 COMPLEX = os.path.join(DATA, "golden", "complex-v1")
+ALIASES = os.path.join(DATA, "golden", "aliases-v1")
 RUN = os.path.join(DATA, "golden", "run-v1")
 
 
@@ -47,6 +48,14 @@ class GoldenFiles(unittest.TestCase):
         self.assertEqual(state["field"], Array("C128", (3, 4), field))
         self.assertEqual(state["one"], Array("C128", (), struct.pack("<2d", 0.1, 1e300)))
         self.assertEqual(state["narrow"], Array("C64", (2,), floats(1, 2, 0, -0.5)))
+
+    def test_an_array_has_several_names(self):
+        state = read(ALIASES)["state"]
+
+        embed = Array("F32", (3, 2), floats(1, 2, 3, 4, 5, 6))
+        shared = Array("I32", (1,), struct.pack("<i", 7))
+        norm = Array("F64", (1,), struct.pack("<d", 0.5))
+        self.assertEqual(state, {"body": {"embed": embed, "norm": norm}, "head": embed, "layers": [shared, {"w": shared}, shared]})
 
     def test_a_run_has_its_steps_metrics_and_pins(self):
         steps = {int(name): read(os.path.join(RUN, name)) for name in os.listdir(RUN) if name.isdigit()}

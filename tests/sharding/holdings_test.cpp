@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -162,6 +163,72 @@ TEST(HoldingsByRule, ThatAreDamagedAreRefused) {
   unknown[unknown.size() - 8 - 4 - 8 - 4] = 7;  // The rule of the last array.
   EXPECT_THAT([&] { static_cast<void>(decode_holdings(unknown, mine, 1)); },
               Fails(Errc::malformed_metadata, HasSubstr("rule 7 of 1")));
+}
+
+/// Three arrays, of which each is what `same_as` says.
+std::vector<Holding> three(const std::vector<std::optional<std::uint32_t>>& same_as) {
+  std::vector<Holding> holdings;
+  for (const auto& same : same_as) {
+    Holding& holding = holdings.emplace_back(rows(0, 8));
+    holding.name += std::to_string(holdings.size());
+    holding.same_as = same;
+  }
+  return holdings;
+}
+
+using SameAs = std::vector<std::optional<std::uint32_t>>;
+
+SameAs same_for_all(const std::vector<SameAs>& ranks) {
+  std::vector<std::string> texts;
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    std::vector<Holding> holdings = three(ranks[rank]);
+    for (Holding& holding : holdings) {
+      holding.boxes[0].replica = rank;
+    }
+    texts.push_back(encode_holdings(rank, kLines, holdings));
+  }
+  const std::vector<PlannedArray> arrays =
+      decode_holdings(merge_holdings(texts), three(ranks[0]), static_cast<std::uint32_t>(ranks.size()));
+  SameAs same;
+  for (const PlannedArray& array : arrays) {
+    same.push_back(array.same_as);
+  }
+  const std::string text = encode_same(arrays) + "and more";
+  std::string_view rest = text;
+  EXPECT_EQ(take_same(rest, arrays.size()), same);
+  EXPECT_EQ(rest, "and more");
+  return same;
+}
+
+TEST(Holdings, AreTheSameArrayWhereNoRankSaysOtherwise) {
+  const SameAs none(3);
+
+  EXPECT_EQ(same_for_all({none}), none);
+  EXPECT_EQ(same_for_all({{{}, 0, {}}, {{}, 0, 0}}), (SameAs{{}, 0, {}}));
+  EXPECT_EQ(same_for_all({{{}, 0, 0}, {{}, {}, 1}}), (SameAs{{}, {}, 1}));
+  EXPECT_EQ(same_for_all({{{}, 0, 0}, {{}, 0, {}}, {{}, {}, 1}}), none);
+  EXPECT_EQ(same_for_all({{{}, 0, 0}, none, {{}, 0, 0}}), none);
+  EXPECT_EQ(same_for_all({{{}, {}, 0}, {{}, {}, 0}}), (SameAs{{}, {}, 0}));
+}
+
+TEST(Holdings, ThatAreTheSameAsNothingBeforeThemAreRefused) {
+  const auto decode = [](const SameAs& same_as, std::size_t arrays) {
+    return [=] {
+      std::vector<PlannedArray> planned(same_as.size());
+      for (std::size_t i = 0; i < planned.size(); ++i) {
+        planned[i].same_as = same_as[i];
+      }
+      const std::string text = encode_same(planned);
+      std::string_view rest = text;
+      static_cast<void>(take_same(rest, arrays));
+    };
+  };
+
+  EXPECT_THAT(decode({{}, 2, {}}, 3),
+              Fails(Errc::malformed_metadata, HasSubstr("array 1 is the same as array 2")));
+  EXPECT_THAT(decode({{}, 0, 1}, 3),
+              Fails(Errc::malformed_metadata, HasSubstr("array 2 is the same as array 1")));
+  EXPECT_THAT(decode({{}, 0}, 3), Fails(Errc::malformed_metadata, HasSubstr("about 2 arrays, not 3")));
 }
 
 TEST(Shares, ComeBack) {

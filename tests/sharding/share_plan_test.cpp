@@ -56,6 +56,18 @@ TEST(SharePlan, SaysWhetherAnythingIsHeldTwice) {
   EXPECT_TRUE(SharePlan({}, 4).has_no_copies());
 }
 
+TEST(SharePlan, WritesAnArrayWithTwoNamesOnce) {
+  const PlannedArray first = {"first", DType::int8, {8}, Sharding::replicated(2)};
+  PlannedArray other = {"other", DType::int8, {8}, Sharding::replicated(2)};
+  other.same_as = 0;
+  const PlannedArray last = {"last", DType::int8, {8}, Sharding::replicated(2)};
+
+  const SharePlan plan({first, other, last}, 2);
+
+  EXPECT_TRUE(writers_of(plan, "other").empty());
+  EXPECT_EQ(plan.bytes_by_rank()[0] + plan.bytes_by_rank()[1], 16u);
+}
+
 // ---- Megatron's table: eight ranks, two by tensor parallelism (inner), four by data parallelism.
 
 const Mesh kMegatron({4, 2}, {"dp", "tp"});

@@ -135,7 +135,7 @@ class Writer {
   /// What is added from now on goes to new files, made by a sharding policy that describes itself so; the index keeps that for people.
   void set_policy(std::string_view description);
 
-  /// Takes the scalars, strings and empty containers of the index.
+  /// Takes the scalars, strings and empty containers of the index, and further names of arrays.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
 
   /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so (docs/format.md).

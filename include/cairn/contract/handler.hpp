@@ -32,9 +32,10 @@ struct ArrayEntry {
   std::uint64_t parts = 1;  ///< In which it is stored.
   std::string_view layout;  ///< How it was divided among ranks: JSON; empty when nobody said so.
   std::shared_ptr<const StoredSlices> stored = {};  ///< The parts; null where there is one and no layout.
+  std::string_view alias_of = {};  ///< The first name of the array, where this is a further one; else empty.
 };
 
-/// The arrays of a checkpointable, in the order of their names. Reads them where they are described: no tree is
+/// The arrays of a checkpointable, in the order of their names; an array with several names comes under each. Reads them where they are described: no tree is
 /// built.
 ///
 /// Threads: a value; copies share what they view.

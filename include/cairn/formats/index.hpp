@@ -65,6 +65,7 @@ struct IndexEntry {
   EntryKind kind{};
   std::uint64_t value =
       0;  ///< Bits of a scalar, length of a list, else a number that only the index understands.
+  bool is_alias = false;  ///< A further name of an array, whose first one has the same value.
 
   /// Errors (all of these): Errc::type_mismatch when the entry is of another kind.
   [[nodiscard]] std::int64_t as_integer() const;
@@ -82,6 +83,8 @@ struct IndexArray {
   std::span<const std::uint64_t> dims;  ///< The shape of the whole array; at most kMaxRank.
   std::uint32_t first_slice = 0;
   std::uint32_t slice_count = 0;
+  std::uint64_t number = 0;  ///< The same for all names of an array; below Index::array_count().
+  bool is_alias = false;     ///< The name is a further one.
 };
 
 /// The bytes of one part of an array: dense, row-major.
@@ -98,8 +101,8 @@ struct IndexSlice {
 
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.
 ///
-/// Opening takes constant time. Columns are read where they lie; whatever an access touches is checked then, so a
-/// damaged index gives an error, never a read outside its bytes.
+/// Opening takes constant time, and a search for each alias. Columns are read where they lie; whatever an access touches is checked
+/// then, so a damaged index gives an error, never a read outside its bytes.
 /// Threads: a value; copies share the bytes; const methods may run at the same time.
 /// Errors:  Errc::malformed_metadata from every method that reads, naming the file and the entry.
 /// Source:  docs/format.md, "index.fb".
@@ -110,9 +113,15 @@ class Index {
   /// Errors: Errc::malformed_metadata; Errc::unsupported_version when a later version wrote it.
   static Index open(std::shared_ptr<const void> owner, std::span<const std::byte> bytes, std::string path);
 
-  /// Entries, sorted by name.
-  [[nodiscard]] std::size_t size() const noexcept { return name_ends_.size(); }
+  /// Entries, sorted by name. An array with several names is an entry under each of them.
+  [[nodiscard]] std::size_t size() const noexcept {
+    return name_ends_.size() + (alias_places_ ? alias_places_->back().inserted : 0);
+  }
   [[nodiscard]] std::size_t array_count() const noexcept { return dtypes_.size(); }
+  /// How many entries are aliases.
+  [[nodiscard]] std::size_t alias_count() const noexcept { return alias_places_ ? alias_places_->size() : 0; }
+  /// The first names of all arrays, by their numbers. An array that no entry names has none.
+  [[nodiscard]] std::vector<std::string_view> first_names() const;
 
   /// Errors: Errc::invalid_argument when `i` is not below size().
   [[nodiscard]] IndexEntry entry(std::size_t i) const;
@@ -161,11 +170,11 @@ class Index {
   [[nodiscard]] bool has_one_policy() const noexcept { return policy_count() == 1 && file_policies_.empty(); }
 
   /// Refuses two entries that name one array or one blob, so that the memory which a reader of all entries needs
-  /// is bounded by the bytes of the index.
+  /// is bounded by the bytes of the index; and aliases of arrays that have no other name.
   void check_numbers() const;
 
   /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two
-  /// entries name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here.
+  /// entries but aliases name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here.
   void validate() const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -173,20 +182,41 @@ class Index {
  private:
   Index() = default;
 
+  /// Where an alias stands among all entries, and how many of the aliases up to it stand between entries of the columns. The others
+  /// hide a null.
+  struct AliasPlace {
+    std::uint32_t place = 0;
+    std::uint32_t inserted = 0;
+  };
+
+  /// An entry of the columns, or an alias.
+  struct Place {
+    std::size_t number = 0;
+    bool is_alias = false;
+  };
+
   void check_columns() const;
+  void place_aliases();
+  [[nodiscard]] Place place_of(std::size_t i) const noexcept;
+  /// The first of so many names, which are sorted, that is not less than `name`.
+  template <class NameOf>
+  [[nodiscard]] std::size_t lower_bound(std::size_t end, std::string_view name, NameOf name_at) const;
   void check_file_names() const;
   void check_entry(const IndexEntry& entry) const;
-  void fill_array(std::string_view name, std::uint64_t number, IndexArray& array) const;
+  void fill_array(const IndexEntry& entry, IndexArray& array) const;
   [[nodiscard]] std::uint64_t byte_size(const IndexArray& array,
                                         std::span<const std::uint64_t> extents) const;
   [[nodiscard]] std::string_view name_of(std::size_t i) const;
+  [[nodiscard]] std::string_view column_name(std::size_t i) const;
+  [[nodiscard]] std::string_view alias_name(std::size_t i) const;
+  [[nodiscard]] std::uint32_t alias_number(std::size_t i) const noexcept { return alias_ends_[2 * i + 1]; }
   [[nodiscard]] std::string_view file_name(std::size_t i) const;
   [[nodiscard]] std::span<const std::uint8_t> blob(const IndexEntry& entry) const;
   template <class T>
   [[nodiscard]] std::span<const T> run(std::span<const T> values, std::span<const std::uint32_t> ends,
                                        std::size_t i, std::string_view column) const;
   [[noreturn]] void refuse(std::string_view why) const;
-  [[noreturn]] void refuse_number(std::string_view name, std::uint64_t number) const;
+  [[noreturn]] void refuse_number(const IndexEntry& entry) const;
   [[noreturn]] void refuse_type(const IndexArray& array) const;
   [[noreturn]] void refuse_run(std::size_t i, std::string_view column, std::uint32_t begin, std::uint32_t end,
                                std::size_t size) const;
@@ -215,6 +245,10 @@ class Index {
   std::span<const std::uint8_t> policies_;
   std::span<const std::uint32_t> policy_ends_;
   std::span<const std::uint32_t> file_policies_;
+  std::span<const std::uint8_t> aliases_;
+  std::span<const std::uint32_t>
+      alias_ends_;  // Of each alias two numbers: where its name ends, and its array.
+  std::shared_ptr<const std::vector<AliasPlace>> alias_places_;  // Null where there are no aliases.
 };
 
 }  // namespace cairn::formats

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/array/dtype.hpp"
@@ -56,6 +57,9 @@ class IndexBuilder {
   void add_slice(std::uint32_t file, std::uint64_t offset, std::span<const std::uint64_t> box_offsets,
                  std::span<const std::uint64_t> box_extents);
 
+  /// Gives another name to the array whose entry is called `array`, which may be added later.
+  void add_alias(std::string_view name, std::string_view array);
+
   /// Keeps a layout (JSON, as Layout::to_json writes it) and returns its number for set_layout. Give each once.
   [[nodiscard]] std::uint32_t add_layout(std::string_view json);
 
@@ -69,7 +73,7 @@ class IndexBuilder {
   /// Sorts the entries and returns the bytes of the index; the builder is then empty.
   ///
   /// Errors: Errc::already_exists when two entries have one name; Errc::invalid_argument when a leaf has entries
-  ///         below it, or the index would exceed 2 GiB.
+  ///         below it, an alias stands for what is not an array, or the index would exceed 2 GiB.
   [[nodiscard]] IndexBytes finish();
 
  private:
@@ -83,6 +87,9 @@ class IndexBuilder {
   [[nodiscard]] std::vector<std::uint32_t> sorted_order() const;
   void copy_array(const IndexBuilder& from, std::size_t number);
   void sort();
+  void keep_places_in_lists();
+  void number_aliases();
+  [[nodiscard]] std::size_t lower_bound(std::string_view name) const noexcept;
   void check_names() const;
   void drop_plain_policies();
   [[nodiscard]] std::size_t size_estimate() const noexcept;
@@ -110,6 +117,10 @@ class IndexBuilder {
   std::string policies_;
   std::vector<std::uint32_t> policy_ends_;
   std::vector<std::uint32_t> file_policies_;
+  std::vector<std::pair<std::string, std::string>>
+      given_aliases_;  // Further names, and the first ones. There are few.
+  std::string aliases_;
+  std::vector<std::uint32_t> alias_ends_;
 };
 
 }  // namespace cairn::formats

@@ -5,6 +5,7 @@
 
 #include "cairn/array_store/reader.hpp"
 #include "cairn/array_store/writer.hpp"
+#include "cairn/base/hash.hpp"
 #include "cairn/contract/load_context.hpp"
 #include "cairn/contract/save_context.hpp"
 
@@ -23,12 +24,20 @@ namespace cairn {
 /// Errors: as Writer::lay_out and SaveContext::write_pieces.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
 
+/// What should be the same on all ranks, and whether it is.
+struct SameOnRanks {
+  Hash128 hash;          ///< Set in the blocking phase.
+  bool is_alike = true;  ///< What the background phase has found.
+};
+
 /// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which writes it. Those
-/// that are as they were in the last save are not sent. A few steps of `ranks`, in the background; it has no others after this.
+/// that are as they were in the last save are not sent. A few steps of `ranks`, in the background; it has no others after this. With the
+/// indexes goes the hash of `same`, if that is given.
 ///
 /// Errors: also those of formats::merge_indexes, on all ranks.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,
-                                                   Subject ranks);
+                                                   Subject ranks,
+                                                   std::shared_ptr<SameOnRanks> same = nullptr);
 
 /// The files of a checkpointable, as the context reads them.
 [[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -63,6 +64,10 @@ struct TreeLoadOptions {
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
   /// into memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program (SIGBUS).
   bool map = false;
+  /// Further names of arrays, each with a name of the same array: of those that the checkpoint does not have, what is asked for under
+  /// one is loaded from another that it has. Paths, as Tree describes them. So a model whose head is its embedding loads what was saved
+  /// without, and the other way round.
+  std::map<std::string, std::string> aliases;
   /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those that are not stored
   /// keep their values, and keys without a member are left out. LoadResult::missing and unexpected have the paths of both. Default: such a
   /// difference is an error. In a load into a Tree so may the keys of its maps.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +29,8 @@ struct Holding {
   Shape shape;
   std::vector<PlacedBox> boxes;
   std::optional<Sharding> rule;  ///< No table, and gives just these boxes for the rank.
+  /// The number of the first array that may be the same one for all that this rank knows: the same memory, or it holds nothing of both.
+  std::optional<std::uint32_t> same_as = std::nullopt;
 };
 
 /// What `rank` says. `structure` is what all ranks must have alike, one thing a line ("'w': sharded array of F32 [8, 4]"); it says in
@@ -40,12 +43,19 @@ struct Holding {
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::string merge_holdings(std::span<const std::string> texts);
 
-/// The arrays of all ranks. `mine` is what the calling rank holds, in the same order.
+/// The arrays of all ranks. `mine` is what the calling rank holds, in the same order. Two are the same array where no rank says otherwise.
 ///
 /// Errors: Errc::invalid_argument when ranks have not the same structure: names the first line that differs, and which ranks have it
 ///         how. As HeldArrays; Errc::malformed_metadata.
 [[nodiscard]] std::vector<PlannedArray> decode_holdings(std::string_view text, std::span<const Holding> mine,
                                                         std::uint32_t ranks);
+
+/// Which arrays of a plan are further names of others.
+[[nodiscard]] std::string encode_same(std::span<const PlannedArray> arrays);
+/// Takes that from the front of a text.
+///
+/// Errors: Errc::malformed_metadata, also where it is not about that many arrays, or names one that is not before it.
+[[nodiscard]] std::vector<std::optional<std::uint32_t>> take_same(std::string_view& text, std::size_t arrays);
 
 /// What a rank is to write, for a plan that has its arrays in the order of `mine`.
 [[nodiscard]] std::string encode_shares(std::span<const Share> shares);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct PlannedArray {
   Sharding sharding = Sharding::replicated(1);
   /// Arrays of a lower turn are given to ranks first, whatever their size.
   std::uint32_t turn = 0;
+  /// The number of an array before it of which this is another name: nobody writes it again, and its sharding is not looked at.
+  std::optional<std::uint32_t> same_as = std::nullopt;
 };
 
 /// Which of the ranks that hold a box writes it.

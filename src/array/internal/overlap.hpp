@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,13 +12,16 @@ namespace cairn {
 
 /// Memory that one load fills, and under which name errors speak of it.
 struct Destination {
-  Destination(std::string name_in, ArrayView view_in) : name(std::move(name_in)), view(std::move(view_in)) {}
+  Destination(std::string name_in, ArrayView view_in, std::uint64_t origin_in = 0)
+      : name(std::move(name_in)), view(std::move(view_in)), origin(origin_in) {}
 
   std::string name;
   ArrayView view;
+  std::uint64_t origin =
+      0;  ///< Who names it, if others of the same may be the very same memory; 0: none may.
 };
 
-/// Refuses destinations that share a byte: what such a load left there would be chance.
+/// Refuses destinations that share a byte: what such a load left there would be chance. Those of one origin may be the very same.
 ///
 /// Exact for parts of one array, however they interleave. Takes time in n log n, and memory for each row of
 /// the parts that do interleave.

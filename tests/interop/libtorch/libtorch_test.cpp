@@ -143,6 +143,27 @@ TEST(Module, IsLoadedIntoItsOwnMemory) {
   EXPECT_TRUE(torch::equal(other.norm->running_mean, saved.norm->running_mean));
 }
 
+struct TiedNet : torch::nn::Module {
+  TiedNet()
+      : embedding(register_parameter("embedding", torch::randn({10, 4}))),
+        head(register_parameter("head", embedding)) {}
+  torch::Tensor embedding;
+  torch::Tensor head;
+};
+
+TEST(Module, MayHaveTiedWeights) {
+  const testing::TemporaryFolder folder;
+  const TiedNet saved;
+  save(folder.path() / "m", Tree(arrays_of(saved)));
+  const TiedNet other;
+
+  Tree state = arrays_of(other);
+  load_into(folder.path() / "m", state);
+
+  EXPECT_TRUE(torch::equal(other.head, saved.embedding));
+  EXPECT_EQ(other.head.data_ptr(), other.embedding.data_ptr());
+}
+
 TEST(Module, NamesWhatIsNoArray) {
   Net net;
   net.register_buffer("odd", torch::zeros({2, 2}).to_sparse());
