@@ -70,7 +70,7 @@ Awaitable<std::string> agree(Shared conversation, std::size_t rank) {
   const AgreedLeaves agreed =
       co_await agree_on_shares(subject, leaves_of(static_cast<std::uint32_t>(rank)), kept);
   kept = agreed.shares;
-  co_return std::to_string(kept->shares.size());
+  co_return std::to_string(kept->shares.shares.size());
 }
 
 long peak_mebibytes() {
