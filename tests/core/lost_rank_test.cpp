@@ -119,7 +119,7 @@ TEST_F(LostRank, IsMissedByTheNextSaveAndEndsAllThatFollows) {
   const auto load = [&](std::size_t rank) {
     LoadOptions together;
     together.together = true;
-    core::start_load(target(), {}, job.registry(), together, job.context(rank)).wait();
+    static_cast<void>(core::start_load(target(), {}, job.registry(), together, job.context(rank)).wait());
     return SaveResult();
   };
 
