@@ -180,7 +180,7 @@ TEST_F(EachRank, RefusesBytesThatAreDamaged) {
   const Array row = whole.as<ShardedArray>().shards()[0].data;
   std::size_t refused = 0;
   for (std::size_t at = 0; at < 1200; ++at) {
-    for (const std::uint8_t flip : {1, 0x80}) {
+    for (const std::uint8_t flip : {std::uint8_t{1}, std::uint8_t{0x80}}) {
       Array damaged = row.clone();
       damaged.data<std::uint8_t>()[at] ^= flip;
       try {
