@@ -168,7 +168,7 @@ class Selector {
   void add_unmatched(const WantedLeaf& leaf) {
     if (const auto other = elsewhere_.find(leaf.path); other != elsewhere_.end()) {
       IndexEntry entry = index_.entry(*index_.find(other->second));
-      entry.name = leaf.path;
+      entry.name = selected_.paths.emplace_back(leaf.path);  // The leaves do not outlive this.
       return add_matched(entry, *leaf.node);
     }
     const auto [begin, end] = entries_below(index_, leaf.path);
