@@ -159,7 +159,8 @@ void put(std::array<char, Size>& place, std::string_view text) {
   std::set_terminate(&end_of_child);
   Machine once = machine;
   once.settle_time = {};
-  static_cast<void>(run_case(scene, once, nullptr));  // A forked process makes some things anew, and keeps them.
+  static_cast<void>(
+      run_case(scene, once, nullptr));  // A forked process makes some things anew, and keeps them.
   Case result = run_case(scene, machine, &fault);
   if (!result.leak.empty()) {
     result = run_case(scene, machine, &fault);
