@@ -66,10 +66,7 @@ class Trainee {
     const std::uint64_t begun = resume(run_, true).value_or(0);
     for (std::uint64_t step = (begun / trainees_ + 1) * trainees_ + parity_;; step += trainees_) {
       say_of("step", step);
-      if (const StepResponse response = run_.save(step, {{"state", trained(step)}})) {
-        saved_ = std::to_string(step);
-        follow(step, response);
-      }
+      save(step);
       if (trainees_ == 1) {
         pin_or_unpin();
       }
@@ -91,6 +88,20 @@ class Trainee {
     options.keep = kept_by_trainees();
     options.preemption = &guard_;
     return options;
+  }
+
+  void save(std::uint64_t step) {
+    try {
+      if (const StepResponse response = run_.save(step, {{"state", trained(step)}})) {
+        saved_ = std::to_string(step);
+        follow(step, response);
+      }
+    } catch (const Error& error) {
+      // Another training is so far ahead that this step would not stay: that is refused, and the next one is tried.
+      if (trainees_ == 1 || error.code() != Errc::invalid_argument) {
+        throw;
+      }
+    }
   }
 
   void follow(std::uint64_t step, const StepResponse& response) {
