@@ -20,6 +20,7 @@
 
 #include "damage/victim.hpp"
 #include "support/sampling.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::damage {
 namespace {
@@ -39,10 +40,13 @@ ContextOptions small() {
   return options;
 }
 
-/// Which bytes or lengths of so many are tried: the first, the last, and one in sixteen, or a quarter of a few.
+/// One in sixteen, of 64 where a sanitizer watches.
+constexpr std::size_t kOneIn = testing::kHasSanitizer ? 64 : 16;
+
+/// Which bytes or lengths of so many are tried: the first, the last, and one in kOneIn, or a quarter of a few.
 class Tried {
  public:
-  explicit Tried(std::size_t count) : count_(count), sample_(std::clamp<std::size_t>(count / 4, 1, 16)) {}
+  explicit Tried(std::size_t count) : count_(count), sample_(std::clamp<std::size_t>(count / 4, 1, kOneIn)) {}
   [[nodiscard]] bool operator()(std::size_t at) const {
     return at == 0 || at + 1 == count_ || sample_.takes(at);
   }

@@ -4,13 +4,14 @@
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "handlers/store.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn {
 namespace {
 
 class LargeTree : public testing::StoreTest {
  protected:
-  static constexpr std::size_t kArrays = 100'000;
+  static constexpr std::size_t kArrays = testing::kHasSanitizer ? 20'000 : 100'000;
 
   LargeTree() : values_(kArrays) {
     for (std::size_t i = 0; i < kArrays; ++i) {

@@ -6,6 +6,7 @@
 #include "cairn/base/hash.hpp"
 
 #include "support/dice.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::testing {
 
@@ -19,6 +20,10 @@ Sample::Sample(std::uint64_t one_in, std::string_view seed)
 
 bool Sample::takes(std::uint64_t index) const {
   return one_in_ <= 1 || index % one_in_ == Dice(number_, index / one_in_).below(one_in_);
+}
+
+Sample sample_for_sanitizers() {
+  return Sample(kHasSanitizer ? 4 : 1);
 }
 
 }  // namespace cairn::testing

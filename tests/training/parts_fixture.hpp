@@ -21,6 +21,7 @@
 #include "api/fixture.hpp"
 #include "support/forwarding_syscalls.hpp"
 #include "support/sampling.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::testing {
 
@@ -85,9 +86,9 @@ class PartialSaves : public ApiTest {
     int first;
     int one_in;
   };
-  /// Of each four calls one, and CAIRN_SEED says which; each of them where it is "all".
+  /// Of each four calls one, of sixteen where a sanitizer watches, and CAIRN_SEED says which; each where it is "all".
   static FailingCalls failing_calls() {
-    constexpr int kOneIn = 4;
+    constexpr int kOneIn = testing::kHasSanitizer ? 16 : 4;
     if (testing::takes_all()) {
       return {1, 1};
     }
