@@ -145,12 +145,15 @@ class PolicyInput {
       const std::size_t slash = tensor.key.rfind('/');
       tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
       tensor.owner = owner(context.name(), array.path);
-      tensor.dtype = writer.stored_as(array.path, part.values.dtype());
+      tensor.dtype = part.values.dtype();
+      if (const DType stored = writer.stored_as(array.path, tensor.dtype); stored != tensor.dtype) {
+        tensor.storage_dtype = stored;
+      }
       tensor.full = shape_of(array);
       if (!part.box.is_whole(tensor.full)) {
         tensor.slice = part.box;
       }
-      tensor.size_bytes = byte_count(tensor.dtype, part.box.extents()).value_or(0);
+      tensor.size_bytes = byte_count(tensor.stored(), part.box.extents()).value_or(0);
       tensor.device = part.values.view().device();
       tensor.task = static_cast<std::uint32_t>(context.coordinator().rank());
       tensor.host = context.coordinator().host();

@@ -61,13 +61,13 @@ class Filler {
   void add(std::size_t number, const ShardableTensor& tensor) {
     number_ = number;
     key_ = tensor.key;
-    item_bytes_ = bits(tensor.dtype) / 8;
-    if (tensor.full.empty() || is_packed(tensor.dtype)) {
+    item_bytes_ = bits(tensor.stored()) / 8;
+    if (tensor.full.empty() || tensor.is_packed()) {
       add_whole(tensor.size_bytes);
     } else {
       const Box region = tensor.region();
       static_cast<void>(
-          checked_byte_count(tensor.key, tensor.dtype, region.extents()));  // Below, products fit.
+          checked_byte_count(tensor.key, tensor.stored(), region.extents()));  // Below, products fit.
       add_box(region);
     }
   }
@@ -195,13 +195,13 @@ std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const Sh
       const ShardableTensor& tensor = tensors[part.tensor];
       const bool is_cut = part.box && *part.box != tensor.region();
       const std::uint64_t bytes =
-          is_cut ? byte_count(tensor.dtype, part.box->extents()).value_or(0) : tensor.size_bytes;
+          is_cut ? byte_count(tensor.stored(), part.box->extents()).value_or(0) : tensor.size_bytes;
       if (bytes <= max_bytes) {
         continue;
       }
       const std::string what =
           tensor.full.empty()
-              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.dtype), bytes)
+              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.stored()), bytes)
               : fmt::format("has a smallest slice {} of size {} bytes",
                             slice_spec(tensor.full, part.box ? *part.box : tensor.region()), bytes);
       warnings.push_back(
