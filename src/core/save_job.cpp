@@ -170,7 +170,7 @@ Awaitable<> SaveJob::work() {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     if (joint_) {
       fate_.stop();  // Before others are told: what they hear must stay true.
-      joint_->fail(explain(failure));
+      joint_->fail(for_others(failure));
       Awaitable<std::exception_ptr> attributed = attribute(failure);
       failure = co_await std::move(attributed);
     }

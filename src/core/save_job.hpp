@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -137,6 +138,10 @@ class SaveJob final : public Operation, public contract::SaveHost {
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
   void hear_failure(const std::exception_ptr& why) noexcept;
+  /// Whether a failure of this rank may be that it misses what rank 0 has removed, because another rank has failed.
+  [[nodiscard]] bool may_follow(const std::exception_ptr& failure) const;
+  /// What the other ranks are told of a failure of this one.
+  [[nodiscard]] std::exception_ptr for_others(const std::exception_ptr& failure) const;
   /// The failure of another rank where `failure` is only its consequence; else `failure`.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
   void tell_committed() noexcept;
@@ -190,6 +195,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
   std::shared_ptr<store::PublicationOrder::Place> place_;
   Fate fate_;
+  std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.
   async::Event accepted_;
   async::Event created_;
   async::Event agreed_;                   // All ranks save the same.
