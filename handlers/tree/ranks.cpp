@@ -19,7 +19,8 @@ constexpr std::string_view kAllThatYouHold = "*";  // In place of shares, none o
 /// What rank 0 answers each rank.
 std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLeaves& mine) {
   const auto ranks = static_cast<std::uint32_t>(mine.ranks);
-  const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas);
+  const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas,
+                       mine.alone_bytes);
   const std::string same = encode_same(plan.arrays());
   std::vector<std::string> answers;
   if (plan.has_no_copies()) {

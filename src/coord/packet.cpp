@@ -11,8 +11,8 @@
 namespace cairn::coord {
 namespace {
 
-constexpr std::uint32_t kNobody = 0xFFFFFFFF;  // In place of a rank: the text names one.
-constexpr std::uint32_t kOfOneRank = 0;        // In place of an error code.
+constexpr std::uint32_t kNobody = 0xFFFFFFFF;     // In place of a rank: the text names one.
+constexpr std::uint32_t kOfOneRank = 0;           // In place of an error code.
 constexpr std::uint32_t kMayFollow = 0xFFFFFFFF;  // The same of a failure that may follow from another.
 
 }  // namespace

@@ -505,6 +505,9 @@ void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   for (const store::FileEntry& file : others_) {
     result_.bytes += file.size_bytes;
   }
+  if (std::string problem = alone_problem(result_.bytes); !problem.empty()) {
+    result_.problems.push_back(std::move(problem));
+  }
 }
 
 void SaveJob::end_publish_step(store::PublishStep step) {

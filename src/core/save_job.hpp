@@ -96,6 +96,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
   void count_problem(const std::string& words, std::uint64_t count) noexcept override;
+  void note_alone(std::uint64_t bytes) noexcept override { alone_bytes_ += bytes; }
 
   /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy
   /// the process ends.
@@ -174,6 +175,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void add_unremoved(const std::string& problem) noexcept;
   /// All of that; null when there is none.
   [[nodiscard]] std::exception_ptr unremoved() const;
+  /// Of a save of several ranks: what rank 0 writes alone, where that is most of it; else empty.
+  [[nodiscard]] std::string alone_problem(std::uint64_t bytes) const;
   /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   void count_end(const std::exception_ptr& failure) override;
@@ -207,6 +210,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
   bool has_told_leftover_ = false;
   store::WrittenFiles files_;
+  std::atomic<std::uint64_t> alone_bytes_{0};  // That rank 0 writes of what all ranks have.
 
   /// A problem of the result whose text ends with a count.
   struct CountedProblem {

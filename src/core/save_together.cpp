@@ -137,6 +137,18 @@ std::optional<Subject> SaveJob::about(const std::string& directory, std::string_
   return std::nullopt;
 }
 
+std::string SaveJob::alone_problem(std::uint64_t bytes) const {
+  const std::uint64_t alone = alone_bytes_;
+  if (!joint_ || !is_primary() || alone <= bytes / 2) {
+    return {};
+  }
+  return fmt::format(
+      "rank 0 wrote {} of the {} bytes alone, in arrays that are not sharded; ranks share them out where "
+      "rules say that "
+      "all have copies (ArrayForm::replicated)",
+      alone, bytes);
+}
+
 void SaveJob::adopt_file(const std::string& relative) {
   const async::Gate::Visit inside = enter_directory();
   staged_->adopt(relative);
@@ -266,8 +278,8 @@ std::exception_ptr SaveJob::for_others(const std::exception_ptr& failure) const 
 
 Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
   const std::optional<std::error_code> code = code_of(failure);
-  const bool was_told = may_be_told_a_consequence_ &&
-                        (async::is_cancelled(failure) || (code && coord::is_of_peer(*code)));
+  const bool was_told =
+      may_be_told_a_consequence_ && (async::is_cancelled(failure) || (code && coord::is_of_peer(*code)));
   if (!was_told && !may_follow(failure)) {
     co_return with_save_named(failure, title());
   }

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/shards.hpp"
@@ -107,6 +110,24 @@ class TreesOfRanks : public testing::ApiTest {
     return bytes;
   }
 
+  [[nodiscard]] std::uint64_t data_bytes_of(std::size_t rank) const {
+    std::uint64_t bytes = 0;
+    for (const std::string& name : data_files()) {
+      const bool is_of_rank = name.starts_with(fmt::format("data-r{:05}-", rank));
+      bytes += is_of_rank ? std::filesystem::file_size(target() / "state" / name) : 0;
+    }
+    return bytes;
+  }
+
+  /// That each of four ranks wrote about a fourth of so many bytes of elements.
+  void expect_shared_out(std::uint64_t bytes) const {
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_NEAR(static_cast<double>(data_bytes_of(rank)), static_cast<double>(bytes / 4),
+                  static_cast<double>(bytes / 80 + (12 << 10)))
+          << rank;
+    }
+  }
+
   const Array whole_ = counted({13, 10});
   const Array bias_ = counted({5});
 };
@@ -159,6 +180,61 @@ TEST_F(TreesOfRanks, WriteReplicasOnceAndShareTheWork) {
   for (const std::string& name : data_files()) {
     EXPECT_LT(std::filesystem::file_size(target() / "state" / name), large.byte_count() / 4 + (16 << 10));
   }
+}
+
+TEST_F(TreesOfRanks, AreSharedOutSoThatRankZeroCanWriteTheRestAlone) {
+  const Array large = counted({1024, 512});
+  const Array alone = counted({256, 512});
+  expect_saved([&](std::uint32_t rank) {
+    return Tree{{"alone", alone}, {"w", part_of(large, Sharding::replicated(4), rank)}};
+  });
+
+  expect_shared_out(large.byte_count() + alone.byte_count());
+  EXPECT_EQ(load_whole(), (Tree{{"alone", alone}, {"w", large}}));
+}
+
+TEST_F(TreesOfRanks, ShareOutTheArraysThatRulesSayAllHave) {
+  const Array large = counted({1024, 512});
+  SaveOptions options;
+  options.handler_options.set(
+      ArrayRules().add("**", ArrayForm::replicated()).add("bias", ArrayForm::replicated(false)));
+  const Tree tree = {
+      {"bias", bias_}, {"params", {{"w", large}, {"tied", large}, {"none", counted({0, 3})}}}, {"step", 7}};
+  expect_saved([&](std::uint32_t) { return tree; }, 4, options);
+
+  expect_shared_out(large.byte_count());
+  EXPECT_EQ(load_whole(), tree);
+  AbstractTree stored = cairn::metadata(target(), {}, *context_);
+  EXPECT_GT(stored["params"]["w"].as_array().stored->size(), 1u);
+  EXPECT_EQ(stored["bias"].as_array().stored, nullptr);
+}
+
+TEST_F(TreesOfRanks, MayHaveRulesAboutCopiesInOneProcess) {
+  SaveOptions options;
+  options.handler_options.set(ArrayRules().add("**", ArrayForm::replicated()));
+  save(target(), Tree{{"w", whole_}}, options, *context_);
+
+  EXPECT_EQ(load_whole(), (Tree{{"w", whole_}}));
+}
+
+TEST_F(TreesOfRanks, TellWhatRankZeroWroteAloneWhereThatIsMost) {
+  JointJob job{JointJob::Options(3)};
+  const Array large = counted({512, 512});
+  const auto wrote_alone = HasSubstr("rank 0 wrote 1048576 of the ");
+  const std::vector<RankEnd> ends = save_on(job, [&](std::uint32_t rank) {
+    return Tree{{"large", large}, {"w", part_of(whole_, rows_of(3), rank)}};
+  });
+  EXPECT_THAT(ends.at(0).result.value().problems,
+              ::testing::Contains(AllOf(wrote_alone, HasSubstr("ArrayForm::replicated"))));
+  EXPECT_THAT(ends.at(1).result.value().problems, ::testing::Not(::testing::Contains(wrote_alone)));
+
+  const std::vector<RankEnd> shared = save_on(
+      job,
+      [&](std::uint32_t rank) {
+        return Tree{{"bias", large}, {"w", part_of(counted({2048, 512}), rows_of(3), rank)}};
+      },
+      testing::overwriting_save());
+  EXPECT_THAT(shared.at(0).result.value().problems, ::testing::Not(::testing::Contains(wrote_alone)));
 }
 
 TEST_F(TreesOfRanks, MayHoldNothingOnSomeRanks) {

@@ -36,11 +36,11 @@ using testing::Fails;
 using testing::FailsWithErrno;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::JointJob;
 using testing::list_tree;
 using testing::load_alone;
 using testing::make_blob;
+using ::testing::Not;
 using testing::overwriting_save;
 using testing::Part;
 using testing::RankEnd;
@@ -491,8 +491,9 @@ TEST_F(JointSaving, LeavesToARankWhatItMissesByItself) {
 
   EXPECT_THAT([&] { ends[2].rethrow(); }, FailsWithErrno(ENOENT, HasSubstr("what/the/handler/reads")));
   for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); },
-                Fails(Errc::peer_failed, AllOf(HasSubstr("rank 2: 'part'"), HasSubstr("what/the/handler/reads"))));
+    EXPECT_THAT(
+        [&] { ends[rank].rethrow(); },
+        Fails(Errc::peer_failed, AllOf(HasSubstr("rank 2: 'part'"), HasSubstr("what/the/handler/reads"))));
   }
 }
 
