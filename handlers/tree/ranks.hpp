@@ -31,6 +31,7 @@ namespace cairn::detail {
 
 /// What this rank brings.
 struct RankLeaves {
+  std::string name;  ///< Of the checkpointable, for messages.
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.

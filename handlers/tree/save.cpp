@@ -221,6 +221,7 @@ void note_alone(const SaveContext& context, const array_store::Writer& writer, c
 
 detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   detail::RankLeaves mine;
+  mine.name = context.name();
   mine.rank = context.coordinator().rank();
   mine.ranks = context.coordinator().size();
   mine.lines = std::move(leaves.lines);

@@ -392,7 +392,7 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
     // Not in a coroutine of its own: to await one throws where this one was cancelled.
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow_of(failure, who(item), asked);
+    rethrow_of_item(failure, item, asked);
   }
 }
 
@@ -414,8 +414,15 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
   if (failure) {
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow_of(failure, who(items_[index]), asked);
+    rethrow_of_item(failure, items_[index], asked);
   }
+}
+
+void SaveJob::rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item, Asked asked) const {
+  if (joint_ && failure == joint_->failure()) {  // Why it was stopped says the same, and the save's name.
+    std::rethrow_exception(asked == Asked::to_stop ? async::cancelled() : failure);
+  }
+  rethrow_of(failure, who(item), asked);
 }
 
 std::vector<io::FileDigest> SaveJob::digest_files() {

@@ -120,6 +120,9 @@ class SaveJob final : public Operation, public contract::SaveHost {
   Awaitable<> stage_item(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_all(Backgrounds* backgrounds);
   Awaitable<> finish_item(std::size_t index, Background<> background);
+  /// Throws a failure of an item as one of its handler, unless it is that of what ranks say to each other.
+  [[noreturn]] void rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item,
+                                    Asked asked) const;
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
 
   // Of a save of several ranks.

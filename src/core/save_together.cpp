@@ -105,6 +105,9 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
     if (!self->joint_->has_failed()) {
       self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.
     }
+    if (self->is_stopped() && failure == self->joint_->failure()) {
+      failure = async::cancelled();  // Why it was stopped says the same, and the save's name.
+    }
   }
   self->agreed_.complete(failure);
 }
