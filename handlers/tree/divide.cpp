@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -141,10 +142,11 @@ class PolicyInput {
     for (const WrittenPart& part : parts) {
       const HeldArray& array = arrays[part.array];
       ShardableTensor& tensor = tensors_.emplace_back();
-      tensor.key = array.path.empty() ? context.name() : array.path;
+      tensor.key =
+          keys_.emplace_back(array.path.empty() ? context.name() : context.name() + "/" + array.path);
       const std::size_t slash = tensor.key.rfind('/');
       tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
-      tensor.owner = owner(context.name(), array.path);
+      tensor.owner = array.path.empty() ? tensor.key : tensor.key.substr(0, slash);
       tensor.dtype = part.values.dtype();
       if (const DType stored = writer.stored_as(array.path, tensor.dtype); stored != tensor.dtype) {
         tensor.storage_dtype = stored;
@@ -164,21 +166,8 @@ class PolicyInput {
   [[nodiscard]] std::span<const ShardableTensor> tensors() const noexcept { return tensors_; }
 
  private:
-  /// Who holds the array of that path; mostly the one that holds the array before it.
-  std::string_view owner(const std::string& checkpointable, std::string_view path) {
-    const std::size_t slash = path.rfind('/');
-    std::string owner = checkpointable;
-    if (slash != std::string_view::npos) {
-      owner.append("/").append(path.substr(0, slash));
-    }
-    if (owners_.empty() || owners_.back() != owner) {
-      owners_.push_back(std::move(owner));
-    }
-    return owners_.back();
-  }
-
   std::vector<ShardableTensor> tensors_;
-  std::deque<std::string> owners_;  // Stay where they are.
+  std::deque<std::string> keys_;  // Stay where they are.
 };
 
 /// Asks a policy, and checks what it says.

@@ -492,7 +492,7 @@ TEST_F(TreesOfRanks, TellWhatTheirPolicyWarnsOf) {
 
   ASSERT_EQ(result.problems.size(), 2u);
   EXPECT_THAT(result.problems.front(),
-              AllOf(HasSubstr("'state'"), HasSubstr("sharding policy"), HasSubstr("'w'")));
+              AllOf(HasSubstr("'state'"), HasSubstr("sharding policy"), HasSubstr("'state/w'")));
   EXPECT_EQ(result.work(Work::divide).count, 2u);
   EXPECT_EQ(result.work(Work::divide).bytes, 8u);
 }

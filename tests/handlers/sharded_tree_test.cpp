@@ -345,7 +345,7 @@ TEST_F(ShardedTreeTest, RefusesBoxesOfWhatIsNoArray) {
 
 TEST_F(ShardedTreeTest, HasTheFilesOfAPolicy) {
   save(Tree{{"a", whole_}, {"b", {{"x", whole_}, {"y", divided(whole_, rows_of(2))}}}},
-       with(std::make_shared<ByPrefix>(std::vector<std::string>{"b/"})));
+       with(std::make_shared<ByPrefix>(std::vector<std::string>{"item/b/"})));
 
   const ItemMetadata item = item_metadata();
 
@@ -484,7 +484,7 @@ TEST_F(ShardedTreeTest, RefusesWhatAPolicyLoses) {
       [&] {
         save(Tree{{"w", whole_}}, with(std::make_shared<Any>(lose)));
       },
-      Fails(Errc::incomplete_shards, AllOf(HasSubstr("\"Any.\""), HasSubstr("'w'"))));
+      Fails(Errc::incomplete_shards, AllOf(HasSubstr("\"Any.\""), HasSubstr("'item/w'"))));
 }
 
 TEST_F(ShardedTreeTest, TellsWhatAPolicyThrows) {
@@ -512,11 +512,12 @@ TEST_F(ShardedTreeTest, NamesAPolicyThatThrowsWhatIsNoException) {
 TEST_F(ShardedTreeTest, ShowsAPolicyWhatIsWritten) {
   const auto look = [](std::span<const ShardableTensor> tensors) {
     EXPECT_EQ(tensors.size(), 3u);
-    EXPECT_EQ(tensors[0].key, "a/w");
+    EXPECT_EQ(tensors[0].key, "item/a/w");
     EXPECT_EQ(tensors[0].name, "w");
     EXPECT_EQ(tensors[0].owner, "item/a");
     EXPECT_FALSE(tensors[0].slice.has_value());
-    EXPECT_EQ(tensors[1].key, "b");
+    EXPECT_EQ(tensors[1].key, "item/b");
+    EXPECT_EQ(tensors[1].name, "b");
     EXPECT_EQ(tensors[1].owner, "item");
     EXPECT_EQ(tensors[2].full, Shape({7, 10}));
     EXPECT_EQ(tensors[2].slice, Box({4, 0}, {3, 10}));
