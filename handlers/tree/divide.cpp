@@ -194,7 +194,7 @@ std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const Shardabl
     figures.bytes += tensor.size_bytes;
   }
   figures.time = std::chrono::steady_clock::now() - begin;
-  context.add_work(Work::divide, figures);
+  context.add_policy(policy.description(), figures);
   for (const std::string& warning : policy.warnings(tensors, files)) {
     context.add_problem(
         fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), warning));

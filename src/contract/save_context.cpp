@@ -276,4 +276,9 @@ void SaveContext::add_work(Work work, const WorkFigures& figures) const {
   save_->means().plane.meter.add_work(work, figures.bytes, figures.time, figures.count);
 }
 
+void SaveContext::add_policy(const std::string& description, const WorkFigures& figures) const {
+  save_->add_policy(description, figures);
+  add_work(Work::divide, figures);
+}
+
 }  // namespace cairn

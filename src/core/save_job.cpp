@@ -554,6 +554,20 @@ void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexc
   result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
 }
 
+void SaveJob::add_policy(const std::string& description, const WorkFigures& figures) noexcept {
+  const MutexLock lock(mutex_);
+  std::vector<PolicyFigures>& policies = result_.policies;
+  auto policy = std::find_if(policies.begin(), policies.end(), [&description](const PolicyFigures& known) {
+    return known.description == description;
+  });
+  if (policy == policies.end()) {
+    policy = policies.insert(policy, {description, WorkFigures()});
+  }
+  policy->work.count += figures.count;
+  policy->work.bytes += figures.bytes;
+  policy->work.time += figures.time;
+}
+
 void SaveJob::add_unremoved(const std::string& problem) noexcept {
   add_problem(problem);
   const MutexLock lock(mutex_);

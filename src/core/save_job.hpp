@@ -96,6 +96,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
   void count_problem(const std::string& words, std::uint64_t count) noexcept override;
+  void add_policy(const std::string& description, const WorkFigures& figures) noexcept override;
   void note_alone(std::uint64_t bytes) noexcept override { alone_bytes_ += bytes; }
 
   /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy

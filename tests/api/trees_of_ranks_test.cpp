@@ -495,6 +495,9 @@ TEST_F(TreesOfRanks, TellWhatTheirPolicyWarnsOf) {
               AllOf(HasSubstr("'state'"), HasSubstr("sharding policy"), HasSubstr("'state/w'")));
   EXPECT_EQ(result.work(Work::divide).count, 2u);
   EXPECT_EQ(result.work(Work::divide).bytes, 8u);
+  ASSERT_EQ(result.policies.size(), 1u);
+  EXPECT_EQ(result.policies[0].description, MaxShardSize(3).description());
+  EXPECT_EQ(result.policies[0].work.count, 2u);
 }
 
 TEST_F(TreesOfRanks, NameTheElementsThatNobodyHolds) {

@@ -140,6 +140,8 @@ class SaveContext {
   void note_alone(std::uint64_t bytes) const;
   /// Adds what the handler has measured itself to the figures of this save (Report::works).
   void add_work(Work work, const WorkFigures& figures) const;
+  /// Adds what a sharding policy has made, which describes itself so (SaveResult::policies), and counts it as Work::divide.
+  void add_policy(const std::string& description, const WorkFigures& figures) const;
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
