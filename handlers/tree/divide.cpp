@@ -170,6 +170,23 @@ class PolicyInput {
   std::deque<std::string> keys_;  // Stay where they are.
 };
 
+constexpr std::size_t kMostWarnings = 20;  // Of one policy: it may warn of each array.
+
+void tell_warnings(const ShardingPolicy& policy, std::span<const std::string> warnings,
+                   const SaveContext& context) {
+  const auto tell = [&](std::string_view words) {
+    context.add_problem(
+        fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), words));
+  };
+  const std::size_t shown = std::min(warnings.size(), kMostWarnings);
+  for (const std::string& warning : warnings.first(shown)) {
+    tell(warning);
+  }
+  if (shown < warnings.size()) {
+    tell(fmt::format("{} more warnings", warnings.size() - shown));
+  }
+}
+
 /// Asks a policy, and checks what it says.
 std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors,
                           const SaveContext& context) {
@@ -195,10 +212,7 @@ std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const Shardabl
   }
   figures.time = std::chrono::steady_clock::now() - begin;
   context.add_policy(policy.description(), figures);
-  for (const std::string& warning : policy.warnings(tensors, files)) {
-    context.add_problem(
-        fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), warning));
-  }
+  tell_warnings(policy, policy.warnings(tensors, files), context);
   return files;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -186,17 +187,20 @@ std::vector<FilePlan> filled(std::uint64_t max_bytes, Boxes boxes, std::span<con
   return std::move(filler).finish();
 }
 
-/// What is larger than a file may be.
+constexpr std::size_t kMostWarnings = 5;  // Of what there may be a hundred thousand.
+
+/// What is larger than a file may be: the first few parts, and how many more there are.
 std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const ShardableTensor> tensors,
                                      std::span<const FilePlan> files) {
   std::vector<std::string> warnings;
+  std::size_t count = 0;
   for (const FilePlan& file : files) {
     for (const TensorPart& part : file) {
       const ShardableTensor& tensor = tensors[part.tensor];
       const bool is_cut = part.box && *part.box != tensor.region();
       const std::uint64_t bytes =
           is_cut ? byte_count(tensor.stored(), part.box->extents()).value_or(0) : tensor.size_bytes;
-      if (bytes <= max_bytes) {
+      if (bytes <= max_bytes || ++count > kMostWarnings) {
         continue;
       }
       const std::string what =
@@ -209,6 +213,10 @@ std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const Sh
                       "shard of its own.",
                       tensor.key, what, max_bytes));
     }
+  }
+  if (count > kMostWarnings) {
+    warnings.push_back(fmt::format("{} more cannot be cut to shards of at most {} bytes, {} in all.",
+                                   count - kMostWarnings, max_bytes, count));
   }
   return warnings;
 }

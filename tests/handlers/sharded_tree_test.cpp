@@ -477,6 +477,27 @@ class Any final : public ShardingPolicy {
   Make make_;
 };
 
+/// Has something to say of everything.
+class Worried final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "Worries."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    return AllInOne()(tensors);
+  }
+  std::vector<std::string> warnings(std::span<const ShardableTensor>,
+                                    std::span<const FilePlan>) const override {
+    return std::vector<std::string>(1000, "Oh.");
+  }
+};
+
+TEST_F(ShardedTreeTest, TellsTheFirstWarningsOfAPolicyAndCountsTheOthers) {
+  const SaveResult result = start(Tree{{"w", whole_}}, with(std::make_shared<Worried>())).wait();
+
+  ASSERT_EQ(result.problems.size(), 21u);
+  EXPECT_EQ(result.problems[19], "'item': sharding policy \"Worries.\": Oh.");
+  EXPECT_EQ(result.problems[20], "'item': sharding policy \"Worries.\": 980 more warnings");
+}
+
 TEST_F(ShardedTreeTest, RefusesWhatAPolicyLoses) {
   const auto lose = [](std::span<const ShardableTensor>) -> std::vector<FilePlan> { return {}; };
 
