@@ -154,7 +154,7 @@ void Operation::stop_because(const std::exception_ptr& elsewhere) noexcept {
   try {
     std::rethrow_exception(elsewhere);
   } catch (const Error& error) {
-    if (error.code().category() == cairn_category()) {  // Of the system: no rank is told its errors as they are.
+    if (error.code().category() == cairn_category()) {  // What comes from other ranks has such a code.
       stop(static_cast<Errc>(error.code().value()), error.detail());
     }
   } catch (...) {  // Of this rank itself.

@@ -114,7 +114,8 @@ void write_policies(JsonWriter& json, const std::vector<PolicyFigures>& policies
   json.end();
 }
 
-/// All that a report has, with `own` in the middle and what `write_own` writes at the end: what only a save has, or only a load.
+/// All that a report has, with `own` in the middle and what `write_own` writes at the end: what only a save has, or
+/// only a load.
 template <class WriteOwn>
 std::string json_of(const Report& report, Members own, const WriteOwn& write_own) {
   std::string text;

@@ -140,7 +140,8 @@ class Talk {
     return complaint;
   }
 
-  /// What the first rank has to complain of, of all. Rethrows a failure of another rank of which that does not complain.
+  /// What the first rank has to complain of, of all. Rethrows a failure of another rank of which that does not
+  /// complain.
   std::string agree(const std::string& mine) {
     const std::string merged = await_here(coordinator_, subject_.reduce(mine, first_said));
     std::string complaint = await_here(coordinator_, subject_.broadcast(merged));

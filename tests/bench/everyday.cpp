@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program does with checkpoints every day: saves that are accepted, loads into a struct, a list of many checkpoints, some rows of a
-// table, many small checkpointables.
+// What a program does with checkpoints every day: saves that are accepted, loads into a struct, a list of many
+// checkpoints, some rows of a table, many small checkpointables.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

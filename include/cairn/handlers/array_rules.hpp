@@ -42,8 +42,8 @@ struct ArrayForm {
     return form;
   }
 
-  /// The same on all ranks of a job, which then share out the elements of such an array of a tree among them, as they do
-  /// with Sharding::replicated. Otherwise rank 0 writes it alone: nobody else knows that they are copies.
+  /// The same on all ranks of a job, which then share out the elements of such an array of a tree among them, as they
+  /// do with Sharding::replicated. Otherwise rank 0 writes it alone: nobody else knows that they are copies.
   [[nodiscard]] static ArrayForm replicated(bool is_replicated = true) {
     ArrayForm form;
     form.is_replicated = is_replicated;

@@ -51,7 +51,8 @@ namespace detail {
 
 /// The complex number of an array of rank 0, or a real number, as an element of a complex dtype, into `out`.
 ///
-/// Errors: Errc::type_mismatch when the leaf is neither; Errc::unsafe_cast when the element is not a value of that dtype.
+/// Errors: Errc::type_mismatch when the leaf is neither; Errc::unsafe_cast when the element is not a value of that
+///         dtype.
 void read_complex(const Tree& leaf, DType dtype, std::span<std::byte> out, std::string_view path,
                   Narrowing narrowing);
 
