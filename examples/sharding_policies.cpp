@@ -116,7 +116,7 @@ void save_what_is_wanted_first() {
   // [importance]
   // What is wanted before all else gets a file of its own, and a load of it opens no other.
   save_with("run/important", two_models(),
-            std::make_shared<cairn::ByPrefix>(std::vector<std::string>{"one/x"}));
+            std::make_shared<cairn::ByPrefix>(std::vector<std::string>{"state/one/x"}));
   const cairn::AbstractTree stored = cairn::metadata("run/important");
   cairn::AbstractTree first;
   first["one"]["x"] = stored.at("one/x");

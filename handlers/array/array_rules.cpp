@@ -119,7 +119,7 @@ void check_form(const ArrayRules::Rule& rule) {
     throw Error(Errc::invalid_argument, fmt::format("{} sets both a policy and undivided", rule.describe()));
   }
   const bool says_policy = form.policy != nullptr || form.has_no_policy;
-  if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot && !says_policy) {
+  if (!form.storage_dtype && !form.keeps_dtype && !form.snapshot && !says_policy && !form.is_replicated) {
     throw Error(Errc::invalid_argument, fmt::format("{} sets nothing", rule.describe()));
   }
 }
@@ -170,6 +170,9 @@ ArrayForm ArrayRules::Use::form_of(std::string_view checkpointable, std::string_
     if (rule.form.policy != nullptr || rule.form.has_no_policy) {
       form.policy = rule.form.policy;
       form.has_no_policy = rule.form.has_no_policy;
+    }
+    if (rule.form.is_replicated) {
+      form.is_replicated = rule.form.is_replicated;
     }
   }
   return form;

@@ -33,6 +33,9 @@ std::string words_of(const ArrayForm& form) {
   }
   words += form.keeps_dtype ? ", stored as in memory" : "";
   words += form.has_no_policy ? ", undivided" : "";
+  if (form.is_replicated) {
+    words += *form.is_replicated ? ", replicated" : ", not replicated";
+  }
   if (form.policy != nullptr) {
     words += fmt::format(", divided by \"{}\"", form.policy->description());
   }

@@ -285,7 +285,7 @@ TreeKind AbstractTree::kind() const {
   return TreeAccess::map(*this) ? TreeKind::map : TreeKind::null;
 }
 
-AbstractTree& AbstractTree::operator[](std::string_view key) {
+AbstractTree& AbstractTree::operator[](std::string_view key) & {
   open();
   if (const Scalar* scalar = std::get_if<Scalar>(&value_); scalar && scalar->kind == TreeKind::null) {
     TreeAccess::make_map(*this);
@@ -293,7 +293,7 @@ AbstractTree& AbstractTree::operator[](std::string_view key) {
   return TreeAccess::child_or_new(as_map(), key);
 }
 
-AbstractTree& AbstractTree::operator[](std::size_t i) {
+AbstractTree& AbstractTree::operator[](std::size_t i) & {
   List& elements = as_list();
   if (i >= elements.size()) {
     throw Error(Errc::not_found, fmt::format("the list has {} elements, no element {}", elements.size(), i));
@@ -301,7 +301,7 @@ AbstractTree& AbstractTree::operator[](std::size_t i) {
   return elements[i];
 }
 
-AbstractTree& AbstractTree::at(std::string_view path) {
+AbstractTree& AbstractTree::at(std::string_view path) & {
   // Opens what lies on the way and no more: a tree of 100,000 arrays is asked for each of them.
   AbstractTree* node = this;
   node->open();
@@ -315,7 +315,7 @@ AbstractTree& AbstractTree::at(std::string_view path) {
   return *node;
 }
 
-AbstractTree AbstractTree::at(std::string_view path) const {
+AbstractTree AbstractTree::at(std::string_view path) const& {
   if (const View* view = std::get_if<View>(&value_)) {
     std::string as_stored;
     for (const std::string& key : detail::keys_of(path)) {
@@ -330,7 +330,7 @@ AbstractTree AbstractTree::at(std::string_view path) const {
   return opened.at(path);
 }
 
-AbstractTree::Map& AbstractTree::as_map() {
+AbstractTree::Map& AbstractTree::as_map() & {
   open();
   if (Map* children = TreeAccess::map(*this)) {
     return *children;
@@ -338,7 +338,7 @@ AbstractTree::Map& AbstractTree::as_map() {
   throw_kind(TreeKind::map);
 }
 
-AbstractTree::List& AbstractTree::as_list() {
+AbstractTree::List& AbstractTree::as_list() & {
   open();
   if (List* elements = TreeAccess::list(*this)) {
     return *elements;
@@ -353,24 +353,24 @@ void AbstractTree::push_back(AbstractTree element) {
   as_list().push_back(std::move(element));
 }
 
-AbstractArray& AbstractTree::as_array() {
+AbstractArray& AbstractTree::as_array() & {
   open();
   return const_cast<AbstractArray&>(std::as_const(*this).as_array());
 }
 
-const AbstractArray& AbstractTree::as_array() const {
+const AbstractArray& AbstractTree::as_array() const& {
   if (const AbstractArray* array = std::get_if<AbstractArray>(&value_)) {
     return *array;
   }
   throw_kind(TreeKind::array);
 }
 
-AbstractShardedArray& AbstractTree::as_sharded_array() {
+AbstractShardedArray& AbstractTree::as_sharded_array() & {
   open();
   return const_cast<AbstractShardedArray&>(std::as_const(*this).as_sharded_array());
 }
 
-const AbstractShardedArray& AbstractTree::as_sharded_array() const {
+const AbstractShardedArray& AbstractTree::as_sharded_array() const& {
   if (const AbstractShardedArray* array = std::get_if<AbstractShardedArray>(&value_)) {
     return *array;
   }
@@ -394,7 +394,7 @@ void AbstractTree::shard(const Sharding& sharding, std::uint32_t rank) {
   }
 }
 
-const Tree& AbstractTree::stored_value() const noexcept {
+const Tree& AbstractTree::stored_value() const& noexcept {
   static const Tree kNull;
   const Scalar* scalar = std::get_if<Scalar>(&value_);
   return scalar ? scalar->value : kNull;

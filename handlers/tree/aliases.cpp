@@ -31,7 +31,8 @@ bool is_same_shard(const Shard* a, const Shard* b) {
 }
 
 bool is_same_array(const ArrayLeaf& a, const ArrayLeaf& b) {
-  if (a.stored != b.stored || a.policy != b.policy || a.leaf->kind() != b.leaf->kind()) {
+  if (a.stored != b.stored || a.policy != b.policy || a.is_replicated != b.is_replicated ||
+      a.leaf->kind() != b.leaf->kind()) {
     return false;
   }
   if (const Array* array = a.leaf->array_if()) {

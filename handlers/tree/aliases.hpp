@@ -18,6 +18,7 @@ struct ArrayLeaf {
   const Tree* leaf = nullptr;
   DType stored{};
   const ShardingPolicy* policy = nullptr;
+  bool is_replicated = false;  ///< All ranks share it out.
 };
 
 /// What came of leaves that share memory.
@@ -28,7 +29,7 @@ struct FoundAliases {
 };
 
 /// Compares leaves that may share memory, in the order of the tree. Two are the same array when all of it is: memory, shape, strides, type
-/// and policy, and the boxes of sharded ones.
+/// and policy, who writes it, and the boxes of sharded ones.
 [[nodiscard]] FoundAliases find_aliases(std::span<const ArrayLeaf> leaves);
 
 }  // namespace cairn::detail

@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -141,16 +142,20 @@ class PolicyInput {
     for (const WrittenPart& part : parts) {
       const HeldArray& array = arrays[part.array];
       ShardableTensor& tensor = tensors_.emplace_back();
-      tensor.key = array.path.empty() ? context.name() : array.path;
+      tensor.key =
+          keys_.emplace_back(array.path.empty() ? context.name() : context.name() + "/" + array.path);
       const std::size_t slash = tensor.key.rfind('/');
       tensor.name = tensor.key.substr(slash == std::string_view::npos ? 0 : slash + 1);
-      tensor.owner = owner(context.name(), array.path);
-      tensor.dtype = writer.stored_as(array.path, part.values.dtype());
+      tensor.owner = array.path.empty() ? tensor.key : tensor.key.substr(0, slash);
+      tensor.dtype = part.values.dtype();
+      if (const DType stored = writer.stored_as(array.path, tensor.dtype); stored != tensor.dtype) {
+        tensor.storage_dtype = stored;
+      }
       tensor.full = shape_of(array);
       if (!part.box.is_whole(tensor.full)) {
         tensor.slice = part.box;
       }
-      tensor.size_bytes = byte_count(tensor.dtype, part.box.extents()).value_or(0);
+      tensor.size_bytes = byte_count(tensor.stored(), part.box.extents()).value_or(0);
       tensor.device = part.values.view().device();
       tensor.task = static_cast<std::uint32_t>(context.coordinator().rank());
       tensor.host = context.coordinator().host();
@@ -161,22 +166,26 @@ class PolicyInput {
   [[nodiscard]] std::span<const ShardableTensor> tensors() const noexcept { return tensors_; }
 
  private:
-  /// Who holds the array of that path; mostly the one that holds the array before it.
-  std::string_view owner(const std::string& checkpointable, std::string_view path) {
-    const std::size_t slash = path.rfind('/');
-    std::string owner = checkpointable;
-    if (slash != std::string_view::npos) {
-      owner.append("/").append(path.substr(0, slash));
-    }
-    if (owners_.empty() || owners_.back() != owner) {
-      owners_.push_back(std::move(owner));
-    }
-    return owners_.back();
-  }
-
   std::vector<ShardableTensor> tensors_;
-  std::deque<std::string> owners_;  // Stay where they are.
+  std::deque<std::string> keys_;  // Stay where they are.
 };
+
+constexpr std::size_t kMostWarnings = 20;  // Of one policy: it may warn of each array.
+
+void tell_warnings(const ShardingPolicy& policy, std::span<const std::string> warnings,
+                   const SaveContext& context) {
+  const auto tell = [&](std::string_view words) {
+    context.add_problem(
+        fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), words));
+  };
+  const std::size_t shown = std::min(warnings.size(), kMostWarnings);
+  for (const std::string& warning : warnings.first(shown)) {
+    tell(warning);
+  }
+  if (shown < warnings.size()) {
+    tell(fmt::format("{} more warnings", warnings.size() - shown));
+  }
+}
 
 /// Asks a policy, and checks what it says.
 std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors,
@@ -202,11 +211,8 @@ std::vector<FilePlan> ask(const ShardingPolicy& policy, std::span<const Shardabl
     figures.bytes += tensor.size_bytes;
   }
   figures.time = std::chrono::steady_clock::now() - begin;
-  context.add_work(Work::divide, figures);
-  for (const std::string& warning : policy.warnings(tensors, files)) {
-    context.add_problem(
-        fmt::format("'{}': sharding policy \"{}\": {}", context.name(), policy.description(), warning));
-  }
+  context.add_policy(policy.description(), figures);
+  tell_warnings(policy, policy.warnings(tensors, files), context);
   return files;
 }
 

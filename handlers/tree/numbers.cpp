@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <complex>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -194,6 +197,28 @@ std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view
 std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                               Narrowing narrowing) {
   return integer_number<std::uint64_t>(leaf, bytes, path, narrowing);
+}
+
+void read_complex(const Tree& leaf, DType dtype, std::span<std::byte> out, std::string_view path,
+                  Narrowing narrowing) {
+  if (const Array* array = leaf.array_if(); array != nullptr && array->shape().empty()) {
+    try {
+      return cast_range(array->view(), dtype, 0, out, narrowing);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}: {}", shown_node(path), error.detail()));
+    }
+  }
+  if (leaf.kind() != TreeKind::integer && leaf.kind() != TreeKind::floating) {
+    throw Error(Errc::type_mismatch,
+                fmt::format("{} is of kind {}, not a complex number", shown_node(path), name(leaf.kind())));
+  }
+  if (dtype == DType::complex64) {
+    const std::complex<float> value(float_number(leaf, path, narrowing));
+    std::memcpy(out.data(), &value, sizeof value);
+  } else {
+    const std::complex<double> value(double_number(leaf, path, narrowing));
+    std::memcpy(out.data(), &value, sizeof value);
+  }
 }
 
 double widened(float value) noexcept {

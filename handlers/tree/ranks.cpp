@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cairn/array/format.hpp"
+#include "cairn/base/error.hpp"
 #include "cairn/formats/index.hpp"
 
 namespace cairn::detail {
@@ -19,7 +20,8 @@ constexpr std::string_view kAllThatYouHold = "*";  // In place of shares, none o
 /// What rank 0 answers each rank.
 std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLeaves& mine) {
   const auto ranks = static_cast<std::uint32_t>(mine.ranks);
-  const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas);
+  const SharePlan plan(decode_holdings(gathered, mine.holdings, ranks), ranks, mine.replicas,
+                       mine.alone_bytes);
   const std::string same = encode_same(plan.arrays());
   std::vector<std::string> answers;
   if (plan.has_no_copies()) {
@@ -30,6 +32,18 @@ std::vector<std::string> shares_by_rank(std::string_view gathered, const RankLea
     answers.push_back(same + encode_shares(plan.shares(rank)));
   }
   return answers;
+}
+
+/// The same. Where what ranks hold does not fit together, no rank alone has failed: all are told the same.
+std::vector<std::string> answers_of(const Subject& ranks, std::string_view gathered, const RankLeaves& mine) {
+  try {
+    return shares_by_rank(gathered, mine);
+  } catch (const Error& error) {
+    if (error.code().category() != cairn_category()) {
+      throw;
+    }
+    ranks.refuse_together(Error(error.code(), fmt::format("'{}': {}", mine.name, error.detail())));
+  }
 }
 
 RankShares shares_of(std::string_view answer, std::span<const Holding> mine) {
@@ -83,7 +97,7 @@ Awaitable<AgreedLeaves> agree_on_shares(Subject& ranks, RankLeaves mine,
   }
   std::vector<std::string> answers;
   if (mine.rank == 0) {
-    answers = shares_by_rank(reduced.all, mine);
+    answers = answers_of(ranks, reduced.all, mine);
   }
   const std::string answer = co_await ranks.scatter(std::move(answers));
   auto kept = std::make_shared<KeptShares>();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -30,11 +31,13 @@ namespace cairn::detail {
 
 /// What this rank brings.
 struct RankLeaves {
+  std::string name;  ///< Of the checkpointable, for messages.
   std::size_t rank = 0;
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
   SameValues values;  ///< Of all leaves; rank 0's count. Compared on the way, if they have been computed.
   std::vector<Holding> holdings;
+  std::uint64_t alone_bytes = 0;  ///< In memory, of the arrays that rank 0 writes alone; its own count.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "cairn/handlers/array_rules.hpp"
 #include "cairn/handlers/sharding_options.hpp"
 #include "cairn/handlers/tree_handler.hpp"
+#include "cairn/sharding/sharding.hpp"
 
 #include "aliases.hpp"
 #include "containers.hpp"
@@ -33,18 +35,26 @@ namespace {
 /// What a tree has, sorted by who writes it.
 struct Leaves {
   std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and those that a policy divides.
+  std::deque<ShardedArray> replicated;  ///< Arrays that rules say all ranks have; `divided` refers to them.
   bool has_sharded = false;
-  std::string lines;  ///< What ranks compare; empty where there are no others.
+  std::uint64_t alone_bytes = 0;  ///< In memory, of the arrays that rank 0 writes alone.
+  std::string lines;              ///< What ranks compare; empty where there are no others.
   detail::SameValues values;
 };
 
-/// Whether rules (null: there are none) decide what divides some array among files.
-bool has_policies(const ArrayRules* rules) {
+/// Whether rules (null: there are none) decide how some array is divided among files or ranks.
+bool has_divisions(const ArrayRules* rules) {
   return rules != nullptr &&
          std::any_of(rules->rules().begin(), rules->rules().end(), [](const ArrayRules::Rule& rule) {
-           return rule.form.policy != nullptr || rule.form.has_no_policy;
+           return rule.form.policy != nullptr || rule.form.has_no_policy || rule.form.is_replicated;
          });
 }
+
+/// How an array is divided.
+struct Division {
+  const ShardingPolicy* policy = nullptr;  ///< Among files; null: none.
+  bool is_replicated = false;              ///< All ranks have it, and share it out.
+};
 
 /// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer. Where arrays
 /// turn out to have several names, it walks a second time, and gives the writer those names.
@@ -56,8 +66,8 @@ class LeafWalk {
         rules_(context.use<ArrayRules>()),
         name_(context.name()),
         policy_(detail::sharding_options(context).policy.get()),
-        has_ruled_policies_(has_policies(context.option<ArrayRules>())),
-        is_primary_(context.coordinator().rank() == 0),
+        has_ruled_divisions_(has_divisions(context.option<ArrayRules>())),
+        rank_(static_cast<std::uint32_t>(context.coordinator().rank())),
         has_ranks_(has_ranks) {}
 
   Leaves run(const Tree& tree) {
@@ -98,8 +108,9 @@ class LeafWalk {
       if (next != numbers.end() && number++ == *next) {
         const Array* array = leaf.array_if();
         const DType dtype = array != nullptr ? array->dtype() : leaf.sharded_array_if()->dtype();
-        leaves.push_back(
-            {std::string(path), &leaf, writer_.stored_as(path, dtype), policy_of(path, array == nullptr)});
+        const Division division = division_of(path, array == nullptr);
+        leaves.push_back({std::string(path), &leaf, writer_.stored_as(path, dtype), division.policy,
+                          division.is_replicated});
         ++next;
       }
     };
@@ -109,7 +120,7 @@ class LeafWalk {
 
   /// Notes the memory of an array that this rank writes, as far as it knows.
   void note_memory(const Array* array, const ShardedArray* sharded) {
-    if (array != nullptr && is_primary_) {
+    if (array != nullptr && rank_ == 0) {
       memory_.add(leaf_, array->view());
     } else if (sharded != nullptr) {
       for (const Shard& shard : sharded->shards()) {
@@ -126,19 +137,23 @@ class LeafWalk {
       add_line(path, leaf);
       leaves_.values.add(leaf);
     }
-    leaves_.has_sharded |= sharded != nullptr;
     const bool is_array = array != nullptr || sharded != nullptr;
-    const ShardingPolicy* policy = is_array ? policy_of(path, sharded != nullptr) : nullptr;
+    const Division division = is_array ? division_of(path, sharded != nullptr) : Division();
+    if (array != nullptr && division.is_replicated) {
+      sharded = &leaves_.replicated.emplace_back(as_replica(*std::exchange(array, nullptr)));
+    }
+    leaves_.has_sharded |= sharded != nullptr;
+    leaves_.alone_bytes += array != nullptr ? array->byte_count() : 0;
     const auto alias = aliases_.find(path);
     if (aliases_.empty()) {
       note_memory(array, sharded);
     } else if (array != nullptr && alias != aliases_.end()) {
       return writer_.entries().add_alias(path, alias->second);
     }
-    if (sharded != nullptr || policy != nullptr) {
-      leaves_.divided.push_back({std::string(path), array, sharded, policy,
+    if (sharded != nullptr || division.policy != nullptr) {
+      leaves_.divided.push_back({std::string(path), array, sharded, division.policy,
                                  alias != aliases_.end() ? alias->second : std::string()});
-    } else if (!is_primary_) {
+    } else if (rank_ != 0) {
       return;
     } else if (array != nullptr) {
       writer_.add(path, *array);
@@ -147,13 +162,24 @@ class LeafWalk {
     }
   }
 
-  /// What divides an array among files. The rules of a sharded one have then matched, also where this rank writes nothing of it.
-  const ShardingPolicy* policy_of(std::string_view path, bool is_sharded) {
-    if (rules_ == nullptr || !(is_sharded || has_ruled_policies_)) {
-      return policy_;
+  /// How an array is divided. The rules of a sharded one have then matched, also where this rank writes nothing of it.
+  Division division_of(std::string_view path, bool is_sharded) {
+    if (rules_ == nullptr || !(is_sharded || has_ruled_divisions_)) {
+      return {policy_, false};
     }
     const ArrayForm form = rules_->form_of(name_, path);
-    return form.policy != nullptr || form.has_no_policy ? form.policy.get() : policy_;
+    return {form.policy != nullptr || form.has_no_policy ? form.policy.get() : policy_,
+            has_ranks_ && form.is_replicated.value_or(false)};
+  }
+
+  /// An array of which each rank has a copy, as this rank holds it.
+  ShardedArray as_replica(const Array& array) {
+    if (replicated_ == nullptr) {
+      replicated_ = std::make_shared<const Sharding>(
+          Sharding::replicated(static_cast<std::uint32_t>(context_.coordinator().size())));
+    }
+    std::vector<Shard> shards = {{Box::whole(array.shape()), array, rank_}};
+    return {array.shape(), array.dtype(), std::move(shards), replicated_};
   }
 
   void add_line(std::string_view path, const Tree& leaf) {
@@ -171,23 +197,38 @@ class LeafWalk {
   ArrayRules::Use* const rules_;  // Null: there are none.
   const std::string name_;
   const ShardingPolicy* const policy_;  // Of the arrays that no rule gives another one; null: none.
-  const bool has_ruled_policies_;
-  const bool is_primary_;
+  const bool has_ruled_divisions_;
+  const std::uint32_t rank_;
   const bool has_ranks_;
   Leaves leaves_;
   std::size_t leaf_ = 0;  // The number of the next one.
   ArrayMemory memory_;
   std::map<std::string, std::string, std::less<>> aliases_;  // Further names of arrays, and the first ones.
+  std::shared_ptr<const Sharding> replicated_;               // Made for the first array that is.
 };
+
+/// Tells the save what rank 0 writes alone, on disk.
+void note_alone(const SaveContext& context, const array_store::Writer& writer, const Leaves& leaves) {
+  std::uint64_t bytes = writer.element_bytes();  // What no policy divides.
+  for (const detail::HeldArray& held : leaves.divided) {
+    if (held.whole != nullptr) {
+      const DType stored = writer.stored_as(held.path, held.whole->dtype());
+      bytes += byte_count(stored, held.whole->shape()).value_or(0);
+    }
+  }
+  context.note_alone(bytes);
+}
 
 detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   detail::RankLeaves mine;
+  mine.name = context.name();
   mine.rank = context.coordinator().rank();
   mine.ranks = context.coordinator().size();
   mine.lines = std::move(leaves.lines);
   mine.values = std::move(leaves.values);
   mine.holdings = detail::holdings_of(leaves.divided, static_cast<std::uint32_t>(mine.rank),
                                       static_cast<std::uint32_t>(mine.ranks));
+  mine.alone_bytes = leaves.alone_bytes;
   mine.replicas = detail::sharding_options(context).replicas;
   return mine;
 }
@@ -259,6 +300,9 @@ Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value
   array_store::Writer writer = array_writer(context);
   std::optional<Subject> ranks = context.about("leaves");
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
+  if (ranks && context.coordinator().rank() == 0) {
+    note_alone(context, writer, leaves);
+  }
   detail::RankShares shares;
   detail::AgreedLeaves agreed;
   if (ranks && leaves.has_sharded) {

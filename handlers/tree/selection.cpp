@@ -149,6 +149,11 @@ class Selector {
   }
 
  private:
+  /// Whether this is a tree to which nothing was added: who wants nothing of a map says so.
+  static bool has_no_keys_yet(std::string_view path, const AbstractTree& node) {
+    return path.empty() && node.kind() == TreeKind::null;
+  }
+
   void note_wanted(const IndexEntry& entry) {
     if (entry.kind == EntryKind::array && index_.alias_count() > 0) {
       wanted_arrays_.insert(entry.value);
@@ -176,7 +181,7 @@ class Selector {
     if (has_below && (leaf.node->is_placeholder() || leaf.node->is_as_saved())) {
       return;
     }
-    if (has_below && leaf.node->kind() == TreeKind::map) {
+    if (has_below && (leaf.node->kind() == TreeKind::map || has_no_keys_yet(leaf.path, *leaf.node))) {
       // An empty map is wanted where one with keys is stored: unless that is fine, each key is listed as unexpected.
       const std::string& path = selected_.paths.emplace_back(leaf.path);
       selected_.entries.push_back({IndexEntry{path, EntryKind::empty_map, 0}, leaf.node});
@@ -195,7 +200,8 @@ class Selector {
       return;
     }
     const TreeKind stored = kind_of(entry.kind);
-    const TreeKind kind = node.kind();
+    const bool is_map = stored == TreeKind::map && has_no_keys_yet(entry.name, node);
+    const TreeKind kind = is_map ? TreeKind::map : node.kind();
     const bool is_sharded = stored == TreeKind::array && kind == TreeKind::sharded_array;
     if (stored != kind && are_numbers(stored, kind)) {
       check_number(entry, node);

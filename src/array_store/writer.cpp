@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/array_store/writer.hpp"
 
+#include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -156,6 +158,12 @@ void Writer::count_part(std::string_view path) {
   if (++count == 2) {
     marked_.emplace(path);
   }
+}
+
+std::uint64_t Writer::element_bytes() const noexcept {
+  return std::accumulate(
+      plan_->measures.begin(), plan_->measures.end(), std::uint64_t{0},
+      [](std::uint64_t before, const formats::TensorMeasure& one) { return before + one.size_bytes; });
 }
 
 void Writer::next_file() {

@@ -48,7 +48,7 @@ std::vector<FilePlan> EqualParts::operator()(std::span<const ShardableTensor> te
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const ShardableTensor& tensor = tensors[i];
     const Box region = tensor.region();
-    if (tensor.full.size() <= axis_ || is_packed(tensor.dtype) || region.is_empty()) {
+    if (tensor.full.size() <= axis_ || tensor.is_packed() || region.is_empty()) {
       files[0].push_back({i, std::nullopt, nullptr});
       continue;
     }

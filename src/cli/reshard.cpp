@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -164,12 +165,12 @@ formats::Index open_index(const CommittedDirectory& source, const std::string& f
   return index;
 }
 
-ShardableTensor tensor_of(const formats::IndexArray& array) {
+ShardableTensor tensor_of(std::string_view key, const formats::IndexArray& array) {
   ShardableTensor tensor;
-  tensor.key = array.name;
-  const std::size_t slash = array.name.rfind('/');
-  tensor.name = slash == std::string_view::npos ? array.name : array.name.substr(slash + 1);
-  tensor.owner = slash == std::string_view::npos ? std::string_view() : array.name.substr(0, slash);
+  tensor.key = key;
+  const std::size_t slash = key.rfind('/');
+  tensor.name = key.substr(slash == std::string_view::npos ? 0 : slash + 1);
+  tensor.owner = array.name.empty() ? key : key.substr(0, slash);
   tensor.dtype = array.dtype;
   tensor.full = Shape(array.dims);
   tensor.size_bytes = checked_byte_count(array.name, array.dtype, tensor.full);
@@ -238,6 +239,8 @@ class Resharding {
   array_store::PlannedWrite plan(const CheckpointableEntry& item, const formats::Index& index,
                                  RecutItem& done) {
     std::vector<ShardableTensor> tensors;
+    std::vector<std::string_view> paths;  // Of those, in the checkpointable.
+    std::deque<std::string> keys;         // Of those, which refer to them.
     array_store::Writer writer({});
     const std::vector<std::string_view> first_names = index.first_names();
     for (std::size_t i = 0; i < index.size(); ++i) {
@@ -251,7 +254,10 @@ class Resharding {
         continue;
       }
       const formats::IndexArray array = index.array(entry);
-      tensors.push_back(tensor_of(array));
+      paths.push_back(array.name);
+      tensors.push_back(tensor_of(
+          keys.emplace_back(array.name.empty() ? item.name : fmt::format("{}/{}", item.name, array.name)),
+          array));
       for (std::uint32_t slice = 0; slice < array.slice_count; ++slice) {
         left_out_.insert(fmt::format("{}/{}", item.directory, index.slice(array, slice).file));
       }
@@ -265,10 +271,10 @@ class Resharding {
       }
       for (const TensorPart& part : files[i]) {
         const ShardableTensor& tensor = tensors[part.tensor];
-        Region region{std::string(tensor.key), tensor.dtype, tensor.full,
-                      part.box ? *part.box : tensor.region()};
+        const std::string_view path = paths[part.tensor];
+        Region region{std::string(path), tensor.dtype, tensor.full, part.box ? *part.box : tensor.region()};
         const Box box = region.box;
-        writer.add_source(tensor.key, tensor.full, box, tensor.dtype,
+        writer.add_source(path, tensor.full, box, tensor.dtype,
                           std::make_shared<RegionSource>(source_.path(), item.name, std::move(region)));
       }
     }

@@ -268,8 +268,17 @@ void SaveContext::count_problem(const std::string& words, std::uint64_t count) c
   save_->count_problem(words, count);
 }
 
+void SaveContext::note_alone(std::uint64_t bytes) const {
+  save_->note_alone(bytes);
+}
+
 void SaveContext::add_work(Work work, const WorkFigures& figures) const {
   save_->means().plane.meter.add_work(work, figures.bytes, figures.time, figures.count);
+}
+
+void SaveContext::add_policy(const std::string& description, const WorkFigures& figures) const {
+  save_->add_policy(description, figures);
+  add_work(Work::divide, figures);
 }
 
 }  // namespace cairn

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/coord/conversation.hpp"
 
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -118,6 +119,14 @@ Awaitable<> Subject::agree(std::string what, std::string mine) {
   std::shared_ptr<Step> up =
       exchange_->begin_up(name_, next_step_++, encode_opinions({&own, 1}), merge_encoded_opinions);
   return agree_on(exchange_, name_, next_step_++, std::move(what), std::move(up));
+}
+
+void Subject::refuse_together(const Error& why) const {
+  exchange_->fail_together(why);
+  if (const std::exception_ptr failure = exchange_->failure()) {
+    std::rethrow_exception(failure);
+  }
+  throw why;  // This rank has left.
 }
 
 void Subject::tell(std::span<const std::size_t> ranks, std::string_view text,

@@ -6,12 +6,14 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/packed.hpp"
+#include "coord/internal/of_peer.hpp"
 
 namespace cairn::coord {
 namespace {
 
-constexpr std::uint32_t kNobody = 0xFFFFFFFF;  // In place of a rank: the text names one.
-constexpr std::uint32_t kOfOneRank = 0;        // In place of an error code.
+constexpr std::uint32_t kNobody = 0xFFFFFFFF;     // In place of a rank: the text names one.
+constexpr std::uint32_t kOfOneRank = 0;           // In place of an error code.
+constexpr std::uint32_t kMayFollow = 0xFFFFFFFF;  // The same of a failure that may follow from another.
 
 }  // namespace
 
@@ -71,7 +73,7 @@ std::string encode_failure(std::size_t rank, const std::exception_ptr& why) {
     }
     const bool names_rank = error.code() == Errc::peer_failed;
     put(body, names_rank ? kNobody : static_cast<std::uint32_t>(rank));
-    put(body, kOfOneRank);
+    put(body, is_following(why) ? kMayFollow : kOfOneRank);
     body += names_rank ? error.detail() : error.what();
   } catch (...) {
     put(body, static_cast<std::uint32_t>(rank));
@@ -92,10 +94,13 @@ std::string encode_common_failure(const Error& error) {
 std::exception_ptr decode_failure(std::string_view body) {
   const auto rank = take<std::uint32_t>(body);
   const auto code = take<std::uint32_t>(body);
-  if (code != kOfOneRank) {
+  if (code != kOfOneRank && code != kMayFollow) {
     return std::make_exception_ptr(Error(static_cast<Errc>(code), std::string(body)));
   }
   std::string text = rank == kNobody ? std::string(body) : fmt::format("rank {}: {}", rank, body);
+  if (code == kMayFollow) {
+    return std::make_exception_ptr(FollowingError(Errc::peer_failed, std::move(text)));
+  }
   return std::make_exception_ptr(Error(Errc::peer_failed, std::move(text)));
 }
 

@@ -58,11 +58,13 @@ using RankedText = std::pair<std::size_t, std::string>;
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::vector<RankedText> decode_texts(std::string_view body);
 
-/// A failure on its way: rank u32, code u32 (0: of that rank alone), what it says.
+/// A failure on its way: rank u32, code u32, what it says. The code is 0 for a failure of that rank alone, and all bits
+/// are set where it may follow from another.
 [[nodiscard]] std::string encode_failure(std::size_t rank, const std::exception_ptr& why);
 /// One that is the same on all ranks.
 [[nodiscard]] std::string encode_common_failure(const Error& error);
-/// Errc::peer_failed, "rank <rank>: <what it says>"; a common one, and Errc::peer_lost, as it is.
+/// Errc::peer_failed, "rank <rank>: <what it says>", a FollowingError again; a common one, and Errc::peer_lost, as it
+/// is.
 [[nodiscard]] std::exception_ptr decode_failure(std::string_view body);
 
 }  // namespace cairn::coord

@@ -21,6 +21,14 @@ std::string prometheus_text(const Context& context) {
   out.sample("", "", saves.left_to_recovery);
   out.family("cairn_save_blocking_duration_seconds", "histogram", "From the call until the caller was free.");
   out.histogram(saves.blocking, "");
+  out.family("cairn_save_policy_files_total", "counter", "Files that each sharding policy has made.");
+  for (const auto& [description, figures] : saves.policies) {
+    out.sample("", "policy=" + observe::label_value(description), figures.count);
+  }
+  out.family("cairn_save_policy_bytes_total", "counter", "Bytes that each sharding policy has divided.");
+  for (const auto& [description, figures] : saves.policies) {
+    out.sample("", "policy=" + observe::label_value(description), figures.bytes);
+  }
   out.operations(services.metrics.loads(), "load", "loaded");
   out.family("cairn_staging_used_bytes", "gauge", "Staging memory in use.");
   out.sample("", "", context.staged_bytes());

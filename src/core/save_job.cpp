@@ -170,7 +170,7 @@ Awaitable<> SaveJob::work() {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     if (joint_) {
       fate_.stop();  // Before others are told: what they hear must stay true.
-      joint_->fail(explain(failure));
+      joint_->fail(for_others(failure));
       Awaitable<std::exception_ptr> attributed = attribute(failure);
       failure = co_await std::move(attributed);
     }
@@ -392,7 +392,7 @@ Awaitable<> SaveJob::stage_item(std::size_t index, Backgrounds* backgrounds) {
     // Not in a coroutine of its own: to await one throws where this one was cancelled.
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow_of(failure, who(item), asked);
+    rethrow_of_item(failure, item, asked);
   }
 }
 
@@ -414,8 +414,15 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
   if (failure) {
     const boost::asio::cancellation_state state = co_await boost::asio::this_coro::cancellation_state;
     const Asked asked = asked_of(state, is_stopped());
-    rethrow_of(failure, who(items_[index]), asked);
+    rethrow_of_item(failure, items_[index], asked);
   }
+}
+
+void SaveJob::rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item, Asked asked) const {
+  if (joint_ && failure == joint_->failure()) {  // Why it was stopped says the same, and the save's name.
+    std::rethrow_exception(asked == Asked::to_stop ? async::cancelled() : failure);
+  }
+  rethrow_of(failure, who(item), asked);
 }
 
 std::vector<io::FileDigest> SaveJob::digest_files() {
@@ -505,6 +512,9 @@ void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   for (const store::FileEntry& file : others_) {
     result_.bytes += file.size_bytes;
   }
+  if (std::string problem = alone_problem(result_.bytes); !problem.empty()) {
+    result_.problems.push_back(std::move(problem));
+  }
 }
 
 void SaveJob::end_publish_step(store::PublishStep step) {
@@ -542,6 +552,20 @@ void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexc
   }
   problem.count += count;
   result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
+}
+
+void SaveJob::add_policy(const std::string& description, const WorkFigures& figures) noexcept {
+  const MutexLock lock(mutex_);
+  std::vector<PolicyFigures>& policies = result_.policies;
+  auto policy = std::find_if(policies.begin(), policies.end(), [&description](const PolicyFigures& known) {
+    return known.description == description;
+  });
+  if (policy == policies.end()) {
+    policy = policies.insert(policy, {description, WorkFigures()});
+  }
+  policy->work.count += figures.count;
+  policy->work.bytes += figures.bytes;
+  policy->work.time += figures.time;
 }
 
 void SaveJob::add_unremoved(const std::string& problem) noexcept {

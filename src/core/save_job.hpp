@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -95,6 +96,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;
   void count_problem(const std::string& words, std::uint64_t count) noexcept override;
+  void add_policy(const std::string& description, const WorkFigures& figures) noexcept override;
+  void note_alone(std::uint64_t bytes) noexcept override { alone_bytes_ += bytes; }
 
   /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy
   /// the process ends.
@@ -118,6 +121,9 @@ class SaveJob final : public Operation, public contract::SaveHost {
   Awaitable<> stage_item(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_all(Backgrounds* backgrounds);
   Awaitable<> finish_item(std::size_t index, Background<> background);
+  /// Throws a failure of an item as one of its handler, unless it is that of what ranks say to each other.
+  [[noreturn]] void rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item,
+                                    Asked asked) const;
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
 
   // Of a save of several ranks.
@@ -137,6 +143,10 @@ class SaveJob final : public Operation, public contract::SaveHost {
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
   void hear_failure(const std::exception_ptr& why) noexcept;
+  /// Whether a failure of this rank may be that it misses what rank 0 has removed, because another rank has failed.
+  [[nodiscard]] bool may_follow(const std::exception_ptr& failure) const;
+  /// What the other ranks are told of a failure of this one.
+  [[nodiscard]] std::exception_ptr for_others(const std::exception_ptr& failure) const;
   /// The failure of another rank where `failure` is only its consequence; else `failure`.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
   void tell_committed() noexcept;
@@ -169,6 +179,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
   void add_unremoved(const std::string& problem) noexcept;
   /// All of that; null when there is none.
   [[nodiscard]] std::exception_ptr unremoved() const;
+  /// Of a save of several ranks: what rank 0 writes alone, where that is most of it; else empty.
+  [[nodiscard]] std::string alone_problem(std::uint64_t bytes) const;
   /// Fills in what is known before the checkpoint becomes visible.
   void prepare_result(std::span<const io::FileDigest> digests);
   void count_end(const std::exception_ptr& failure) override;
@@ -190,6 +202,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
   std::shared_ptr<store::PublicationOrder::Place> place_;
   Fate fate_;
+  std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.
   async::Event accepted_;
   async::Event created_;
   async::Event agreed_;                   // All ranks save the same.
@@ -201,6 +214,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
   bool has_told_leftover_ = false;
   store::WrittenFiles files_;
+  std::atomic<std::uint64_t> alone_bytes_{0};  // That rank 0 writes of what all ranks have.
 
   /// A problem of the result whose text ends with a count.
   struct CountedProblem {

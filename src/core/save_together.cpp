@@ -4,6 +4,7 @@
 // happens here: this rank says nothing else than rank 0, or than the disk.
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
+#include "async/internal/suspend.hpp"
 #include "coord/internal/of_peer.hpp"
 #include "core/save_job.hpp"
 #include "store/internal/other_files.hpp"
@@ -100,7 +102,12 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
     co_await std::move(agreeing);
   } catch (...) {
     failure = std::current_exception();
-    self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.
+    if (!self->joint_->has_failed()) {
+      self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.
+    }
+    if (self->is_stopped() && failure == self->joint_->failure()) {
+      failure = async::cancelled();  // Why it was stopped says the same, and the save's name.
+    }
   }
   self->agreed_.complete(failure);
 }
@@ -131,6 +138,18 @@ std::optional<Subject> SaveJob::about(const std::string& directory, std::string_
     }
   }
   return std::nullopt;
+}
+
+std::string SaveJob::alone_problem(std::uint64_t bytes) const {
+  const std::uint64_t alone = alone_bytes_;
+  if (!joint_ || !is_primary() || alone <= bytes / 2) {
+    return {};
+  }
+  return fmt::format(
+      "rank 0 wrote {} of the {} bytes alone, in arrays that are not sharded; ranks share them out where "
+      "rules say that "
+      "all have copies (ArrayForm::replicated)",
+      alone, bytes);
 }
 
 void SaveJob::adopt_file(const std::string& relative) {
@@ -250,17 +269,29 @@ void SaveJob::heed(const joint::Verdict& verdict) {
   throw Error(code_of_abortion(verdict), named(verdict.words, title()));
 }
 
+bool SaveJob::may_follow(const std::exception_ptr& failure) const {
+  return !is_primary() && fate_.state() == Fate::State::stopped &&
+         code_of(failure) == std::errc::no_such_file_or_directory;
+}
+
+std::exception_ptr SaveJob::for_others(const std::exception_ptr& failure) const {
+  const std::exception_ptr why = explain(failure);
+  return may_follow(failure) ? coord::as_following(why) : why;
+}
+
 Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
-  const bool may_be_anothers = !is_primary() && fate_.state() == Fate::State::stopped &&
-                               code_of(failure) == std::errc::no_such_file_or_directory;
-  if (!may_be_anothers) {
+  const std::optional<std::error_code> code = code_of(failure);
+  const bool was_told =
+      may_be_told_a_consequence_ && (async::is_cancelled(failure) || (code && coord::is_of_peer(*code)));
+  if (!was_told && !may_follow(failure)) {
     co_return with_save_named(failure, title());
   }
-  // Rank 0 removes what it has made once it has heard of a failure; this rank may see that before it hears of it, or before it ends
-  // because it was stopped.
-  if (is_stopped()) {
+  // Rank 0 removes what it has made once it has heard of a failure. A rank may see that before it hears of the failure,
+  // or before it ends because it was stopped; and others may hear of what it misses before they hear of the failure.
+  if (is_stopped() && !may_be_told_a_consequence_) {
     co_return explain(nullptr);
   }
+  // Rank 0 says what came first: it has heard of that before it removed anything.
   try {
     const joint::Verdict verdict = co_await joint_->hear_verdict();
     const std::string own = fmt::format("rank {}: ", joint_->rank());
@@ -280,6 +311,9 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
 void SaveJob::hear_failure(const std::exception_ptr& why) noexcept {
   if (fate_.stop() ==
       Fate::State::stopped) {  // Else it was handed over, or is being published: the verdict will come.
+    if (!is_primary() && !is_stopped() && coord::is_following(why)) {
+      may_be_told_a_consequence_ = true;
+    }
     stop_because(why);
   }
 }

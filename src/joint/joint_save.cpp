@@ -46,12 +46,6 @@ std::string hash_of(const Claims& options) {
 
 // The coroutines below are given steps that have begun, and share the conversation: none refers to the JointSave.
 
-[[noreturn]] void refuse_difference(const Conversation& work, std::string_view difference) {
-  const Error error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference));
-  work.fail_together(error);
-  throw error;
-}
-
 /// Ranks whose options have different hashes say them in words.
 Awaitable<std::string> gather_options(std::shared_ptr<const Conversation> work, std::string words) {
   Subject subject = work->about("options");
@@ -73,7 +67,8 @@ Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject 
     }
   }
   if (difference) {
-    refuse_difference(*work, difference->text);
+    subject.refuse_together(
+        Error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference->text)));
   }
   if (word.heard) {
     word.heard(word.of_primary);  // First: what it throws keeps the others from hearing it.

@@ -2,6 +2,7 @@
 #include "observe/internal/metrics.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 
@@ -34,6 +35,18 @@ void end(OperationMetrics& metrics, const Report& report, std::chrono::nanosecon
   }
 }
 
+/// A program may make a policy of another description for each save: what comes later than so many is counted as one.
+constexpr std::size_t kMostPolicies = 100;
+
+void add(OperationMetrics& metrics, const PolicyFigures& policy) {
+  const bool has_room =
+      metrics.policies.size() < kMostPolicies || metrics.policies.contains(policy.description);
+  WorkFigures& figures = metrics.policies[has_room ? policy.description : "other"];
+  figures.count += policy.work.count;
+  figures.bytes += policy.work.bytes;
+  figures.time += policy.work.time;
+}
+
 void fail(OperationMetrics& metrics, const std::exception_ptr& failure) {
   const auto code = code_of(failure);
   ++metrics.failed[code ? code_name(*code) : "other"];
@@ -64,6 +77,9 @@ void Metrics::end_save(const SaveResult& result) {
   const MutexLock lock(mutex_);
   end(saves_, result, result.durable_time);
   saves_.blocking.observe(result.blocking_time);
+  for (const PolicyFigures& policy : result.policies) {
+    add(saves_, policy);
+  }
 }
 
 void Metrics::fail_save(const std::exception_ptr& failure) {

@@ -101,10 +101,23 @@ void write_list(JsonWriter& json, std::string_view key, const std::vector<std::s
   json.end();
 }
 
-using Lists = std::initializer_list<std::pair<std::string_view, const std::vector<std::string>&>>;
+void write_policies(JsonWriter& json, const std::vector<PolicyFigures>& policies) {
+  json.key("policies").begin_list();
+  for (const auto& [description, work] : policies) {
+    json.begin_object();
+    write(json, {{"policy", description},
+                 {"files", work.count},
+                 {"bytes", work.bytes},
+                 {"time_seconds", seconds(work.time)}});
+    json.end();
+  }
+  json.end();
+}
 
-/// All that a report has, with `own` in the middle and `own_lists` at the end: what only a save has, or only a load.
-std::string json_of(const Report& report, Members own, Lists own_lists) {
+/// All that a report has, with `own` in the middle and what `write_own` writes at the end: what only a save has, or
+/// only a load.
+template <class WriteOwn>
+std::string json_of(const Report& report, Members own, const WriteOwn& write_own) {
   std::string text;
   JsonWriter json(text, {.escapes = JsonEscapes::unprintable});  // Paths may be any bytes.
   json.begin_object();
@@ -139,9 +152,7 @@ std::string json_of(const Report& report, Members own, Lists own_lists) {
                 {"wait_seconds", seconds(report.pool.wait_time)}});
   write_list(json, "fallbacks", report.fallbacks);
   write_list(json, "problems", report.problems);
-  for (const auto& [key, texts] : own_lists) {
-    write_list(json, key, texts);
-  }
+  write_own(json);
   json.end();
   return text;
 }
@@ -170,6 +181,10 @@ std::string to_text(const SaveResult& result) {
                   amount(result.bytes), result.files, duration(result.blocking_time),
                   duration(result.durable_time), result.rate());
   add_steps(text, result);
+  for (const auto& [description, work] : result.policies) {
+    fmt::format_to(std::back_inserter(text), "\n  divided by \"{}\": {} in {} files", description,
+                   amount(work.bytes), work.count);
+  }
   add_rest(text, result);
   return text;
 }
@@ -194,7 +209,7 @@ std::string to_json(const SaveResult& result) {
                  {{"blocking_seconds", seconds(result.blocking_time)},
                   {"durable_seconds", seconds(result.durable_time)},
                   {"gigabytes_per_second", result.rate()}},
-                 {});
+                 [&](JsonWriter& json) { write_policies(json, result.policies); });
 }
 
 std::string to_json(const LoadResult& result) {
@@ -202,7 +217,10 @@ std::string to_json(const LoadResult& result) {
                  {{"cached_bytes", result.cached_bytes},
                   {"load_seconds", seconds(result.load_time)},
                   {"gigabytes_per_second", result.rate()}},
-                 {{"missing", result.missing}, {"unexpected", result.unexpected}});
+                 [&](JsonWriter& json) {
+                   write_list(json, "missing", result.missing);
+                   write_list(json, "unexpected", result.unexpected);
+                 });
 }
 
 }  // namespace cairn

@@ -238,7 +238,7 @@ std::string_view take_line(std::string_view& text) {
   }
   throw Error(
       Errc::invalid_argument,
-      fmt::format("ranks save different things: {}; a value that each rank has of its own is saved by all "
+      fmt::format("the ranks do not save the same: {}; a value that each rank has of its own is saved by all "
                   "under one name (of_each_rank)",
                   to_string(different)));
 }

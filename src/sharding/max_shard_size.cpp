@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -61,13 +62,13 @@ class Filler {
   void add(std::size_t number, const ShardableTensor& tensor) {
     number_ = number;
     key_ = tensor.key;
-    item_bytes_ = bits(tensor.dtype) / 8;
-    if (tensor.full.empty() || is_packed(tensor.dtype)) {
+    item_bytes_ = bits(tensor.stored()) / 8;
+    if (tensor.full.empty() || tensor.is_packed()) {
       add_whole(tensor.size_bytes);
     } else {
       const Box region = tensor.region();
       static_cast<void>(
-          checked_byte_count(tensor.key, tensor.dtype, region.extents()));  // Below, products fit.
+          checked_byte_count(tensor.key, tensor.stored(), region.extents()));  // Below, products fit.
       add_box(region);
     }
   }
@@ -186,22 +187,25 @@ std::vector<FilePlan> filled(std::uint64_t max_bytes, Boxes boxes, std::span<con
   return std::move(filler).finish();
 }
 
-/// What is larger than a file may be.
+constexpr std::size_t kMostWarnings = 5;  // Of what there may be a hundred thousand.
+
+/// What is larger than a file may be: the first few parts, and how many more there are.
 std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const ShardableTensor> tensors,
                                      std::span<const FilePlan> files) {
   std::vector<std::string> warnings;
+  std::size_t count = 0;
   for (const FilePlan& file : files) {
     for (const TensorPart& part : file) {
       const ShardableTensor& tensor = tensors[part.tensor];
       const bool is_cut = part.box && *part.box != tensor.region();
       const std::uint64_t bytes =
-          is_cut ? byte_count(tensor.dtype, part.box->extents()).value_or(0) : tensor.size_bytes;
-      if (bytes <= max_bytes) {
+          is_cut ? byte_count(tensor.stored(), part.box->extents()).value_or(0) : tensor.size_bytes;
+      if (bytes <= max_bytes || ++count > kMostWarnings) {
         continue;
       }
       const std::string what =
           tensor.full.empty()
-              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.dtype), bytes)
+              ? fmt::format("is a {} scalar of size {} bytes", name(tensor.stored()), bytes)
               : fmt::format("has a smallest slice {} of size {} bytes",
                             slice_spec(tensor.full, part.box ? *part.box : tensor.region()), bytes);
       warnings.push_back(
@@ -209,6 +213,10 @@ std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const Sh
                       "shard of its own.",
                       tensor.key, what, max_bytes));
     }
+  }
+  if (count > kMostWarnings) {
+    warnings.push_back(fmt::format("{} more cannot be cut to shards of at most {} bytes, {} in all.",
+                                   count - kMostWarnings, max_bytes, count));
   }
   return warnings;
 }

@@ -89,7 +89,7 @@ class Composed final : public ShardingPolicy {
     ShardableTensor tensor = whole;
     if (part.box && *part.box != whole.region()) {
       tensor.slice = part.box;
-      tensor.size_bytes = byte_count(whole.dtype, part.box->extents()).value_or(0);
+      tensor.size_bytes = byte_count(whole.stored(), part.box->extents()).value_or(0);
       if (whole.view != nullptr) {
         tensor.view = &views.emplace_back(whole.view->part(relative(*part.box, whole.region())));
       }

@@ -115,9 +115,10 @@ class PolicyCheck {
     if (box.is_empty() && box != region) {
       refuse(Errc::invalid_argument, tensor, fmt::format("box {} has no elements", to_string(box)));
     }
-    if (is_packed(tensor.dtype) && box != region) {
+    if (tensor.is_packed() && box != region) {
       refuse(Errc::invalid_argument, tensor,
-             fmt::format("box {} cuts the packed type {}", to_string(box), tensor.dtype));
+             fmt::format("box {} cuts the packed type {}", to_string(box),
+                         is_packed(tensor.stored()) ? tensor.stored() : tensor.dtype));
     }
   }
 

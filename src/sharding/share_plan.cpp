@@ -89,7 +89,10 @@ void SharePlan::Plan::append_held(std::uint32_t rank, std::uint32_t array, std::
 /// Gives every part that several ranks hold to one of them, or to several.
 class SharePlan::Planner {
  public:
-  Planner(Plan& plan, ReplicaChoice choice) : plan_(plan), choice_(choice), loads_(plan.ranks) {}
+  Planner(Plan& plan, ReplicaChoice choice, std::uint64_t alone_bytes)
+      : plan_(plan), choice_(choice), loads_(plan.ranks), total_bytes_(alone_bytes) {
+    loads_.add(0, alone_bytes);
+  }
 
   void run() {
     check_names();
@@ -316,18 +319,19 @@ class SharePlan::Planner {
   Plan& plan_;
   ReplicaChoice choice_;
   RankLoads loads_;
-  std::uint64_t total_bytes_ = 0;
+  std::uint64_t total_bytes_;
   std::vector<std::uint32_t> names_;  // By array: its place among all names.
   std::unordered_map<const Parts*, std::vector<RankLoads::Group>> groups_;  // By part.
   std::vector<Candidate> candidates_;
 };
 
-SharePlan::SharePlan(std::vector<PlannedArray> arrays, std::uint32_t ranks, ReplicaChoice choice) {
+SharePlan::SharePlan(std::vector<PlannedArray> arrays, std::uint32_t ranks, ReplicaChoice choice,
+                     std::uint64_t alone_bytes) {
   sharding_detail::check_rank_count(ranks);
   auto plan = std::make_unique<Plan>();
   plan->arrays = std::move(arrays);
   plan->ranks = ranks;
-  Planner(*plan, choice).run();
+  Planner(*plan, choice, alone_bytes).run();
   plan_ = std::move(plan);
 }
 

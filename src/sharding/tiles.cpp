@@ -105,12 +105,12 @@ std::vector<FilePlan> Tiles::operator()(std::span<const ShardableTensor> tensors
       files.emplace_back();
     }
     FilePlan& file = files[place->second];
-    if (tensor.size_bytes <= bytes_ || tensor.full.empty() || is_packed(tensor.dtype)) {
+    if (tensor.size_bytes <= bytes_ || tensor.full.empty() || tensor.is_packed()) {
       file.push_back({i, std::nullopt, nullptr});
       continue;
     }
     const Box region = tensor.region();
-    TileShape tile(region.extents(), tensor.dtype, axes_);
+    TileShape tile(region.extents(), tensor.stored(), axes_);
     tile.shrink_to(bytes_);
     add_tiles(i, region, tile.extents(), file);
   }

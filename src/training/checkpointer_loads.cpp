@@ -137,8 +137,18 @@ std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requ
   rank.load_newest = [&](const std::set<std::uint64_t>& without) {
     return resume_newest(requests, how, without);
   };
+  rank.loads_together = how.load.together;
+  rank.find_newest = [&](const std::set<std::uint64_t>& without) { return find_newest(how, without); };
   rank.load = [&](std::uint64_t step) {
-    return load_checkpointables(directory.path(step), requests, how.load, context);
+    const std::filesystem::path path = directory.path(step);
+    try {
+      return load_checkpointables(path, requests, how.load, context);
+    } catch (...) {
+      if (is_primary() && is_damage(std::current_exception(), path)) {
+        remover.set_damaged(step, true);
+      }
+      throw;
+    }
   };
   rank.may_fall_back = [&](std::uint64_t step, const std::exception_ptr& failure) {
     return how.fall_back && is_damage(failure, directory.path(step));
@@ -151,29 +161,52 @@ std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requ
   return resumed;
 }
 
-/// The newest step that load_latest tries, also one that has lost its COMMIT and is not listed as a step otherwise. Nothing where the
-/// disk does not say.
-std::optional<std::uint64_t> Checkpointer::State::newest_on_disk(
+/// The newest step that load_latest tries, also one that has lost its COMMIT and is not listed as a step otherwise.
+std::optional<FoundCheckpoint> Checkpointer::State::newest_found(
     const std::set<std::uint64_t>& without) const {
   std::optional<std::uint64_t> newest;
-  try {
-    ListOptions everything;
-    everything.everything = true;
-    for (const FoundCheckpoint& each : list_checkpoints(directory.root(), everything, context)) {
-      const std::optional<std::uint64_t> step =
-          each.counts() ? directory.parse(store::name_in_root(each)) : std::nullopt;
-      if (step && !without.contains(*step)) {
-        newest = std::max(newest, step);
-      }
+  std::optional<FoundCheckpoint> found;
+  ListOptions everything;
+  everything.everything = true;
+  for (FoundCheckpoint& each : list_checkpoints(directory.root(), everything, context)) {
+    const std::optional<std::uint64_t> step =
+        each.counts() ? directory.parse(store::name_in_root(each)) : std::nullopt;
+    if (step && !without.contains(*step) && newest < step) {
+      newest = step;
+      found = std::move(each);
     }
+  }
+  return found;
+}
+
+/// The number of that; nothing where the disk does not say.
+std::optional<std::uint64_t> Checkpointer::State::newest_on_disk(
+    const std::set<std::uint64_t>& without) const {
+  try {
+    const std::optional<FoundCheckpoint> found = newest_found(without);
+    return found ? directory.parse(store::name_in_root(*found)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }
-  return newest;
 }
 
-std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
-                                                          const std::set<std::uint64_t>& without) {
+/// The newest step for all ranks to load together, sound or not.
+std::optional<std::uint64_t> Checkpointer::State::find_newest(const ResumeOptions& how,
+                                                              const std::set<std::uint64_t>& without) {
+  look_for_steps(how, without);
+  const bool is_empty = api::is_yet_to_be_made(directory.root());
+  const std::optional<FoundCheckpoint> found = is_empty ? std::nullopt : newest_found(without);
+  if (!found) {
+    return std::nullopt;
+  }
+  if (found->kind == store::EntryClass::displaced) {  // As load_latest has it.
+    throw Error(Errc::not_committed, fmt::format("{}; recover puts it back", found->problem));
+  }
+  return directory.parse(store::name_in_root(*found));
+}
+
+/// What comes before the newest step is looked for, without those that a rank cannot load.
+void Checkpointer::State::look_for_steps(const ResumeOptions& how, const std::set<std::uint64_t>& without) {
   static_cast<void>(directory.held_root()->open());  // Before anything of another one is recovered.
   if (how.recover && without.empty() && !api::is_yet_to_be_made(directory.root())) {
     recover(directory.root(), how.recovery, context);
@@ -182,8 +215,14 @@ std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& reques
   for (const std::uint64_t step : without) {
     remover.set_damaged(step, true);  // Another rank cannot load it.
   }
+}
+
+std::optional<Resumed> Checkpointer::State::resume_newest(const Requests& requests, const ResumeOptions& how,
+                                                          const std::set<std::uint64_t>& without) {
+  look_for_steps(how, without);
   LoadLatestOptions latest;
   latest.load = how.load;
+  latest.load.together = false;  // This process is alone, or its ranks load one by one.
   latest.fall_back = how.fall_back;
   latest.number = [this, &without](std::string_view name) {
     const std::optional<std::uint64_t> step = directory.parse(name);

@@ -115,7 +115,10 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::optional<Resumed> resume_together(const Requests& requests, const ResumeOptions& how);
   /// Why the program does not take what was loaded; empty where it does.
   [[nodiscard]] std::string refusal_of(Resumed& resumed, const ResumeOptions& how) const;
+  [[nodiscard]] std::optional<FoundCheckpoint> newest_found(const std::set<std::uint64_t>& without) const;
   [[nodiscard]] std::optional<std::uint64_t> newest_on_disk(const std::set<std::uint64_t>& without) const;
+  void look_for_steps(const ResumeOptions& how, const std::set<std::uint64_t>& without);
+  std::optional<std::uint64_t> find_newest(const ResumeOptions& how, const std::set<std::uint64_t>& without);
   std::optional<Resumed> resume_newest(const Requests& requests, const ResumeOptions& how,
                                        const std::set<std::uint64_t>& without);
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/rank_resume.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +28,18 @@ std::string first_said(const std::vector<std::string>& texts) {
   return said == texts.end() ? "" : *said;
 }
 
+/// For `await_here`, which returns what a task has.
+Awaitable<bool> agreed(Awaitable<> agreement) {
+  co_await std::move(agreement);
+  co_return true;
+}
+
+/// What a rank has against a step; nothing where the text is empty.
+struct Complaint {
+  std::string text;
+  std::error_code code = make_error_code(Errc::invalid_argument);
+};
+
 class Talk {
  public:
   Talk(Coordinator& coordinator, const RankResume& rank)
@@ -36,6 +51,8 @@ class Talk {
 
   std::optional<Resumed> run() {
     try {
+      await_here(coordinator_, agreed(subject_.agree("ResumeOptions::load.together",
+                                                     rank_.loads_together ? "true" : "false")));
       coord::rest(coordinator_);  // The disk may be slow.
       std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
       conversation_.leave_later();
@@ -51,7 +68,7 @@ class Talk {
     std::set<std::uint64_t> without;
     std::vector<PassedOver> passed_over;
     while (true) {
-      std::optional<Resumed> resumed = rank_.load_newest(without);
+      std::optional<Resumed> resumed = rank_.loads_together ? find(without) : rank_.load_newest(without);
       if (!resumed && !passed_over.empty()) {  // To begin anew is a decision, too.
         throw Error(passed_over.front().code, passed_over.front().why);
       }
@@ -59,16 +76,20 @@ class Talk {
       if (!resumed) {
         return std::nullopt;
       }
-      const std::string own = rank_.refusal(*resumed);
-      const std::string complaint = agree(own);
+      Complaint own;
+      if (rank_.loads_together) {
+        own = load(*resumed);
+      } else {
+        own.text = rank_.refusal(*resumed);
+      }
+      const std::string complaint = agree(own.text);
       if (complaint.empty()) {
         passed_over.insert(passed_over.end(), resumed->passed_over.begin(), resumed->passed_over.end());
         resumed->passed_over = std::move(passed_over);
         return resumed;
       }
       passed_over.push_back({rank_.path(resumed->step),
-                             make_error_code(own.empty() ? Errc::peer_failed : Errc::invalid_argument),
-                             complaint});
+                             own.text.empty() ? make_error_code(Errc::peer_failed) : own.code, complaint});
       without.insert(resumed->step);
     }
   }
@@ -81,27 +102,53 @@ class Talk {
       }
       Resumed resumed;
       resumed.step = std::strtoull(named.c_str(), nullptr, 10);
-      std::string complaint;
-      try {
-        resumed.loaded = rank_.load(resumed.step);
-        complaint = rank_.refusal(resumed);
-        complaint = complaint.empty() ? "" : fmt::format("rank {}: {}", number_, complaint);
-      } catch (const std::exception& error) {
-        if (!rank_.may_fall_back(resumed.step, std::current_exception())) {
-          throw;
-        }
-        complaint = fmt::format("rank {}: {}", number_, error.what());
-      }
-      if (agree(complaint).empty()) {
+      const Complaint complaint = load(resumed);
+      if (agree(complaint.text.empty() ? "" : fmt::format("rank {}: {}", number_, complaint.text)).empty()) {
         return resumed;
       }
     }
   }
 
-  /// What the first rank has to complain of, of all.
+  [[nodiscard]] std::optional<Resumed> find(const std::set<std::uint64_t>& without) const {
+    const std::optional<std::uint64_t> step = rank_.find_newest(without);
+    if (!step) {
+      return std::nullopt;
+    }
+    Resumed found;
+    found.step = *step;
+    return found;
+  }
+
+  /// Loads the step that was chosen. Of a load together that has failed, the rank complains that it has failed on.
+  Complaint load(Resumed& resumed) {
+    failed_elsewhere_ = nullptr;
+    Complaint complaint;
+    try {
+      resumed.loaded = rank_.load(resumed.step);
+      complaint.text = rank_.refusal(resumed);
+    } catch (const std::exception& error) {
+      const std::exception_ptr failure = std::current_exception();
+      if (rank_.may_fall_back(resumed.step, failure)) {
+        complaint.text = error.what();
+        complaint.code = code_of(failure).value_or(complaint.code);
+      } else if (rank_.loads_together && code_of(failure) == make_error_code(Errc::peer_failed)) {
+        failed_elsewhere_ = failure;
+      } else {
+        throw;
+      }
+    }
+    return complaint;
+  }
+
+  /// What the first rank has to complain of, of all. Rethrows a failure of another rank of which that does not
+  /// complain.
   std::string agree(const std::string& mine) {
     const std::string merged = await_here(coordinator_, subject_.reduce(mine, first_said));
-    return await_here(coordinator_, subject_.broadcast(merged));
+    std::string complaint = await_here(coordinator_, subject_.broadcast(merged));
+    if (complaint.empty() && failed_elsewhere_) {
+      std::rethrow_exception(failed_elsewhere_);
+    }
+    return complaint;
   }
 
   Coordinator& coordinator_;
@@ -109,13 +156,8 @@ class Talk {
   const std::size_t number_;
   Conversation conversation_;
   Subject subject_;
+  std::exception_ptr failed_elsewhere_;  // Of the last load together, on this rank only its consequence.
 };
-
-/// For `await_here`, which returns what a task has.
-Awaitable<bool> agreed(Awaitable<> agreement) {
-  co_await std::move(agreement);
-  co_return true;
-}
 
 }  // namespace
 

@@ -16,9 +16,13 @@ namespace cairn::training {
 
 /// How one rank goes on from a step.
 struct RankResume {
+  /// All load together the step that rank 0 finds. Otherwise rank 0 loads it, and the others after it.
+  bool loads_together = false;
   /// Rank 0: loads the newest step but for those; nothing when there is none. Lists what it has passed over.
   std::function<std::optional<Resumed>(const std::set<std::uint64_t>& without)> load_newest;
-  /// The others: load the step that rank 0 has named.
+  /// Rank 0: the newest step but for those, sound or not, which all then load together.
+  std::function<std::optional<std::uint64_t>(const std::set<std::uint64_t>& without)> find_newest;
+  /// Loads the step that rank 0 has named.
   std::function<Loaded(std::uint64_t step)> load;
   /// Why this rank does not take what was loaded; empty where it does.
   std::function<std::string(Resumed& resumed)> refusal;

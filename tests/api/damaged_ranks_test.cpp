@@ -76,10 +76,10 @@ TEST_F(DamagedRanks, NameThePolicyOfTheFileOfSeveral) {
   SaveOptions options;
   options.handler_options.set(ShardingOptions(std::make_shared<AllInOne>()));
   options.handler_options.set(
-      ArrayRules().add("v", std::make_shared<ByPrefix>(std::vector<std::string>{"v"})));
+      ArrayRules().add("v", std::make_shared<ByPrefix>(std::vector<std::string>{"state/v"})));
   const Array array = Array::zeros({100, 8}, DType::float32);
   save(path, Tree{{"v", array}, {"w", array}}, options, *context_);
-  const std::string first = ByPrefix({"v"}).description();
+  const std::string first = ByPrefix({"state/v"}).description();
   const std::string second = AllInOne().description();
 
   for (const auto& [file, told, untold] : {std::tuple("data-r00000-000.safetensors", first, second),

@@ -150,7 +150,7 @@ TEST_F(EachRank, IsTheRemedyWhereRanksShareNoLeaves) {
          const Tree tree = rank == 0 ? Tree{{"position", 1}} : Tree{{"position", "end"}};
          return save(target(), tree, {}, job.context(rank));
        })) {
-    EXPECT_THAT(end.text(), AllOf(HasSubstr("ranks save different things"), HasSubstr("of_each_rank")));
+    EXPECT_THAT(end.text(), AllOf(HasSubstr("the ranks do not save the same"), HasSubstr("of_each_rank")));
   }
 }
 

@@ -23,9 +23,11 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::JointJob;
+using ::testing::Not;
 using testing::RankEnd;
 
 class OptionsOfRanks : public testing::ApiTest {
@@ -67,7 +69,8 @@ class OptionsOfRanks : public testing::ApiTest {
     EXPECT_THAT(
         save_on(job, 1, 1,
                 [&](std::size_t rank, SaveOptions& options) { (rank == 2 ? of_rank_2 : of_most)(options); }),
-        Each(HasSubstr("the ranks do not save the same: " + words)));
+        Each(AllOf(HasSubstr("the ranks do not save the same: " + words),
+                   Not(HasSubstr("'state' (handler")))));
     EXPECT_THAT(left(), ::testing::IsEmpty());
   }
 

@@ -184,6 +184,19 @@ TEST_F(Together, MayWantOtherThingsOrNothing) {
   EXPECT_EQ(ends[2].tree.at("w").as<ShardedArray>(), cut_for(whole_, by_columns(3), 2));
 }
 
+TEST_F(Together, MaySayWithAnEmptyTreeThatARankWantsNothing) {
+  save_rows();
+  JointJob job{JointJob::Options(3)};
+  const std::vector<End> ends = load_on(job, [&](std::uint32_t rank) {
+    return rank == 1 ? AbstractTree() : wanted_of(by_columns(2), rank / 2);
+  });
+
+  EXPECT_EQ(ends[1].text(), "loaded");
+  EXPECT_EQ(ends[1].tree, Tree::map());
+  EXPECT_EQ(ends[2].text(), "loaded");
+  EXPECT_EQ(ends[2].tree.at("w").as<ShardedArray>(), cut_for(whole_, by_columns(2), 1));
+}
+
 TEST_F(Together, MayLoadAllThereIsAlongATreeOfRanks) {
   save_rows();
   JointJob::Options of_job(7);

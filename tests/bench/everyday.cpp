@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program does with checkpoints every day: saves that are accepted, loads into a struct, a list of many checkpoints, some rows of a table.
+// What a program does with checkpoints every day: saves that are accepted, loads into a struct, a list of many
+// checkpoints, some rows of a table, many small checkpointables.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -281,6 +282,28 @@ void run_rows(const Workload& workload) {
   line["read_bytes"] = bytes;
   line["wanted_bytes"] = rows * workload.columns * sizeof(float);
   print(line);
+}
+
+void run_checkpointables(const Workload& workload) {
+  const Context context;
+  const std::filesystem::path target = workload.directory / "ck";
+  std::deque<Array> arrays;  // Items refer to them.
+  Checkpointables items;
+  for (std::size_t i = 0; i < workload.count; ++i) {
+    items.emplace_back(fmt::format("item-{}", i), arrays.emplace_back(Array::zeros({4}, DType::float32)));
+  }
+  for (int round = 0; round < workload.saves; ++round) {
+    std::filesystem::remove_all(target);
+    const Usage usage;
+    const Stopwatch watch;
+    const SaveResult result = save_checkpointables(target, items, {}, context);
+    nlohmann::ordered_json line = line_of("checkpointables", workload);
+    line["checkpointables"] = workload.count;
+    line["save_s"] = watch.seconds();
+    line["files"] = result.files;
+    add_usage(line, usage);
+    print(line);
+  }
 }
 
 }  // namespace cairn::bench

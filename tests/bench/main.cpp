@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
       {"load_into", cairn::bench::run_load_into},
       {"list", cairn::bench::run_list},
       {"rows", cairn::bench::run_rows},
+      {"checkpointables", cairn::bench::run_checkpointables},
   };
   Workload workload;
   std::string operation;
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
   app.add_option(
          "operation", operation,
          "save, load, meta, interference, ceilings, reshard_save, reshard_load, training, partial, accepted, "
-         "load_into, list or rows")
+         "load_into, list, rows or checkpointables")
       ->required();
   app.add_option("--workload", workload.name, "a name for the report");
   app.add_option("--dir", workload.directory, "where checkpoints go")->required();

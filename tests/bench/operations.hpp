@@ -32,5 +32,7 @@ void run_load_into(const Workload& workload);
 void run_list(const Workload& workload);
 /// The first 100 rows of one array.
 void run_rows(const Workload& workload);
+/// `count` checkpointables of four floats, saved at once, `saves` times.
+void run_checkpointables(const Workload& workload);
 
 }  // namespace cairn::bench

@@ -57,6 +57,8 @@ class TestSave final : public SaveHost {
   void adopt_file(const std::string& relative) override { adopted.push_back(relative); }
   void add_problem(const std::string& problem) noexcept override { problems.push_back(problem); }
   void count_problem(const std::string& words, std::uint64_t) noexcept override { problems.push_back(words); }
+  void add_policy(const std::string&, const WorkFigures&) noexcept override {}
+  void note_alone(std::uint64_t) noexcept override {}
 
   staging::TestPlane plane;
   OptionSet options;

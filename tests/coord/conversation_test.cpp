@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
 
+#include "coord/internal/of_peer.hpp"
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
@@ -421,6 +423,43 @@ TEST(CommonFailure, IsTheSameOnAllRanks) {
   for (const Conversation& each : joined) {
     EXPECT_THAT([&] { std::rethrow_exception(each.failure()); },
                 Fails(Errc::superseded, ::testing::StartsWith("there is a newer one")));
+  }
+}
+
+TEST(CommonFailure, IsThrownOnTheRankThatRefuses) {
+  Job job(3);
+  std::vector<Conversation> joined;
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    joined.push_back(job.coordinator(rank).join());
+  }
+
+  job.network().at(1ms, [&] {
+    EXPECT_THAT([&] { joined[0].about("parts").refuse_together(Error(Errc::incomplete_shards, "a gap")); },
+                Fails(Errc::incomplete_shards, ::testing::StartsWith("a gap")));
+  });
+  job.network().run(1s);
+
+  for (const Conversation& each : joined) {
+    EXPECT_THAT([&] { std::rethrow_exception(each.failure()); },
+                Fails(Errc::incomplete_shards, ::testing::StartsWith("a gap")));
+  }
+}
+
+TEST(Conversation, SaysOfAFailureThatItMayFollowFromAnother) {
+  Job job(3, 1);
+  std::vector<Conversation> joined;
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
+    joined.push_back(job.coordinator(rank).join());
+  }
+
+  const std::exception_ptr why = std::make_exception_ptr(Error(Errc::not_found, "a file"));
+  job.network().at(1ms, [&] { joined[2].fail(coord::as_following(why)); });
+  job.network().run(1s);
+
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_TRUE(coord::is_following(joined[rank].failure()));
+    EXPECT_THAT([&] { std::rethrow_exception(joined[rank].failure()); },
+                Fails(Errc::peer_failed, HasSubstr("rank 2: a file")));
   }
 }
 

@@ -57,6 +57,8 @@ class JointJob {
     std::chrono::milliseconds stop_grace = std::chrono::seconds(2);
     bool time_stands_still = false;  ///< That of the network, until `let_time_pass`.
     PartHooks hooks;
+    /// What stands between a rank and the network.
+    std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wire;
   };
 
   JointJob() : JointJob(Options()) {}
@@ -81,6 +83,9 @@ class JointJob {
       std::unique_ptr<Transport> transport = network_.transport(rank);
       if (options.time_stands_still) {
         transport = time_.slowed(std::move(transport));
+      }
+      if (options.wire) {
+        transport = options.wire(std::move(transport));
       }
       of_rank.coordinator = std::make_shared<Coordinator>(std::move(transport), coordinating);
       contexts_.push_back(std::make_unique<Context>(std::move(of_rank)));

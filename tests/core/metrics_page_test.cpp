@@ -101,7 +101,44 @@ std::set<std::string> documented_results(const std::string& kind) {
 
 class MetricsPage : public testing::Observed {};
 
+/// Says that a policy divided the blob.
+class DividedBlob final : public testing::BlobHandler {
+ public:
+  // outlives: the caller keeps the blob during the blocking phase.
+  Awaitable<Background<>> save(SaveContext context, const Blob& blob) const override {
+    WorkFigures figures;
+    figures.count = 2;
+    figures.bytes = 30;
+    context.add_policy("Cuts \"all\".", figures);
+    context.add_policy("Cuts \"all\".", figures);
+    return BlobHandler::save(std::move(context), blob);
+  }
+};
+
+TEST_F(MetricsPage, NamesPoliciesInResultsAndMetrics) {
+  HandlerRegistry registry;
+  registry.add<DividedBlob>();
+  SaveResult result;
+  for (const char* name : {"first", "second"}) {
+    result = core::start_save(directory_ / name, {{"blob", make_blob(1)}}, registry.snapshot(), {}, *context_)
+                 .wait();
+  }
+
+  ASSERT_EQ(result.policies.size(), 1u);
+  EXPECT_EQ(result.policies[0].description, "Cuts \"all\".");
+  EXPECT_EQ(result.policies[0].work.count, 4u);
+  EXPECT_EQ(result.work(Work::divide).count, 4u);
+  EXPECT_THAT(to_text(result), ::testing::HasSubstr("divided by \"Cuts \"all\".\": 60 bytes in 4 files"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(result)).at("policies").at(0).at("bytes"), 60);
+  EXPECT_THAT(prometheus_text(*context_),
+              ::testing::HasSubstr("cairn_save_policy_files_total{policy=\"Cuts \\\"all\\\".\"} 8\n"));
+}
+
 TEST_F(MetricsPage, HasEveryFamilyWithTypeAndLabel) {
+  HandlerRegistry registry;
+  registry.add<DividedBlob>();
+  core::start_save(directory_ / "divided", {{"blob", make_blob(1)}}, registry.snapshot(), {}, *context_)
+      .wait();
   static_cast<void>(save(make_blob(1)));
   static_cast<void>(load());
   EXPECT_THAT([&] { core::start_save(target(), {}, registry_, {}, *context_).wait(); },

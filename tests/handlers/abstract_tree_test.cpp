@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -50,6 +52,18 @@ std::vector<std::string> values(const AbstractTree& tree) {
   }
   return found;
 }
+
+// What a temporary tree has, it gives away: nothing refers to what is gone.
+using Temporary = AbstractTree;
+static_assert(
+    std::is_same_v<decltype(std::declval<const AbstractTree&>().at("w").as_array()), AbstractArray>);
+static_assert(std::is_same_v<decltype(std::declval<Temporary>()["w"].as_array()), AbstractArray>);
+static_assert(
+    std::is_same_v<decltype(std::declval<Temporary>()[1].as_sharded_array()), AbstractShardedArray>);
+static_assert(std::is_same_v<decltype(std::declval<Temporary>().at("w")), AbstractTree>);
+static_assert(std::is_same_v<decltype(std::declval<Temporary>().as_map()), AbstractTree::Map>);
+static_assert(std::is_same_v<decltype(std::declval<Temporary>().as_list()), AbstractTree::List>);
+static_assert(std::is_same_v<decltype(std::declval<Temporary>().stored_value()), Tree>);
 
 std::vector<std::string> names(const AbstractTree& tree) {
   std::vector<std::string> found;
@@ -143,6 +157,16 @@ TEST(AbstractTreeView, ShowsPartsToConstAccess) {
   EXPECT_EQ(tree.at("none").kind(), TreeKind::map);
   EXPECT_THAT(names(tree.at("a")), ElementsAre("n", "w"));
   EXPECT_TRUE(tree.is_view());
+}
+
+TEST(AbstractTreeView, GivesAwayWhatAPartHas) {
+  const AbstractTree tree = stored();
+
+  const AbstractArray& w = tree.at("a/w").as_array();
+  const Tree& number = tree.at("layers/1").stored_value();
+
+  EXPECT_EQ(w.dtype, DType::float32);
+  EXPECT_EQ(number, Tree(7));
 }
 
 TEST(AbstractTreeView, NamesAMissingPath) {

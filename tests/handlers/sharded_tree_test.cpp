@@ -345,7 +345,7 @@ TEST_F(ShardedTreeTest, RefusesBoxesOfWhatIsNoArray) {
 
 TEST_F(ShardedTreeTest, HasTheFilesOfAPolicy) {
   save(Tree{{"a", whole_}, {"b", {{"x", whole_}, {"y", divided(whole_, rows_of(2))}}}},
-       with(std::make_shared<ByPrefix>(std::vector<std::string>{"b/"})));
+       with(std::make_shared<ByPrefix>(std::vector<std::string>{"item/b/"})));
 
   const ItemMetadata item = item_metadata();
 
@@ -413,6 +413,56 @@ TEST_F(ShardedTreeTest, HasTheValuesOfAPolicy) {
   EXPECT_THAT(loaded.get<std::vector<std::int32_t>>("sharded"), ::testing::Each(7));
 }
 
+/// Writes floats as they lie between 0 and 20, as docs/sharding.md has it.
+class Normalised final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "Normalises float values."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    std::vector<FilePlan> files(1);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      std::shared_ptr<const Array> normalised;
+      if (tensors[i].dtype == DType::float32) {
+        Array values = Array::copy_of(*tensors[i].view);
+        for (float& value : values.data<float>()) {
+          value /= 20;
+        }
+        normalised = std::make_shared<const Array>(std::move(values));
+      }
+      files[0].push_back({i, {}, std::move(normalised)});
+    }
+    return files;
+  }
+};
+
+Array tens(const Shape& shape) {
+  Array array(shape, DType::float32);
+  std::ranges::fill(array.data<float>(), 10.0F);
+  return array;
+}
+
+TEST_F(ShardedTreeTest, CastsTheValuesOfAPolicyToTheDtypeOfTheOptions) {
+  SaveOptions options = with(std::make_shared<Normalised>());
+  options.handler_options.set(ArrayOptions(DType::bfloat16, Narrowing::allowed));
+  save(Tree{{"w", tens({3})}, {"sharded", divided(tens({4, 2}), rows_of(2))}}, options);
+
+  AbstractTree wanted = metadata<AbstractTree>();
+  EXPECT_EQ(wanted["w"].as_array().dtype, DType::bfloat16);
+  wanted.set_dtype(DType::float32);
+  const Tree loaded = load<Tree>(wanting(wanted));
+
+  EXPECT_THAT(loaded.get<std::vector<float>>("w"), ::testing::Each(0.5F));
+  EXPECT_THAT(loaded.get<std::vector<float>>("sharded"), ::testing::Each(0.5F));
+}
+
+TEST_F(ShardedTreeTest, CutsByTheBytesOnDisk) {
+  SaveOptions options = with(std::make_shared<MaxFileSize>(400));
+  options.handler_options.set(ArrayOptions(DType::float32, Narrowing::allowed));
+
+  save(Tree{{"w", Array::zeros({10, 10}, DType::float64)}}, options);
+
+  EXPECT_EQ(data_files(item_metadata()).size(), 1u);
+}
+
 /// What a test wants of a policy.
 class Any final : public ShardingPolicy {
  public:
@@ -427,6 +477,27 @@ class Any final : public ShardingPolicy {
   Make make_;
 };
 
+/// Has something to say of everything.
+class Worried final : public ShardingPolicy {
+ public:
+  std::string description() const override { return "Worries."; }
+  std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override {
+    return AllInOne()(tensors);
+  }
+  std::vector<std::string> warnings(std::span<const ShardableTensor>,
+                                    std::span<const FilePlan>) const override {
+    return std::vector<std::string>(1000, "Oh.");
+  }
+};
+
+TEST_F(ShardedTreeTest, TellsTheFirstWarningsOfAPolicyAndCountsTheOthers) {
+  const SaveResult result = start(Tree{{"w", whole_}}, with(std::make_shared<Worried>())).wait();
+
+  ASSERT_EQ(result.problems.size(), 21u);
+  EXPECT_EQ(result.problems[19], "'item': sharding policy \"Worries.\": Oh.");
+  EXPECT_EQ(result.problems[20], "'item': sharding policy \"Worries.\": 980 more warnings");
+}
+
 TEST_F(ShardedTreeTest, RefusesWhatAPolicyLoses) {
   const auto lose = [](std::span<const ShardableTensor>) -> std::vector<FilePlan> { return {}; };
 
@@ -434,7 +505,7 @@ TEST_F(ShardedTreeTest, RefusesWhatAPolicyLoses) {
       [&] {
         save(Tree{{"w", whole_}}, with(std::make_shared<Any>(lose)));
       },
-      Fails(Errc::incomplete_shards, AllOf(HasSubstr("\"Any.\""), HasSubstr("'w'"))));
+      Fails(Errc::incomplete_shards, AllOf(HasSubstr("\"Any.\""), HasSubstr("'item/w'"))));
 }
 
 TEST_F(ShardedTreeTest, TellsWhatAPolicyThrows) {
@@ -462,11 +533,12 @@ TEST_F(ShardedTreeTest, NamesAPolicyThatThrowsWhatIsNoException) {
 TEST_F(ShardedTreeTest, ShowsAPolicyWhatIsWritten) {
   const auto look = [](std::span<const ShardableTensor> tensors) {
     EXPECT_EQ(tensors.size(), 3u);
-    EXPECT_EQ(tensors[0].key, "a/w");
+    EXPECT_EQ(tensors[0].key, "item/a/w");
     EXPECT_EQ(tensors[0].name, "w");
     EXPECT_EQ(tensors[0].owner, "item/a");
     EXPECT_FALSE(tensors[0].slice.has_value());
-    EXPECT_EQ(tensors[1].key, "b");
+    EXPECT_EQ(tensors[1].key, "item/b");
+    EXPECT_EQ(tensors[1].name, "b");
     EXPECT_EQ(tensors[1].owner, "item");
     EXPECT_EQ(tensors[2].full, Shape({7, 10}));
     EXPECT_EQ(tensors[2].slice, Box({4, 0}, {3, 10}));
@@ -476,6 +548,22 @@ TEST_F(ShardedTreeTest, ShowsAPolicyWhatIsWritten) {
   };
 
   save(Tree{{"a", {{"w", whole_}}}, {"b", divided(whole_, rows_of(2))}}, with(std::make_shared<Any>(look)));
+}
+
+TEST_F(ShardedTreeTest, ShowsAPolicyTheDtypesInMemoryAndOnDisk) {
+  const auto look = [](std::span<const ShardableTensor> tensors) {
+    EXPECT_EQ(tensors[0].dtype, DType::float32);
+    EXPECT_EQ(tensors[0].view->dtype(), DType::float32);
+    EXPECT_EQ(tensors[0].stored(), DType::float16);
+    EXPECT_EQ(tensors[0].size_bytes, 6u);
+    EXPECT_EQ(tensors[1].dtype, DType::int32);
+    EXPECT_EQ(tensors[1].stored(), DType::int32);  // A floating dtype leaves integers as they are.
+    return AllInOne()(tensors);
+  };
+  SaveOptions options = with(std::make_shared<Any>(look));
+  options.handler_options.set(ArrayOptions(DType::float16, Narrowing::allowed));
+
+  save(Tree{{"a", tens({3})}, {"b", whole_}}, options);
 }
 
 TEST_F(ShardedTreeTest, RefusesToLoadItsShardsOverEachOther) {

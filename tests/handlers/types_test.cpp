@@ -2,6 +2,7 @@
 // The table of C++ types that trees take: whatever is saved loads as its type.
 #include <array>
 #include <chrono>
+#include <complex>
 #include <cstdint>
 #include <deque>
 #include <forward_list>
@@ -133,6 +134,8 @@ TEST_F(Types, LeavesComeBack) {
   expect_back(-0.5);
   expect_back(Colour::green);
   expect_back(std::byte{7});
+  expect_back(std::complex<float>(1.5F, -0.1F));
+  expect_back(std::complex<double>(0.1, -2));
   expect_back(std::string("text"));
   expect_back(std::pmr::string("text"));
   expect_back(Bytes(3, std::byte{9}));
@@ -146,6 +149,7 @@ TEST_F(Types, MemoryOfElementsComesBack) {
   expect_back(std::array<double, 2>{1, 2});
   expect_back(std::array<bool, 2>{true, false});
   expect_back(std::valarray<float>{1, 2, 3});
+  expect_back(std::vector<std::complex<double>>{{1, 2}, {3, -4}});
 }
 
 TEST_F(Types, ContainersComeBack) {
@@ -157,6 +161,8 @@ TEST_F(Types, ContainersComeBack) {
   expect_back(std::unordered_map<int, std::optional<double>>{{1, 2.5}, {2, {}}});
   expect_back(std::tuple<int, std::pmr::string, Aligned<float>>{1, "two", {3}});
   expect_back(std::array<std::string, 2>{"a", "b"});
+  expect_back(std::map<std::string, std::complex<float>>{{"a", {1, 2}}, {"b", {}}});
+  expect_back(std::optional(std::complex<double>(1, 2)));
 }
 
 TEST_F(Types, SequencesComeBack) {
@@ -193,6 +199,22 @@ TEST_F(Types, ArraysOfCComeBack) {
   Holder<double[2][2]> matrix;
   static_cast<void>(load<Tree>({"item", into(matrix)}));
   EXPECT_EQ(matrix.value[1][0], 3);
+}
+
+TEST_F(Types, AComplexNumberIsAnArrayOfRankZeroAndCast) {
+  using Single = std::complex<float>;
+  using Double = std::complex<double>;
+  const Tree tree = {{"single", Single(0.5F, -1)}, {"double", Double(0.1, 2)}, {"real", 3}, {"text", "3"}};
+
+  EXPECT_EQ(tree.at("single").as<Array>().dtype(), DType::complex64);
+  EXPECT_EQ(tree.at("single").as<Array>().shape(), Shape{});
+  EXPECT_EQ(tree.get<Double>("single"), Double(0.5, -1));
+  EXPECT_EQ(tree.get<Double>("real"), Double(3));
+  EXPECT_THAT([&] { static_cast<void>(tree.get<Single>("double")); },
+              Fails(Errc::unsafe_cast, HasSubstr("'double'")));
+  EXPECT_EQ(tree.get<Single>("double", Narrowing::allowed), Single(0.1F, 2));
+  EXPECT_THAT([&] { static_cast<void>(tree.get<Single>("text")); },
+              Fails(Errc::type_mismatch, HasSubstr("'text' is of kind string, not a complex number")));
 }
 
 TEST_F(Types, ADescribedRangeIsWhatItsDescriptionSays) {

@@ -2,7 +2,6 @@
 #include "ranks/words.hpp"
 
 #include <algorithm>
-#include <array>
 #include <regex>
 #include <set>
 
@@ -13,7 +12,7 @@ namespace {
 
 using testing::Lie;
 
-constexpr std::array kDisagreements = {"the ranks do not save the same: ", "ranks save different things: "};
+constexpr const char* kDisagreement = "the ranks do not save the same: ";
 constexpr const char* kDifferentValues = "values that are not sharded";
 
 /// The ranks in "rank 3" or "ranks 0, 1 and 3", with which `text` begins.
@@ -123,15 +122,13 @@ std::vector<Lie> lies_in(const Story& story, const Told& told) {
 }
 
 std::string disagreement_in(const std::string& words) {
-  for (const char* disagreement : kDisagreements) {
-    const std::size_t begin = words.find(disagreement);
-    if (begin != std::string::npos) {
-      // Behind the last value, which is in quotes, or a shape, comes what became of this rank's save.
-      const std::size_t end = words.find_last_of("']");
-      return words.substr(begin, end == std::string::npos ? end : end - begin + 1);
-    }
+  const std::size_t begin = words.find(kDisagreement);
+  if (begin == std::string::npos) {
+    return {};
   }
-  return {};
+  // Behind the last value, which is in quotes, or a shape, comes what became of this rank's save.
+  const std::size_t end = words.find_last_of("']");
+  return words.substr(begin, end == std::string::npos ? end : end - begin + 1);
 }
 
 }  // namespace cairn::ranks

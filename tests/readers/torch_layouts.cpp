@@ -88,7 +88,7 @@ ShardedArray part_of(const Divided& array, std::uint32_t rank) {
 /// Null for what Cairn does by itself.
 std::shared_ptr<const ShardingPolicy> some_policy(std::uint64_t number, Dice& dice) {
   const std::uint64_t bytes = 40 + dice.below(2000);
-  const auto prefix = std::make_shared<ByPrefix>(std::vector<std::string>{"a1"});
+  const auto prefix = std::make_shared<ByPrefix>(std::vector<std::string>{"state/a1"});
   switch (number % 9) {
     case 1:
       return std::make_shared<MaxFileSize>(bytes);

@@ -73,13 +73,13 @@ TEST(Holdings, OfRanksThatDifferNameAllOfThem) {
         static_cast<void>(decode_holdings(merge({of(0, "null", "null"), below, beside}), {}, 5));
       },
       Fails(Errc::invalid_argument,
-            HasSubstr("save different things: ranks 0, 1, 2 and 3 have 'w': null, rank 4 has 'w': list")));
+            HasSubstr("do not save the same: ranks 0, 1, 2 and 3 have 'w': null, rank 4 has 'w': list")));
   EXPECT_THAT(
       [&] {
         static_cast<void>(decode_holdings(merge({of(0, "null", "null"), beside}), {}, 4));
       },
       Fails(Errc::invalid_argument,
-            HasSubstr("save different things: ranks 0 and 3 have 'x': null, rank 2 has 'x': map")));
+            HasSubstr("do not save the same: ranks 0 and 3 have 'x': null, rank 2 has 'x': map")));
 }
 
 TEST(Holdings, ThatAreCutShortAreRefused) {

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <list>
+#include <memory>
 #include <set>
 #include <sstream>
 
@@ -163,6 +164,18 @@ TEST(MaxShardSize, GivesWhatCannotBeCutAFileOfItsOwnAndWarns) {
       policy.warnings(tensors, policy(tensors)),
       ElementsAre(HasSubstr("Tensor 'f64' has a smallest slice 2 0,1 of size 8 bytes"), HasSubstr("2 1,1"),
                   HasSubstr("Tensor 'scalar' is a C64 scalar of size 8 bytes"), HasSubstr("'packed'")));
+}
+
+TEST(MaxShardSize, NamesTheFirstOfVeryManyThatCannotBeCut) {
+  const std::vector<ShardableTensor> tensors = {tensor("a", {1000}, DType::float64)};
+  for (const auto& policy : std::vector<std::shared_ptr<const ShardingPolicy>>{
+           std::make_shared<MaxShardSize>(4), std::make_shared<MaxFileSize>(4)}) {
+    const Texts warnings = policy->warnings(tensors, (*policy)(tensors));
+
+    ASSERT_EQ(warnings.size(), 6u);
+    EXPECT_THAT(warnings[4], HasSubstr("1000 4,1"));
+    EXPECT_EQ(warnings[5], "995 more cannot be cut to shards of at most 4 bytes, 1000 in all.");
+  }
 }
 
 TEST(MaxShardSize, KeepsTensorsOfNoElements) {

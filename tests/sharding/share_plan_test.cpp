@@ -144,6 +144,17 @@ TEST(SharePlan, SplitsOneArrayThatAllHold) {
   EXPECT_EQ(SharePlan(arrays, 4).shares(2), (std::vector<Share>{{0, Box({1 << 14, 0}, {1 << 13, 1 << 14})}}));
 }
 
+TEST(SharePlan, GivesRankZeroLessWhereItWritesMoreBesides) {
+  const std::vector<PlannedArray> arrays = {{"w", DType::int8, {3000}, Sharding::replicated(4)}};
+
+  const SharePlan plan(arrays, 4, ReplicaChoice::balanced_and_split, 1000);
+  const SharePlan full(arrays, 4, ReplicaChoice::balanced_and_split, 4000);
+
+  EXPECT_THAT(plan.bytes_by_rank(), ::testing::ElementsAre(1000, 1000, 1000, 1000));
+  EXPECT_THAT(full.bytes_by_rank(), ::testing::ElementsAre(4000, 1000, 1000, 1000));
+  EXPECT_TRUE(full.shares(0).empty());
+}
+
 TEST(SharePlan, SplitsInAsFewBoxesAsItCan) {
   const std::vector<PlannedArray> arrays = {{"bias", DType::float32, {128}, Sharding::replicated(3)},
                                             {"weights", DType::float32, {64, 128}, Sharding::replicated(3)}};

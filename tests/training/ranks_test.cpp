@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -56,6 +57,111 @@ TEST_F(RanksOfATraining, SaveAndRemoveAndGoOnTogether) {
   EXPECT_EQ(failures, "");
   EXPECT_THAT(saved(), ElementsAre(0, 2, 4, 6, 8));
   EXPECT_THAT(on_disk(), ElementsAre(6, 8));
+}
+
+/// Ranks that resume by one load of all of them.
+class RanksThatLoadTogether : public RanksOfATraining {
+ protected:
+  RanksThatLoadTogether() {
+    how_.load.together = true;
+    how_.fall_back = true;
+  }
+
+  void save_steps(std::uint64_t steps) {
+    const std::string failures = on_ranks([&](Trainer& trainer) {
+      Checkpointer run(root(), every_step(), trainer.context);
+      for (std::uint64_t step = 1; step <= steps; ++step) {
+        save(run, trainer.rank, step);
+      }
+      run.close();
+    });
+    EXPECT_EQ(failures, "");
+  }
+
+  static CheckpointerOptions every_step() {
+    CheckpointerOptions options;
+    options.save = save_when::every_steps(1);
+    return options;
+  }
+
+  ResumeOptions how_;
+};
+
+TEST_F(RanksThatLoadTogether, GoOnFromTheStepThatRankZeroChooses) {
+  save_steps(3);
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    auto resumed = Checkpointer(root(), every_step(), trainer.context).resume({{"state"}}, how_);
+    ASSERT_TRUE(resumed);
+    EXPECT_EQ(resumed->step, 3u);
+    EXPECT_EQ(resumed->loaded.take<Tree>("state").get<std::uint64_t>("step"), 3u);
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
+TEST_F(RanksThatLoadTogether, BeginAnewWhereThereAreNoSteps) {
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    EXPECT_FALSE(Checkpointer(root(), every_step(), trainer.context).resume({}, how_));
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
+TEST_F(RanksThatLoadTogether, PassOverWhatIsDamagedOrRefusedByOne) {
+  save_steps(4);
+  tear_manifest(4);  // Rank 0 opens it.
+  alter(3);          // One rank reads it.
+  how_.accept = [](std::uint64_t step, Loaded& loaded) {
+    return step != 2 || loaded.take<Tree>("state").get<std::uint64_t>("step") != 2;
+  };
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    const auto resumed = Checkpointer(root(), every_step(), trainer.context).resume({{"state"}}, how_);
+    ASSERT_TRUE(resumed);
+    EXPECT_EQ(resumed->step, 1u);
+    EXPECT_EQ(resumed->passed_over.size(), trainer.rank == 0 ? 3u : 0u);
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
+TEST_F(RanksThatLoadTogether, AreAllToldOfWhatIsDamagedWhereTheyMayNotFallBack) {
+  save_steps(2);
+  alter(2);
+  how_.fall_back = false;
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    static_cast<void>(Checkpointer(root(), every_step(), trainer.context).resume({{"state"}}, how_));
+  });
+
+  EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                              HasSubstr("run/2/state/"), HasSubstr("checksum")));
+}
+
+TEST_F(RanksThatLoadTogether, AreToldWhichOfThemDoNot) {
+  save_steps(1);
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    ResumeOptions mine = how_;
+    mine.load.together = trainer.rank != 1;
+    EXPECT_THAT(
+        [&] {
+          static_cast<void>(Checkpointer(root(), every_step(), trainer.context).resume({{"state"}}, mine));
+        },
+        testing::Fails(
+            Errc::invalid_argument,
+            HasSubstr("ResumeOptions::load.together: ranks 0 and 2 have 'true', rank 1 has 'false'")));
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
+TEST_F(RanksOfATraining, MayAskToLoadTogetherWhereThereIsOne) {
+  save_alone("7");
+  ResumeOptions how;
+  how.load.together = true;
+
+  const std::optional<Resumed> resumed = Checkpointer(root(), {}, *context_).resume({}, how);
+
+  ASSERT_TRUE(resumed);
+  EXPECT_EQ(resumed->step, 7u);
 }
 
 TEST_F(RanksOfATraining, TakeTimesFromRank0) {

@@ -138,6 +138,9 @@ class Writer {
   /// Takes the scalars, strings and empty containers of the index, and further names of arrays.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
 
+  /// What was added so far, on disk.
+  [[nodiscard]] std::uint64_t element_bytes() const noexcept;
+
   /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so (docs/format.md).
   [[nodiscard]] std::size_t marked_arrays() const noexcept { return marked_.size(); }
 

@@ -135,8 +135,14 @@ class SaveContext {
   void add_problem(const std::string& problem) const;
   /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their counts behind it.
   void count_problem(const std::string& words, std::uint64_t count) const;
+  /// Counts bytes that rank 0 of several writes alone, of what all ranks have. Where they are more than half of the
+  /// save, the problems of its result say so.
+  void note_alone(std::uint64_t bytes) const;
   /// Adds what the handler has measured itself to the figures of this save (Report::works).
   void add_work(Work work, const WorkFigures& figures) const;
+  /// Adds what a sharding policy has made, which describes itself so (SaveResult::policies), and counts it as
+  /// Work::divide.
+  void add_policy(const std::string& description, const WorkFigures& figures) const;
 
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;

@@ -59,6 +59,10 @@ class Subject {
   /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and the texts.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
 
+  /// Fails the conversation on all ranks with this very error, whose code is an Errc, and throws it: for what no rank
+  /// alone has done wrong. Where it has failed before, throws that.
+  [[noreturn]] void refuse_together(const Error& why) const;
+
   /// Tells other ranks something directly, outside the tree and the steps: one packet for each, `text` followed by `data`. Returns at
   /// once. Each hears what this rank tells in the order in which it was told.
   ///

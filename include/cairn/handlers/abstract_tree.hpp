@@ -60,7 +60,8 @@ struct AbstractScalar {
 /// A tree without its arrays: what metadata answers, and what a load asks for.
 ///
 /// What metadata returns is a view on the stored index. The first access that could change it builds the
-/// tree in memory; const access never does.
+/// tree in memory; const access never does. A temporary returns its parts as values, so that nothing refers to what is
+/// gone: `metadata(path).at("w").as_array()`.
 /// Threads: a value.
 /// Example:
 ///   AbstractTree wanted = metadata("run/100");
@@ -128,34 +129,41 @@ class AbstractTree {
   /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
   ///
   /// Errors: Errc::type_mismatch when this is neither a map nor null.
-  AbstractTree& operator[](std::string_view key);
+  AbstractTree& operator[](std::string_view key) &;
+  AbstractTree operator[](std::string_view key) && { return std::move((*this)[key]); }
   /// Errors: Errc::type_mismatch when this is not a list; Errc::not_found.
-  AbstractTree& operator[](std::size_t i);
+  AbstractTree& operator[](std::size_t i) &;
+  AbstractTree operator[](std::size_t i) && { return std::move((*this)[i]); }
 
   /// The node with that path; the const form returns a part of the tree that is independent of it.
   ///
   /// Errors: Errc::not_found, naming the path.
-  [[nodiscard]] AbstractTree& at(std::string_view path);
-  [[nodiscard]] AbstractTree at(std::string_view path) const;
+  [[nodiscard]] AbstractTree& at(std::string_view path) &;
+  [[nodiscard]] AbstractTree at(std::string_view path) const&;
+  [[nodiscard]] AbstractTree at(std::string_view path) && { return std::move(at(path)); }
 
   /// The children, to iterate and to change.
   ///
   /// Errors: Errc::type_mismatch when this is another kind of node.
-  [[nodiscard]] Map& as_map();
-  [[nodiscard]] List& as_list();
+  [[nodiscard]] Map& as_map() &;
+  [[nodiscard]] Map as_map() && { return std::move(as_map()); }
+  [[nodiscard]] List& as_list() &;
+  [[nodiscard]] List as_list() && { return std::move(as_list()); }
   /// Appends to a list; null becomes one.
   /// Errors: as as_list.
   void push_back(AbstractTree element);
 
   /// The array, to ask for another form of it.
   /// Errors: Errc::type_mismatch when this is not an array.
-  [[nodiscard]] AbstractArray& as_array();
-  [[nodiscard]] const AbstractArray& as_array() const;
+  [[nodiscard]] AbstractArray& as_array() &;
+  [[nodiscard]] const AbstractArray& as_array() const&;
+  [[nodiscard]] AbstractArray as_array() && { return std::move(as_array()); }
 
   /// The boxes that are asked for of an array; see `shard`.
   /// Errors: Errc::type_mismatch when they are not: all of it is, or this is another kind of node.
-  [[nodiscard]] AbstractShardedArray& as_sharded_array();
-  [[nodiscard]] const AbstractShardedArray& as_sharded_array() const;
+  [[nodiscard]] AbstractShardedArray& as_sharded_array() &;
+  [[nodiscard]] const AbstractShardedArray& as_sharded_array() const&;
+  [[nodiscard]] AbstractShardedArray as_sharded_array() && { return std::move(as_sharded_array()); }
 
   /// Asks for what a rank holds of this array when it is divided so, as a sharded array; where that was asked for already,
   /// in another division.
@@ -164,7 +172,8 @@ class AbstractTree {
   void shard(const Sharding& sharding, std::uint32_t rank);
 
   /// The stored scalar, string or bytes; null where only the kind is known.
-  [[nodiscard]] const Tree& stored_value() const noexcept;
+  [[nodiscard]] const Tree& stored_value() const& noexcept;
+  [[nodiscard]] Tree stored_value() && { return std::as_const(*this).stored_value(); }
 
   /// Whether a number that is asked for may be another one than is stored.
   [[nodiscard]] Narrowing narrowing() const noexcept;

@@ -42,6 +42,14 @@ struct ArrayForm {
     return form;
   }
 
+  /// The same on all ranks of a job, which then share out the elements of such an array of a tree among them, as they
+  /// do with Sharding::replicated. Otherwise rank 0 writes it alone: nobody else knows that they are copies.
+  [[nodiscard]] static ArrayForm replicated(bool is_replicated = true) {
+    ArrayForm form;
+    form.is_replicated = is_replicated;
+    return form;
+  }
+
   /// The dtype on disk. A floating dtype leaves integers and booleans as they are.
   std::optional<DType> storage_dtype;
   /// Whether the cast to it may lose values. Default: such a save fails.
@@ -56,6 +64,8 @@ struct ArrayForm {
   std::shared_ptr<const ShardingPolicy> policy;
   /// See undivided.
   bool has_no_policy = false;
+  /// See replicated. Where ranks have other values, what is stored is of several ranks.
+  std::optional<bool> is_replicated;
 };
 
 /// How arrays are stored that differ from the others, for saves: `save_options.handler_options.set(rules)`.

@@ -4,6 +4,7 @@
 // The leaves of trees from C++ values, and back. Part of cairn/handlers/tree.hpp.
 
 #include <algorithm>
+#include <complex>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "cairn/array/array.hpp"
 #include "cairn/array/array_view.hpp"
 #include "cairn/array/dtype.hpp"
+#include "cairn/array/shape.hpp"
 #include "cairn/array/sharded_array.hpp"
 #include "cairn/handlers/tree_form.hpp"
 #include "cairn/handlers/tree_leaf.hpp"
@@ -46,6 +48,13 @@ namespace detail {
 ///         not a value of the type.
 [[nodiscard]] double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
 [[nodiscard]] float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
+
+/// The complex number of an array of rank 0, or a real number, as an element of a complex dtype, into `out`.
+///
+/// Errors: Errc::type_mismatch when the leaf is neither; Errc::unsafe_cast when the element is not a value of that
+///         dtype.
+void read_complex(const Tree& leaf, DType dtype, std::span<std::byte> out, std::string_view path,
+                  Narrowing narrowing);
 
 /// The same number, also where the program takes subnormal ones for zero: its own code would convert it in that mode.
 [[nodiscard]] double widened(float value) noexcept;
@@ -141,6 +150,23 @@ T Tree::as(std::string_view path, Narrowing narrowing) const& {
     return value;
   }
 }
+
+/// A complex number is an array of rank 0.
+template <class T>
+requires std::same_as<T, float> || std::same_as<T, double>
+struct TreeForm<std::complex<T>> {
+  static constexpr DType kDType = dtype_of<std::complex<T>>();
+
+  static Tree make(const std::complex<T>& value) {
+    Array number(Shape{}, kDType);
+    number.data<std::complex<T>>()[0] = value;
+    return number;
+  }
+
+  static void read(const Tree& tree, std::complex<T>& value, TreeReader& at) {
+    detail::read_complex(tree, kDType, std::as_writable_bytes(std::span(&value, 1)), at.path, at.narrowing);
+  }
+};
 
 template <class Vector>
 Vector Tree::elements(std::string_view path) const {

@@ -115,12 +115,19 @@ struct Report {
   [[nodiscard]] const WorkFigures& work(Work work) const { return works[static_cast<std::size_t>(work)]; }
 };
 
+/// What a sharding policy made of what this process wrote.
+struct PolicyFigures {
+  std::string description;  ///< What the policy says of itself.
+  WorkFigures work;  ///< The files that it made, their bytes, and the time that it took with its check.
+};
+
 /// What a save did.
 struct SaveResult : Report {
   SaveResult() = default;
 
   std::chrono::nanoseconds blocking_time{0};  ///< From the call until the caller was free.
   std::chrono::nanoseconds durable_time{0};   ///< From the call until committed: the sum of all steps.
+  std::vector<PolicyFigures> policies;        ///< Each that divided something here, once.
 
   /// GB/s (10^9 bytes) from the call until committed.
   [[nodiscard]] double rate() const;

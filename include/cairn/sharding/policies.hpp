@@ -33,8 +33,8 @@ class AllInOne final : public ShardingPolicy {
   [[nodiscard]] std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const override;
 };
 
-/// One file for the tensors whose key begins with a prefix, the first that fits; one for the others. In the order of the
-/// prefixes.
+/// One file for the tensors whose key begins with a prefix ("state/params/"), the first that fits; one for the others.
+/// In the order of the prefixes.
 class ByPrefix final : public ShardingPolicy {
  public:
   explicit ByPrefix(std::vector<std::string> prefixes) : prefixes_(std::move(prefixes)) {}

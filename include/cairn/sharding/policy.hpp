@@ -23,13 +23,15 @@ namespace cairn {
 ///
 /// Ownership: texts and view are valid during the call of the policy.
 struct ShardableTensor {
-  std::string_view key;    ///< Path in the checkpoint.
-  std::string_view name;   ///< As its owner calls it: the last component of the path.
-  std::string_view owner;  ///< Who holds it: the checkpointable, and in it the path without the name.
-  DType dtype = DType::float32;
+  std::string_view key;    ///< Path in the checkpoint: the checkpointable, and in it the path ("state/params/w").
+  std::string_view name;   ///< As its owner calls it: the last component of the path ("w").
+  std::string_view owner;  ///< Who holds it: the key without the name ("state/params").
+  DType dtype = DType::float32;  ///< In memory: of `view`, and of values that a policy puts in its place.
+  /// On disk, where the save casts: whatever is written is cast to it. Nothing: `dtype`.
+  std::optional<DType> storage_dtype;
   Shape full;                    ///< The shape of the whole tensor; other tasks may write other parts.
   std::optional<Box> slice;      ///< What this task writes; nothing: all of it.
-  std::uint64_t size_bytes = 0;  ///< The bytes that this task writes.
+  std::uint64_t size_bytes = 0;  ///< The bytes that this task writes, on disk.
   Device device;
   std::uint32_t task = 0;  ///< The rank.
   std::uint32_t host = 0;  ///< Its machine, as Coordinator::host.
@@ -38,6 +40,12 @@ struct ShardableTensor {
 
   /// What this task writes, as a box of the whole tensor.
   [[nodiscard]] Box region() const { return slice ? *slice : Box::whole(full); }
+
+  /// The dtype on disk: the one that sizes are counted with.
+  [[nodiscard]] DType stored() const { return storage_dtype.value_or(dtype); }
+
+  /// Whether its elements share bytes, in memory or on disk: then it is not cut.
+  [[nodiscard]] bool is_packed() const { return cairn::is_packed(dtype) || cairn::is_packed(stored()); }
 };
 
 /// Some elements of a tensor, in a file.
@@ -45,7 +53,8 @@ struct TensorPart {
   std::size_t tensor = 0;  ///< Its number among those that the policy was given.
   /// In coordinates of the whole tensor; nothing: all that this task writes.
   std::optional<Box> box;
-  /// Written instead of the tensor's own elements; of the same dtype, and the shape of the box. Null: its own.
+  /// Written instead of the tensor's own elements, and cast as they are; of the tensor's `dtype`, and the shape of the
+  /// box. Null: its own.
   std::shared_ptr<const Array> values;
 };
 

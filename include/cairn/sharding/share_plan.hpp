@@ -55,7 +55,7 @@ struct Share {
 /// Example: SharePlan plan({{"w", DType::float32, {8, 4}, Sharding::replicated(2)}}, 2);  plan.shares(1);  // Half of w.
 class SharePlan {
  public:
-  /// Arrays of no elements have no shares.
+  /// Arrays of no elements have no shares. Rank 0 writes `alone_bytes` besides, which count as its load.
   ///
   /// Time:   linear in arrays times parts of their layouts, and n log n in boxes that several ranks hold.
   /// Errors: all name the array, and boxes and ranks where there are any. Errc::overlapping_shards for boxes that overlap
@@ -64,7 +64,7 @@ class SharePlan {
   ///         shape or has more ranks than the job, a replica number given twice, an array that has no number of bytes,
   ///         two arrays of one name, and a job of no ranks or of more than kMaxRanks.
   SharePlan(std::vector<PlannedArray> arrays, std::uint32_t ranks,
-            ReplicaChoice choice = ReplicaChoice::balanced_and_split);
+            ReplicaChoice choice = ReplicaChoice::balanced_and_split, std::uint64_t alone_bytes = 0);
   ~SharePlan();
   SharePlan(SharePlan&&) noexcept;
   SharePlan& operator=(SharePlan&&) noexcept;
@@ -81,7 +81,7 @@ class SharePlan {
   /// Whether nobody holds what another holds, too: then each rank writes all that it holds.
   [[nodiscard]] bool has_no_copies() const noexcept;
 
-  /// How many bytes each rank writes.
+  /// How many bytes each rank writes, those of rank 0 alone included.
   [[nodiscard]] std::span<const std::uint64_t> bytes_by_rank() const noexcept;
 
  private:

@@ -118,7 +118,9 @@ struct ResumeOptions {
   /// each is asked, and one that returns false is enough. Called on the thread that calls resume; what it throws ends resume. Null:
   /// whatever is sound is taken.
   std::function<bool(std::uint64_t step, Loaded& loaded)> accept;
-  /// How to load; the deadline is that of the load, with all that is passed over.
+  /// How to load; the deadline is that of the load, with all that is passed over. With `together`, which must be the
+  /// same on all ranks, rank 0 chooses the step, and the ranks load it together; each step that they try has the
+  /// deadline.
   LoadOptions load;
 };
 

@@ -13,6 +13,7 @@
 
 #include "cairn/contract/any_value.hpp"
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/observe/report.hpp"
 #include "cairn/staging/pieces.hpp"
 
 #include "async/internal/event.hpp"
@@ -82,6 +83,10 @@ class SaveHost {
   virtual void add_problem(const std::string& problem) noexcept = 0;
   /// Adds to the count of a problem that is told once.
   virtual void count_problem(const std::string& words, std::uint64_t count) noexcept = 0;
+  /// Adds to what a sharding policy has made.
+  virtual void add_policy(const std::string& description, const WorkFigures& figures) noexcept = 0;
+  /// Adds to what rank 0 writes alone.
+  virtual void note_alone(std::uint64_t bytes) noexcept = 0;
 };
 
 /// A load, or a question for metadata, as handlers see it.

@@ -38,6 +38,8 @@ class FailureListener {
   /// This rank has failed by itself: it need not be told.
   void note_own_failure() noexcept { state_->has_failed_itself = true; }
 
+  [[nodiscard]] bool has_failed_itself() const noexcept { return state_->has_failed_itself; }
+
   /// Returns when the work does not run, and will not.
   void stop() noexcept {
     const MutexLock lock(state_->mutex);

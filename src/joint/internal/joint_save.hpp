@@ -75,7 +75,11 @@ class JointSave {
 
   /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
   void fail(const std::exception_ptr& why) noexcept;
-  /// The same where no rank has failed: all end with what `why` says.
+  /// With what all steps fail; null as long as nobody has failed.
+  [[nodiscard]] std::exception_ptr failure() const { return work_->failure(); }
+  /// Whether this rank has failed by itself: what its steps then say is its own failure.
+  [[nodiscard]] bool has_failed() const noexcept { return listener_.has_failed_itself(); }
+  /// The same as `fail` where no rank has failed: all end with what `why` says.
   void call_off(const Error& why) noexcept;
   /// Calls `work` when another rank has failed first; see Conversation::on_failure. Called once.
   void on_failure(FailureListener::Work work);

@@ -50,6 +50,8 @@ struct OperationMetrics {
   Histogram blocking;  ///< Of saves only.
   std::map<Step, Histogram> steps;
   std::array<WorkFigures, kWorks> works{};
+  std::map<std::string, WorkFigures>
+      policies;  ///< Of saves only: by what sharding policies say of themselves.
 };
 
 /// Counts what the operations of a context did.
