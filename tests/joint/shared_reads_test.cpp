@@ -68,8 +68,8 @@ class SharedReadsOfRanks : public ::testing::Test {
   /// What a rank does in place of reading its range.
   using Act = std::function<void(JointLoad& load)>;
 
-  /// Has each rank read its range, but for those that have something else to do. Returns what they threw, a line for each
-  /// rank that did.
+  /// Has each rank read its range, but for those that have something else to do. Returns what they threw, a line for
+  /// each rank that did.
   std::string read(const Ranges& ranges, const std::map<std::size_t, Act>& acts = {}) {
     return testing::failures_on_ranks(job_, [&](const std::shared_ptr<Coordinator>& coordinator) {
       const std::unique_ptr<JointLoad> load = JointLoad::join(*coordinator);

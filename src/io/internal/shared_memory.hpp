@@ -21,10 +21,10 @@ struct SharedMemoryKey {
 
 /// Memory that this process writes, and other processes of the same user on the same machine read.
 ///
-/// The kernel keeps it as a file without a directory (memfd_create), and a process that knows the key opens that through
-/// /proc. So it takes nothing of /dev/shm, and nothing of it is left once the last process that has mapped it has ended,
-/// even if that was killed. All of it is reserved at the start, and nobody can make it shorter: a reader is never sent
-/// SIGBUS.
+/// The kernel keeps it as a file without a directory (memfd_create), and a process that knows the key opens that
+/// through /proc. So it takes nothing of /dev/shm, and nothing of it is left once the last process that has mapped it
+/// has ended, even if that was killed. All of it is reserved at the start, and nobody can make it shorter: a reader
+/// is never sent SIGBUS.
 class SharedMemory {
  public:
   /// `name` is random: by it a reader tells this memory from whatever else it may find under the key.
@@ -46,8 +46,8 @@ class SharedMemory {
 
 /// Maps memory that another process shares, to be read; it stays when that process ends.
 ///
-/// Errors: Errc::io_failure when something else is there, or less of it; OS errors where it is out of reach, as that of a
-///         process of another container is.
+/// Errors: Errc::io_failure when something else is there, or less of it; OS errors where it is out of reach, as that of
+///         a process of another container is.
 [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_shared(Syscalls& syscalls,
                                                                            const SharedMemoryKey& key);
 

@@ -35,10 +35,10 @@ namespace cairn::joint {
 ///   thanks    a run has come to where it belongs                       back
 ///   refusals  a run is where this rank cannot read it: send it         back
 ///   done      rank 0, another rank, has read its runs                  down, up
-/// A rank has a few runs on their way to others at a time, so nobody needs memory for more of each. Runs for ranks of its
-/// machine lie in memory that it shares with them, each in a slot, and only their places are sent. A slot is written again
-/// when all who were told of it have said thanks, and never after the load has failed, so nobody reads what is half written;
-/// and what is in it was verified before. Other ranks are sent the bytes.
+/// A rank has a few runs on their way to others at a time, so nobody needs memory for more of each. Runs for ranks of
+/// its machine lie in memory that it shares with them, each in a slot, and only their places are sent. A slot is
+/// written again when all who were told of it have said thanks, and never after the load has failed, so nobody reads
+/// what is half written; and what is in it was verified before. Other ranks are sent the bytes.
 /// Ownership: the frame that awaits `read` owns it.
 /// Threads:   coroutines on the plane's strand; copies and hashes run elsewhere.
 class SharedReads {

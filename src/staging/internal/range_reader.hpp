@@ -30,8 +30,8 @@ namespace cairn::staging {
 /// Threads:   coroutines on one strand; copies and hashes run elsewhere.
 class RangeReader {
  public:
-  /// Lends a run memory, aligned to pages, to be read into before it goes where it belongs; nothing: it has to take some
-  /// itself. The memory is given back with what is passed on.
+  /// Lends a run memory, aligned to pages, to be read into before it goes where it belongs; nothing: it has to take
+  /// some itself. The memory is given back with what is passed on.
   using Lend = std::function<Awaitable<std::span<std::byte>>(Run run)>;
   /// Is given each run when it has been read and verified, and returns when its bytes may go.
   using PassOn = std::function<Awaitable<>(Run run, std::span<const std::byte> data)>;
