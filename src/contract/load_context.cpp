@@ -85,7 +85,8 @@ Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, Pieces
   for (const auto& [relative, in_file] : pieces) {
     load->count_file(relative);
   }
-  SharedReads reads(load->means().plane, std::move(subject), std::move(files), std::move(pieces));
+  SharedReads reads(load->means().plane, load->means().coordinator, std::move(subject), std::move(files),
+                    std::move(pieces));
   co_await reads.read();
 }
 

@@ -67,12 +67,15 @@ std::size_t Coordinator::size() const noexcept {
 }
 
 std::uint32_t Coordinator::host() const noexcept {
-  return transport_->hosts()[rank()];
+  return hosts()[rank()];
+}
+
+std::span<const std::uint32_t> Coordinator::hosts() const noexcept {
+  return transport_->hosts();
 }
 
 std::size_t Coordinator::ranks_on_host() const noexcept {
-  const std::span<const std::uint32_t> hosts = transport_->hosts();
-  return static_cast<std::size_t>(std::count(hosts.begin(), hosts.end(), host()));
+  return static_cast<std::size_t>(std::count(hosts().begin(), hosts().end(), host()));
 }
 
 Conversation Coordinator::join() {

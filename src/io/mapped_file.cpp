@@ -27,10 +27,8 @@ struct Mapping {
   std::span<const std::byte> bytes;
 };
 
-}  // namespace
-
-std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file, std::uint64_t bytes,
-                                                           const std::filesystem::path& path) {
+std::shared_ptr<const std::span<const std::byte>> map_as(const FileHandle& file, std::uint64_t bytes,
+                                                         const std::filesystem::path& path, int sharing) {
   struct stat status {};
   if (::fstat(file.fd(), &status) != 0) {
     throw_errno(errno, "stat", path);
@@ -42,13 +40,25 @@ std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& fil
   const auto mapping = std::make_shared<Mapping>();
   if (bytes != 0) {
     const auto size = static_cast<std::size_t>(bytes);
-    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+    void* memory = ::mmap(nullptr, size, PROT_READ, sharing, file.fd(), 0);
     if (memory == MAP_FAILED) {
       throw_errno(errno, "mmap", path);
     }
     mapping->bytes = {static_cast<const std::byte*>(memory), size};
   }
   return {mapping, &mapping->bytes};
+}
+
+}  // namespace
+
+std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file, std::uint64_t bytes,
+                                                           const std::filesystem::path& path) {
+  return map_as(file, bytes, path, MAP_PRIVATE);
+}
+
+std::shared_ptr<const std::span<const std::byte>> map_live_file(const FileHandle& file, std::uint64_t bytes,
+                                                                const std::filesystem::path& path) {
+  return map_as(file, bytes, path, MAP_SHARED);
 }
 
 }  // namespace cairn::io

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "joint/internal/shared_reads.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
 
+#include "base/internal/checked.hpp"
 #include "base/internal/packed.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "staging/internal/range_reader.hpp"
+#include "store/internal/uuid.hpp"
 
 namespace cairn::joint {
 namespace {
@@ -21,14 +25,58 @@ constexpr std::size_t kMostOnTheirWay = 4;
 /// Texts of other ranks that are handled at the same time: while one is copied to its place, the next is heard.
 constexpr std::size_t kHearers = 4;
 
-constexpr std::uint8_t kRun = 0;
-constexpr std::uint8_t kThanks = 1;
+/// A run of less is sent: it is copied sooner than memory is mapped.
+constexpr std::size_t kMinSharedBytes = std::size_t{64} << 10;
+
+/// Slots begin at pages, so that disks can be read into them past the page cache.
+constexpr std::size_t kSlotAlignment = 4096;
+
+/// What one rank tells another.
+enum class Message : std::uint8_t {
+  run,         ///< Number u64, file u32, offset u64, and the bytes.
+  shared_run,  ///< The same, but where the bytes are: offset u64, count u64; and the key of the memory.
+  thanks,      ///< Number u64.
+  refusal,     ///< Number u64.
+};
+
+std::string text_of(Message message, std::uint64_t number) {
+  std::string text;
+  put(text, static_cast<std::uint8_t>(message));
+  put(text, number);
+  return text;
+}
+
+std::string text_of_run(Message message, std::uint64_t number, std::uint32_t file,
+                        std::uint64_t offset_bytes) {
+  std::string text = text_of(message, number);
+  put(text, file);
+  put(text, offset_bytes);
+  return text;
+}
+
+void put_key(std::string& text, const io::SharedMemoryKey& key) {
+  put(text, key.process);
+  put(text, key.fd);
+  put(text, key.bytes);
+  put_text(text, key.name);
+}
+
+io::SharedMemoryKey take_key(std::string_view text) {
+  io::SharedMemoryKey key;
+  key.process = take<std::uint32_t>(text);
+  key.fd = take<std::uint32_t>(text);
+  key.bytes = take<std::uint64_t>(text);
+  key.name = take_text(text);
+  return key;
+}
 
 }  // namespace
 
-// outlives: the plane and what `files` refers to outlive it.
-SharedReads::SharedReads(staging::DataPlane& plane, Subject subject, Files files, PiecesByFile pieces)
+// outlives: the plane, the coordinator, and what `files` refers to outlive it.
+SharedReads::SharedReads(staging::DataPlane& plane, const Coordinator& coordinator, Subject subject,
+                         Files files, PiecesByFile pieces)
     : plane_(plane),
+      hosts_(coordinator.hosts()),
       subject_(std::move(subject)),
       files_(std::move(files)),
       pieces_(std::move(pieces)),
@@ -51,6 +99,7 @@ Awaitable<> SharedReads::read_here() {
     by_file[read.file].push_back(read);
     to_hear_ += plan_.groups.at(read.receivers).size();  // Each says thanks.
   }
+  co_await share_memory();
   std::vector<Awaitable<>> tasks;
   tasks.push_back(read_files(std::move(by_file)));
   tasks.push_back(hear_all());
@@ -105,42 +154,125 @@ Awaitable<SharedPlan> SharedReads::agree_on_plan(std::string wants) {
   co_return decode_plan(own);
 }
 
+Awaitable<> SharedReads::share_memory() {
+  for (const std::vector<std::size_t>& group : plan_.groups) {
+    has_neighbours_.push_back(
+        std::any_of(group.begin(), group.end(), [this](std::size_t rank) { return is_neighbour(rank); }));
+  }
+  std::size_t slots = 0;
+  std::size_t slot_bytes = 0;
+  for (const SharedPlan::Read& read : plan_.reads) {
+    if (has_neighbours_[read.receivers] && read.run.bytes >= kMinSharedBytes) {
+      slots = std::min(slots + 1, kMostOnTheirWay);
+      slot_bytes = std::max(slot_bytes, round_up(read.run.bytes, kSlotAlignment));
+    }
+  }
+  if (slots == 0) {
+    co_return;
+  }
+  std::function<void()> make = [&] {
+    try {
+      memory_.emplace(plane_.engine.syscalls(),
+                      fmt::format("cairn-{}", store::to_string(store::make_uuid(store::system_random))),
+                      slots * slot_bytes);
+    } catch (const Error& error) {
+      plane_.meter.add_fallback(
+          fmt::format("no memory that ranks of one machine share ({}); sent in packets", error.what()),
+          plan_.files.at(plan_.reads.front().file));
+    }
+  };
+  co_await plane_.run_call(std::move(make));
+  for (std::size_t slot = 0; memory_ && slot < slots; ++slot) {
+    free_slots_.push_back(memory_->bytes().data() + slot * slot_bytes);
+  }
+}
+
+bool SharedReads::is_neighbour(std::size_t rank) const {
+  return rank < hosts_.size() && hosts_[rank] == hosts_[subject_.rank()];
+}
+
+bool SharedReads::is_shared(const SharedPlan::Read& read) const {
+  return memory_ && has_neighbours_[read.receivers] && read.run.bytes >= kMinSharedBytes;
+}
+
+std::span<std::byte> SharedReads::take_slot(std::size_t bytes) {
+  std::byte* const slot = free_slots_.back();  // There is one: whoever takes it has a permit.
+  free_slots_.pop_back();
+  return {slot, bytes};
+}
+
 Awaitable<> SharedReads::read_file(std::uint32_t file, std::vector<SharedPlan::Read> reads) {
   const std::string& name = plan_.files.at(file);
   std::vector<staging::Run> runs;
-  std::map<std::uint64_t, std::uint32_t> receivers;  // By the offset of the run.
+  std::map<std::uint64_t, SharedPlan::Read> by_offset;
   for (const SharedPlan::Read& read : reads) {
     runs.push_back(read.run);
-    receivers.emplace(read.run.offset_bytes, read.receivers);
+    by_offset.emplace(read.run.offset_bytes, read);
   }
+  staging::RangeReader::Lend lend_one = [&](staging::Run run) {
+    return lend(by_offset.at(run.offset_bytes));
+  };
   staging::RangeReader::PassOn pass = [&](staging::Run run, std::span<const std::byte> data) {
-    return pass_on(file, receivers.at(run.offset_bytes), run, data);
+    return pass_on(by_offset.at(run.offset_bytes), data);
   };
   staging::FileToRead to_read = files_(name);
   std::vector<DestinationPiece> pieces = pieces_.find(name)->second;
   staging::RangeReader reader(plane_, std::move(to_read), std::move(pieces), std::move(runs),
-                              std::move(pass));
+                              std::move(lend_one), std::move(pass));
   co_await reader.read();
 }
 
+Awaitable<std::span<std::byte>> SharedReads::lend(SharedPlan::Read read) {
+  std::span<std::byte> slot;
+  if (is_shared(read)) {
+    Sent sent;
+    sent.permit = co_await on_their_way_.acquire();
+    slot = sent.slot = take_slot(read.run.bytes);
+    lent_.emplace(slot.data(), std::move(sent));
+  }
+  co_return slot;
+}
+
 // outlives: `data` is the caller's, who awaits this
-Awaitable<> SharedReads::pass_on(std::uint32_t file, std::uint32_t receivers, staging::Run run,
-                                 std::span<const std::byte> data) {
-  const std::vector<std::size_t>& ranks = plan_.groups.at(receivers);
+Awaitable<> SharedReads::pass_on(SharedPlan::Read read, std::span<const std::byte> data) {
+  const std::vector<std::size_t>& ranks = plan_.groups.at(read.receivers);
   if (ranks.empty()) {
     co_return;
   }
   Sent sent;
-  sent.permit = co_await on_their_way_.acquire();
+  if (auto lent = lent_.extract(data.data()); !lent.empty()) {
+    sent = std::move(lent.mapped());
+  } else {
+    sent.permit = co_await on_their_way_.acquire();
+    sent.slot = is_shared(read) ? take_slot(read.run.bytes) : std::span<std::byte>();
+  }
   sent.unthanked = ranks.size();
+  sent.file = read.file;
+  sent.offset_bytes = read.run.offset_bytes;
+  const std::span<std::byte> slot = sent.slot;
+  std::vector<std::size_t> near;
+  std::vector<std::size_t> far;
+  for (const std::size_t rank : ranks) {
+    const bool is_near = !slot.empty() && is_neighbour(rank) && !out_of_reach_.contains(rank);
+    (is_near ? near : far).push_back(rank);
+  }
   const std::uint64_t number = next_number_++;
   sent_.emplace(number, std::move(sent));
-  std::string text;
-  put(text, kRun);
-  put(text, number);
-  put(text, file);
-  put(text, run.offset_bytes);
-  std::function<void()> send = [&] { subject_.tell(ranks, text, data); };
+  std::function<void()> send = [&] {
+    if (!near.empty()) {
+      if (slot.data() != data.data()) {
+        std::memcpy(slot.data(), data.data(), data.size());
+      }
+      std::string text = text_of_run(Message::shared_run, number, read.file, read.run.offset_bytes);
+      put(text, static_cast<std::uint64_t>(slot.data() - memory_->bytes().data()));
+      put(text, std::uint64_t{slot.size()});
+      put_key(text, memory_->key());
+      subject_.tell(near, text);
+    }
+    if (!far.empty()) {
+      subject_.tell(far, text_of_run(Message::run, number, read.file, read.run.offset_bytes), data);
+    }
+  };
   co_await plane_.run(std::move(send));
 }
 
@@ -157,19 +289,25 @@ Awaitable<> SharedReads::hear_one() {
     --to_hear_;
     Awaitable<Told> hearing = subject_.hear();
     Told told = co_await std::move(hearing);
-    if (take<std::uint8_t>(told.text) == kRun) {
-      co_await take_run(told);
-      continue;
-    }
-    const auto sent = sent_.find(take<std::uint64_t>(told.text));
-    if (sent != sent_.end() && --sent->second.unthanked == 0) {
-      sent_.erase(sent);
+    switch (const auto message = static_cast<Message>(take<std::uint8_t>(told.text))) {
+      case Message::run:
+      case Message::shared_run:
+        co_await take_run(told, message == Message::shared_run);
+        break;
+      case Message::thanks:
+        take_thanks(take<std::uint64_t>(told.text));
+        break;
+      case Message::refusal:
+        co_await send_again(told.from, take<std::uint64_t>(told.text));
+        break;
+      default:
+        throw Error(Errc::malformed_metadata, fmt::format("rank {} sent an unknown word", told.from));
     }
   }
 }
 
 // outlives: `told` is the caller's, who awaits this
-Awaitable<> SharedReads::take_run(const Told& told) {
+Awaitable<> SharedReads::take_run(const Told& told, bool is_shared) {
   std::string_view text = told.text;
   const auto number = take<std::uint64_t>(text);
   const auto file = take<std::uint32_t>(text);
@@ -179,20 +317,78 @@ Awaitable<> SharedReads::take_run(const Told& told) {
                 fmt::format("rank {} sent data of a file that was not requested", told.from));
   }
   const std::string& name = plan_.files[file];
+  const std::array<std::size_t, 1> reader = {told.from};
+  std::span<const std::byte> data = std::as_bytes(std::span(text));
+  if (is_shared) {
+    const std::optional<std::span<const std::byte>> found = find_shared(told.from, text, name);
+    if (!found) {
+      ++to_hear_;
+      subject_.tell(reader, text_of(Message::refusal, number));
+      co_return;
+    }
+    data = *found;
+  }
   const std::vector<DestinationPiece>& pieces = pieces_.find(name)->second;
-  plane_.wanted_bytes += text.size();
+  plane_.wanted_bytes += data.size();
   const async::Gate::Visit inside = plane_.touch_memory();
   std::function<void()> place = [&] {
-    const observe::WorkSpan span(plane_.meter, Work::place, name, offset, text.size());
-    scatter(pieces, offset, std::as_bytes(std::span(text)));
+    const observe::WorkSpan span(plane_.meter, Work::place, name, offset, data.size());
+    scatter(pieces, offset, data);
   };
   co_await plane_.run(std::move(place));
-  plane_.loaded_bytes += text.size();
-  std::string thanks;
-  put(thanks, kThanks);
-  put(thanks, number);
-  const std::array<std::size_t, 1> reader = {told.from};
-  subject_.tell(reader, thanks);
+  plane_.loaded_bytes += data.size();
+  subject_.tell(reader, text_of(Message::thanks, number));
+}
+
+std::optional<std::span<const std::byte>> SharedReads::find_shared(std::size_t from, std::string_view text,
+                                                                   const std::string& file) {
+  const auto begin = take<std::uint64_t>(text);
+  const auto bytes = take<std::uint64_t>(text);
+  const auto [known, is_new] = memory_of_.try_emplace(from);
+  if (is_new) {
+    try {  // Here: nothing of it waits for a disk.
+      known->second = io::map_shared(plane_.engine.syscalls(), take_key(text));
+    } catch (const Error& error) {
+      plane_.meter.add_fallback(
+          fmt::format("memory that rank {} shares is out of reach ({}); sent in packets", from, error.what()),
+          file);
+    }
+  }
+  if (!known->second) {
+    return std::nullopt;
+  }
+  const std::span<const std::byte> memory = *known->second;
+  if (begin > memory.size() || bytes > memory.size() - begin) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("rank {} told of {} bytes at {} of the {} that it shares", from, bytes, begin,
+                            memory.size()));
+  }
+  return memory.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(bytes));
+}
+
+Awaitable<> SharedReads::send_again(std::size_t to, std::uint64_t number) {
+  const auto sent = sent_.find(number);
+  if (sent == sent_.end() || sent->second.slot.empty()) {
+    co_return;
+  }
+  out_of_reach_.insert(to);
+  ++to_hear_;  // It says thanks for this.
+  const std::array<std::size_t, 1> receiver = {to};
+  const std::string text = text_of_run(Message::run, number, sent->second.file, sent->second.offset_bytes);
+  const std::span<const std::byte> data = sent->second.slot;
+  std::function<void()> send = [&] { subject_.tell(receiver, text, data); };
+  co_await plane_.run(std::move(send));
+}
+
+void SharedReads::take_thanks(std::uint64_t number) {
+  const auto sent = sent_.find(number);
+  if (sent == sent_.end() || --sent->second.unthanked > 0) {
+    return;
+  }
+  if (!sent->second.slot.empty()) {
+    free_slots_.push_back(sent->second.slot.data());
+  }
+  sent_.erase(sent);
 }
 
 }  // namespace cairn::joint

@@ -44,14 +44,15 @@ RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<Destinat
       has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
       file_(plane, std::move(file), bytes_of(pieces_)) {}
 
-// outlives: the plane, and what `pass_on` refers to, outlive the reader.
+// outlives: the plane, and what `lend` and `pass_on` refer to, outlive the reader.
 RangeReader::RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces,
-                         std::vector<Run> runs, PassOn pass_on)
+                         std::vector<Run> runs, Lend lend, PassOn pass_on)
     : plane_(plane),
       pieces_(std::move(pieces)),
       has_devices_(std::any_of(pieces_.begin(), pieces_.end(), is_on_device)),
       file_(plane, std::move(file), bytes_of(runs)),
       runs_(std::move(runs)),
+      lend_(std::move(lend)),
       pass_on_(std::move(pass_on)) {}
 
 Awaitable<> RangeReader::read() {
@@ -107,7 +108,7 @@ Awaitable<> RangeReader::read_runs() {
 Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {
   Scratch scratch;
   if (place == nullptr) {
-    scratch = co_await acquire_scratch(run.bytes);
+    scratch = co_await acquire_scratch(run);
   }
   const std::span<std::byte> data = place != nullptr ? std::span(place, run.bytes) : scratch.bytes;
   std::function<void()> copy = [&] {
@@ -140,7 +141,7 @@ Awaitable<> RangeReader::read_into_place(Run run, std::byte* place) {
 }
 
 Awaitable<> RangeReader::read_through_buffer(Run run) {
-  const Scratch scratch = co_await acquire_scratch(run.bytes);
+  const Scratch scratch = co_await acquire_scratch(run);
   const std::span<std::byte> data = scratch.bytes;
   co_await file_.read(run.offset_bytes, data);
   std::function<void()> finish = [&] {
@@ -158,15 +159,21 @@ Awaitable<> RangeReader::pass_on(Run run, std::span<const std::byte> data) {
   }
 }
 
-Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(std::size_t bytes) {
+Awaitable<RangeReader::Scratch> RangeReader::acquire_scratch(Run run) {
   Scratch scratch;
-  if (bytes > kMostScratchBytes || has_devices_) {  // Staging memory is pinned for devices.
+  if (lend_ && !has_devices_) {  // Staging memory is pinned for devices.
+    scratch.bytes = co_await lend_(run);
+  }
+  if (!scratch.bytes.empty()) {
+    co_return scratch;
+  }
+  if (run.bytes > kMostScratchBytes || has_devices_) {
     scratch.buffer = co_await plane_.acquire_buffer();
-    scratch.bytes = scratch.buffer.bytes().first(bytes);
+    scratch.bytes = scratch.buffer.bytes().first(run.bytes);
   } else {
-    scratch.lease = co_await plane_.scratch.acquire(bytes);
-    scratch.memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    scratch.bytes = std::span(scratch.memory.get(), bytes);
+    scratch.lease = co_await plane_.scratch.acquire(run.bytes);
+    scratch.memory = std::make_unique_for_overwrite<std::byte[]>(run.bytes);
+    scratch.bytes = std::span(scratch.memory.get(), run.bytes);
   }
   co_return scratch;
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks save one matrix together, each its rows, and load it, each its columns:
+// Several ranks save one matrix together, each its rows, or load it, each its columns (--together) or all (--copies):
 //   mpirun -n 4 build/release/cairn_rank_bench --dir D
-// Prints a JSON object a line, rank 0 for all.
+// Prints a JSON object a line, rank 0 for all. Seconds are those of the slowest rank, cpu_s those of all processors.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,8 +35,13 @@ struct Settings {
   std::filesystem::path directory;
   std::uint64_t mebibytes = 1024;  ///< Of all ranks together.
   int rounds = 5;
-  bool reduces = false;  ///< Measure a loop of MPI_Allreduce beside the saves, too.
-  bool loads = false;    ///< Instead of saves measure loads of a column shard each, together.
+  bool reduces = false;      ///< Measure a loop of MPI_Allreduce beside the saves, too.
+  bool has_columns = false;  ///< Instead of saves measure loads of a column shard each.
+  bool has_copies = false;   ///< Likewise of the whole matrix by each.
+  bool is_alone = false;     ///< Each rank loads by itself, not together with the others.
+  bool is_warm = false;      ///< What is loaded is in the page cache.
+
+  [[nodiscard]] bool loads() const { return has_columns || has_copies; }
 };
 
 int rank_of_this() {
@@ -50,11 +56,16 @@ int count_of_ranks() {
   return ranks;
 }
 
+/// What all ranks have, as one.
+double reduced(double mine, MPI_Op operation) {
+  double all = 0;
+  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, operation, MPI_COMM_WORLD);
+  return all;
+}
+
 /// The most of any rank.
 double most(double mine) {
-  double all = 0;
-  MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  return all;
+  return reduced(mine, MPI_MAX);
 }
 
 std::uint64_t rows_of(const Settings& settings) {
@@ -141,28 +152,57 @@ void save_once(const Settings& settings, const Tree& state, const Context& conte
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/// Each rank loads its columns of what was saved in rows, and all of them read each byte once.
-void load_once(const Settings& settings, const Context& context, int round) {
+/// Has the page cache hold all of a checkpoint, or nothing of it.
+void prepare_cache(const Settings& settings, const std::filesystem::path& path) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank_of_this() == 0) {
+    static_cast<void>(drop_page_cache(path));
+    std::vector<char> buffer(std::size_t{1} << 20);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      while (settings.is_warm && entry.is_regular_file() &&
+             file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
+      }
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/// Each rank loads its columns of what was saved in rows, or all of it; together they read each byte once.
+void load_once(const Settings& settings, const Context& context, const CountingTransport::Count& sent_bytes,
+               int round) {
   const auto ranks = static_cast<std::uint32_t>(count_of_ranks());
-  const Sharding columns = Sharding::of_spec(Mesh({ranks}, {"model"}), {{}, {"model"}});
   AbstractTree wanted;
   wanted["w"] = AbstractArray({rows_of(settings), kColumns}, DType::float32);
-  wanted["w"].shard(columns, static_cast<std::uint32_t>(rank_of_this()));
+  if (settings.has_columns) {
+    const Sharding columns = Sharding::of_spec(Mesh({ranks}, {"model"}), {{}, {"model"}});
+    wanted["w"].shard(columns, static_cast<std::uint32_t>(rank_of_this()));
+  }
   LoadOptions options;
-  options.together = true;
-  MPI_Barrier(MPI_COMM_WORLD);
+  options.together = !settings.is_alone;
+  prepare_cache(settings, settings.directory / "ck");
+  const std::uint64_t sent_before = *sent_bytes;
+  const Usage usage;
   const Stopwatch watch;
   const LoadResponse response =
       load_checkpointables_async(settings.directory / "ck", {{"state", wanted}}, options, context);
-  static_cast<void>(response.wait());
-  const double most_seconds = most(watch.seconds());
-  const std::uint64_t read_bytes = sum_of(response.result().bytes);
+  const Loaded loaded = response.wait();
+  const double seconds = watch.seconds();
+  const double cpu_seconds = reduced(usage.process_seconds(), MPI_SUM);
+  const double most_seconds = most(seconds);
+  const std::uint64_t read_bytes = sum_of(loaded.result().bytes);
+  const std::uint64_t fallbacks = sum_of(loaded.result().fallbacks.size());
+  const std::uint64_t all_sent_bytes = sum_of(*sent_bytes - sent_before);
   if (rank_of_this() == 0) {
-    const auto wanted_bytes = static_cast<double>(settings.mebibytes << 20);
+    const auto wanted_bytes =
+        static_cast<double>(settings.mebibytes << 20) * (settings.has_copies ? ranks : 1);
     std::puts(
         fmt::format(
-            R"({{"op":"rank_load_together","ranks":{},"mebibytes":{},"round":{},"load_s":{},"read_per_wanted":{}}})",
-            ranks, settings.mebibytes, round, most_seconds, static_cast<double>(read_bytes) / wanted_bytes)
+            R"({{"op":"rank_load_{}","form":"{}","warm":{},"ranks":{},"mebibytes":{},"round":{},"load_s":{:.4f},"cpu_s":{:.3f},"cpu_s_per_gib":{:.3f},"read_per_wanted":{},"sent_bytes":{},"fallbacks":{}}})",
+            settings.is_alone ? "alone" : "together", settings.has_copies ? "copies" : "columns",
+            settings.is_warm, ranks, settings.mebibytes, round, most_seconds, cpu_seconds,
+            cpu_seconds / wanted_bytes * static_cast<double>(1U << 30),
+            static_cast<double>(read_bytes) / wanted_bytes, all_sent_bytes, fallbacks)
             .c_str());
     std::fflush(stdout);
   }
@@ -178,17 +218,17 @@ void run(const Settings& settings) {
       (settings.mebibytes << 20) / static_cast<std::uint64_t>(count_of_ranks()) + (64U << 20);
   options.reserve_bytes = options.staging_bytes;
   const Context context(std::move(options));
-  if (settings.loads) {
+  if (settings.loads()) {
     save(settings.directory / "ck", state, {}, context);
   }
   for (int round = 0; round < settings.rounds; ++round) {
-    if (settings.loads) {
-      load_once(settings, context, round);
+    if (settings.loads()) {
+      load_once(settings, context, sent_bytes, round);
     } else {
       save_once(settings, state, context, sent_bytes, round);
     }
   }
-  if (settings.loads && rank_of_this() == 0) {
+  if (settings.loads() && rank_of_this() == 0) {
     remove_checkpoint(settings.directory / "ck", {}, context);
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -209,7 +249,13 @@ int main(int count, char** arguments) {
       ->check(CLI::PositiveNumber);
   app.add_option("--rounds", settings.rounds)->check(CLI::PositiveNumber);
   app.add_flag("--allreduce", settings.reduces, "a loop of MPI_Allreduce beside the saves");
-  app.add_flag("--together", settings.loads, "instead of saves, loads of a column shard each, together");
+  CLI::Option* const columns = app.add_flag("--together", settings.has_columns,
+                                            "instead of saves, loads of a column shard each, together");
+  app.add_flag("--copies", settings.has_copies,
+               "instead of saves, loads of the whole matrix by each, together")
+      ->excludes(columns);
+  app.add_flag("--alone", settings.is_alone, "these loads by each rank for itself");
+  app.add_flag("--warm", settings.is_warm, "these loads from the page cache");
   CLI11_PARSE(app, count, arguments);
   try {
     cairn::bench::run(settings);

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,11 +19,15 @@
 
 #include "cairn/base/error.hpp"
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/observe/report.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
+#include "base/internal/packed.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/file.hpp"
+#include "io/internal/shared_memory.hpp"
 #include "joint/internal/joint_load.hpp"
+#include "joint/internal/shared_plan.hpp"
 #include "staging/test_plane.hpp"
 #include "support/noise.hpp"
 #include "support/temp_dir.hpp"
@@ -30,9 +37,11 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 using Bytes = std::vector<std::byte>;
 
@@ -56,12 +65,21 @@ class SharedReadsOfRanks : public ::testing::Test {
     testing::write_text(directory_ / "data", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
-  /// Has each rank read its range. Returns what they threw, a line for each rank that did.
-  std::string read(const Ranges& ranges) {
-    return testing::failures_on_ranks(kRanks, [&](const std::shared_ptr<Coordinator>& coordinator) {
+  /// What a rank does in place of reading its range.
+  using Act = std::function<void(JointLoad& load)>;
+
+  /// Has each rank read its range, but for those that have something else to do. Returns what they threw, a line for
+  /// each rank that did.
+  std::string read(const Ranges& ranges, const std::map<std::size_t, Act>& acts = {}) {
+    return testing::failures_on_ranks(job_, [&](const std::shared_ptr<Coordinator>& coordinator) {
       const std::unique_ptr<JointLoad> load = JointLoad::join(*coordinator);
       try {
-        read(ranges[coordinator->rank()], *load, coordinator->rank());
+        const auto act = acts.find(coordinator->rank());
+        if (act != acts.end()) {
+          act->second(*load);
+        } else {
+          read(ranges[coordinator->rank()], *load, *coordinator);
+        }
       } catch (...) {
         load->fail(std::current_exception());
         throw;
@@ -74,20 +92,32 @@ class SharedReadsOfRanks : public ::testing::Test {
     return {begin, begin + static_cast<std::ptrdiff_t>(range.bytes)};
   }
 
+  [[nodiscard]] std::uint64_t sent_bytes() const {
+    std::uint64_t bytes = 0;
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      bytes += job_.sent_bytes(rank);
+    }
+    return bytes;
+  }
+
   Bytes content_ = testing::noise(kFileBytes);
+  std::array<int, kRanks> allocate_errors_ = {};       // What a rank that shares memory is told.
+  std::array<int, kRanks> reach_errors_ = {};          // What a rank is told that looks at such memory.
   std::array<Bytes, kRanks> found_;                    // By each rank.
   std::array<std::uint64_t, kRanks> bytes_read_ = {};  // From the file.
+  std::array<Report, kRanks> reports_;
 
  private:
-  void read(const Range& range, JointLoad& load, std::size_t rank) {
-    const staging::TestPlane test;
+  void read(const Range& range, JointLoad& load, const Coordinator& coordinator) {
+    const std::size_t rank = coordinator.rank();
+    staging::TestPlane test;
     io::Syscalls& syscalls = test.plane->engine.syscalls();
     const io::Directory directory = io::Directory::open(syscalls, directory_.path());
     const SharedReads::Files files = [&](const std::string& name) {
       staging::FileToRead file;
       file.name = name;
       file.path = directory_ / name;
-      file.size_bytes = kFileBytes;
+      file.size_bytes = content_.size();
       file.open = [&directory, name](int flags) { return directory.open_file(name, flags); };
       file.digest = [this] { return digest(); };
       return file;
@@ -101,10 +131,13 @@ class SharedReadsOfRanks : public ::testing::Test {
       piece.data = found_[rank].data();
       pieces["data"].push_back(std::move(piece));
     }
-    SharedReads reads(*test.plane, load.about("reads"), files, std::move(pieces));
+    test.disk.allocate_error = allocate_errors_[rank];
+    test.disk.open_error = reach_errors_[rank];
+    SharedReads reads(*test.plane, coordinator, load.about("reads"), files, std::move(pieces));
     test.run(reads.read());
     test.run(load.end());
     bytes_read_[rank] = test.plane->read_bytes;
+    test.meter.fill_words(reports_[rank]);
   }
 
   [[nodiscard]] std::optional<io::FileDigest> digest() const {
@@ -113,6 +146,7 @@ class SharedReadsOfRanks : public ::testing::Test {
     return hasher.finish("data");
   }
 
+  testing::LocalRanks job_{kRanks};
   testing::TempDir directory_;
 };
 
@@ -133,6 +167,85 @@ TEST_F(SharedReadsOfRanks, GiveEachRankTheRangeThatItWants) {
 
   EXPECT_TRUE(found_[0] == content(ranges[0]) && found_[1] == content(ranges[1]));
   EXPECT_EQ(bytes_read_[2], 0U);
+}
+
+TEST_F(SharedReadsOfRanks, PassBytesOnInMemoryThatTheyShare) {
+  const Range all{0, kFileBytes};
+
+  EXPECT_THAT(read({all, all, all}), IsEmpty());
+
+  EXPECT_LT(sent_bytes(), io::kChunkBytes / 10);
+  for (const Report& report : reports_) {
+    EXPECT_THAT(report.fallbacks, IsEmpty());
+  }
+}
+
+TEST_F(SharedReadsOfRanks, SendWhatIsSmall) {
+  const Range all{0, 10'000};
+  content_.resize(all.bytes);
+  write(content_);
+
+  EXPECT_THAT(read({all, all, all}), IsEmpty());
+
+  EXPECT_TRUE(found_[0] == content_ && found_[1] == content_ && found_[2] == content_);
+  EXPECT_GT(sent_bytes(), 2 * all.bytes);
+}
+
+TEST_F(SharedReadsOfRanks, SendWhatARankHasNoMemoryToShareFor) {
+  const Range all{0, kFileBytes};
+  allocate_errors_[1] = ENOSPC;
+
+  EXPECT_THAT(read({all, all, all}), IsEmpty());
+
+  EXPECT_TRUE(found_[0] == content_ && found_[1] == content_ && found_[2] == content_);
+  EXPECT_GT(sent_bytes(), 2 * io::kChunkBytes);
+  EXPECT_THAT(reports_[0].fallbacks, IsEmpty());
+  EXPECT_THAT(reports_[1].fallbacks,
+              ElementsAre(AllOf(HasSubstr("'data': no memory that ranks of one machine share"),
+                                HasSubstr("No space left on device"), HasSubstr("sent in packets"))));
+}
+
+TEST_F(SharedReadsOfRanks, SendAgainWhatLiesInMemoryThatARankCannotReach) {
+  const Range all{0, kFileBytes};
+  reach_errors_[2] = EACCES;
+
+  EXPECT_THAT(read({all, all, all}), IsEmpty());
+
+  EXPECT_TRUE(found_[0] == content_ && found_[1] == content_ && found_[2] == content_);
+  EXPECT_THAT(reports_[0].fallbacks, IsEmpty());
+  EXPECT_THAT(
+      reports_[2].fallbacks,
+      UnorderedElementsAre(HasSubstr("'data': memory that rank 0 shares is out of reach (open /proc/"),
+                           HasSubstr("'data': memory that rank 1 shares is out of reach (open /proc/")));
+}
+
+TEST_F(SharedReadsOfRanks, RefuseARangeThatSharedMemoryDoesNotHave) {
+  const Range all{0, kFileBytes};
+  io::SharedMemory memory(io::posix_syscalls(), "cairn-of-a-liar", io::kChunkBytes);
+  const Act lie = [&](JointLoad& load) {
+    const staging::TestPlane test;
+    Subject subject = load.about("reads");
+    static_cast<void>(test.run(subject.gather(encode_wants({{"data", {{0, kFileBytes}}}}))));
+    static_cast<void>(test.run(subject.scatter({})));
+    std::string text;
+    put(text, std::uint8_t{1});                 // A run in shared memory,
+    put(text, std::uint64_t{0});                // its number,
+    put(text, std::uint32_t{0});                // its file,
+    put(text, std::uint64_t{0});                // where it is there,
+    put(text, ~std::uint64_t{0});               // and in the memory,
+    put(text, std::uint64_t{io::kChunkBytes});  // how much of it,
+    put(text, memory.key().process);
+    put(text, memory.key().fd);
+    put(text, memory.key().bytes);
+    put_text(text, memory.key().name);
+    subject.tell(std::array<std::size_t, 1>{0}, text);
+    test.run(load.end());
+  };
+
+  const std::string failures = read({all, all, all}, {{1, lie}});
+
+  EXPECT_THAT(failures,
+              HasSubstr("rank 0: rank 1 told of 1048576 bytes at 18446744073709551615 of the 1048576"));
 }
 
 TEST_F(SharedReadsOfRanks, FailOnAllWhereOneHasReadDamagedBytes) {

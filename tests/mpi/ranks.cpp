@@ -38,6 +38,7 @@
 #include "mpi/require.hpp"
 #include "mpi/saver.hpp"
 #include "mpi/scarce_memory.hpp"
+#include "mpi/shared_loads.hpp"
 #include "mpi/transport_scenes.hpp"
 #include "store/internal/recovery.hpp"
 #include "support/number_from.hpp"
@@ -50,12 +51,13 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::kLostAfter;
+using testing::kSoonLostAfter;
 using testing::require;
 using testing::Saver;
 using testing::SharedDirectory;
+using testing::survive;
 
 constexpr std::size_t kLarge = 5'000'000;  // Bytes.
-constexpr std::chrono::seconds kSoonLostAfter{3};
 
 template <class T>
 T run(Awaitable<T> task) {
@@ -161,13 +163,6 @@ void stop(const std::shared_ptr<Coordinator>& coordinator) {
     conversation.leave();
   });
   talk(coordinator);
-}
-
-[[noreturn]] void survive(std::size_t rank) {
-  std::this_thread::sleep_for(300ms);  // Its transport passes on what it has heard.
-  std::fprintf(stderr, "rank %zu: survived\n", rank);
-  std::fflush(stderr);
-  ::_exit(0);  // MPI_Finalize waits for all.
 }
 
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
@@ -545,6 +540,9 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
       {"load", load},
       {"funneled_load", load},
       {"serialized_load", load},
+      {"load_shared", testing::load_shared},
+      {"apart_load_shared", testing::load_shared},
+      {"load_shared_killed", testing::load_shared_killed},
       {"save_finalize", save_finalize},
       {"save_full", save_full},
       {"save_stopped", save_stopped},

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +25,15 @@
 namespace cairn::testing {
 
 inline constexpr std::chrono::seconds kLostAfter{30};  // Longer than any machine is busy.
+inline constexpr std::chrono::seconds kSoonLostAfter{3};
+
+/// Ends a rank that has outlived another one.
+[[noreturn]] inline void survive(std::size_t rank) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // Its transport passes on what it has heard.
+  std::fprintf(stderr, "rank %zu: survived\n", rank);
+  std::fflush(stderr);
+  ::_exit(0);  // MPI_Finalize waits for all.
+}
 
 /// A directory that all ranks know; rank 0 removes it.
 class SharedDirectory {

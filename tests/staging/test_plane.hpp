@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,14 @@ class TestDisk final : public testing::ForwardingSyscalls {
     return ForwardingSyscalls::open_beneath(directory, path, flags & ~O_DIRECT, mode);
   }
 
+  int open_at(int directory, const char* path, int flags, std::uint32_t mode) noexcept override {
+    return open_error != 0 ? -open_error : ForwardingSyscalls::open_at(directory, path, flags, mode);
+  }
+
+  int allocate(int fd, std::uint64_t size_bytes) noexcept override {
+    return allocate_error != 0 ? -allocate_error : ForwardingSyscalls::allocate(fd, size_bytes);
+  }
+
   int status(int fd, io::FileStatus& status) noexcept override {
     const int result = ForwardingSyscalls::status(fd, status);
     status.is_direct_alignment_known = true;
@@ -39,6 +48,8 @@ class TestDisk final : public testing::ForwardingSyscalls {
   }
 
   int direct_open_error = 0;
+  int open_error = 0;      ///< Of what is opened by its path.
+  int allocate_error = 0;  ///< Of what is to be reserved.
 };
 
 /// An engine that transfers at once, on the thread that asks; unless the test has it fail, or holds it.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,8 @@ class Coordinator {
   [[nodiscard]] std::size_t size() const noexcept;
   /// The number of this rank's machine, which no other machine of the job has.
   [[nodiscard]] std::uint32_t host() const noexcept;
+  /// The number of each rank's machine, by rank.
+  [[nodiscard]] std::span<const std::uint32_t> hosts() const noexcept;
   /// How many ranks share this one's machine, itself included.
   [[nodiscard]] std::size_t ranks_on_host() const noexcept;
 

@@ -38,6 +38,7 @@ class LocalRanks {
     }
   }
 
+  [[nodiscard]] std::size_t size() const { return boxes_.size(); }
   /// The transport of one rank; called once for each.
   [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
     return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
@@ -155,15 +156,14 @@ class LocalRanks {
 
 /// Calls `act` on a thread for each rank of a job, with its coordinator. Returns what they threw, a line for each rank that did.
 template <class Act>
-std::string failures_on_ranks(std::size_t ranks, const Act& act) {
-  LocalRanks job(ranks);
+std::string failures_on_ranks(LocalRanks& job, const Act& act) {
   std::vector<std::future<void>> ends;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
     auto coordinator = std::make_shared<Coordinator>(job.transport(rank));
     ends.push_back(std::async(std::launch::async, [&act, coordinator] { act(coordinator); }));
   }
   std::string failures;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = 0; rank < job.size(); ++rank) {
     try {
       ends[rank].get();
     } catch (const std::exception& error) {
@@ -171,6 +171,13 @@ std::string failures_on_ranks(std::size_t ranks, const Act& act) {
     }
   }
   return failures;
+}
+
+/// The same for a job of its own.
+template <class Act>
+std::string failures_on_ranks(std::size_t ranks, const Act& act) {
+  LocalRanks job(ranks);
+  return failures_on_ranks(job, act);
 }
 
 }  // namespace cairn::testing

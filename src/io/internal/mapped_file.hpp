@@ -21,5 +21,8 @@ namespace cairn::io {
 [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file,
                                                                          std::uint64_t bytes,
                                                                          const std::filesystem::path& path);
+/// The same of a file that another process writes meanwhile: what it writes is seen.
+[[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_live_file(
+    const FileHandle& file, std::uint64_t bytes, const std::filesystem::path& path);
 
 }  // namespace cairn::io
