@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "training/rank_resume.hpp"
 
+#include <system_error>
+
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,38 @@ std::string first_said(const std::vector<std::string>& texts) {
   const auto said =
       std::find_if(texts.begin(), texts.end(), [](const std::string& text) { return !text.empty(); });
   return said == texts.end() ? "" : *said;
+}
+
+/// What rank 0 has loaded and passed over, for the others: texts that end in a zero each.
+std::string words_of(const Resumed& resumed) {
+  std::string text = std::to_string(resumed.step) + '\0';
+  for (const PassedOver& each : resumed.passed_over) {
+    const std::string category = each.code.category() == cairn_category() ? "cairn" : "system";
+    for (const std::string& word :
+         {each.path.filename().string(), category, std::to_string(each.code.value()), each.why}) {
+      text += word + '\0';
+    }
+  }
+  return text;
+}
+
+/// The same as the others hear it; what it has loaded is theirs to load.
+Resumed resumed_of(std::string_view text, const RankResume& rank) {
+  const auto take = [&text] {
+    std::string word(text.substr(0, text.find('\0')));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    return word;
+  };
+  Resumed resumed;
+  resumed.step = std::strtoull(take().c_str(), nullptr, 10);
+  while (!text.empty()) {
+    PassedOver& each = resumed.passed_over.emplace_back();
+    each.path = rank.path(resumed.step).replace_filename(take());
+    const std::error_category& category = take() == "cairn" ? cairn_category() : std::system_category();
+    each.code = {static_cast<int>(std::strtol(take().c_str(), nullptr, 10)), category};
+    each.why = take();
+  }
+  return resumed;
 }
 
 class Talk {
@@ -55,15 +90,16 @@ class Talk {
       if (!resumed && !passed_over.empty()) {  // To begin anew is a decision, too.
         throw Error(passed_over.front().code, passed_over.front().why);
       }
-      await_here(coordinator_, subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
+      if (resumed) {
+        resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
+      }
+      await_here(coordinator_, subject_.broadcast(resumed ? words_of(*resumed) : ""));
       if (!resumed) {
         return std::nullopt;
       }
       const std::string own = rank_.refusal(*resumed);
       const std::string complaint = agree(own);
       if (complaint.empty()) {
-        passed_over.insert(passed_over.end(), resumed->passed_over.begin(), resumed->passed_over.end());
-        resumed->passed_over = std::move(passed_over);
         return resumed;
       }
       passed_over.push_back({rank_.path(resumed->step),
@@ -79,8 +115,7 @@ class Talk {
       if (named.empty()) {
         return std::nullopt;
       }
-      Resumed resumed;
-      resumed.step = std::strtoull(named.c_str(), nullptr, 10);
+      Resumed resumed = resumed_of(named, rank_);
       std::string complaint;
       try {
         resumed.loaded = rank_.load(resumed.step);
