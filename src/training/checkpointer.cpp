@@ -161,6 +161,7 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
   };
   auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
                                                std::move(judge));
+  state_->look_at_root(options.deadline);
   try {
     return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {

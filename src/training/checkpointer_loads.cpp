@@ -138,6 +138,7 @@ std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requ
     return resume_newest(requests, how, without);
   };
   rank.load = [&](std::uint64_t step) {
+    look_at_root(how.load.deadline);
     return load_checkpointables(directory.path(step), requests, how.load, context);
   };
   rank.may_fall_back = [&](std::uint64_t step, const std::exception_ptr& failure) {
