@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "async/internal/inside.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
@@ -258,13 +259,16 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   }
 }
 
+/// The look may go on when the deadline has passed. It asks a policy of the program's, so the destructor waits for it.
 void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions& how, TimePoint called) {
   const core::DiskCalls calls(context);
-  std::function<void()> look = [state = shared_from_this(), step, overwrite = how.save.overwrite,
-                                metrics = how.metrics, is_checked = !is_saved_anyway(how)] {
-    state->make_way(step, overwrite);
+  std::function<void()> look = [this, visit = std::make_shared<async::Gate::Visit>(looks.try_enter()), step,
+                                overwrite = how.save.overwrite, metrics = how.metrics,
+                                is_checked = !is_saved_anyway(how)] {
+    const async::Inside inside(&looks);
+    make_way(step, overwrite);
     if (is_checked) {
-      state->require_lasting(step, metrics);
+      require_lasting(step, metrics);
     }
   };
   calls.run(fmt::format("step {}: look at {}", step, directory.root().string()),
