@@ -119,15 +119,15 @@ class Talk {
       std::string complaint;
       try {
         resumed.loaded = rank_.load(resumed.step);
-        complaint = rank_.refusal(resumed);
-        complaint = complaint.empty() ? "" : fmt::format("rank {}: {}", number_, complaint);
       } catch (const std::exception& error) {
         if (!rank_.may_fall_back(resumed.step, std::current_exception())) {
           throw;
         }
-        complaint = fmt::format("rank {}: {}", number_, error.what());
+        complaint = error.what();
       }
-      if (agree(complaint).empty()) {
+      // What the program throws when it is asked is not damage.
+      complaint = complaint.empty() ? rank_.refusal(resumed) : complaint;
+      if (agree(complaint.empty() ? "" : fmt::format("rank {}: {}", number_, complaint)).empty()) {
         return resumed;
       }
     }

@@ -275,6 +275,29 @@ TEST_F(RanksOfATraining, FallBackTogetherToTheNewestStepThatAllAcceptAndSaveThos
   EXPECT_EQ(failures, "");
 }
 
+TEST_F(RanksOfATraining, DoNotResumeWhereOneThrowsWhenItIsAskedWhetherItAccepts) {
+  for (const char* step : {"1", "2"}) {
+    save_alone(step);
+  }
+  for (const std::size_t throwing : {0u, 1u}) {
+    const std::string failures = on_ranks([&](Trainer& trainer) {
+      Checkpointer run(root(), {}, trainer.context);
+      ResumeOptions options;
+      options.fall_back = true;
+      options.accept = [&](std::uint64_t step, Loaded&) {
+        if (step == 2 && trainer.rank == throwing) {
+          throw Error(Errc::checksum_mismatch, "of a file of the program's own");
+        }
+        return true;
+      };
+      static_cast<void>(run.resume({}, options));
+    });
+
+    EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                                HasSubstr("of the program's own")));
+  }
+}
+
 TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {
   const std::string failures = on_ranks([&](Trainer& trainer) {
     CheckpointerOptions options;
