@@ -237,25 +237,22 @@ Timeout Checkpointer::State::time_left(std::uint64_t step, Timeout deadline, Tim
 
 /// Blocks until the save before has ended, and the removal of the same step: it is saved again after it was removed.
 void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called) {
-  const std::shared_ptr<StepSave> before = in_flight();
-  const bool is_limited = deadline > deadline.zero();
-  if (before && !is_limited) {
-    before->settle();
-  }
-  while (before && is_limited && !before->settle(time_left(step, deadline, called))) {
-  }
-  if (before) {
+  const auto wait_for = [&](const training::Worker& worker) {
+    require_may_wait();
+    if (deadline <= deadline.zero()) {
+      coord::wait_lent(coordinator(), worker.idle());
+      return;
+    }
+    while (!wait_until_idle(worker, later(called, deadline))) {
+      static_cast<void>(time_left(step, deadline, called));
+    }
+  };
+  if (in_flight()) {
+    wait_for(saves);
     throw_earlier_failure(true);
   }
-  if (!remover.uses()->is_being_removed(step)) {
-    return;
-  }
-  require_may_wait();
-  if (!is_limited) {
-    coord::wait_lent(coordinator(), removals.idle());
-  }
-  while (is_limited && !wait_until_idle(removals, later(called, deadline))) {
-    static_cast<void>(time_left(step, deadline, called));
+  if (remover.uses()->is_being_removed(step)) {
+    wait_for(removals);
   }
 }
 
