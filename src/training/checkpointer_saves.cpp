@@ -398,6 +398,9 @@ void Checkpointer::State::remove_old(const std::function<void()>& remove) noexce
 
 /// How this program goes is no part of the history of another root.
 void Checkpointer::State::enter_history(bool is_over) noexcept {
+  if (!history.is_kept()) {
+    return;  // A look at a disk that does not answer would keep `close` beyond its timeout.
+  }
   try {
     directory.held_root()->require_same();
     history.enter(is_over);

@@ -319,6 +319,17 @@ TEST_F(HeldCheckpointers, TheDeadlineOfAStepCountsWhileItWaitsForTheOneBefore) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root()), fs::directory_iterator()), 1);
 }
 
+TEST_F(FaultyCheckpointers, DoNotLookAtTheirRootToCloseWhereNothingIsLeftToDo) {
+  const auto run = make();
+  save(*run, 1).wait();
+  run->wait();
+  disk_->plan({io::Call::open, 1, io::kForEver, -EIO});
+
+  run->close();
+
+  EXPECT_EQ(disk_->hits(), 0);
+}
+
 TEST_F(HeldCheckpointers, WaitAtTheirEndForTheLookOfASaveWhoseDeadlineHasPassed) {
   std::atomic<bool> is_gone{false};
   std::atomic<bool> is_asked_late{false};
