@@ -279,8 +279,14 @@ void PartsDirectory::claim() {
 }
 
 void PartsDirectory::replace_mark() {
-  const std::string next = temporary_name(kOwnerName, make_uuid(system_random));
-  mark_.emplace([&] { return directory_.create_file(next); });
+  std::string next;
+  mark_.emplace([&] {
+    if (!next.empty()) {
+      directory_.remove_file(next);  // The process was forked meanwhile.
+    }
+    next = temporary_name(kOwnerName, make_uuid(system_random));
+    return directory_.create_file(next);
+  });
   try {
     // Nobody else knows it yet. Where there are no locks, nobody is kept from anything.
     static_cast<void>(directory_.syscalls().try_lock(mark_->fd()));

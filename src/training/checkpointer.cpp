@@ -13,6 +13,7 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
+#include "async/internal/inside.hpp"
 #include "base/internal/mutex.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
@@ -103,7 +104,7 @@ Checkpointer::~Checkpointer() {
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
   }
-  if (state_->waits_for_itself()) {
+  if (state_->waits_for_itself() || async::Inside::is_in(&state_->looks)) {
     if (state_->removals.runs_here()) {
       coord::wait_lent(state_->coordinator(), state_->saves.idle());  // What is left runs here.
     }
@@ -111,6 +112,8 @@ Checkpointer::~Checkpointer() {
     return;
   }
   state_->wait_idle();
+  state_->looks.close();
+  coord::wait_lent(state_->coordinator(), state_->looks.left());
 }
 
 bool Checkpointer::should_save(std::uint64_t step) const {
@@ -161,6 +164,7 @@ StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests
   };
   auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
                                                std::move(judge));
+  state_->look_at_root(options.deadline);
   try {
     return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {

@@ -140,6 +140,7 @@ std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requ
   rank.loads_together = how.load.together;
   rank.find_newest = [&](const std::set<std::uint64_t>& without) { return find_newest(how, without); };
   rank.load = [&](std::uint64_t step) {
+    look_at_root(how.load.deadline);
     const std::filesystem::path path = directory.path(step);
     try {
       return load_checkpointables(path, requests, how.load, context);

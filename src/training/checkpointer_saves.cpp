@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
+#include "async/internal/inside.hpp"
 #include "coord/internal/lent_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
@@ -236,35 +237,35 @@ Timeout Checkpointer::State::time_left(std::uint64_t step, Timeout deadline, Tim
 
 /// Blocks until the save before has ended, and the removal of the same step: it is saved again after it was removed.
 void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline, TimePoint called) {
-  const std::shared_ptr<StepSave> before = in_flight();
-  const bool is_limited = deadline > deadline.zero();
-  if (before && !is_limited) {
-    before->settle();
-  }
-  while (before && is_limited && !before->settle(time_left(step, deadline, called))) {
-  }
-  if (before) {
+  const auto wait_for = [&](const training::Worker& worker) {
+    require_may_wait();
+    if (deadline <= deadline.zero()) {
+      coord::wait_lent(coordinator(), worker.idle());
+      return;
+    }
+    while (!wait_until_idle(worker, later(called, deadline))) {
+      static_cast<void>(time_left(step, deadline, called));
+    }
+  };
+  if (in_flight()) {
+    wait_for(saves);
     throw_earlier_failure(true);
   }
-  if (!remover.uses()->is_being_removed(step)) {
-    return;
-  }
-  require_may_wait();
-  if (!is_limited) {
-    coord::wait_lent(coordinator(), removals.idle());
-  }
-  while (is_limited && !wait_until_idle(removals, later(called, deadline))) {
-    static_cast<void>(time_left(step, deadline, called));
+  if (remover.uses()->is_being_removed(step)) {
+    wait_for(removals);
   }
 }
 
+/// The look may go on when the deadline has passed. It asks a policy of the program's, so the destructor waits for it.
 void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions& how, TimePoint called) {
   const core::DiskCalls calls(context);
-  std::function<void()> look = [state = shared_from_this(), step, overwrite = how.save.overwrite,
-                                metrics = how.metrics, is_checked = !is_saved_anyway(how)] {
-    state->make_way(step, overwrite);
+  std::function<void()> look = [this, visit = std::make_shared<async::Gate::Visit>(looks.try_enter()), step,
+                                overwrite = how.save.overwrite, metrics = how.metrics,
+                                is_checked = !is_saved_anyway(how)] {
+    const async::Inside inside(&looks);
+    make_way(step, overwrite);
     if (is_checked) {
-      state->require_lasting(step, metrics);
+      require_lasting(step, metrics);
     }
   };
   calls.run(fmt::format("step {}: look at {}", step, directory.root().string()),
@@ -397,6 +398,9 @@ void Checkpointer::State::remove_old(const std::function<void()>& remove) noexce
 
 /// How this program goes is no part of the history of another root.
 void Checkpointer::State::enter_history(bool is_over) noexcept {
+  if (!history.is_kept()) {
+    return;  // A look at a disk that does not answer would keep `close` beyond its timeout.
+  }
   try {
     directory.held_root()->require_same();
     history.enter(is_over);

@@ -17,6 +17,7 @@
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/training/checkpointer.hpp"
 
+#include "async/internal/gate.hpp"
 #include "base/internal/clock.hpp"
 #include "base/internal/mutex.hpp"
 #include "training/rank_decisions.hpp"
@@ -132,6 +133,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   training::RunHistory history;
   const int exceptions = std::uncaught_exceptions();  // Under way when it was made.
 
+  const async::Gate
+      looks;  // What a save looks up before it begins; it may go on when the deadline has passed.
   bool has_joined = false;  // The others, for the save that begins. Of the thread that saves.
 
   mutable Mutex mutex;

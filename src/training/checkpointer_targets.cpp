@@ -39,9 +39,11 @@ void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
     return;
   }
   if (!overwrite && remover.is_damaged(step)) {
-    throw Error(Errc::already_exists, fmt::format("step {} is there, and damaged: {}; to save it again set "
-                                                  "StepOptions::save.overwrite, which replaces it",
-                                                  step, path));
+    throw Error(
+        Errc::already_exists,
+        fmt::format("step {} is there, and damaged or passed over by resume: {}; to save it again set "
+                    "StepOptions::save.overwrite, which replaces it",
+                    step, path));
   }
   if (!overwrite && directory.has(step)) {
     throw Error(Errc::already_exists, fmt::format("step {} is there: {}", step, path));

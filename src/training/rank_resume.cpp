@@ -8,6 +8,7 @@
 #include <exception>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,38 @@ struct Complaint {
   std::string text;
   std::error_code code = make_error_code(Errc::invalid_argument);
 };
+
+/// What rank 0 has loaded and passed over, for the others: texts that end in a zero each.
+std::string words_of(const Resumed& resumed) {
+  std::string text = std::to_string(resumed.step) + '\0';
+  for (const PassedOver& each : resumed.passed_over) {
+    const std::string category = each.code.category() == cairn_category() ? "cairn" : "system";
+    for (const std::string& word :
+         {each.path.filename().string(), category, std::to_string(each.code.value()), each.why}) {
+      text += word + '\0';
+    }
+  }
+  return text;
+}
+
+/// The same as the others hear it; what it has loaded is theirs to load.
+Resumed resumed_of(std::string_view text, const RankResume& rank) {
+  const auto take = [&text] {
+    std::string word(text.substr(0, text.find('\0')));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    return word;
+  };
+  Resumed resumed;
+  resumed.step = std::strtoull(take().c_str(), nullptr, 10);
+  while (!text.empty()) {
+    PassedOver& each = resumed.passed_over.emplace_back();
+    each.path = rank.path(resumed.step).replace_filename(take());
+    const std::error_category& category = take() == "cairn" ? cairn_category() : std::system_category();
+    each.code = {static_cast<int>(std::strtol(take().c_str(), nullptr, 10)), category};
+    each.why = take();
+  }
+  return resumed;
+}
 
 class Talk {
  public:
@@ -72,7 +105,10 @@ class Talk {
       if (!resumed && !passed_over.empty()) {  // To begin anew is a decision, too.
         throw Error(passed_over.front().code, passed_over.front().why);
       }
-      await_here(coordinator_, subject_.broadcast(resumed ? std::to_string(resumed->step) : ""));
+      if (resumed) {
+        resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
+      }
+      await_here(coordinator_, subject_.broadcast(resumed ? words_of(*resumed) : ""));
       if (!resumed) {
         return std::nullopt;
       }
@@ -84,8 +120,6 @@ class Talk {
       }
       const std::string complaint = agree(own.text);
       if (complaint.empty()) {
-        passed_over.insert(passed_over.end(), resumed->passed_over.begin(), resumed->passed_over.end());
-        resumed->passed_over = std::move(passed_over);
         return resumed;
       }
       passed_over.push_back({rank_.path(resumed->step),
@@ -100,8 +134,7 @@ class Talk {
       if (named.empty()) {
         return std::nullopt;
       }
-      Resumed resumed;
-      resumed.step = std::strtoull(named.c_str(), nullptr, 10);
+      Resumed resumed = resumed_of(named, rank_);
       const Complaint complaint = load(resumed);
       if (agree(complaint.text.empty() ? "" : fmt::format("rank {}: {}", number_, complaint.text)).empty()) {
         return resumed;
@@ -125,7 +158,6 @@ class Talk {
     Complaint complaint;
     try {
       resumed.loaded = rank_.load(resumed.step);
-      complaint.text = rank_.refusal(resumed);
     } catch (const std::exception& error) {
       const std::exception_ptr failure = std::current_exception();
       if (rank_.may_fall_back(resumed.step, failure)) {
@@ -136,7 +168,9 @@ class Talk {
       } else {
         throw;
       }
+      return complaint;
     }
+    complaint.text = rank_.refusal(resumed);  // What the program throws when it is asked is not damage.
     return complaint;
   }
 

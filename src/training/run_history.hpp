@@ -32,6 +32,9 @@ class RunHistory {
   /// too.
   RunHistory(const std::filesystem::path& root, bool is_kept, const Context& context);
 
+  /// Whether programs are entered: else `enter` does nothing.
+  [[nodiscard]] bool is_kept() const noexcept { return is_kept_; }
+
   /// A step was saved, or the program is `closed`; one that has saved nothing is not entered. What cannot be written is left out: an estimate
   /// is not a reason to fail.
   void enter(bool is_closed) noexcept;

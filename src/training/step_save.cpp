@@ -44,24 +44,6 @@ bool StepSave::settle() {
   return !failure;
 }
 
-bool StepSave::settle(Timeout timeout) {
-  const Code invalid_argument = refusal_to_wait();
-  std::exception_ptr failure;
-  try {
-    response_.wait(timeout);
-  } catch (...) {
-    if (code_of(std::current_exception()) == make_error_code(Errc::still_running)) {
-      return false;
-    }
-    if (!is_failure_of_save(Code::of_wait, invalid_argument)) {
-      throw;
-    }
-    failure = std::current_exception();
-  }
-  end(failure);
-  return true;
-}
-
 SaveResult StepSave::wait() {
   return tell_result([](const AsyncResponse& response, Timeout) { return response.wait(); }, {},
                      Code::of_save);

@@ -42,8 +42,6 @@ class StepSave {
   ///
   /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   bool settle();
-  /// The same for `timeout` at most. Returns whether it has ended.
-  [[nodiscard]] bool settle(Timeout timeout);
   /// Whether the calling thread is one that it needs, while it is in flight.
   [[nodiscard]] bool runs_here() const { return refusal_to_wait() == Code::of_wait; }
   /// Blocks until the end; for users, who are told here.

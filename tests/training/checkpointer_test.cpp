@@ -11,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -335,28 +336,39 @@ class KeepsAll final : public testing::ForwardingSyscalls {
   }
 };
 
-TEST_F(Checkpointers, AnOverwriteWhoseResponseIsDroppedTellsTheContextWhatItCouldNotRemove) {
-  save(*make(), 1).wait();
-  std::vector<std::string> lost;
-  ContextOptions over = small();
-  over.syscalls = std::make_shared<KeepsAll>();
-  over.on_lost_failure = [&lost](const std::string& path, const std::exception_ptr& failure) {
-    lost.push_back(path + ": " + describe(failure));
-  };
-  context_.emplace(std::move(over));
-  StepOptions options;
-  options.save.overwrite = true;
-
-  {
-    const auto run = make();
-    save(*run, 1, options);
-    run->close();
-    EXPECT_THAT(save(*make(), 1, options).wait().problems, ::testing::SizeIs(1));
+/// Step 1, over which a save leaves what it has replaced.
+class OverwritesThatRemoveNothing : public Checkpointers {
+ protected:
+  OverwritesThatRemoveNothing() {
+    save(*make(), 1).wait();
+    ContextOptions over = with_clock(clock_);
+    over.syscalls = std::make_shared<KeepsAll>();
+    over.on_lost_failure = [this](const std::string& path, const std::exception_ptr& failure) {
+      lost_.push_back(path + ": " + describe(failure));
+    };
+    context_.emplace(std::move(over));
+    options_.save.overwrite = true;
   }
 
-  context_.reset();
-  ASSERT_THAT(lost, ::testing::SizeIs(1));
-  EXPECT_THAT(lost[0], AllOf(HasSubstr("run/1"), HasSubstr("Input/output error")));
+  void expect_told_once() {
+    context_.reset();
+    ASSERT_THAT(lost_, ::testing::SizeIs(1));
+    EXPECT_THAT(lost_[0], AllOf(HasSubstr("run/1"), HasSubstr("Input/output error")));
+  }
+
+  std::vector<std::string> lost_;
+  StepOptions options_;
+};
+
+TEST_F(OverwritesThatRemoveNothing, TellTheContextWhereTheirResponseIsDropped) {
+  {
+    const auto run = make();
+    save(*run, 1, options_);
+    run->close();
+    EXPECT_THAT(save(*make(), 1, options_).wait().problems, ::testing::SizeIs(1));
+  }
+
+  expect_told_once();
 }
 
 /// Fails in its background phase with the code of a call that is wrong.
@@ -403,9 +415,28 @@ StepOptions when_accepted() {
   return options;
 }
 
+TEST_F(OverwritesThatRemoveNothing, TellTheContextAlsoWhereTheNextStepHasADeadline) {
+  Slow slow;
+  options_.save.return_when_accepted = true;
+  StepOptions in_time;
+  in_time.save.deadline = std::chrono::minutes(1);
+  {
+    const auto run = make();
+    run->save(1, {{"state", slow}}, options_);
+    const std::jthread other([go = slow.go] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // The next step waits by then.
+      go.set();
+    });
+    save(*run, 2, in_time).wait();
+    run->close();
+  }
+
+  expect_told_once();
+}
+
 TEST_F(Checkpointers, WaitStagedWaitsForTheBlockingPhaseOnly) {
   const auto run = make();
-  const Slow slow;
+  Slow slow;
   const StepResponse response = run->save(1, {{"state", slow}}, when_accepted());
 
   EXPECT_FALSE(response.is_staged());

@@ -2,12 +2,14 @@
 // Checkpoints that are put together part by part.
 #include "cairn/training/partial_save.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -463,6 +465,25 @@ TEST_F(PartialSaves, AreLockedWhileSomebodyWorks) {
               FailsWithErrno(EBUSY, HasSubstr(".partial-checkpoint: another program is at work")));
   files_->error = ENOLCK;  // A file system without locks.
   partial().finalize();
+  expect_layers(1);
+}
+
+TEST_F(PartialSaves, AreAddedWhereTheProgramIsForkedMeanwhile) {
+  PartialSave save = partial();
+  files_->after_mark = [] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+  };
+
+  save.add({{"state", layer(0)}});
+
+  EXPECT_FALSE(files_->after_mark);  // It was.
+  const std::filesystem::directory_iterator in_parts(parts());
+  EXPECT_EQ(std::distance(begin(in_parts), end(in_parts)), 2) << "more than the mark and a part";
+  save.finalize();
   expect_layers(1);
 }
 

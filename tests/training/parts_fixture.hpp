@@ -42,7 +42,13 @@ class WatchedFiles final : public ForwardingSyscalls {
       return -error;
     }
     const bool is_sync = call.kind == CallKind::sync || call.kind == CallKind::sync_data;
-    return is_sync && !reaches_disk ? 0 : call.make();
+    const std::int64_t answer = is_sync && !reaches_disk ? 0 : call.make();
+    if (call.kind == CallKind::open && std::string_view(call.name).starts_with(".tmp-.owner-")) {
+      if (const auto act = std::exchange(after_mark, nullptr)) {
+        act();
+      }
+    }
+    return answer;
   }
 
   int list(int directory, std::vector<io::DirectoryEntry>& entries) noexcept override {
@@ -59,6 +65,7 @@ class WatchedFiles final : public ForwardingSyscalls {
   std::atomic<int> failing_call{0};  // The first is 1.
   std::atomic<std::uint64_t> written_bytes{0};
   std::atomic<std::uint64_t> listed_names{0};
+  std::function<void()> after_mark;         // What happens right after the mark of a program was made, once.
   std::atomic<bool> is_lower_layer{false};  // Of overlayfs: directories of parts cannot be renamed.
 
  private:

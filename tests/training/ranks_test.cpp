@@ -354,21 +354,54 @@ TEST_F(RanksOfATraining, WhoseNewestStepIsDamagedFallBackTogether) {
   }
 }
 
-TEST_F(RanksOfATraining, FallBackTogetherToTheNewestStepThatAllAccept) {
-  for (const char* step : {"1", "2", "3"}) {
+TEST_F(RanksOfATraining, FallBackTogetherToTheNewestStepThatAllAcceptAndSaveThoseAboveAgain) {
+  for (const char* step : {"1", "2", "3", "4"}) {
     save_alone(step);
   }
+  alter(4);
   const std::string failures = on_ranks([&](Trainer& trainer) {
     Checkpointer run(root(), {}, trainer.context);
     ResumeOptions options;
     options.fall_back = true;
     options.accept = [&](std::uint64_t step, Loaded&) { return step + trainer.rank < 4; };
     const auto resumed = run.resume({}, options);
-    EXPECT_TRUE(resumed && resumed->step == 1);
-    EXPECT_EQ(resumed->passed_over.size(), trainer.rank == 0 ? 2u : 0u);
+    ASSERT_TRUE(resumed && resumed->step == 1);
+    ASSERT_EQ(resumed->passed_over.size(), 3u);
+    EXPECT_EQ(resumed->passed_over[0].path, root() / "4");
+    EXPECT_EQ(resumed->passed_over[0].code, Errc::checksum_mismatch);
+    EXPECT_THAT(resumed->passed_over[0].why, HasSubstr("run/4/state/"));
+    EXPECT_EQ(resumed->passed_over[2].path, root() / "2");
+
+    StepOptions saving;
+    saving.save.overwrite = !resumed->passed_over.empty();  // On all ranks alike, or the save would fail.
+    const Tree state = {{"step", 2}};
+    run.save(2, {{"state", state}}, saving).wait();
   });
 
   EXPECT_EQ(failures, "");
+}
+
+TEST_F(RanksOfATraining, DoNotResumeWhereOneThrowsWhenItIsAskedWhetherItAccepts) {
+  for (const char* step : {"1", "2"}) {
+    save_alone(step);
+  }
+  for (const std::size_t throwing : {0u, 1u}) {
+    const std::string failures = on_ranks([&](Trainer& trainer) {
+      Checkpointer run(root(), {}, trainer.context);
+      ResumeOptions options;
+      options.fall_back = true;
+      options.accept = [&](std::uint64_t step, Loaded&) {
+        if (step == 2 && trainer.rank == throwing) {
+          throw Error(Errc::checksum_mismatch, "of a file of the program's own");
+        }
+        return true;
+      };
+      static_cast<void>(run.resume({}, options));
+    });
+
+    EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
+                                HasSubstr("of the program's own")));
+  }
 }
 
 TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {

@@ -319,6 +319,44 @@ TEST_F(HeldCheckpointers, TheDeadlineOfAStepCountsWhileItWaitsForTheOneBefore) {
   EXPECT_EQ(std::distance(fs::directory_iterator(root()), fs::directory_iterator()), 1);
 }
 
+TEST_F(FaultyCheckpointers, DoNotLookAtTheirRootToCloseWhereNothingIsLeftToDo) {
+  const auto run = make();
+  save(*run, 1).wait();
+  run->wait();
+  disk_->plan({io::Call::open, 1, io::kForEver, -EIO});
+
+  run->close();
+
+  EXPECT_EQ(disk_->hits(), 0);
+}
+
+TEST_F(HeldCheckpointers, WaitAtTheirEndForTheLookOfASaveWhoseDeadlineHasPassed) {
+  std::atomic<bool> is_gone{false};
+  std::atomic<bool> is_asked_late{false};
+  auto run = make(keeping({"mine", false, [&](std::span<const StepInfo> steps, CommitTime) {
+                             is_asked_late = is_asked_late || is_gone;
+                             return std::vector<bool>(steps.size(), true);
+                           }}));
+  save(*run, 2).wait();
+  run->wait();
+  disk_->hold(testing::Held::open, 1);
+  StepOptions options;
+  options.save.deadline = std::chrono::milliseconds(500);
+  std::future<void> lower = std::async(std::launch::async, [&] { save(*run, 1, options); });
+  ASSERT_TRUE(disk_->holds());
+  clock_->advance(std::chrono::seconds(1));
+  EXPECT_THAT([&] { lower.get(); }, Fails(Errc::timed_out, HasSubstr("step 1")));
+
+  std::future<void> ending = std::async(std::launch::async, [&] {
+    run.reset();
+    is_gone = true;
+  });
+  EXPECT_EQ(ending.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  disk_->let_go();
+  ending.get();
+  EXPECT_FALSE(is_asked_late);
+}
+
 TEST_F(HeldCheckpointers, AStepThatIsBeingLoadedIsNotRemoved) {
   const auto run = make(keeping(keep::latest(1)));
   save(*run, 1).wait();

@@ -106,6 +106,7 @@ TEST_F(Checkpointers, FallBackToTheNewestStepThatTheProgramAccepts) {
   EXPECT_THAT(resumed->passed_over[0].why, HasSubstr("run/4: ResumeOptions::accept did not take it"));
   EXPECT_THAT(resumed->passed_over[1].why, HasSubstr("3/checkpoint.json"));
   EXPECT_EQ(resumed->passed_over[2].code, Errc::invalid_argument);
+  EXPECT_THAT([&] { save(*run, 4); }, Fails(Errc::already_exists, HasSubstr("or passed over by resume")));
 }
 
 TEST_F(Checkpointers, SayThatNoStepWasAccepted) {

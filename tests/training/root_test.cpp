@@ -94,6 +94,7 @@ TEST_F(TurnedRoots, ArePinnedRemovedLoadedAndResumedByNobody) {
   EXPECT_THAT([&] { run->unpin(1); }, refused());
   EXPECT_THAT([&] { run->remove(1); }, refused());
   EXPECT_THAT([&] { static_cast<void>(run->load(1)); }, refused());
+  EXPECT_THAT([&] { static_cast<void>(run->load_async(1)); }, refused());
   EXPECT_THAT([&] { static_cast<void>(run->metadata(1)); }, refused());
   EXPECT_THAT([&] { static_cast<void>(run->info(1)); }, refused());
   EXPECT_THAT([&] { static_cast<void>(run->resume({"state"})); }, refused());
