@@ -194,6 +194,9 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
       if (options.members_may_differ) {
         target->allow_differences(&differences);
       }
+      if (options.allow_narrowing) {
+        target->allow_narrowing();
+      }
       index.check_numbers();
       check_bytes(index, *files);
       wanted = target->want(described(index, options.aliases));

@@ -184,7 +184,8 @@ bool boolean_value(const Tree& leaf, std::string_view path) {
   }
   const Array* array = leaf.array_if();
   if (array != nullptr && array->shape().empty() && array->dtype() == DType::boolean) {
-    return array->data<const bool>()[0];
+    // The byte of a file may be neither 0 nor 1, and so no bool.
+    return *reinterpret_cast<const std::uint8_t*>(array->data<const bool>().data()) != 0;
   }
   throw Error(Errc::type_mismatch,
               fmt::format("{} is of kind {}, not boolean", shown_node(path), name(leaf.kind())));

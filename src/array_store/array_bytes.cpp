@@ -107,6 +107,12 @@ void ArraySource::read(std::uint64_t offset_bytes, std::span<std::byte> out) con
       [this](auto at, auto part) { cast_part(at, part); });
 }
 
+void ArraySource::add_copiers(std::set<DeviceCopier*>& copiers) const {
+  if (device_ != nullptr) {
+    device_->add_copiers(copiers);
+  }
+}
+
 void ArraySource::cast_units(std::uint64_t offset_bytes, std::span<std::byte> out) const {
   if (device_ == nullptr) {
     cast_range(array_.view(), stored_, offset_bytes, out, narrowing_);
@@ -135,6 +141,12 @@ void ArraySink::write(std::uint64_t offset_bytes, std::span<const std::byte> in)
   split_units(
       unit_bytes(stored_), offset_bytes, in, [this](auto at, auto part) { cast_units(at, part); },
       [this](auto at, auto part) { collect(at, part); });
+}
+
+void ArraySink::add_copiers(std::set<DeviceCopier*>& copiers) const {
+  if (device_ != nullptr) {
+    device_->add_copiers(copiers);
+  }
 }
 
 void ArraySink::cast_units(std::uint64_t offset_bytes, std::span<const std::byte> in) {

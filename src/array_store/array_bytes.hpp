@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,6 +61,7 @@ class ArraySource final : public ByteSource {
       : array_(std::move(array)), stored_(stored), narrowing_(narrowing), device_(std::move(device)) {}
 
   void read(std::uint64_t offset_bytes, std::span<std::byte> out) const override;
+  void add_copiers(std::set<DeviceCopier*>& copiers) const override;
 
  private:
   void cast_units(std::uint64_t offset_bytes, std::span<std::byte> out) const;
@@ -84,6 +86,7 @@ class ArraySink final : public ByteSink {
         device_(std::move(device)) {}
 
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override;
+  void add_copiers(std::set<DeviceCopier*>& copiers) const override;
 
  private:
   /// An element of which a read brought one part only. Reads end where blocks of the file end, which need

@@ -118,6 +118,14 @@ void BoxSink::write(std::uint64_t offset_bytes, std::span<const std::byte> in) {
   }
 }
 
+void BoxSink::add_copiers(std::set<DeviceCopier*>& copiers) const {
+  for (const BoxTarget& target : targets_) {
+    if (target.to.copier != nullptr) {
+      copiers.insert(target.to.copier);
+    }
+  }
+}
+
 void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box part, const Range& range) {
   const BoxTarget& to = targets_[target];
   const std::size_t rank = to.box.rank();

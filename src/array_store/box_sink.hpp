@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,6 +64,7 @@ class BoxSink final : public ByteSink {
       : first_byte_(first_byte), targets_(std::move(targets)), narrowing_(narrowing) {}
 
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override;
+  void add_copiers(std::set<DeviceCopier*>& copiers) const override;
 
  private:
   /// Bytes that were given, and where in the slice they begin.

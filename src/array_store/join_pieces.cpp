@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -24,6 +25,16 @@ class SharedBytes final : public ByteSink {
   void write(std::uint64_t offset_bytes, std::span<const std::byte> in) override {
     for (const Pieces& pieces : lists_) {
       scatter(pieces, begin_bytes_ + offset_bytes, in);
+    }
+  }
+
+  void add_copiers(std::set<DeviceCopier*>& copiers) const override {
+    for (const Pieces& pieces : lists_) {
+      for (const DestinationPiece& piece : pieces) {
+        if (piece.sink != nullptr) {
+          piece.sink->add_copiers(copiers);
+        }
+      }
     }
   }
 

@@ -339,7 +339,7 @@ std::vector<std::string> HuggingFaceIndex::files() const {
 }
 
 HuggingFaceIndex parse_hugging_face_index(std::string_view text, std::string_view path) {
-  if (!text.starts_with('{')) {
+  if (!text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size())).starts_with('{')) {
     if (const std::string told = told_by_first_bytes(std::as_bytes(std::span(text))); !told.empty()) {
       throw Error(Errc::malformed_metadata, fmt::format("{}: {}", path, told));
     }

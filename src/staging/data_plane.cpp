@@ -35,7 +35,11 @@ Awaitable<> DataPlane::run_call(std::function<void()> work) const {
 
 Awaitable<> DataPlane::run_users(std::function<void()> work) const {
   const bool is_behind = gives_way && prepared.has_happened();
-  return async::offload(is_behind ? users_behind : users, std::move(work));
+  std::function<void()> visit = [this, work = std::move(work)] {
+    const async::Gate::Visit inside = touch_memory();  // It may read the caller's values, or fill them.
+    work();
+  };
+  return async::offload(is_behind ? users_behind : users, std::move(visit));
 }
 
 bool DataPlane::runs_this_thread() const noexcept {

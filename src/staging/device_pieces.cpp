@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -49,13 +50,15 @@ DeviceRegion region_of(const Piece& piece) {
 
 template <class Piece>
 void follow_all(std::span<const Piece> pieces) {
-  std::vector<DeviceCopier*> seen;
+  std::set<DeviceCopier*> copiers;
   for (const Piece& piece : pieces) {
-    DeviceCopier* copier = region_of(piece).copier;
-    if (copier != nullptr && std::find(seen.begin(), seen.end(), copier) == seen.end()) {
-      copier->follow();
-      seen.push_back(copier);
+    const BytePlace* place = piece.data == nullptr ? place_of(piece) : nullptr;
+    if (place != nullptr) {
+      place->add_copiers(copiers);
     }
+  }
+  for (DeviceCopier* copier : copiers) {
+    copier->follow();
   }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,11 +66,60 @@ class SlowMemoryHandler final : public CheckpointableHandler<SlowMemory> {
   static Background<SlowMemory> pass() { co_return SlowMemory(); }
 };
 
+/// The same, which its handler gives to a function that runs on another thread.
+struct SlowValue {
+  SlowMemory memory;
+};
+
+class SlowValueHandler final : public CheckpointableHandler<SlowValue> {
+ public:
+  std::string_view id() const noexcept override { return "test.slow_value/1"; }
+
+  // outlives: the value is valid during this phase.
+  Awaitable<Background<>> save(SaveContext context, const SlowValue& value) const override {
+    std::function<void()> work = [memory = value.memory] {
+      std::byte byte{};
+      SlowSource(memory).read(0, std::span(&byte, 1));
+    };
+    co_await context.run(std::move(work));
+    co_return Background<>();
+  }
+
+  Awaitable<Background<SlowValue>> load(LoadContext, std::optional<SlowValue>) const override {
+    co_return pass();
+  }
+
+  Awaitable<SlowValue> metadata(LoadContext) const override { co_return SlowValue(); }
+
+ private:
+  static Background<SlowValue> pass() { co_return SlowValue(); }
+};
+
+/// An object that takes as long to fill.
+struct SlowObject {
+  SlowMemory memory;
+};
+
+}  // namespace
+
+template <>
+struct TreeForm<SlowObject> {
+  static Tree make(const SlowObject& /*object*/) { return 7; }
+
+  static void read(const Tree& /*tree*/, SlowObject& object, TreeReader& /*at*/) {
+    std::byte byte{};
+    SlowSource(object.memory).read(0, std::span(&byte, 1));
+  }
+};
+
+namespace {
+
 class SlowMemoryTest : public testing::ApiTest {
  protected:
   static ContextOptions slow() {
     ContextOptions options = small();
     options.registry.add<SlowMemoryHandler>();
+    options.registry.add<SlowValueHandler>();
     options.stop_grace = kGrace;
     return options;
   }
@@ -85,6 +136,27 @@ TEST_F(SlowMemoryTest, IsNotReadAnyMoreWhenASaveHasBeenGivenUp) {
 
   EXPECT_EQ(*memory.reads, 1);
   EXPECT_EQ(*memory.readers, 0);
+}
+
+TEST_F(SlowMemoryTest, IsNotReadByWorkOfAHandlerAnyMoreEither) {
+  SaveOptions options;
+  options.deadline = kGrace;
+  const SlowValue value;
+
+  EXPECT_THAT([&] { save_items({{"value", value}}, options); }, Fails(Errc::timed_out));
+
+  EXPECT_EQ(*value.memory.readers, 0);
+}
+
+TEST_F(SlowMemoryTest, OfAnObjectIsNotFilledAnyMoreWhenALoadHasBeenGivenUp) {
+  SlowObject object;
+  save(target(), Tree(object), {}, *context_);
+  LoadOptions options;
+  options.deadline = kGrace;
+
+  EXPECT_THAT([&] { load_into(target(), object, options, *context_); }, Fails(Errc::timed_out));
+
+  EXPECT_EQ(*object.memory.readers, 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "core/internal/start.hpp"
 #include "devices/fixture.hpp"
@@ -95,6 +96,39 @@ TEST_F(DeviceLoad, WaitsForWhatTheProgramsStreamWasGivenBefore) {
   static_cast<void>(load(into(room_)));
 
   EXPECT_EQ(on_host(device_, room_), values_);
+}
+
+TEST_F(DeviceLoad, WaitsForTheProgramsStreamAlsoWhereItCasts) {
+  const Array doubles = on_device(device_, Array::zeros({3 * kMebi + 5}, DType::float64));
+  device_.stream().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  overwrite(device_, doubles);
+
+  static_cast<void>(load(into(doubles)));
+  device_.stream().record().wait();
+
+  const Array host = on_host(device_, doubles);
+  EXPECT_EQ(host.data<const double>()[999'999], values_.data<const float>()[999'999]);
+}
+
+TEST_F(DeviceLoad, WaitsForTheProgramsStreamAlsoUnderTwoNames) {
+  SaveOptions options;
+  options.overwrite = true;
+  save({{"w", values_}, {"z", values_}}, options);
+  const Array other = on_device(device_, Array::zeros({3 * kMebi + 5}, DType::float32));
+  AbstractTree wanted;
+  for (const auto& [name, room] : {std::pair("w", &room_), std::pair("z", &other)}) {
+    AbstractArray abstract(room->shape(), room->dtype());
+    abstract.place_into(*room);
+    wanted[name] = std::move(abstract);
+  }
+  device_.stream().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  overwrite(device_, room_);
+
+  static_cast<void>(load({"state", std::move(wanted)}));
+  device_.stream().record().wait();
+
+  EXPECT_EQ(on_host(device_, room_), values_);
+  EXPECT_EQ(on_host(device_, other), values_);
 }
 
 TEST_F(DeviceLoad, FailsWithTheErrorOfACopy) {

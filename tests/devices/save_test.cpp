@@ -57,6 +57,22 @@ TEST_P(DeviceSaveOfEveryKind, KeepsWhatTheProgramsStreamWasGivenBefore) {
   EXPECT_EQ(load().get<Array>("w"), on_host(device_, array));
 }
 
+TEST_P(DeviceSaveOfEveryKind, KeepsWhatTheProgramsStreamWasGivenBeforeAlsoWhereItCasts) {
+  SaveOptions options;
+  options.snapshot = GetParam();
+  options.handler_options.set(ArrayOptions(DType::float64));
+  const Array array = on_device(device_, values_);
+  device_.stream().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(30)); });
+  overwrite(device_, array);
+
+  save({{"w", array}}, options);
+  device_.stream().record().wait();
+
+  const Array loaded = load().get<Array>("w");
+  const Array then = on_host(device_, array);
+  EXPECT_EQ(loaded.data<const double>()[777], then.data<const float>()[777]);
+}
+
 TEST_F(DeviceSave, EndsTheBlockingPhaseBeforeTheSnapshotIsTaken) {
   const Array array = on_device(device_, values_);
   auto stalled = device_.stall_copies();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays of which devices have the parts.
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -92,6 +94,18 @@ TEST_F(ShardsOnDevices, AreLoadedInOtherBoxes) {
 
   EXPECT_EQ(on_host(device_, wishes[0].memory), whole_.part(wishes[0].box).clone());
   EXPECT_EQ(on_host(second_device_, wishes[1].memory), whole_.part(wishes[1].box).clone());
+}
+
+TEST_F(ShardsOnDevices, AreNotLoadedBeforeWhatTheProgramsStreamWasGiven) {
+  save(divided());
+  const Wish wish = wish_of(device_, Box({0, 5}, {kRows, 2}));  // Rows that do not follow each other.
+  device_.stream().push([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
+  overwrite(device_, wish.memory);
+
+  static_cast<void>(load(request_of({wish})));
+  device_.stream().record().wait();
+
+  EXPECT_EQ(on_host(device_, wish.memory), whole_.part(wish.box).clone());
 }
 
 TEST_F(ShardsOnDevices, AreCastOnTheWay) {

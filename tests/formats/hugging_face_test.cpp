@@ -49,6 +49,10 @@ TEST(HuggingFaceIndex, NeedsNoMetadataAndIgnoresWhatItDoesNotKnow) {
   EXPECT_THAT(index.files(), ElementsAre("f"));
 }
 
+TEST(HuggingFaceIndex, MayBeginWithBlanks) {
+  EXPECT_THAT(parse_index("\r\n {\"weight_map\":{\"w\":\"f\"}}").files(), ElementsAre("f"));
+}
+
 TEST(HuggingFaceIndex, IgnoresATotalSizeThatIsNoInteger) {
   EXPECT_EQ(parse_index(R"({"metadata":{"total_size":1.5e9,"a":null},"weight_map":{}})").total_size,
             std::nullopt);

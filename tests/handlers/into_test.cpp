@@ -2,12 +2,14 @@
 #include "cairn/handlers/into.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/describe/class.hpp>
@@ -117,6 +119,21 @@ TEST_F(Into, CastsElementsAsPlacesDo) {
 
   EXPECT_EQ(wide.weights, (std::vector<double>{1, 2.5}));
   EXPECT_EQ(wide.range, (std::vector<float>{1, 0.1F}));
+}
+
+TEST_F(Into, NarrowsNumbersWhereTheLoadAllowsItForAll) {
+  using namespace std::chrono_literals;
+  using Value = std::pair<int, std::chrono::seconds>;
+  save(Tree(std::pair(2.9, 3500ms)));
+  TreeLoadOptions options;
+  options.allow_narrowing = true;
+  Value value;
+
+  EXPECT_THAT([&] { load_into(value); }, Fails(Errc::unsafe_cast, HasSubstr("'0' is 2.9")));
+  static_cast<void>(load<Tree>({"item", into(value)}, options));
+
+  EXPECT_EQ(value, Value(2, 3s));
+  EXPECT_EQ(load<Value>("item", options), value);
 }
 
 TEST_F(Into, FillsNumbersFromArraysOfRank0) {

@@ -81,6 +81,15 @@ TEST(TreeAsFloat, RefusesBooleansAndStrings) {
   EXPECT_THAT([] { static_cast<void>(Tree("1").as<double>()); }, Fails(Errc::type_mismatch));
 }
 
+TEST(TreeAsBool, TakesAnyByteButZeroOfAnArrayForTrue) {
+  const std::uint8_t byte = 2;
+  const Tree tree = Array::borrow(ArrayView(&byte, {}, DType::boolean));
+
+  const bool flag = tree.as<bool>();
+
+  EXPECT_EQ(static_cast<int>(flag), 1);
+}
+
 TEST(TreeAsInteger, RefusesFloatsUnlessNarrowingIsAllowed) {
   EXPECT_THAT([] { static_cast<void>(Tree(2.0).as<int>("x")); },
               Fails(Errc::unsafe_cast, HasSubstr("'x' is 2, a floating-point number and not an integer")));

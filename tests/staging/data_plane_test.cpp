@@ -65,19 +65,21 @@ TEST(DataPlaneMemory, IsGuardedByTheGateOfThePhaseThatRuns) {
 }
 
 TEST(DataPlaneMemory, IsVisitedByWorkThatReadsIt) {
-  const TestPlane test;
-  bool has_left = true;
-  std::function<void()> look = [&] {
-    test.plane->blocking_gate.close();
-    has_left = test.plane->blocking_gate.left().has_happened();
-  };
+  for (const auto run : {&DataPlane::run_on_borrowed, &DataPlane::run_users}) {
+    const TestPlane test;
+    bool has_left = true;
+    std::function<void()> look = [&] {
+      test.plane->blocking_gate.close();
+      has_left = test.plane->blocking_gate.left().has_happened();
+    };
 
-  test.run(test.plane->run_on_borrowed(std::move(look)));
+    test.run(((*test.plane).*run)(std::move(look)));
 
-  EXPECT_FALSE(has_left);
-  EXPECT_TRUE(test.plane->blocking_gate.left().has_happened());
-  std::function<void()> late = [] {};
-  EXPECT_THAT([&] { test.run(test.plane->run_on_borrowed(std::move(late))); }, Fails(Errc::cancelled));
+    EXPECT_FALSE(has_left);
+    EXPECT_TRUE(test.plane->blocking_gate.left().has_happened());
+    std::function<void()> late = [] {};
+    EXPECT_THAT([&] { test.run(((*test.plane).*run)(std::move(late))); }, Fails(Errc::cancelled));
+  }
 }
 
 TEST(DataPlaneDropLater, HandsOverWhatMayTakeItsTime) {

@@ -117,6 +117,7 @@ class SaveContext {
   [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const;
 
   /// Runs `work` on a worker thread, concurrently with the other coroutines of this save: for long computations.
+  /// While it runs, memory of the caller's that the phase may use is not given back; afterwards it does not begin.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
   /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what

@@ -36,6 +36,8 @@ class TreeTarget {
   /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what has no member is not
   /// asked for, and both are added to `differences`, which lives until `finish` has returned. By default any difference is an error.
   virtual void allow_differences(MemberDifferences* /*differences*/) {}
+  /// Called before `want` where numbers may become others (TreeLoadOptions::allow_narrowing).
+  virtual void allow_narrowing() {}
   /// Where the object lies: no two loads of one call may have the same.
   [[nodiscard]] virtual const void* object() const noexcept = 0;
 };
@@ -94,6 +96,8 @@ class ValueTarget final : public TreeTarget {
   void finish(const Tree& loaded) override { places_.finish(loaded); }
 
   void allow_differences(MemberDifferences* differences) override { differences_ = differences; }
+
+  void allow_narrowing() override { narrowing_ = Narrowing::allowed; }
 
   [[nodiscard]] const void* object() const noexcept override { return &value_; }
 

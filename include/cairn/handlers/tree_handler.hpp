@@ -53,7 +53,7 @@ struct TreeLoadOptions {
   /// Leave what is stored but not asked for. Default: it is an error, listing the paths. Of a folder of other programs, only the
   /// shards are opened that hold what is asked for; where others are missing, the problems of the result say so.
   bool partial = false;
-  /// Permit casts that change values for every array; see AbstractArray::allows_narrowing.
+  /// Permit casts that change values for every array and number; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
   /// What becomes of every array that has another shape on disk; see AbstractArray::on_mismatch.
   ShapeMismatch on_mismatch = ShapeMismatch::refuse;
@@ -244,12 +244,14 @@ struct HandledAs<T> {
       return T();
     } else {
       const auto* options = of_load.find<TreeLoadOptions>();
+      const bool may_narrow = options != nullptr && options->allow_narrowing;
+      const Narrowing narrowing = may_narrow ? Narrowing::allowed : Narrowing::refused;
       if (options == nullptr || !options->members_may_differ) {
-        return tree.as<T>();
+        return tree.as<T>({}, narrowing);
       }
       T value{};
       MemberDifferences differences;
-      TreeReader at;
+      TreeReader at({}, narrowing);
       at.differences = &differences;
       detail::read_value(tree, value, at);
       result.missing = std::move(differences.missing);

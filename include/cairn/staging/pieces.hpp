@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +38,14 @@ class BytePlace {
   /// Where all of the bytes lie, one behind the other, when that is on a device. Those of many places are
   /// copied there at once, instead of by `read` or `write`.
   [[nodiscard]] virtual DeviceRegion on_device() const { return {}; }
+
+  /// Adds who reaches the devices on which some of the bytes lie, also where they are cast or spread on their way:
+  /// whoever copies them lets each follow the program's stream first.
+  virtual void add_copiers(std::set<DeviceCopier*>& copiers) const {
+    if (DeviceCopier* const copier = on_device().copier) {
+      copiers.insert(copier);
+    }
+  }
 
   /// "'params/w'": whose bytes they are, for messages.
   [[nodiscard]] virtual std::string describe() const { return "bytes of a handler"; }

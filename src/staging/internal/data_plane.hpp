@@ -67,7 +67,9 @@ struct DataPlane {
   [[nodiscard]] Awaitable<> run_on_borrowed(std::function<void()> work) const;
   /// Runs system calls that may block, on threads that nobody else waits for.
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
-  /// Runs code of a handler, which may compute or block.
+  /// Runs code of a handler, which may compute or block; it visits the gate of the phase that runs.
+  ///
+  /// Errors: as `touch_memory`.
   [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
 
   /// Whether the calling thread runs something that was given to `run_call` or `run_users`.
