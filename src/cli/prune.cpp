@@ -161,11 +161,14 @@ struct PruneAnswer {
 /// Removes what the plan says, the lowest first; what cannot be removed is left, and taken out of the plan.
 void remove_steps(PruneAnswer& answer, StepDirectory& directory, const Context& context) {
   std::vector<StepInfo> removed;
+  const auto newest = std::find_if(answer.steps.rbegin(), answer.steps.rend(),
+                                   [](const StepInfo& each) { return each.problem.empty(); });
   for (StepInfo& each : answer.plan.removed) {
     try {
-      if (!directory.remove_unless_pinned(each.step, RemoveOptions(), context)) {
+      if (!directory.remove_unless_pinned(each.step, RemoveOptions(), context, newest->step)) {
         throw Error(Errc::invalid_argument,
-                    fmt::format("step {} was pinned meanwhile, or is being removed", each.step));
+                    fmt::format("step {} was pinned meanwhile, or is being removed, or step {} is gone",
+                                each.step, newest->step));
       }
       removed.push_back(std::move(each));
     } catch (const Error& error) {

@@ -82,6 +82,10 @@ void Remover::retain(std::uint64_t just_saved) {
   if (is_stopped_) {  // By the policy itself.
     return;
   }
+  const auto sound =
+      std::find_if(steps.rbegin(), steps.rend(), [](const StepInfo& each) { return each.problem.empty(); });
+  const std::optional<std::uint64_t> newest =
+      sound == steps.rend() ? std::nullopt : std::optional(sound->step);
   attempt([&] { update_links(std::move(steps), plan); });
   std::size_t removed = 0;
   for (const StepInfo& each : plan.removed) {
@@ -91,7 +95,7 @@ void Remover::retain(std::uint64_t just_saved) {
     if (++removed % kRemovalsForAList == 0) {
       directory_.refresh();  // By what it has shown a removal knows what lies beside the step.
     }
-    is_finished = attempt([&] { try_remove(each.step); }) && is_finished;
+    is_finished = attempt([&] { try_remove(each.step, newest); }) && is_finished;
   }
   if (is_finished) {
     set_unfinished(std::nullopt);
@@ -202,7 +206,7 @@ std::string Remover::doing() const {
                    : "the disk, or the policy, is slow to say what is to go";
 }
 
-bool Remover::try_remove(std::uint64_t step) {
+bool Remover::try_remove(std::uint64_t step, std::optional<std::uint64_t> newer) {
   const StepRemoval removal(*uses_, step);
   if (!removal.has_begun()) {
     return false;
@@ -212,7 +216,7 @@ bool Remover::try_remove(std::uint64_t step) {
   RemoveOptions options;
   options.deadline = removal_deadline_;
   try {
-    if (!directory_.remove_unless_pinned(step, options, context_)) {
+    if (!directory_.remove_unless_pinned(step, options, context_, newer)) {
       return false;
     }
   } catch (const Error&) {

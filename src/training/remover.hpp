@@ -89,8 +89,8 @@ class Remover {
   [[nodiscard]] const std::shared_ptr<StepUses>& uses() const noexcept { return uses_; }
 
  private:
-  /// False when it was pinned, or used, since the policy was asked.
-  bool try_remove(std::uint64_t step);
+  /// False when it was pinned, or used, since the policy was asked; or `newer` is gone.
+  bool try_remove(std::uint64_t step, std::optional<std::uint64_t> newer = std::nullopt);
   void note_removal(std::optional<std::uint64_t> step);
   void finish_removals();
   void set_unfinished(std::optional<std::uint64_t> just_saved);

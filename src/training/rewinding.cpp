@@ -12,7 +12,6 @@
 #include "cairn/base/error.hpp"
 
 #include "store/internal/checkpoint_entries.hpp"
-#include "store/internal/checkpoint_hold.hpp"
 #include "store/internal/uuid.hpp"
 #include "training/internal/pins.hpp"
 #include "training/internal/rewound.hpp"
@@ -40,6 +39,12 @@ Rewinding::Rewinding(std::uint64_t step, StepDirectory& directory, StepUses& use
     }
     if (!above.objection.empty()) {
       objections.push_back(fmt::format("step {} {}", number, above.objection));
+    }
+  }
+  if (!above_.empty() && root_) {
+    stays_.emplace(*root_, directory.entry(step).filename().string());
+    if (!stays_->is_held()) {
+      objections.push_back(fmt::format("step {} is being pinned, replaced or removed", step));
     }
   }
   if (!objections.empty()) {

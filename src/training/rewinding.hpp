@@ -12,6 +12,7 @@
 #include "cairn/training/step_directory.hpp"
 
 #include "io/internal/file.hpp"
+#include "store/internal/checkpoint_hold.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn::training {
@@ -27,7 +28,8 @@ namespace cairn::training {
 ///    shorter line, and never a gap in it.
 class Rewinding {
  public:
-  /// Steps 1 and 2. `directory` and `uses` must outlive it; until it ends this process uses none of the steps.
+  /// Steps 1 and 2. `directory` and `uses` must outlive it; until it ends this process uses none of the steps, and
+  /// nobody removes the one that stays.
   ///
   /// Errors: Errc::invalid_argument; OS errors.
   Rewinding(std::uint64_t step, StepDirectory& directory, StepUses& uses);
@@ -56,6 +58,7 @@ class Rewinding {
   const std::optional<io::Directory> root_;  // Nothing where it is yet to be made.
   std::map<std::uint64_t, Above> above_;
   std::deque<StepRemoval> removals_;
+  std::optional<store::CheckpointHold> stays_;  // The step to go back to: who removes steps leaves it alone.
 };
 
 }  // namespace cairn::training

@@ -399,14 +399,16 @@ bool StepDirectory::is_pinned(std::uint64_t step) const {
 }
 
 bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions& options,
-                                         const Context& context) {
+                                         const Context& context, std::optional<std::uint64_t> newer) {
   const std::optional<io::Directory> directory = state_->open_root();
   const std::string entry = state_->entry_of(step);
   if (!directory || entry.empty()) {
     return true;
   }
   const store::CheckpointHold hold(*directory, entry);
-  if (!hold.is_held() || training::is_pinned(*directory, step)) {
+  // While it is held nobody goes back to it.
+  const bool is_old = !newer || directory->status(this->entry(*newer).filename().string());
+  if (!hold.is_held() || !is_old || training::is_pinned(*directory, step)) {
     return false;
   }
   const std::filesystem::path where = path(step);

@@ -158,6 +158,34 @@ TEST_F(Rewind, TakesAlongWhatARecoveryWouldPutBack) {
   EXPECT_EQ(lines().size(), 2u);  // What was replaced lies in a line of its own.
 }
 
+TEST_F(RewindOnAFaultyDisk, LeavesItsStepWhateverAnotherProgramWasAboutToRemove) {
+  save_steps({1, 2, 3});
+  Checkpointer other(root(), {}, plain_);
+  // Right before the first of the steps goes that are to go because of the later ones.
+  const auto act = [&] { disk_->before_lock = [&other] { other.rewind(2); }; };
+  const auto run = make(keeping({"mine", false, [&](std::span<const StepInfo> steps, CommitTime now) {
+                                   act();
+                                   return keep::latest(2)(steps, now);
+                                 }}));
+
+  save(*run, 4).wait();
+  run->wait();
+
+  EXPECT_FALSE(disk_->before_lock);  // It was.
+  EXPECT_THAT(on_disk(), ElementsAre(1, 2));
+}
+
+TEST_F(RewindOnAFaultyDisk, KeepsItsStepFromBeingRemovedMeanwhile) {
+  save_steps({1, 2, 3});
+  StepDirectory other(root(), {}, plain_);
+  disk_->after_rename = [&] { EXPECT_FALSE(other.remove_unless_pinned(1, {}, plain_)); };
+
+  make()->rewind(1);
+
+  EXPECT_FALSE(disk_->after_rename);
+  EXPECT_THAT(on_disk(), ElementsAre(1));
+}
+
 TEST_F(RewindOnAFaultyDisk, TakesAlongOtherGenerations) {
   disk_->lacks_rename_modes = true;
   const auto run = make();

@@ -101,8 +101,11 @@ class StepDirectory {
   /// Removes a step that nobody has pinned; who pins it meanwhile either keeps it, or is told that it is not there. False, and nothing
   /// done, when it is pinned, or somebody pins or removes it at this moment. Blocks.
   ///
+  /// `newer`: a later step that stays, for whose sake this one goes. Where it is not there any more, as somebody has gone
+  /// back behind it, nothing is done, either.
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
-  bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context);
+  bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context,
+                            std::optional<std::uint64_t> newer = std::nullopt);
 
   /// Whether removals of this object have failed, or have not come back in time, when the step was gone and its bytes were not.
   [[nodiscard]] bool has_unfinished_removals() const;
