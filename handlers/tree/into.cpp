@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,7 +60,7 @@ class WholeTree final : public TreeTarget {
  public:
   WholeTree(Tree& tree, Narrowing narrowing) : tree_(tree), narrowing_(narrowing) {}
 
-  [[nodiscard]] AbstractTree want(const AbstractTree& stored) override {
+  [[nodiscard]] std::optional<AbstractTree> wants_in_any_case() const override {
     AbstractTree wanted(std::as_const(tree_));
     const auto add = [&wanted, this](std::string_view path, const Tree& leaf) {
       if (!TreeAccess::is_container(leaf)) {
@@ -68,9 +69,15 @@ class WholeTree final : public TreeTarget {
     };
     std::string path;
     TreeAccess::visit(std::as_const(tree_), path, 0, add);
+    return wanted;
+  }
+
+  [[nodiscard]] AbstractTree want(const AbstractTree& stored) override {
+    AbstractTree wanted = *wants_in_any_case();
     if (differences_ != nullptr) {
       AbstractTree built = stored;
       built.materialise();
+      std::string path;
       leave_differences(std::as_const(built), wanted, path);
     }
     return wanted;

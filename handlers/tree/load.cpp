@@ -178,10 +178,12 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   const TreeLoadOptions options = options_of(context);
   const std::shared_ptr<TreeTarget> target = wanted ? wanted->target() : nullptr;
   array_store::OpenOptions how = open_options(context, options);
-  if (options.partial && wanted && !target && !context.file_bytes(array_store::kIndexFile)) {
+  if (options.partial && wanted && !context.file_bytes(array_store::kIndexFile)) {
     std::function<void()> find_names = [&] {
-      wanted->materialise();
-      how.wanted = names_of(*wanted, options);
+      if (std::optional<AbstractTree> known = target ? target->wants_in_any_case() : wanted) {
+        known->materialise();
+        how.wanted = names_of(*known, options);
+      }
     };
     co_await context.run(std::move(find_names));
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cairn/array/array_view.hpp"
+#include "cairn/handlers/into.hpp"
 #include "cairn/handlers/tree_handler.hpp"
 
 #include "core/internal/start.hpp"
@@ -213,6 +214,24 @@ TEST_F(ForeignFolder, GivesAPartOfWhichShardsAreMissingAndSaysSo) {
         load_part({"state", missing});
       },
       Fails(Errc::not_found, HasSubstr("model-00003-of-00003.safetensors")));
+}
+
+TEST_F(ForeignFolder, OpensTheShardsAloneThatATreeNeedsWhichIsLoadedInto) {
+  const auto folder = folder_ / "folder";
+  std::filesystem::copy(kData / "safetensors/hf_sharded", folder);
+  testing::write_text(folder / "model-00002-of-00003.safetensors",
+                      "version https://git-lfs.github.com/spec/v1\n");
+  const Tree first = open(folder / "model-00001-of-00003.safetensors");
+  Tree tree;
+  for (const auto& [name, leaf] : first.as_map()) {
+    const auto stored = leaf.as<Array>();
+    tree[name] = Array::zeros(stored.shape(), stored.dtype());
+  }
+  const LoadOptions options = partial;
+
+  static_cast<void>(core::start_load(folder, {{"state", into(tree)}}, handlers_, options, context_).wait());
+
+  EXPECT_EQ(tree, first);
 }
 
 TEST_F(ForeignFolder, IsNoModelWhereShardsAreMissing) {

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -29,6 +30,8 @@ class TreeTarget {
  public:
   virtual ~TreeTarget() = default;
 
+  /// What it asks for whatever is stored; nothing where only `want` can say.
+  [[nodiscard]] virtual std::optional<AbstractTree> wants_in_any_case() const { return std::nullopt; }
   /// What to load for the object: places for elements, which it makes room for. Nothing has been read but the index.
   [[nodiscard]] virtual AbstractTree want(const AbstractTree& stored) = 0;
   /// Takes the rest from what was loaded.
