@@ -21,6 +21,9 @@ std::atomic<std::uint64_t> g_removals{0};
 }  // namespace
 
 struct ParentUse::Shared {
+  explicit Shared(Key id) : key(id) {}
+
+  const Key key;
   Mutex mutex;  // Held while the directory is removed, so of this directory only.
   std::size_t users CAIRN_GUARDED_BY(mutex) = 0;
   std::optional<Made> made CAIRN_GUARDED_BY(mutex);  // Once set, it stays.
@@ -44,10 +47,11 @@ struct ParentUse::Shared {
     Table& all = table();
     const MutexLock lock(all.mutex);
     std::erase_if(all.entries, [](const auto& each) { return each.second.expired(); });
-    std::weak_ptr<Shared>& entry = all.entries[{id.device, id.inode}];
+    const Key key{id.device, id.inode};
+    std::weak_ptr<Shared>& entry = all.entries[key];
     std::shared_ptr<Shared> shared = entry.lock();
     if (!shared) {
-      shared = std::make_shared<Shared>();
+      shared = std::make_shared<Shared>(key);
       entry = shared;
     }
     return shared;
@@ -57,7 +61,7 @@ struct ParentUse::Shared {
     return users == 0 && !is_kept && made && made->is_own;
   }
 
-  /// Takes it away when it is empty.
+  /// Takes it away when it is empty. The next directory may get its number at once: whoever joins that one finds nothing of this.
   void remove() noexcept CAIRN_REQUIRES(mutex) {
     is_removed = true;
     const io::Directory& parent = *made->parent;
@@ -65,6 +69,9 @@ struct ParentUse::Shared {
     [[maybe_unused]] const int ignored =
         io::uninterrupted([&] { return parent.syscalls().unlink_at(parent.fd(), name, true); });
     ++g_removals;  // Afterwards: who has read the number before he opened the directory finds another one.
+    Table& all = table();
+    const MutexLock lock(all.mutex);
+    all.entries.erase(key);
   }
 };
 

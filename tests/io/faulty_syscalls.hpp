@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,11 +43,15 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   using ForwardingSyscalls::ForwardingSyscalls;
 
   void plan(Fault fault) {
+    const std::lock_guard lock(mutex_);
     fault_ = fault;
     seen_ = 0;
     hits_ = 0;
   }
-  void clear() { fault_.reset(); }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    fault_.reset();
+  }
   /// How many calls the fault has hit.
   [[nodiscard]] int hits() const { return hits_; }
 
@@ -106,21 +111,28 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
 
   std::int64_t pass(const testing::PassingCall& call) noexcept override {
     ++calls_;
-    if (!fault_ || fault_->call != call.kind) {
+    const std::optional<Fault> fault = planned();
+    if (!fault || fault->call != call.kind) {
       return call.make();
     }
     const int number = ++seen_;
-    const bool is_hit = number >= fault_->first && number - fault_->first < fault_->count;
+    const bool is_hit = number >= fault->first && number - fault->first < fault->count;
     if (!is_hit) {
       return call.make();
     }
     ++hits_;
-    if (fault_->is_performed || call.kind == Call::close) {
+    if (fault->is_performed || call.kind == Call::close) {
       call.make();
     }
-    return fault_->result;
+    return fault->result;
   }
 
+  [[nodiscard]] std::optional<Fault> planned() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return fault_;
+  }
+
+  mutable std::mutex mutex_;  // What was saved before may close its files in the background yet.
   std::optional<Fault> fault_;
   std::atomic<int> seen_{0};
   std::atomic<int> hits_{0};
