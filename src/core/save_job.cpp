@@ -495,28 +495,6 @@ void SaveJob::judge_handlers() {
   add_problem(checks_->not_checked());
 }
 
-void SaveJob::measure_result() noexcept {
-  const MutexLock lock(mutex_);
-  account().fill_numbers(result_);
-  result_.durable_time = meter().last() - meter().begin();
-}
-
-void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
-  const MutexLock lock(mutex_);
-  account().fill_words(result_);
-  result_.path = path_;
-  result_.files = digests.size() + others_.size();
-  for (const io::FileDigest& digest : digests) {
-    result_.bytes += digest.size_bytes;
-  }
-  for (const store::FileEntry& file : others_) {
-    result_.bytes += file.size_bytes;
-  }
-  if (std::string problem = alone_problem(result_.bytes); !problem.empty()) {
-    result_.problems.push_back(std::move(problem));
-  }
-}
-
 void SaveJob::end_publish_step(store::PublishStep step) {
   switch (step) {
     case store::PublishStep::describe:
@@ -535,45 +513,6 @@ void SaveJob::end_publish_step(store::PublishStep step) {
   }
 }
 
-void SaveJob::add_problem(const std::string& problem) noexcept {
-  const MutexLock lock(mutex_);
-  if (!problem.empty()) {
-    result_.problems.push_back(problem);
-  }
-}
-
-void SaveJob::count_problem(const std::string& words, std::uint64_t count) noexcept {
-  const MutexLock lock(mutex_);
-  const auto [known, is_new] = counted_problems_.try_emplace(words);
-  CountedProblem& problem = known->second;
-  if (is_new) {
-    problem.place = result_.problems.size();
-    result_.problems.emplace_back();
-  }
-  problem.count += count;
-  result_.problems[problem.place] = fmt::format("{}: {}", words, problem.count);
-}
-
-void SaveJob::add_policy(const std::string& description, const WorkFigures& figures) noexcept {
-  const MutexLock lock(mutex_);
-  std::vector<PolicyFigures>& policies = result_.policies;
-  auto policy = std::find_if(policies.begin(), policies.end(), [&description](const PolicyFigures& known) {
-    return known.description == description;
-  });
-  if (policy == policies.end()) {
-    policy = policies.insert(policy, {description, WorkFigures()});
-  }
-  policy->work.count += figures.count;
-  policy->work.bytes += figures.bytes;
-  policy->work.time += figures.time;
-}
-
-void SaveJob::add_unremoved(const std::string& problem) noexcept {
-  add_problem(problem);
-  const MutexLock lock(mutex_);
-  unremoved_ += (unremoved_.empty() || problem.empty() ? "" : "; ") + problem;
-}
-
 void SaveJob::count_end(const std::exception_ptr& failure) {
   if (failure) {
     services().metrics.fail_save(failure);
@@ -581,11 +520,6 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
     const MutexLock lock(mutex_);
     services().metrics.end_save(result_);
   }
-}
-
-SaveResult SaveJob::result() const noexcept {
-  const MutexLock lock(mutex_);
-  return result_;
 }
 
 void SaveJob::give_way_to(const SaveJob& newer) {
@@ -606,11 +540,6 @@ void SaveJob::let_go() noexcept {
           self->services().in_flight.lose(self->path_.string(), lost);
         }
       });
-}
-
-std::exception_ptr SaveJob::unremoved() const {
-  const MutexLock lock(mutex_);
-  return unremoved_.empty() ? nullptr : std::make_exception_ptr(Error(Errc::io_failure, unremoved_));
 }
 
 SaveProgress SaveJob::progress() const {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trees that several ranks save together, each with its part of the arrays, and that any process loads in any boxes.
+#include "api/trees_of_ranks.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -18,125 +20,21 @@
 #include "cairn/sharding/policies.hpp"
 #include "cairn/sharding/shards.hpp"
 
-#include "api/fixture.hpp"
 #include "core/joint_job.hpp"
 
 namespace cairn {
 namespace {
 
 using ::testing::AllOf;
+using testing::counted;
 using ::testing::ElementsAre;
-using testing::Fails;
+using testing::filled;
 using ::testing::HasSubstr;
 using testing::JointJob;
+using testing::part_of;
 using testing::RankEnd;
-
-/// An array whose elements are their numbers.
-Array counted(const Shape& shape) {
-  Array array(shape, DType::int32);
-  const auto elements = array.data<std::int32_t>();
-  std::iota(elements.begin(), elements.end(), 0);
-  return array;
-}
-
-Array filled(const Shape& shape, std::int32_t value) {
-  Array array(shape, DType::int32);
-  std::ranges::fill(array.data<std::int32_t>(), value);
-  return array;
-}
-
-/// What a rank holds of an array.
-ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
-  std::vector<Array> locals;
-  for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
-    locals.push_back(whole.part(placed.box).clone());
-  }
-  return shard(sharding, rank, whole.shape(), whole.dtype(), std::move(locals));
-}
-
-Sharding rows_of(std::uint32_t ranks) {
-  return Sharding::of_spec(Mesh({ranks}, {"data"}), {{"data"}});
-}
-
-class TreesOfRanks : public testing::ApiTest {
- protected:
-  using TreeOfRank = std::function<Tree(std::uint32_t rank)>;
-
-  std::vector<RankEnd> save_on(JointJob& job, const TreeOfRank& tree, const SaveOptions& options = {}) const {
-    return job.on_all([&](std::size_t rank) {
-      return save(target(), tree(static_cast<std::uint32_t>(rank)), options, job.context(rank));
-    });
-  }
-
-  void expect_saved(const TreeOfRank& tree, std::size_t ranks = 4, const SaveOptions& options = {}) const {
-    JointJob job{JointJob::Options(ranks)};
-    for (const RankEnd& end : save_on(job, tree, options)) {
-      EXPECT_EQ(end.text(), "committed");
-    }
-    EXPECT_TRUE(verify(target(), {}, *context_).is_sound());
-  }
-
-  /// That all ranks are told why, and nothing stays.
-  void expect_refused(const TreeOfRank& tree, const ::testing::Matcher<std::string>& why,
-                      std::size_t ranks = 4) const {
-    JointJob job{JointJob::Options(ranks)};
-    for (const RankEnd& end : save_on(job, tree)) {
-      EXPECT_THAT(end.text(), why);
-      const std::string text = end.text();
-      EXPECT_EQ(text.find("'state'"), text.rfind("'state'")) << "named once: " << text;
-      EXPECT_TRUE(text.find("peer failed") == std::string::npos || text.starts_with("save of ")) << text;
-    }
-    EXPECT_THAT(left(), ::testing::IsEmpty());
-  }
-
-  /// Says what no rank alone has done wrong: blames neither the handler nor the rank that has found it.
-  static auto of_all() {
-    return AllOf(::testing::StartsWith("save of "), ::testing::Not(HasSubstr("handler ")),
-                 ::testing::Not(HasSubstr("rank 0: ")), ::testing::Not(HasSubstr("peer failed")));
-  }
-
-  [[nodiscard]] Tree load_whole() const { return load(target(), {}, *context_); }
-
-  [[nodiscard]] std::vector<std::string> data_files() const {
-    std::vector<std::string> names;
-    for (const std::string& name : testing::list_tree(target() / "state")) {
-      if (name.ends_with(".safetensors")) {
-        names.push_back(name);
-      }
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  [[nodiscard]] std::uint64_t data_bytes() const {
-    std::uint64_t bytes = 0;
-    for (const std::string& name : data_files()) {
-      bytes += std::filesystem::file_size(target() / "state" / name);
-    }
-    return bytes;
-  }
-
-  [[nodiscard]] std::uint64_t data_bytes_of(std::size_t rank) const {
-    std::uint64_t bytes = 0;
-    for (const std::string& name : data_files()) {
-      const bool is_of_rank = name.starts_with(fmt::format("data-r{:05}-", rank));
-      bytes += is_of_rank ? std::filesystem::file_size(target() / "state" / name) : 0;
-    }
-    return bytes;
-  }
-
-  /// That each of four ranks wrote about a fourth of so many bytes of elements.
-  void expect_shared_out(std::uint64_t bytes) const {
-    for (std::size_t rank = 0; rank < 4; ++rank) {
-      EXPECT_NEAR(static_cast<double>(data_bytes_of(rank)), static_cast<double>(bytes / 4),
-                  static_cast<double>(bytes / 80 + (12 << 10)))
-          << rank;
-    }
-  }
-
-  const Array whole_ = counted({13, 10});
-  const Array bias_ = counted({5});
-};
+using testing::rows_of;
+using testing::TreesOfRanks;
 
 TEST_F(TreesOfRanks, AreOneCheckpoint) {
   expect_saved([&](std::uint32_t rank) {
@@ -498,103 +396,6 @@ TEST_F(TreesOfRanks, TellWhatTheirPolicyWarnsOf) {
   ASSERT_EQ(result.policies.size(), 1u);
   EXPECT_EQ(result.policies[0].description, MaxShardSize(3).description());
   EXPECT_EQ(result.policies[0].work.count, 2u);
-}
-
-TEST_F(TreesOfRanks, NameTheElementsThatNobodyHolds) {
-  expect_refused(
-      [&](std::uint32_t rank) {
-        return Tree{{"w", rank == 2 ? ShardedArray(whole_.shape(), whole_.dtype())
-                                    : part_of(whole_, rows_of(4), rank)}};
-      },
-      AllOf(
-          HasSubstr("'w': 90 of the 130 elements of [0:13, 0:10] are there; [8:12, 0:10] is not; next to it: "
-                    "[4:8, 0:10] of rank 1, [12:13, 0:10] of rank 3"),
-          of_all()));
-}
-
-TEST_F(TreesOfRanks, NameTheBoxesThatOverlap) {
-  expect_refused(
-      [&](std::uint32_t rank) {
-        return Tree{{"w", rank == 2 ? part_of(whole_, rows_of(5), rank) : part_of(whole_, rows_of(4), rank)}};
-      },
-      AllOf(HasSubstr("'w': boxes [4:8, 0:10] of rank 1 and [6:9, 0:10] of rank 2 overlap in [6:8, 0:10]"),
-            of_all()));
-}
-
-TEST_F(TreesOfRanks, NameARankThatHoldsAReplicaTwice) {
-  const Box box = Box::whole(whole_.shape());
-  expect_refused(
-      [&](std::uint32_t rank) {
-        return Tree{
-            {"w", rank == 1
-                      ? ShardedArray(whole_.shape(), whole_.dtype(), {{box, whole_, 2}, {box, whole_, 2}})
-                      : ShardedArray(whole_.shape(), whole_.dtype(), {{box, whole_, rank + 10}})}};
-      },
-      AllOf(HasSubstr("'w'"), HasSubstr("rank 1 holds box [0:13, 0:10] twice as replica 2")));
-}
-
-TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwice) {
-  expect_refused(
-      [&](std::uint32_t) {
-        return Tree{
-            {"w", ShardedArray(whole_.shape(), whole_.dtype(), {{Box::whole(whole_.shape()), whole_}})}};
-      },
-      AllOf(HasSubstr("'w'"), HasSubstr("replica 0")));
-}
-
-TEST_F(TreesOfRanks, NameAReplicaThatIsThereTwiceAlsoBehindAnother) {
-  const Box box = Box::whole(whole_.shape());
-  expect_refused(
-      [&](std::uint32_t rank) {
-        std::vector<Shard> shards = {{box, whole_, rank}};
-        if (rank == 1) {
-          shards.push_back({box, whole_, 3});
-        }
-        return Tree{{"w", ShardedArray(whole_.shape(), whole_.dtype(), std::move(shards))}};
-      },
-      AllOf(HasSubstr("'w'"), HasSubstr("ranks 1 and 3"), HasSubstr("replica 3")));
-}
-
-TEST_F(TreesOfRanks, TellRanksThatDiffer) {
-  const Tree common = {{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}};
-  const std::vector<std::pair<Tree, std::string>> others = {
-      {{{"step", 7}, {"v", part_of(whole_, rows_of(4), 0)}}, "'v'"},
-      {{{"step", 7.5}, {"w", part_of(whole_, rows_of(4), 0)}}, "'step': floating"},
-      {{{"step", 7}, {"w", whole_}}, "'w': array of I32 [13, 10]"},
-      {{{"step", 7}, {"w", ShardedArray({13, 11}, DType::int32)}}, "[13, 11]"},
-      {{{"step", 7}, {"w", ShardedArray({13, 10}, DType::int8)}}, "of I8"},
-      {{{"step", 7}}, "nothing more"},
-      {{{"step", 7}, {"w", part_of(whole_, rows_of(4), 0)}, {"x", 1}}, "'x'"},
-  };
-  for (const auto& [other, words] : others) {
-    expect_refused([&, &odd = other](std::uint32_t rank) { return rank == 2 ? odd : common; },
-                   AllOf(HasSubstr("'state': the ranks do not save the same: ranks 0, 1 and 3 have "),
-                         HasSubstr(", rank 2 has "), HasSubstr(words), of_all()));
-  }
-}
-
-TEST_F(TreesOfRanks, TellRanksThatStoreAnArrayDifferently) {
-  JointJob job{JointJob::Options(3)};
-  for (const RankEnd& end : job.on_all([&](std::size_t rank) {
-         SaveOptions options;
-         if (rank == 1) {
-           options.handler_options.set(ArrayRules().add("w", DType::int64));
-         }
-         const Tree tree = {{"w", part_of(whole_, rows_of(3), static_cast<std::uint32_t>(rank))}};
-         return save(target(), tree, options, job.context(rank));
-       })) {
-    EXPECT_THAT(
-        end.text(),
-        HasSubstr("rule 1 of ArrayRules: ranks 0 and 2 have none, rank 1 has 'the rule 'w', stored as I64'"));
-  }
-}
-
-TEST_F(TreesOfRanks, TellRanksThatDifferWithoutShardedArrays) {
-  expect_refused(
-      [&](std::uint32_t rank) {
-        return rank == 1 ? Tree{{"step", "7"}} : Tree{{"step", 7}};
-      },
-      AllOf(HasSubstr("'step': integer"), HasSubstr("rank 1 has 'step': string"), of_all()), 2);
 }
 
 /// Shardings of every kind that fit a random shape.

@@ -140,8 +140,8 @@ TEST_F(ValuesOfRanks, AreComparedTheSmallestFirst) {
        })) {
     ASSERT_TRUE(end.result) << end.text();
     problems = end.result->problems;
-    EXPECT_THAT(problems,
-                UnorderedElementsAre(HasSubstr("elsewhere: 'z' on rank 1"), HasSubstr("leaves: 1")));
+    EXPECT_THAT(problems, UnorderedElementsAre(HasSubstr("elsewhere: 'z' on rank 1"), HasSubstr("leaves: 1"),
+                                               HasSubstr("rank 0 wrote")));
   }
 }
 

@@ -16,8 +16,8 @@
 
 #include <gmock/gmock.h>
 
-#include "coord/packet.hpp"
 #include "core/joint_job.hpp"
+#include "core/joint_saving.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/verify.hpp"
@@ -30,41 +30,24 @@ namespace fs = std::filesystem;
 
 using ::testing::AllOf;
 using testing::Blob;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::Fails;
-using testing::FailsWithErrno;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::JointJob;
+using testing::JointSaving;
 using testing::list_tree;
 using testing::load_alone;
 using testing::make_blob;
-using ::testing::Not;
 using testing::overwriting_save;
 using testing::Part;
 using testing::RankEnd;
-using testing::TempDir;
 
 void expect_committed(const std::vector<RankEnd>& ends) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     EXPECT_EQ(ends[rank].text(), "committed") << rank;
   }
 }
-
-class JointSaving : public ::testing::Test {
- protected:
-  [[nodiscard]] fs::path target() const { return directory_ / "step"; }
-  [[nodiscard]] std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(directory_.path())) {
-      names.push_back(entry.path().filename());
-    }
-    return names;
-  }
-
-  TempDir directory_;
-};
 
 TEST_F(JointSaving, MakesOneCheckpointThatOneProcessLoads) {
   JointJob job(JointJob::Options(4));
@@ -332,170 +315,6 @@ TEST_P(FailingRank, IsToldInTheBackground) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FailingRank, ::testing::Values(0, 1, 3));
-
-/// Holds back what rank 0 says to a rank.
-class HoldingWire final : public Transport {
- public:
-  explicit HoldingWire(std::unique_ptr<Transport> wire) : wire_(std::move(wire)) {}
-
-  void hold() { is_holding_ = true; }
-  void release_in(std::chrono::milliseconds delay) {
-    wire_->call_after(delay, [this] {
-      is_holding_ = false;
-      for (Packet& packet : held_) {
-        receiver_(0, std::move(packet));
-      }
-      held_.clear();
-    });
-  }
-
-  /// Called when another rank tells this one, or this one others, that it has failed.
-  std::function<void()> on_failure = [] {};
-
-  std::size_t rank() const noexcept override { return wire_->rank(); }
-  std::size_t size() const noexcept override { return wire_->size(); }
-  std::span<const std::uint32_t> hosts() const noexcept override { return wire_->hosts(); }
-  Hash128 job() const noexcept override { return wire_->job(); }
-  bool has_thread(std::size_t rank) const override { return wire_->has_thread(rank); }
-  Time now() const override { return wire_->now(); }
-  void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
-    wire_->call_after(delay, std::move(work));
-  }
-  void send(std::size_t to, Packet packet) override {
-    look_at(packet);
-    wire_->send(to, std::move(packet));
-  }
-  void listen(Receiver receiver, std::function<void()> ended) override {
-    receiver_ = std::move(receiver);
-    wire_->listen(
-        [this](std::size_t from, Packet packet) {
-          if (from == 0 && is_holding_) {
-            held_.push_back(std::move(packet));
-            return;
-          }
-          look_at(packet);
-          receiver_(from, std::move(packet));
-        },
-        std::move(ended));
-  }
-
- private:
-  void look_at(const Packet& packet) const {
-    if (coord::decode(*packet).head.kind == coord::PacketKind::fail) {
-      on_failure();
-    }
-  }
-
-  Receiver receiver_;
-  std::atomic<bool> is_holding_{false};
-  std::vector<Packet> held_;               // Of the transport's thread.
-  const std::unique_ptr<Transport> wire_;  // Goes first: its thread uses the others.
-};
-
-/// Gives rank 1 a wire on which the words of rank 0 can be held back; `wire` is that one, once the job is made.
-void hold_at_rank_one(JointJob::Options& options, HoldingWire*& wire) {
-  options.wire = [&wire](std::unique_ptr<Transport> transport) -> std::unique_ptr<Transport> {
-    if (transport->rank() != 1) {
-      return transport;
-    }
-    auto holding = std::make_unique<HoldingWire>(std::move(transport));
-    wire = holding.get();
-    return holding;
-  };
-}
-
-auto says_what_came_first() {
-  return Fails(Errc::peer_failed, AllOf(HasSubstr("rank 0: 'part' (handler test.part/1): no space"),
-                                        Not(HasSubstr("No such file"))));
-}
-
-TEST_F(JointSaving, SaysWhatCameFirstAlsoToRanksThatHearOfWhatIsMissingBefore) {
-  JointJob::Options options(4);
-  options.fan_out = 1;
-  HoldingWire* wire = nullptr;
-  hold_at_rank_one(options, wire);
-  const async::Event all_write;
-  const async::Event rank_zero_has_ended;
-  const async::Event others_may_go_on;
-  std::atomic<int> writing{0};
-  options.hooks.background = [&](std::size_t rank) {
-    if (++writing == 4) {
-      wire->hold();
-      all_write.set();
-    }
-    all_write.get();
-    if (rank == 0) {
-      throw Error(Errc::io_failure, "no space");
-    }
-    (rank == 3 ? rank_zero_has_ended : others_may_go_on).get();
-  };
-  JointJob job(options);
-  // Rank 3 misses the directory, and tells rank 2, which tells rank 1: none of them has heard of rank 0.
-  wire->on_failure = [&] {
-    others_may_go_on.set();
-    wire->release_in(std::chrono::milliseconds(0));
-  };
-
-  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
-    const std::shared_ptr<void> ended(nullptr, [&, rank](std::nullptr_t) {
-      if (rank == 0) {
-        rank_zero_has_ended.set();
-      }
-    });
-    return job.save(rank, target(), make_blob(10));
-  });
-
-  for (const std::size_t rank : {1, 2, 3}) {
-    EXPECT_THAT([&] { ends[rank].rethrow(); }, says_what_came_first());
-  }
-}
-
-TEST_F(JointSaving, SaysWhatCameFirstAlsoWhereItIsMissedBeforeAllHaveAgreed) {
-  JointJob::Options options(2);
-  HoldingWire* wire = nullptr;
-  hold_at_rank_one(options, wire);
-  const async::Event rank_zero_has_ended;
-  options.hooks.blocking = [&](std::size_t rank) {
-    if (rank == 0) {
-      throw Error(Errc::io_failure, "no space");
-    }
-    rank_zero_has_ended.get();
-    throw_errno(ENOENT, "create", "part-1");
-  };
-  JointJob job(options);
-  wire->hold();
-  wire->on_failure = [&] { wire->release_in(std::chrono::milliseconds(20)); };
-
-  const std::vector<RankEnd> ends = job.on_all([&](std::size_t rank) {
-    const std::shared_ptr<void> ended(nullptr, [&, rank](std::nullptr_t) {
-      if (rank == 0) {
-        rank_zero_has_ended.set();
-      }
-    });
-    return job.save(rank, target(), make_blob(10));
-  });
-
-  EXPECT_THAT([&] { ends[1].rethrow(); }, says_what_came_first());
-}
-
-TEST_F(JointSaving, LeavesToARankWhatItMissesByItself) {
-  JointJob::Options options(3);
-  options.hooks.background = [](std::size_t rank) {
-    if (rank == 2) {
-      throw_errno(ENOENT, "open", "what/the/handler/reads");
-    }
-  };
-  JointJob job(options);
-
-  const std::vector<RankEnd> ends = job.save_all(target(), make_blob(10));
-
-  EXPECT_THAT([&] { ends[2].rethrow(); }, FailsWithErrno(ENOENT, HasSubstr("what/the/handler/reads")));
-  for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT(
-        [&] { ends[rank].rethrow(); },
-        Fails(Errc::peer_failed, AllOf(HasSubstr("rank 2: 'part'"), HasSubstr("what/the/handler/reads"))));
-  }
-}
 
 /// Ranks whose background phases wait until the test lets them go on.
 class HeldJob : public JointSaving {

@@ -23,9 +23,10 @@ namespace cairn {
 ///
 /// Ownership: texts and view are valid during the call of the policy.
 struct ShardableTensor {
-  std::string_view key;    ///< Path in the checkpoint: the checkpointable, and in it the path ("state/params/w").
-  std::string_view name;   ///< As its owner calls it: the last component of the path ("w").
-  std::string_view owner;  ///< Who holds it: the key without the name ("state/params").
+  std::string_view
+      key;  ///< Path in the checkpoint: the checkpointable, and in it the path ("state/params/w").
+  std::string_view name;         ///< As its owner calls it: the last component of the path ("w").
+  std::string_view owner;        ///< Who holds it: the key without the name ("state/params").
   DType dtype = DType::float32;  ///< In memory: of `view`, and of values that a policy puts in its place.
   /// On disk, where the save casts: whatever is written is cast to it. Nothing: `dtype`.
   std::optional<DType> storage_dtype;
