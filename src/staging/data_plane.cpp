@@ -10,6 +10,14 @@ namespace {
 
 constexpr const char* kGivenBack = "the caller's memory is the caller's again";
 
+async::Gate::Visit enter(const async::Gate& gate) {
+  async::Gate::Visit visit = gate.try_enter();
+  if (!visit) {
+    throw Error(Errc::cancelled, kGivenBack);
+  }
+  return visit;
+}
+
 }  // namespace
 
 Awaitable<> DataPlane::run(std::function<void()> work) const {
@@ -19,10 +27,7 @@ Awaitable<> DataPlane::run(std::function<void()> work) const {
 
 Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
   std::function<void()> visit = [gate = blocking_gate, work = std::move(work)] {
-    const async::Gate::Visit inside = gate.try_enter();
-    if (!inside) {
-      throw Error(Errc::cancelled, kGivenBack);
-    }
+    const async::Gate::Visit inside = enter(gate);
     work();
   };
   return copies_give_way ? async::offload(behind, std::move(visit))
@@ -48,11 +53,11 @@ bool DataPlane::runs_this_thread() const noexcept {
 }
 
 async::Gate::Visit DataPlane::touch_memory() const {
-  async::Gate::Visit visit = (prepared.has_happened() ? background_gate : blocking_gate).try_enter();
-  if (!visit) {
-    throw Error(Errc::cancelled, kGivenBack);
-  }
-  return visit;
+  return enter(prepared.has_happened() ? background_gate : blocking_gate);
+}
+
+async::Gate::Visit DataPlane::touch_promised_memory() const {
+  return enter(background_gate);
 }
 
 Awaitable<Buffer> DataPlane::acquire_buffer() {

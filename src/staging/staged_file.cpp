@@ -256,7 +256,7 @@ Awaitable<> StagedFile::write_staged(std::shared_ptr<StagedFile> self, std::uint
       std::function<void()> add = [&] {
         // What somebody keeps unchanged may be the caller's.
         const async::Gate::Visit reading =
-            self->has_promised_ ? self->plane_->touch_memory() : async::Gate::Visit();
+            self->has_promised_ ? self->plane_->touch_promised_memory() : async::Gate::Visit();
         const observe::WorkSpan span(self->plane_->meter, Work::copy, self->name_, self->offset(run), 0);
         std::uint64_t at = self->offset(run);
         for (const std::span<std::byte> part : first_of<std::byte>(memory, bytes)) {

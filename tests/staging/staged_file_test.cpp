@@ -222,6 +222,7 @@ TEST_F(StagedFiles, MayHoldBothInOneRun) {
   later.snapshot = Snapshot::share;
   const auto file = stage({piece_of(callers), later}, expected.size(), Snapshot::copy);
 
+  test_.plane->blocking_gate.close();  // As at the end of the blocking phase, a moment before all know of it.
   std::fill(callers.begin(), callers.end(), std::byte{0});
 
   expect_file(expected, finish(file));

@@ -79,6 +79,9 @@ struct DataPlane {
   ///
   /// Errors: Errc::cancelled when the memory is the caller's again.
   [[nodiscard]] async::Gate::Visit touch_memory() const;
+  /// The same for memory that its owner has promised to keep unchanged to the end, whatever phase runs: who works across the end of
+  /// the blocking phase finds its gate closed a moment before he is told.
+  [[nodiscard]] async::Gate::Visit touch_promised_memory() const;
 
   /// Waits for a staging buffer, and measures that. The plane outlives the wait.
   [[nodiscard]] Awaitable<Buffer> acquire_buffer();
