@@ -148,6 +148,7 @@ TEST_F(RanksThatLoadTogether, AreToldWhichOfThemDoNot) {
         testing::Fails(
             Errc::invalid_argument,
             HasSubstr("ResumeOptions::load.together: ranks 0 and 2 have 'true', rank 1 has 'false'")));
+    trainer.all.arrive_and_wait();  // Who ends before others have heard tells them that, too.
   });
 
   EXPECT_EQ(failures, "");
