@@ -404,6 +404,29 @@ TEST_F(RanksOfATraining, DoNotResumeWhereOneThrowsWhenItIsAskedWhetherItAccepts)
   }
 }
 
+TEST_F(RanksOfATraining, ThatLoadTogetherAreToldWhereOneOfThemDoesNotHaveTheStep) {
+  for (const char* step : {"1", "2"}) {
+    save_alone(step);
+  }
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    Checkpointer run(root(), {}, trainer.context);
+    trainer.all.arrive_and_wait();
+    if (trainer.rank == 0) {
+      run.remove(1);  // The others do not know of it.
+    }
+    trainer.all.arrive_and_wait();
+    LoadOptions together;
+    together.together = true;
+    const auto is_refused =
+        testing::Fails(trainer.rank == 0 ? Errc::not_found : Errc::peer_failed, HasSubstr("step 1 of"));
+
+    EXPECT_THAT([&] { static_cast<void>(run.load(1, {}, together)); }, is_refused);
+    EXPECT_THAT([&] { static_cast<void>(run.load_async(1, {}, together).wait()); }, is_refused);
+  });
+
+  EXPECT_EQ(failures, "");
+}
+
 TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {
   const std::string failures = on_ranks([&](Trainer& trainer) {
     CheckpointerOptions options;
