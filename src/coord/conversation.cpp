@@ -60,18 +60,25 @@ Awaitable<Told> told_of(std::shared_ptr<coord::Hearing> hearing) {
   co_return std::move(hearing->told);
 }
 
+/// As the failure of the conversation it is heard by all, also by those that are slower than a rank that ends because of it.
+[[noreturn]] void refuse(Exchange& exchange, const Error& why) {
+  exchange.fail_together(why);
+  if (const std::exception_ptr failure = exchange.failure()) {
+    std::rethrow_exception(failure);
+  }
+  throw why;  // This rank has left.
+}
+
 Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, std::uint32_t next,
                      std::string what, std::shared_ptr<Step> up) {
   co_await up->done.wait();
-  std::string difference;
   if (exchange->rank() == 0) {
-    difference = difference_in(up->text);
+    const std::string difference = difference_in(up->text);
+    if (!difference.empty()) {
+      refuse(*exchange, Error(Errc::invalid_argument, fmt::format("{}: {}", what, difference)));
+    }
   }
-  const std::shared_ptr<Step> down = exchange->begin_down(subject, next, std::move(difference));
-  co_await down->done.wait();
-  if (!down->text.empty()) {
-    throw Error(Errc::invalid_argument, fmt::format("{}: {}", what, down->text));
-  }
+  co_await exchange->begin_down(subject, next, "")->done.wait();
 }
 
 void leave_and_forget(Exchange& exchange, const std::weak_ptr<coord::Exchanges>& exchanges) noexcept {
@@ -122,11 +129,7 @@ Awaitable<> Subject::agree(std::string what, std::string mine) {
 }
 
 void Subject::refuse_together(const Error& why) const {
-  exchange_->fail_together(why);
-  if (const std::exception_ptr failure = exchange_->failure()) {
-    std::rethrow_exception(failure);
-  }
-  throw why;  // This rank has left.
+  refuse(*exchange_, why);
 }
 
 void Subject::tell(std::span<const std::size_t> ranks, std::string_view text,

@@ -154,10 +154,9 @@ void Operation::stop_because(const std::exception_ptr& elsewhere) noexcept {
   try {
     std::rethrow_exception(elsewhere);
   } catch (const Error& error) {
-    if (error.code().category() == cairn_category()) {  // What comes from other ranks has such a code.
-      stop(static_cast<Errc>(error.code().value()), error.detail());
-    }
-  } catch (...) {  // Of this rank itself.
+    const bool is_own = error.code().category() == cairn_category();
+    stop(is_own ? static_cast<Errc>(error.code().value()) : Errc::peer_failed, error.detail());
+  } catch (...) {  // Of this rank itself: its work says so.
   }
 }
 

@@ -70,8 +70,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
   void stop(Errc reason, std::string_view why) noexcept;
-  /// The same because another rank, or the conversation with the others, has failed; `elsewhere` is that failure. Does
-  /// nothing for any other: of this rank itself its work says so.
+  /// The same because another rank, or the conversation with the others, has failed; `elsewhere` is that failure.
   void stop_because(const std::exception_ptr& elsewhere) noexcept;
 
   [[nodiscard]] const async::Event& prepared() const noexcept { return milestones_.prepared(); }

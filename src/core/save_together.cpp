@@ -102,10 +102,11 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
     co_await std::move(agreeing);
   } catch (...) {
     failure = std::current_exception();
-    if (!self->joint_->has_failed()) {
-      self->hear_failure(failure);  // Stops the handlers: what they still do is in vain.
+    const bool is_of_all = failure == self->joint_->failure();
+    if (is_of_all && !self->joint_->has_failed()) {  // Otherwise it is a failure of this rank itself.
+      self->hear_failure(failure);                   // Stops the handlers: what they still do is in vain.
     }
-    if (self->is_stopped() && failure == self->joint_->failure()) {
+    if (is_of_all && self->is_stopped()) {
       failure = async::cancelled();  // Why it was stopped says the same, and the save's name.
     }
   }

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -142,10 +143,15 @@ std::optional<Resumed> Checkpointer::resume(const Requests& requests, const Resu
 }
 
 Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, const LoadOptions& options) {
-  const std::uint64_t step = state_->resolve(which);
-  const StepUser user(state_->remover.uses(), step);
-  const std::filesystem::path path = state_->path_of(step);
-  state_->look_at_root(options.deadline);
+  std::uint64_t step = 0;
+  std::optional<StepUser> user;
+  std::filesystem::path path;
+  state_->prepare_load(options, [&] {
+    step = state_->resolve(which);
+    user.emplace(state_->remover.uses(), step);
+    path = state_->path_of(step);
+    state_->look_at_root(options.deadline);
+  });
   try {
     return load_checkpointables(path, requests, options, state_->context);
   } catch (...) {
@@ -155,16 +161,20 @@ Loaded Checkpointer::load(const WhichStep& which, const Requests& requests, cons
 
 StepLoadResponse Checkpointer::load_async(const WhichStep& which, const Requests& requests,
                                           const LoadOptions& options) {
-  const std::uint64_t step = state_->resolve(which);
-  const std::filesystem::path path = state_->path_of(step);
-  const std::weak_ptr<State> weak = state_.shared();
-  StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
-    const std::shared_ptr<State> state = weak.lock();
-    return state ? state->judge_load(step, path, failure) : failure;
-  };
-  auto load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
-                                               std::move(judge));
-  state_->look_at_root(options.deadline);
+  std::filesystem::path path;
+  std::shared_ptr<const StepLoad> load;
+  state_->prepare_load(options, [&] {
+    const std::uint64_t step = state_->resolve(which);
+    path = state_->path_of(step);
+    const std::weak_ptr<State> weak = state_.shared();
+    StepLoad::Judge judge = [weak, step, path](const std::exception_ptr& failure) {
+      const std::shared_ptr<State> state = weak.lock();
+      return state ? state->judge_load(step, path, failure) : failure;
+    };
+    load = std::make_shared<const StepLoad>(state_->remover.uses(), step, core::DiskCalls(state_->context),
+                                            std::move(judge));
+    state_->look_at_root(options.deadline);
+  });
   try {
     return {load_checkpointables_async(path, requests, options, state_->context), load};
   } catch (...) {

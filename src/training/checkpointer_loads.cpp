@@ -18,6 +18,7 @@
 
 #include "api/internal/look.hpp"
 #include "core/internal/disk_calls.hpp"
+#include "core/internal/start.hpp"
 #include "store/internal/damage.hpp"
 #include "store/internal/listing.hpp"
 #include "training/checkpointer_state.hpp"
@@ -59,6 +60,16 @@ void Checkpointer::State::look_at_root(Timeout deadline) const {
   const core::DiskCalls calls(context);
   calls.run(fmt::format("look at {}", directory.root().string()), deadline,
             [root = directory.held_root()] { static_cast<void>(root->open()); });
+}
+
+/// Does what comes before a load. Of ranks that load together one that refuses it there tells the others.
+void Checkpointer::State::prepare_load(const LoadOptions& how, const std::function<void()>& prepare) const {
+  try {
+    prepare();
+  } catch (...) {
+    core::tell_refusal(how, context);
+    throw;
+  }
 }
 
 /// What cannot be told is not damage: the failure itself counts.
@@ -140,7 +151,7 @@ std::optional<Resumed> Checkpointer::State::resume_together(const Requests& requ
   rank.loads_together = how.load.together;
   rank.find_newest = [&](const std::set<std::uint64_t>& without) { return find_newest(how, without); };
   rank.load = [&](std::uint64_t step) {
-    look_at_root(how.load.deadline);
+    prepare_load(how.load, [&] { look_at_root(how.load.deadline); });
     const std::filesystem::path path = directory.path(step);
     try {
       return load_checkpointables(path, requests, how.load, context);

@@ -249,8 +249,8 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   };
   if (in_flight()) {
     wait_for(saves);
-    throw_earlier_failure(true);
   }
+  throw_earlier_failure(true);  // It may have failed since the first look, and be in flight no more.
   if (remover.uses()->is_being_removed(step)) {
     wait_for(removals);
   }

@@ -108,6 +108,7 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
   [[nodiscard]] std::filesystem::path path_of(std::uint64_t step) const;
   void look_at_root(Timeout deadline) const;
+  void prepare_load(const LoadOptions& how, const std::function<void()>& prepare) const;
   [[nodiscard]] std::exception_ptr judge_load(std::uint64_t step, const std::filesystem::path& path,
                                               const std::exception_ptr& failure);
   [[nodiscard]] bool is_damage(const std::exception_ptr& failure, const std::filesystem::path& path) const;

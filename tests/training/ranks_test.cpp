@@ -148,7 +148,6 @@ TEST_F(RanksThatLoadTogether, AreToldWhichOfThemDoNot) {
         testing::Fails(
             Errc::invalid_argument,
             HasSubstr("ResumeOptions::load.together: ranks 0 and 2 have 'true', rank 1 has 'false'")));
-    trainer.all.arrive_and_wait();  // Who ends before others have heard tells them that, too.
   });
 
   EXPECT_EQ(failures, "");
@@ -403,6 +402,29 @@ TEST_F(RanksOfATraining, DoNotResumeWhereOneThrowsWhenItIsAskedWhetherItAccepts)
     EXPECT_THAT(failures, AllOf(HasSubstr("rank 0: "), HasSubstr("rank 1: "), HasSubstr("rank 2: "),
                                 HasSubstr("of the program's own")));
   }
+}
+
+TEST_F(RanksOfATraining, ThatLoadTogetherAreToldWhereOneOfThemDoesNotHaveTheStep) {
+  for (const char* step : {"1", "2"}) {
+    save_alone(step);
+  }
+  const std::string failures = on_ranks([&](Trainer& trainer) {
+    Checkpointer run(root(), {}, trainer.context);
+    trainer.all.arrive_and_wait();
+    if (trainer.rank == 0) {
+      run.remove(1);  // The others do not know of it.
+    }
+    trainer.all.arrive_and_wait();
+    LoadOptions together;
+    together.together = true;
+    const auto is_refused =
+        testing::Fails(trainer.rank == 0 ? Errc::not_found : Errc::peer_failed, HasSubstr("step 1 of"));
+
+    EXPECT_THAT([&] { static_cast<void>(run.load(1, {}, together)); }, is_refused);
+    EXPECT_THAT([&] { static_cast<void>(run.load_async(1, {}, together).wait()); }, is_refused);
+  });
+
+  EXPECT_EQ(failures, "");
 }
 
 TEST_F(RanksOfATraining, WhosePoliciesDifferAreToldSo) {

@@ -56,7 +56,8 @@ class Subject {
   [[nodiscard]] Awaitable<std::string> scatter(std::vector<std::string> by_rank);
   /// Returns when all ranks have the same text.
   ///
-  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and the texts.
+  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and the texts. The
+  /// conversation has failed then.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
 
   /// Fails the conversation on all ranks with this very error, whose code is an Errc, and throws it: for what no rank
