@@ -123,7 +123,7 @@ void simulate(const std::filesystem::path& root, std::uint64_t steps, std::uint6
     step = resumed->step;
   }
   if (job->rank() == 0) {
-    std::cout << job->size() << " ranks go on from step " << step << '\n';
+    std::cout << "from step " << step << " on, ranks: " << job->size() << '\n';
   }
   while (step < steps) {
     advance(strip);

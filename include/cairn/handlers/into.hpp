@@ -36,6 +36,9 @@ class TreeTarget {
   /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what has no member is not
   /// asked for, and both are added to `differences`, which lives until `finish` has returned. By default any difference is an error.
   virtual void allow_differences(MemberDifferences* /*differences*/) {}
+  /// Called before `want` where arrays have several names: the object may want any of them, and leaves the others out.
+  /// `names` lives until `finish` has returned.
+  virtual void know_names(ArrayNames* /*names*/) {}
   /// Where the object lies: no two loads of one call may have the same.
   [[nodiscard]] virtual const void* object() const noexcept = 0;
 };
@@ -55,6 +58,8 @@ class Places {
   void place(AbstractTree& wanted, Narrowing narrowing);
   /// Leaves out what is stored at those paths.
   static void leave_out(AbstractTree& wanted, const std::vector<std::string>& paths);
+  /// Asks for nothing at those paths, as if nothing were stored there.
+  static void forget(AbstractTree& wanted, const std::vector<std::string>& paths);
   void finish(const Tree& loaded) const;
 
  private:
@@ -82,11 +87,15 @@ class ValueTarget final : public TreeTarget {
     TreeReader at({}, narrowing_);
     at.places = &places_;
     at.differences = differences_;
+    at.array_names = array_names_;
     read_value(tree_of_shapes(stored), value_, at);
     AbstractTree wanted = stored;
     places_.place(wanted, narrowing_);
     if (differences_ != nullptr) {
       Places::leave_out(wanted, differences_->unexpected);
+    }
+    if (array_names_ != nullptr) {
+      Places::forget(wanted, array_names_->left_out);
     }
     return wanted;
   }
@@ -95,12 +104,15 @@ class ValueTarget final : public TreeTarget {
 
   void allow_differences(MemberDifferences* differences) override { differences_ = differences; }
 
+  void know_names(ArrayNames* names) override { array_names_ = names; }
+
   [[nodiscard]] const void* object() const noexcept override { return &value_; }
 
  private:
   T& value_;
   Narrowing narrowing_;
   MemberDifferences* differences_ = nullptr;
+  ArrayNames* array_names_ = nullptr;
   Places places_;
 };
 
