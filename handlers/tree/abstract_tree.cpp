@@ -317,11 +317,7 @@ AbstractTree& AbstractTree::at(std::string_view path) & {
 
 AbstractTree AbstractTree::at(std::string_view path) const& {
   if (const View* view = std::get_if<View>(&value_)) {
-    std::string as_stored;
-    for (const std::string& key : detail::keys_of(path)) {
-      formats::append_key(as_stored, key);
-    }
-    return of_index(**view, as_stored);
+    return of_index(**view, detail::entry_path(path));
   }
   if (const AbstractTree* found = TreeAccess::find(*this, path)) {
     return *found;

@@ -25,6 +25,8 @@ namespace cairn::detail {
 
 /// The keys of a path that a program has written. A key with a '~' that is no escape is that key, as is an empty one.
 [[nodiscard]] std::vector<std::string> keys_of(std::string_view path);
+/// The same path as entries of an index have it.
+[[nodiscard]] std::string entry_path(std::string_view path);
 
 /// The containers inside a node; null when the node is none of the kind.
 struct TreeAccess {

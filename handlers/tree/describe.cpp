@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,20 @@ void note_keys(const Tree::Map& children, std::span<const std::string_view> keys
   }
 }
 
+/// Whether a key without a member is a name of an array that has others, too.
+bool is_further_name(std::string_view key, const TreeReader& at) {
+  if (at.array_names == nullptr) {
+    return false;
+  }
+  std::string path = at.path;
+  formats::append_key(path, key);
+  if (!at.array_names->names.contains(path)) {
+    return false;
+  }
+  at.array_names->left_out.push_back(std::move(path));
+  return true;
+}
+
 }  // namespace
 
 void check_keys(const Tree& map, std::span<const std::string_view> keys, const TreeReader& at) {
@@ -59,7 +74,8 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, const T
   }
   std::size_t strangers = 0;  // There may be a hundred thousand.
   for (const auto& [key, child] : children) {
-    if (std::find(keys.begin(), keys.end(), key) == keys.end() && ++strangers <= kMostStrangers) {
+    if (std::find(keys.begin(), keys.end(), key) == keys.end() && !is_further_name(key, at) &&
+        ++strangers <= kMostStrangers) {
       unexpected += (unexpected.empty() ? "" : ", ") + child_path(path, key);
     }
   }

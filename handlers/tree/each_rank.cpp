@@ -78,6 +78,11 @@ void add_rows(const Array& rows, std::vector<Tree>& values) {
   if (rows.shape().empty()) {
     throw Error(Errc::shape_mismatch, "the leaf is a scalar, and no value of each rank");
   }
+  if (rows.shape()[0] >
+      kMaxRanks) {  // Rows without elements take no bytes of a file, however many there are.
+    throw Error(Errc::shape_mismatch, fmt::format("the leaf has {} rows, and a job has at most {} ranks",
+                                                  rows.shape()[0], kMaxRanks));
+  }
   const Shape shape(std::span<const std::uint64_t>(rows.shape()).subspan(1));
   for (std::uint64_t i = 0; i < rows.shape()[0]; ++i) {
     values.push_back(value_of(rows.part(row_box(i, rows.shape())).reshaped(shape)));

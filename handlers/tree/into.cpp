@@ -210,6 +210,14 @@ void Places::leave_out(AbstractTree& wanted, const std::vector<std::string>& pat
   }
 }
 
+void Places::forget(AbstractTree& wanted, const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    const std::size_t slash = path.rfind('/');
+    AbstractTree& parent = slash == std::string::npos ? wanted : wanted.at(path.substr(0, slash));
+    parent.as_map().erase(keys_of(path).back());
+  }
+}
+
 void Places::finish(const Tree& loaded) const {
   for (const Later& later : later_) {
     TreeReader at = later.at;

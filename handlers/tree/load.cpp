@@ -133,15 +133,47 @@ void check_bytes(const formats::Index& index, const array_store::StoredFiles& fi
   }
 }
 
-/// What is stored, with the names of arrays that the caller says are of the same.
-AbstractTree described(const formats::Index& index, const std::map<std::string, std::string>& aliases) {
-  AbstractTree stored(index);
-  for (const auto& [name, elsewhere] : detail::names_elsewhere(index, aliases)) {
-    AbstractTree* at = &stored;
-    for (const std::string& key : formats::split_path(name)) {
-      at = &(*at)[key];
+/// Makes a node of that path; null where something is stored there, above it or below it.
+AbstractTree* new_node(AbstractTree& tree, std::string_view path) {
+  AbstractTree* at = &tree;
+  bool is_new = false;
+  for (const std::string& key : detail::keys_of(path)) {
+    AbstractTree* child = detail::TreeAccess::child(*at, key);
+    if (child == nullptr) {
+      if (!is_new && detail::TreeAccess::map(*at) == nullptr) {
+        return nullptr;
+      }
+      is_new = true;
+      child = &(*at)[key];
     }
-    *at = std::as_const(stored).at(elsewhere);
+    at = child;
+  }
+  return is_new ? at : nullptr;
+}
+
+/// What is stored, with the names of arrays that the caller says are of the same. `names` gets all of arrays that have several.
+AbstractTree described(const formats::Index& index, const std::map<std::string, std::string>& aliases,
+                       ArrayNames& names) {
+  AbstractTree stored(index);
+  const auto others = detail::names_elsewhere(index, aliases);
+  if (!others.empty()) {
+    stored.materialise();
+  }
+  for (const auto& [name, elsewhere] : others) {
+    AbstractTree array = std::as_const(stored).at(elsewhere);
+    if (AbstractTree* node = new_node(stored, name)) {
+      *node = std::move(array);
+      names.names.insert({name, elsewhere});
+    }
+  }
+  const std::vector<std::string_view> first_names =
+      index.alias_count() > 0 ? index.first_names() : std::vector<std::string_view>();
+  formats::IndexArray array;
+  for (std::size_t i = 0; !first_names.empty() && index.next_array(i, array); ++i) {
+    if (array.is_alias) {
+      names.names.emplace(array.name);
+      names.names.emplace(first_names[static_cast<std::size_t>(array.number)]);
+    }
   }
   return stored;
 }
@@ -155,7 +187,7 @@ std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& w
     paths.insert(paths.end(), {name, other});
   }
   for (const std::string& path : paths) {
-    std::vector<std::string> keys = formats::split_path(path);
+    std::vector<std::string> keys = detail::keys_of(path);
     if (keys.empty()) {
       return std::nullopt;
     }
@@ -191,6 +223,7 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
   detail::Selection selection;
   array_store::ReadPlan plan;
   MemberDifferences differences;
+  ArrayNames names;
   std::function<void()> make_plan = [&] {
     if (target) {
       if (options.members_may_differ) {
@@ -201,7 +234,9 @@ Awaitable<Tree> read(LoadContext context, std::optional<AbstractTree> wanted) {
       }
       index.check_numbers();
       check_bytes(index, *files);
-      wanted = target->want(described(index, options.aliases));
+      const AbstractTree stored = described(index, options.aliases, names);
+      target->know_names(names.names.empty() ? nullptr : &names);
+      wanted = target->want(stored);
     }
     if (wanted) {
       wanted->materialise();

@@ -267,30 +267,33 @@ class Selector {
 
 std::map<std::string, std::string, std::less<>> names_elsewhere(
     const Index& index, const std::map<std::string, std::string>& aliases) {
-  std::map<std::string_view, std::vector<std::string_view>>
+  std::map<std::string, std::vector<std::string>, std::less<>>
       names;  // Each with those that were said to be of the same array.
   for (const auto& [one, other] : aliases) {
-    names[one].push_back(other);
-    names[other].push_back(one);
+    const std::string path = entry_path(one);
+    const std::string other_path = entry_path(other);
+    names[path].push_back(other_path);
+    names[other_path].push_back(path);
   }
-  std::map<std::string, std::string, std::less<>> elsewhere;
+  // From the names that are stored to their neighbours, and on: there may be thousands.
+  std::map<std::string, std::string, std::less<>> nearest;
+  std::vector<std::string> found;
   for (const auto& [name, unused] : names) {
-    std::vector<std::string_view> same = {name};
-    for (std::size_t i = 0; i < same.size(); ++i) {
-      if (index.find(same[i])) {
-        if (i > 0) {
-          elsewhere.emplace(name, same[i]);
-        }
-        break;
-      }
-      for (const std::string_view other : names.at(same[i])) {
-        if (std::find(same.begin(), same.end(), other) == same.end()) {
-          same.push_back(other);
-        }
+    if (index.find(name)) {
+      nearest.emplace(name, name);
+      found.push_back(name);
+    }
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::string stored = nearest.at(found[i]);
+    for (const std::string& name : names.at(found[i])) {
+      if (nearest.emplace(name, stored).second) {
+        found.push_back(name);
       }
     }
   }
-  return elsewhere;
+  std::erase_if(nearest, [](const auto& name) { return name.first == name.second; });
+  return nearest;
 }
 
 std::vector<std::string> wanted_paths(const AbstractTree& wanted) {

@@ -40,6 +40,14 @@ std::vector<std::string> detail::keys_of(std::string_view path) {
   return keys;
 }
 
+std::string detail::entry_path(std::string_view path) {
+  std::string entry;
+  for (const std::string& key : keys_of(path)) {
+    formats::append_key(entry, key);
+  }
+  return entry;
+}
+
 std::string_view name(TreeKind kind) noexcept {
   static constexpr std::string_view kNames[] = {"null",  "boolean", "integer",       "floating", "string",
                                                 "bytes", "array",   "sharded array", "map",      "list"};

@@ -171,6 +171,11 @@ TEST_F(EachRank, RefusesWhatItCannotKeep) {
       },
       Fails(Errc::invalid_argument, HasSubstr("'a'")));
   EXPECT_THAT([] { static_cast<void>(values_of_ranks(Tree(7))); }, Fails(Errc::type_mismatch));
+  EXPECT_THAT(
+      [] {
+        static_cast<void>(values_of_ranks(Array::zeros({std::uint64_t{1} << 40, 0}, DType::int8)));
+      },
+      Fails(Errc::shape_mismatch, HasSubstr("1099511627776 rows")));
   EXPECT_THAT([] { static_cast<void>(values_of_ranks(Array::zeros({}, DType::int8))); },
               Fails(Errc::shape_mismatch));
 }

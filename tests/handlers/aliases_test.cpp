@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <boost/describe/class.hpp>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cairn/array/sharded_array.hpp"
@@ -47,6 +48,25 @@ struct TiedModel {
   Floats head;
 };
 BOOST_DESCRIBE_STRUCT(TiedModel, (), (embed, head))
+
+/// A model that knows its head only.
+struct HeadOfModel {
+  Floats head;
+};
+BOOST_DESCRIBE_STRUCT(HeadOfModel, (), (head))
+
+/// A model whose parts are structs, in a list.
+struct TiedLayer {
+  Floats weight;
+  int number = 0;
+};
+BOOST_DESCRIBE_STRUCT(TiedLayer, (), (weight, number))
+
+struct TiedLayers {
+  std::vector<TiedLayer> layers;
+  TiedLayer embed;
+};
+BOOST_DESCRIBE_STRUCT(TiedLayers, (), (layers, embed))
 
 /// Of a 3 × 2 array.
 MutableArrayView matrix(Floats& memory, std::size_t first = 0) {
@@ -191,6 +211,29 @@ TEST_F(Aliases, FillTheMembersOfStructs) {
 
   EXPECT_EQ(model.embed, memory_);
   EXPECT_EQ(model.head, memory_);
+}
+
+TEST_F(Aliases, FillAStructThatHasOneOfTheNames) {
+  save(Tree{{"embed", memory_}, {"head", memory_}});
+  HeadOfModel model;
+
+  load_into(model);
+
+  EXPECT_EQ(model.head, memory_);
+}
+
+TEST_F(Aliases, DoNotExcuseAStructThatHasNoneOfTheNames) {
+  save(Tree{{"body", Floats{1}}, {"embed", memory_}, {"other", memory_}});
+  HeadOfModel model;
+  EXPECT_THAT([&] { load_into(model); },
+              Fails(Errc::structure_mismatch, AllOf(HasSubstr("'head'"), HasSubstr("'body'"))));
+
+  save(Tree{{"body", Floats{1}}, {"embed", memory_}, {"head", memory_}}, again());
+  EXPECT_THAT([&] { load_into(model); }, Fails(Errc::structure_mismatch, HasSubstr("'body'")));
+
+  save(Tree{{"head", Floats{1}}, {"embed", memory_}, {"other", memory_}}, again());
+  EXPECT_THAT([&] { load_into(model); },
+              Fails(Errc::structure_mismatch, HasSubstr("2 stored but not wanted: 'embed', 'other'")));
 }
 
 TEST_F(Aliases, MayBeMany) {
@@ -377,6 +420,71 @@ TEST_F(Aliases, ThatTheCallerNamesFillStructs) {
   EXPECT_THAT([&] { load_into(model); }, Fails(Errc::structure_mismatch, HasSubstr("'head'")));
   load_into(model, also_called({{"head", "embed"}}));
 
+  EXPECT_EQ(model.head, memory_);
+}
+
+TEST_F(Aliases, ThatTheCallerNamesFillAStructThatHasOneOfThem) {
+  save(Tree{{"embed", memory_}});
+  HeadOfModel model;
+
+  load_into(model, also_called({{"head", "embed"}}));
+
+  EXPECT_EQ(model.head, memory_);
+}
+
+TEST_F(Aliases, ThatTheCallerNamesMayLieInLists) {
+  save(Tree{{"layers", Tree::list({Tree{{"weight", memory_}, {"number", 1}}, Tree{{"number", 2}}})},
+            {"embed", {{"weight", Floats{7}}, {"number", 3}}}});
+  const TreeLoadOptions options = also_called({{"layers/1/weight", "layers/0/weight"}});
+  TiedLayers model;
+  Floats first(6);
+  Floats second(6);
+  Tree tree = {{"layers", Tree::list({Tree{{"weight", first}, {"number", 0}},
+                                      Tree{{"weight", second}, {"number", 0}}})},
+               {"embed", nullptr}};
+
+  load_into(model, options);
+  load_into(tree, options);
+
+  EXPECT_EQ(model.layers.at(1).weight, memory_);
+  EXPECT_EQ(second, memory_);
+}
+
+TEST_F(Aliases, ThatTheCallerNamesDoNotHideWhatLiesAboveOrBelow) {
+  save(Tree{{"layers", Tree::list({})}, {"embed", {{"weight", memory_}, {"number", 3}}}});
+  TiedLayers model;
+  load_into(model, also_called({{"embed", "embed/weight"}, {"layers/0", "embed/weight"}}));
+  EXPECT_EQ(model.embed.weight, memory_);
+
+  save(Tree{{"embed", memory_}, {"head", Floats{1}}}, again());
+  TiedModel flat;
+  load_into(flat, also_called({{"embed/weight", "embed"}, {"head/weight", "embed"}}));
+  EXPECT_EQ(flat.embed, memory_);
+}
+
+TEST_F(Aliases, ThatTheCallerNamesMayHaveAnyKeys) {
+  save(Tree{{"a/b~", memory_}});
+  Floats mine(6);
+  Tree model = {{"~x", mine}};
+
+  load_into(model, also_called({{"~x", "a~1b~0"}}));
+
+  EXPECT_EQ(mine, memory_);
+}
+
+TEST_F(Aliases, ThatTheCallerNamesMayBeThousands) {
+  save(Tree{{"embed", memory_}});
+  std::map<std::string, std::string> names;
+  for (int i = 0; i < 5000; ++i) {
+    names.emplace(fmt::format("n{}", i), fmt::format("n{}", i + 1));
+  }
+
+  EXPECT_EQ(load<Tree>({"item", AbstractTree(as_saved)}, also_called(names)), (Tree{{"embed", memory_}}));
+
+  names.emplace("n5000", "embed");
+  HeadOfModel model;
+  names.emplace("head", "n0");
+  load_into(model, also_called(names));
   EXPECT_EQ(model.head, memory_);
 }
 

@@ -41,6 +41,9 @@ class TreeTarget {
   virtual void allow_differences(MemberDifferences* /*differences*/) {}
   /// Called before `want` where numbers may become others (TreeLoadOptions::allow_narrowing).
   virtual void allow_narrowing() {}
+  /// Called before `want` where arrays have several names: the object may want any of them, and leaves the others out.
+  /// `names` lives until `finish` has returned.
+  virtual void know_names(ArrayNames* /*names*/) {}
   /// Where the object lies: no two loads of one call may have the same.
   [[nodiscard]] virtual const void* object() const noexcept = 0;
 };
@@ -60,6 +63,8 @@ class Places {
   void place(AbstractTree& wanted, Narrowing narrowing);
   /// Leaves out what is stored at those paths.
   static void leave_out(AbstractTree& wanted, const std::vector<std::string>& paths);
+  /// Asks for nothing at those paths, as if nothing were stored there.
+  static void forget(AbstractTree& wanted, const std::vector<std::string>& paths);
   void finish(const Tree& loaded) const;
 
  private:
@@ -87,11 +92,15 @@ class ValueTarget final : public TreeTarget {
     TreeReader at({}, narrowing_);
     at.places = &places_;
     at.differences = differences_;
+    at.array_names = array_names_;
     read_value(tree_of_shapes(stored), value_, at);
     AbstractTree wanted = stored;
     places_.place(wanted, narrowing_);
     if (differences_ != nullptr) {
       Places::leave_out(wanted, differences_->unexpected);
+    }
+    if (array_names_ != nullptr) {
+      Places::forget(wanted, array_names_->left_out);
     }
     return wanted;
   }
@@ -101,6 +110,7 @@ class ValueTarget final : public TreeTarget {
   void allow_differences(MemberDifferences* differences) override { differences_ = differences; }
 
   void allow_narrowing() override { narrowing_ = Narrowing::allowed; }
+  void know_names(ArrayNames* names) override { array_names_ = names; }
 
   [[nodiscard]] const void* object() const noexcept override { return &value_; }
 
@@ -108,6 +118,7 @@ class ValueTarget final : public TreeTarget {
   T& value_;
   Narrowing narrowing_;
   MemberDifferences* differences_ = nullptr;
+  ArrayNames* array_names_ = nullptr;
   Places places_;
 };
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <deque>
 #include <forward_list>
+#include <functional>
 #include <initializer_list>
 #include <list>
 #include <map>
@@ -39,6 +40,12 @@ struct MemberDifferences {
   std::vector<std::string> unexpected;  ///< Keys that are no members: what they hold is left out.
 };
 
+/// Names of arrays that have several, by their paths. A struct need not have a member for each of them.
+struct ArrayNames {
+  std::set<std::string, std::less<>> names;
+  std::vector<std::string> left_out;  ///< Those without a member.
+};
+
 /// Where a value is being read from a tree.
 struct TreeReader {
   explicit TreeReader(std::string_view path_of_node = {}, Narrowing narrowing_allowed = Narrowing::refused)
@@ -47,6 +54,7 @@ struct TreeReader {
   std::string path;                          ///< The path of the node that is read, for errors.
   Narrowing narrowing = Narrowing::refused;  ///< Whether numbers may become others; see Tree::as.
   MemberDifferences* differences = nullptr;  ///< Takes where members and keys differ; null: that is an error.
+  ArrayNames* array_names = nullptr;         ///< Null: none are known.
   detail::Places* places = nullptr;  ///< Who brings the elements of arrays later; null: they are there.
 };
 
