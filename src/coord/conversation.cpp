@@ -78,7 +78,8 @@ Awaitable<> agree_on(std::shared_ptr<Exchange> exchange, std::string subject, st
       refuse(*exchange, Error(Errc::invalid_argument, fmt::format("{}: {}", what, difference)));
     }
   }
-  co_await exchange->begin_down(subject, next, "")->done.wait();
+  const std::shared_ptr<Step> down = exchange->begin_down(subject, next, "");
+  co_await down->done.wait();
 }
 
 void leave_and_forget(Exchange& exchange, const std::weak_ptr<coord::Exchanges>& exchanges) noexcept {
