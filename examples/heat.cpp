@@ -102,7 +102,8 @@ void advance(Strip& strip) {
 
 void simulate(const std::filesystem::path& root, std::uint64_t steps, std::uint64_t lost_at) {
   // [run]
-  const auto job = std::make_shared<cairn::Coordinator>(cairn::mpi_transport());  // By all ranks together.
+  const auto job =
+      std::make_shared<cairn::coord::Coordinator>(cairn::mpi_transport());  // By all ranks together.
   cairn::ContextOptions options;
   options.coordinator = job;
   const cairn::Context context(options);

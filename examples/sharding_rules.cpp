@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <cairn/sharding/assignment_plan.hpp>
 #include <cairn/sharding/flat_range.hpp>
 #include <cairn/sharding/policies.hpp>
 #include <cairn/sharding/sharding.hpp>
-#include <cairn/sharding/share_plan.hpp>
 
 namespace {
 
@@ -52,11 +52,11 @@ void show_plan() {
   // [plan]
   const auto rows = cairn::Sharding::of_spec(cairn::Mesh({4}, {"data"}), {{"data"}});
   const auto copies = cairn::Sharding::replicated(4);
-  const cairn::SharePlan plan({{"weights", cairn::DType::float32, {1024, 64}, copies},
-                               {"moments", cairn::DType::float32, {1024, 64}, rows}},
-                              4);
-  for (const cairn::Share& share : plan.shares(2)) {
-    std::cout << plan.arrays()[share.array].name << " " << share.box << "\n";  // [512:768, 0:64] of both
+  const cairn::sharding::AssignmentPlan plan({{"weights", cairn::DType::float32, {1024, 64}, copies},
+                                              {"moments", cairn::DType::float32, {1024, 64}, rows}},
+                                             4);
+  for (const cairn::sharding::WriteAssignment& write : plan.assignments(2)) {
+    std::cout << plan.arrays()[write.array].name << " " << write.box << "\n";  // [512:768, 0:64] of both
   }
   // [/plan]
 }

@@ -20,7 +20,7 @@ Job::Job() {
   rank_ = static_cast<std::uint32_t>(number);
   MPI_Comm_size(MPI_COMM_WORLD, &number);
   size_ = static_cast<std::uint32_t>(number);
-  coordinator_ = std::make_shared<cairn::Coordinator>(cairn::mpi_transport());
+  coordinator_ = std::make_shared<cairn::coord::Coordinator>(cairn::mpi_transport());
 }
 
 std::int64_t Job::broadcast(std::int64_t value) const {

@@ -23,7 +23,7 @@ class Job {
   [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
 
   /// For contexts: with it, they save together.
-  [[nodiscard]] const std::shared_ptr<cairn::Coordinator>& coordinator() const noexcept {
+  [[nodiscard]] const std::shared_ptr<cairn::coord::Coordinator>& coordinator() const noexcept {
     return coordinator_;
   }
 
@@ -45,7 +45,7 @@ class Job {
  private:
   std::uint32_t rank_ = 0;
   std::uint32_t size_ = 1;
-  std::shared_ptr<cairn::Coordinator> coordinator_;
+  std::shared_ptr<cairn::coord::Coordinator> coordinator_;
 };
 
 }  // namespace sharded

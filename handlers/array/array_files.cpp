@@ -123,28 +123,29 @@ std::string merge(std::span<const std::string_view> texts) {
 /// What the ranks but rank 0 have in the index, as long as none of them writes anything else: files and arrays stay, where only
 /// values change.
 struct KeptIndex {
-  SaidBefore said;
+  coord::SaidBefore said;
   std::string others;  ///< At rank 0.
 };
 
 /// Rank 0 writes the index of all ranks; the others send theirs, unless it is that of an earlier save.
-Background<> join_index(SaveContext context, array_store::PlannedIndex planned, Subject ranks,
+Background<> join_index(SaveContext context, array_store::PlannedIndex planned, coord::Channel ranks,
                         std::shared_ptr<SameOnRanks> same) {
   const bool is_primary = context.coordinator().rank() == 0;
   const formats::IndexBytes index = co_await make_index(context, std::move(planned));
   std::string own(reinterpret_cast<const char*>(index.bytes.data()), index.bytes.size());
   auto kept = context.kept<KeptIndex>();
-  std::optional<SaidBefore> said;
+  std::optional<coord::SaidBefore> said;
   if (kept) {
     said = kept->said;
   }
   std::string told = is_primary ? std::string() : own;
-  Subject::Merge join = [](const std::vector<std::string>& texts) {
+  coord::Channel::Merge join = [](const std::vector<std::string>& texts) {
     return merge(std::vector<std::string_view>(texts.begin(), texts.end()));
   };
   const Hash128 aside = same != nullptr ? same->hash : Hash128();
-  Awaitable<Reduced> reducing = reduce_changes(ranks, std::move(told), std::move(join), said, aside);
-  Reduced reduced = co_await std::move(reducing);
+  Awaitable<coord::Reduced> reducing =
+      coord::reduce_changes(ranks, std::move(told), std::move(join), said, aside);
+  coord::Reduced reduced = co_await std::move(reducing);
   if (same != nullptr) {
     same->is_alike = reduced.is_alike;
   }
@@ -214,7 +215,7 @@ Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer wr
   co_return finish(std::move(writes));
 }
 
-Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, Subject ranks,
+Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer, coord::Channel ranks,
                                      std::shared_ptr<SameOnRanks> same) {
   tell_marked(context, writer);
   array_store::PlannedWrite planned = std::move(writer).lay_out();

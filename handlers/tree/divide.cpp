@@ -45,12 +45,13 @@ bool is_before(const T& a, const T& b) {
 }
 
 /// Refuses a box that the rank holds twice as the same replica; the boxes are in order.
-void check_replicas(const Holding& holding, std::uint32_t rank) {
-  for (std::size_t i = 1; i < holding.boxes.size(); ++i) {
-    if (holding.boxes[i] == holding.boxes[i - 1]) {
-      throw Error(Errc::invalid_argument,
-                  fmt::format("{}: rank {} holds box {} twice as replica {}", formats::shown(holding.name),
-                              rank, to_string(holding.boxes[i].box), holding.boxes[i].replica));
+void check_replicas(const sharding::RankBoxes& array_boxes, std::uint32_t rank) {
+  for (std::size_t i = 1; i < array_boxes.boxes.size(); ++i) {
+    if (array_boxes.boxes[i] == array_boxes.boxes[i - 1]) {
+      throw Error(
+          Errc::invalid_argument,
+          fmt::format("{}: rank {} holds box {} twice as replica {}", formats::shown(array_boxes.name), rank,
+                      to_string(array_boxes.boxes[i].box), array_boxes.boxes[i].replica));
     }
   }
 }
@@ -86,8 +87,8 @@ class HeldShards {
 
   /// The elements of a box that lies within a shard.
   [[nodiscard]] Array part(const Box& box) const {
-    const Meeting meeting = table_.meeting(box).at(0);
-    const Shard& shard = *shards_[meeting.number];
+    const sharding::BoxOverlap overlap = table_.overlaps(box).at(0);
+    const Shard& shard = *shards_[overlap.number];
     return shard.box == box ? shard.data : shard.data.part(within(box, shard.box));
   }
 
@@ -110,7 +111,7 @@ class HeldShards {
   }
 
   std::vector<const Shard*> shards_;
-  BoxTable table_;
+  sharding::BoxTable table_;
 };
 
 /// What this process writes of the arrays of a policy.
@@ -279,7 +280,7 @@ void add_files(array_store::Writer& writer, std::span<const HeldArray> arrays,
 }
 
 /// Says which arrays are one on this rank: those with further names, and those of which it holds nothing, which may be.
-void set_same(std::span<const HeldArray> arrays, std::vector<Holding>& holdings) {
+void set_same(std::span<const HeldArray> arrays, std::vector<sharding::RankBoxes>& rank_boxes) {
   std::unordered_map<std::string_view, std::uint32_t> named;  // Those that have further names.
   for (const HeldArray& array : arrays) {
     if (!array.same_as.empty()) {
@@ -292,14 +293,14 @@ void set_same(std::span<const HeldArray> arrays, std::vector<Holding>& holdings)
     if (array.sharded == nullptr) {
       continue;
     }
-    Holding& holding = holdings[number];
+    sharding::RankBoxes& array_boxes = rank_boxes[number];
     if (const auto first = named.find(array.path); first != named.end()) {
       first->second = number;
     }
     if (!array.same_as.empty()) {
-      holding.same_as = named.at(array.same_as);
-    } else if (holding.boxes.empty() && element_count(holding.shape) != 0) {
-      holding.same_as = first_without;
+      array_boxes.same_as = named.at(array.same_as);
+    } else if (array_boxes.boxes.empty() && element_count(array_boxes.shape) != 0) {
+      array_boxes.same_as = first_without;
       first_without = first_without.value_or(number);
     }
     ++number;
@@ -307,18 +308,22 @@ void set_same(std::span<const HeldArray> arrays, std::vector<Holding>& holdings)
 }
 
 /// Gives a writer the further names of sharded arrays of which this rank writes something.
-void add_aliases(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares) {
+void add_aliases(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                 const RankAssignments& assignments) {
   std::vector<const HeldArray*> sharded;
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr) {
       sharded.push_back(&array);
     }
   }
-  const auto comes_before = [](const Share& share, std::uint32_t array) { return share.array < array; };
-  for (std::size_t i = 0; i < shares.same_as.size(); ++i) {
-    if (const auto first = shares.same_as[i]) {
-      const auto share = std::lower_bound(shares.shares.begin(), shares.shares.end(), *first, comes_before);
-      if (share != shares.shares.end() && share->array == *first) {
+  const auto comes_before = [](const sharding::WriteAssignment& assignment, std::uint32_t array) {
+    return assignment.array < array;
+  };
+  for (std::size_t i = 0; i < assignments.same_as.size(); ++i) {
+    if (const auto first = assignments.same_as[i]) {
+      const auto assignment = std::lower_bound(assignments.assignments.begin(), assignments.assignments.end(),
+                                               *first, comes_before);
+      if (assignment != assignments.assignments.end() && assignment->array == *first) {
         writer.entries().add_alias(sharded[i]->path, sharded[*first]->path);
       }
     }
@@ -338,42 +343,43 @@ std::vector<const Shard*> sorted_shards(const ShardedArray& array) {
   return shards;
 }
 
-std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank, std::uint32_t ranks) {
-  std::vector<Holding> holdings;
+std::vector<sharding::RankBoxes> rank_boxes_of(std::span<const HeldArray> arrays, std::uint32_t rank,
+                                               std::uint32_t ranks) {
+  std::vector<sharding::RankBoxes> rank_boxes;
   for (const HeldArray& array : arrays) {
     if (array.sharded == nullptr) {
       continue;
     }
-    Holding& holding = holdings.emplace_back();
-    holding.name = array.path;
-    holding.dtype = array.sharded->dtype();
-    holding.shape = array.sharded->shape();
+    sharding::RankBoxes& array_boxes = rank_boxes.emplace_back();
+    array_boxes.name = array.path;
+    array_boxes.dtype = array.sharded->dtype();
+    array_boxes.shape = array.sharded->shape();
     for (const Shard* shard : sorted_shards(*array.sharded)) {
-      holding.boxes.push_back({shard->box, shard->replica});
+      array_boxes.boxes.push_back({shard->box, shard->replica});
     }
-    check_replicas(holding, rank);
-    holding.rule = rule_of(*array.sharded, holding.boxes, rank, ranks);
+    check_replicas(array_boxes, rank);
+    array_boxes.rule = rule_of(*array.sharded, array_boxes.boxes, rank, ranks);
   }
-  set_same(arrays, holdings);
-  return holdings;
+  set_same(arrays, rank_boxes);
+  return rank_boxes;
 }
 
-RankShares shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
-  RankShares alone;
-  std::vector<PlannedArray> planned;
-  for (Holding& holding : holdings_of(arrays, 0, 1)) {
-    planned.push_back({std::move(holding.name), holding.dtype, std::move(holding.shape),
-                       Sharding::of_boxes({std::move(holding.boxes)}), 0, holding.same_as});
-    alone.same_as.push_back(holding.same_as);
+RankAssignments assignments_alone(std::span<const HeldArray> arrays, ReplicaChoice choice) {
+  RankAssignments alone;
+  std::vector<sharding::PlannedArray> planned;
+  for (sharding::RankBoxes& array_boxes : rank_boxes_of(arrays, 0, 1)) {
+    planned.push_back({std::move(array_boxes.name), array_boxes.dtype, std::move(array_boxes.shape),
+                       Sharding::of_boxes({std::move(array_boxes.boxes)}), 0, array_boxes.same_as});
+    alone.same_as.push_back(array_boxes.same_as);
   }
-  alone.shares = SharePlan(std::move(planned), 1, choice).shares(0);
+  alone.assignments = sharding::AssignmentPlan(std::move(planned), 1, choice).assignments(0);
   return alone;
 }
 
-std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, std::span<const Share> shares,
-                                  std::size_t rank) {
+std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
+                                  std::span<const sharding::WriteAssignment> assignments, std::size_t rank) {
   std::vector<WrittenPart> parts;
-  auto share = shares.begin();
+  auto assignment = assignments.begin();
   std::uint32_t planned = 0;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const HeldArray& array = arrays[i];
@@ -385,14 +391,14 @@ std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays, std::span<c
     }
     const Shape& shape = array.sharded->shape();
     if (rank == 0 && element_count(shape) == 0) {
-      parts.push_back({i, Box::whole(shape), Array(shape, array.sharded->dtype())});  // Nobody's share.
+      parts.push_back({i, Box::whole(shape), Array(shape, array.sharded->dtype())});  // Nobody's assignment.
     }
     std::optional<HeldShards> held;
-    for (; share != shares.end() && share->array == planned; ++share) {
+    for (; assignment != assignments.end() && assignment->array == planned; ++assignment) {
       if (!held) {
         held.emplace(array);
       }
-      parts.push_back({i, share->box, held->part(share->box)});
+      parts.push_back({i, assignment->box, held->part(assignment->box)});
     }
     ++planned;
   }
@@ -405,15 +411,15 @@ const ShardingOptions& sharding_options(const SaveContext& context) {
   return given != nullptr ? *given : kNone;
 }
 
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares,
-                 const SaveContext& context) {
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                 const RankAssignments& assignments, const SaveContext& context) {
   for (const HeldArray& array : arrays) {
     if (array.sharded != nullptr && array.sharded->layout() != nullptr) {
       writer.set_layout(array.path, array.sharded->layout());
     }
   }
   const std::vector<PolicyParts> groups =
-      by_policy(arrays, parts_of(arrays, shares.shares, context.coordinator().rank()));
+      by_policy(arrays, parts_of(arrays, assignments.assignments, context.coordinator().rank()));
   for (const PolicyParts& group : groups) {
     if (group.policy == nullptr) {
       add_undivided(writer, arrays, group.parts);
@@ -425,7 +431,7 @@ void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
       add_files(writer, arrays, group.parts, ask(*group.policy, input.tensors(), context));
     }
   }
-  add_aliases(writer, arrays, shares);
+  add_aliases(writer, arrays, assignments);
 }
 
 }  // namespace cairn::detail

@@ -13,8 +13,8 @@
 #include "cairn/array_store/writer.hpp"
 #include "cairn/contract/save_context.hpp"
 #include "cairn/handlers/sharding_options.hpp"
-#include "cairn/sharding/holdings.hpp"
-#include "cairn/sharding/share_plan.hpp"
+#include "cairn/sharding/assignment_plan.hpp"
+#include "cairn/sharding/rank_boxes.hpp"
 
 namespace cairn::detail {
 
@@ -33,8 +33,8 @@ struct HeldArray {
 };
 
 /// What a rank writes of the sharded arrays, which are numbered in their order.
-struct RankShares {
-  std::vector<Share> shares;  ///< Sorted by array.
+struct RankAssignments {
+  std::vector<sharding::WriteAssignment> assignments;  ///< Sorted by array.
   std::vector<std::optional<std::uint32_t>>
       same_as;  ///< Of each array the one before it of which it is another name.
 };
@@ -52,25 +52,26 @@ struct WrittenPart {
 /// What `rank` of `ranks` holds of the sharded ones among the arrays: boxes in order, with all replicas of each.
 ///
 /// Errors: Errc::invalid_argument, naming path and box, when a box is held twice as the same replica.
-[[nodiscard]] std::vector<Holding> holdings_of(std::span<const HeldArray> arrays, std::uint32_t rank,
-                                               std::uint32_t ranks);
+[[nodiscard]] std::vector<sharding::RankBoxes> rank_boxes_of(std::span<const HeldArray> arrays,
+                                                             std::uint32_t rank, std::uint32_t ranks);
 
 /// What this rank writes where there is no other.
 ///
 /// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their array.
-[[nodiscard]] RankShares shares_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
+[[nodiscard]] RankAssignments assignments_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
 
-/// What `rank` writes, in the order of the arrays: its shares of the sharded ones, and rank 0 all others.
+/// What `rank` writes, in the order of the arrays: its assignments of the sharded ones, and rank 0 all others.
 ///
-/// Shape: shares number the sharded arrays in their order, and are sorted by that.
+/// Shape: assignments number the sharded arrays in their order, and are sorted by that.
 [[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
-                                                std::span<const Share> shares, std::size_t rank);
+                                                std::span<const sharding::WriteAssignment> assignments,
+                                                std::size_t rank);
 
 /// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the further names of that.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
-void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays, const RankShares& shares,
-                 const SaveContext& context);
+void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
+                 const RankAssignments& assignments, const SaveContext& context);
 
 /// What the options of a save say of it.
 [[nodiscard]] const ShardingOptions& sharding_options(const SaveContext& context);

@@ -11,10 +11,10 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
 #include "cairn/async/awaitable.hpp"
-#include "cairn/coord/conversation.hpp"
 #include "cairn/coord/reduce_changes.hpp"
-#include "cairn/sharding/holdings.hpp"
-#include "cairn/sharding/share_plan.hpp"
+#include "cairn/coord/session.hpp"
+#include "cairn/sharding/assignment_plan.hpp"
+#include "cairn/sharding/rank_boxes.hpp"
 
 #include "divide.hpp"
 #include "same_values.hpp"
@@ -36,21 +36,21 @@ struct RankLeaves {
   std::size_t ranks = 1;
   std::string lines;  ///< Of all leaves.
   SameValues values;  ///< Of all leaves; rank 0's count. Compared on the way, if they have been computed.
-  std::vector<Holding> holdings;
+  std::vector<sharding::RankBoxes> rank_boxes;
   std::uint64_t alone_bytes = 0;  ///< In memory, of the arrays that rank 0 writes alone; its own count.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
 
 /// What a rank writes, as all have agreed in an earlier save: it stands while every rank holds what it held then.
-struct KeptShares {
-  SaidBefore said;
+struct KeptAssignments {
+  coord::SaidBefore said;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
-  RankShares shares;
+  RankAssignments assignments;
 };
 
 /// What came of it.
 struct AgreedLeaves {
-  std::shared_ptr<const KeptShares> shares;
+  std::shared_ptr<const KeptAssignments> assignments;
   bool has_same_values = true;
   RankLeaves mine;  ///< What this rank brought.
 };
@@ -59,8 +59,8 @@ struct AgreedLeaves {
 /// nobody holds anything else.
 ///
 /// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves; those of
-///         SharePlan.
-[[nodiscard]] Awaitable<AgreedLeaves> agree_on_shares(Subject& ranks, RankLeaves mine,
-                                                      std::shared_ptr<const KeptShares> before);
+///         AssignmentPlan.
+[[nodiscard]] Awaitable<AgreedLeaves> agree_on_assignments(coord::Channel& ranks, RankLeaves mine,
+                                                           std::shared_ptr<const KeptAssignments> before);
 
 }  // namespace cairn::detail

@@ -82,7 +82,7 @@ std::string_view path_in(std::string_view lines, std::uint64_t number) {
   return line.substr(0, line.rfind(": "));
 }
 
-std::string sentence(const Differences& differences, std::string_view lines) {
+std::string sentence(const coord::Differences& differences, std::string_view lines) {
   if (differences.by_value.empty()) {
     return {};
   }
@@ -133,9 +133,9 @@ Hash128 SameValues::hash() const noexcept {
   return hash_bytes(std::as_bytes(std::span(hashes_)));
 }
 
-// outlives: the caller keeps the subject until this has ended.
-Awaitable<std::string> name_differences(Subject& ranks, SameValues mine, std::string lines) {
-  const Differences differences = co_await find_differences(ranks, mine.hashes());
+// outlives: the caller keeps the channel until this has ended.
+Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine, std::string lines) {
+  const coord::Differences differences = co_await coord::find_differences(ranks, mine.hashes());
   co_return sentence(differences, lines);
 }
 

@@ -8,7 +8,7 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/hash.hpp"
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 #include "cairn/handlers/tree.hpp"
 
 namespace cairn::detail {
@@ -52,6 +52,7 @@ class SameValues {
 /// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All ranks call
 /// it; `lines` are those of all leaves, as `line_of_leaf` makes them. The answer, on all ranks, is a sentence that names the
 /// first few leaves and ranks; empty when nothing differs that both ranks compare.
-[[nodiscard]] Awaitable<std::string> name_differences(Subject& ranks, SameValues mine, std::string lines);
+[[nodiscard]] Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine,
+                                                      std::string lines);
 
 }  // namespace cairn::detail

@@ -226,26 +226,26 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   mine.ranks = context.coordinator().size();
   mine.lines = std::move(leaves.lines);
   mine.values = std::move(leaves.values);
-  mine.holdings = detail::holdings_of(leaves.divided, static_cast<std::uint32_t>(mine.rank),
-                                      static_cast<std::uint32_t>(mine.ranks));
+  mine.rank_boxes = detail::rank_boxes_of(leaves.divided, static_cast<std::uint32_t>(mine.rank),
+                                          static_cast<std::uint32_t>(mine.ranks));
   mine.alone_bytes = leaves.alone_bytes;
   mine.replicas = detail::sharding_options(context).replicas;
   return mine;
 }
 
 /// What this rank writes, as all ranks agree.
-Awaitable<detail::AgreedLeaves> agree(SaveContext context, Subject* ranks, detail::RankLeaves mine) {
-  const auto before = context.kept<detail::KeptShares>();
-  detail::AgreedLeaves agreed = co_await detail::agree_on_shares(*ranks, std::move(mine), before);
-  if (agreed.shares != before) {
-    context.keep(agreed.shares);
+Awaitable<detail::AgreedLeaves> agree(SaveContext context, coord::Channel* ranks, detail::RankLeaves mine) {
+  const auto before = context.kept<detail::KeptAssignments>();
+  detail::AgreedLeaves agreed = co_await detail::agree_on_assignments(*ranks, std::move(mine), before);
+  if (agreed.assignments != before) {
+    context.keep(agreed.assignments);
   }
   co_return agreed;
 }
 
 /// Says of a save where other ranks have values that rank 0's stand for.
 Awaitable<> tell_differences(SaveContext context, detail::AgreedLeaves agreed) {
-  Subject ranks = *context.about("values");
+  coord::Channel ranks = *context.channel("values");
   const std::string words =
       co_await detail::name_differences(ranks, std::move(agreed.mine.values), std::move(agreed.mine.lines));
   if (!words.empty()) {
@@ -282,7 +282,7 @@ Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background
 }
 
 /// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same leaves.
-Background<> compare_and_finish(SaveContext context, Subject ranks, detail::RankLeaves mine,
+Background<> compare_and_finish(SaveContext context, coord::Channel ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));
   if (!agreed.has_same_values) {
@@ -298,21 +298,21 @@ Background<> compare_and_finish(SaveContext context, Subject ranks, detail::Rank
 // outlives: `value` is valid during this phase; what is kept of it, pieces own or the caller promised
 Awaitable<Background<>> TreeHandler::save(SaveContext context, const Tree& value) const {
   array_store::Writer writer = array_writer(context);
-  std::optional<Subject> ranks = context.about("leaves");
+  std::optional<coord::Channel> ranks = context.channel("leaves");
   Leaves leaves = LeafWalk(writer, context, ranks.has_value()).run(value);
   if (ranks && context.coordinator().rank() == 0) {
     note_alone(context, writer, leaves);
   }
-  detail::RankShares shares;
+  detail::RankAssignments assignments;
   detail::AgreedLeaves agreed;
   if (ranks && leaves.has_sharded) {
     agreed = co_await agree(context, &*ranks, leaves_of_rank(context, leaves));
-    shares = agreed.shares->shares;
+    assignments = agreed.assignments->assignments;
   } else if (leaves.has_sharded) {
-    shares = detail::shares_alone(leaves.divided, detail::sharding_options(context).replicas);
+    assignments = detail::assignments_alone(leaves.divided, detail::sharding_options(context).replicas);
   }
   if (!leaves.divided.empty()) {
-    detail::add_divided(writer, leaves.divided, shares, context);
+    detail::add_divided(writer, leaves.divided, assignments, context);
   }
   if (!ranks) {
     co_return co_await write_arrays(std::move(context), std::move(writer));

@@ -29,23 +29,23 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
   const core::DiskCalls calls(context);
   const std::filesystem::path target_path = store::target_path(core::absolute_path(path));
   const auto report = std::make_shared<store::RemovalReport>();
-  std::function<void(core::Fate&)> remove = [report, calls, target_path, surroundings,
-                                             trash = std::move(trash), random = context.options().random,
-                                             may_wait =
-                                                 !core::is_busy_here(*calls.services())](core::Fate& fate) {
-    const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
-    // Kept until the removal has ended, also when nobody waits for it any more.
-    const std::shared_ptr<store::PublicationOrder::Place> place =
-        store::PublicationOrder::enter(store::PublicationOrder::of_process(), target.directory, target.name);
-    if (!place->turn().has_happened() && !may_wait) {
-      core::throw_waits_for_itself("a removal");
-    }
-    place->turn().get();
-    // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its place.
-    if (fate.begin_commit()) {
-      *report = store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get(), surroundings);
-    }
-  };
+  std::function<void(core::CommitState&)> remove =
+      [report, calls, target_path, surroundings, trash = std::move(trash), random = context.options().random,
+       may_wait = !core::is_busy_here(*calls.services())](core::CommitState& commit) {
+        const store::SaveTarget target = store::open_target(calls.syscalls(), target_path);
+        // Kept until the removal has ended, also when nobody waits for it any more.
+        const std::shared_ptr<store::PublicationOrder::Ticket> ticket = store::PublicationOrder::enter(
+            store::PublicationOrder::of_process(), target.directory, target.name);
+        if (!ticket->turn().has_happened() && !may_wait) {
+          core::throw_waits_for_itself("a removal");
+        }
+        ticket->turn().get();
+        // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its ticket.
+        if (commit.begin_commit()) {
+          *report =
+              store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get(), surroundings);
+        }
+      };
   calls.change(fmt::format("removal of {}", target_path.string()), options.deadline, std::move(remove));
   return std::move(*report);
 }

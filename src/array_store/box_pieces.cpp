@@ -107,10 +107,11 @@ class SlicePieces {
     }
     // A packed slice that is taken whole is measured in bytes only.
     const std::size_t item_bytes = is_packed(stored) ? 0 : bits(stored) / 8;
-    BoxTarget target{
-        Image(from.extents, item_bytes), from.box, {stored, view.part(to.box), memory.owner(), copier}};
+    BoxTarget target{ElementLayout(from.extents, item_bytes),
+                     from.box,
+                     {stored, view.part(to.box), memory.owner(), copier}};
     const bool is_dense =
-        static_cast<std::uint64_t>(target.image.end(target.box) - target.image.begin(target.box)) ==
+        static_cast<std::uint64_t>(target.layout.end(target.box) - target.layout.begin(target.box)) ==
         target.to.view.element_count() * item_bytes;
     if (is_packed(target.to.view.dtype()) && !is_dense) {
       refuse_packed(shared);
@@ -155,14 +156,15 @@ class SlicePieces {
 
   /// Adds runs for a part of a box: one for each index of the outer dimensions between which there is much to skip.
   void split(const BoxTarget& target, std::size_t d, const Box& part) {
-    const Image& image = target.image;
+    const ElementLayout& layout = target.layout;
     const bool is_one = d < part.rank() && part.extents()[d] == 1;
-    if (d == part.rank() || (!is_one && image.pitch(d) - (image.end(part, d + 1) - image.begin(part, d + 1)) <
-                                            kFewestSkippedBytes)) {
+    if (d == part.rank() ||
+        (!is_one &&
+         layout.pitch(d) - (layout.end(part, d + 1) - layout.begin(part, d + 1)) < kFewestSkippedBytes)) {
       BoxTarget own = target;
       own.box = part;
       own.to.view = target.to.view.part(moved_into(part, target.box));
-      runs_.push_back({image.begin(part), image.end(part), std::move(own)});
+      runs_.push_back({layout.begin(part), layout.end(part), std::move(own)});
       return;
     }
     Shape offsets = part.offsets();
@@ -179,7 +181,7 @@ class SlicePieces {
     const std::uint64_t file_begin = region_.begin + static_cast<std::uint64_t>(begin);
     const std::uint64_t file_end = region_.begin + static_cast<std::uint64_t>(end);
     BoxTarget& first = runs[0].target;
-    const std::uint64_t item_bytes = static_cast<std::uint64_t>(first.image.item_bytes());
+    const std::uint64_t item_bytes = static_cast<std::uint64_t>(first.layout.item_bytes());
     const bool is_dense =
         runs.size() == 1 && first.to.view.element_count() * item_bytes == file_end - file_begin;
     if (is_dense && (first.to.copier == nullptr || first.to.view.is_contiguous())) {

@@ -86,7 +86,7 @@ void convert_on_device(const ArrayView& from, const MutableArrayView& to, Device
 
 }  // namespace
 
-Image::Image(const Shape& extents, std::size_t item_bytes)
+ElementLayout::ElementLayout(const Shape& extents, std::size_t item_bytes)
     : pitches_(extents.size(), 0), item_bytes_(static_cast<std::int64_t>(item_bytes)) {
   std::int64_t pitch = item_bytes_;
   for (std::size_t d = extents.size(); d-- > 0;) {
@@ -95,7 +95,7 @@ Image::Image(const Shape& extents, std::size_t item_bytes)
   }
 }
 
-std::int64_t Image::begin(const Box& box, std::size_t from) const noexcept {
+std::int64_t ElementLayout::begin(const Box& box, std::size_t from) const noexcept {
   std::int64_t begin = 0;
   for (std::size_t d = from; d < box.rank(); ++d) {
     begin += static_cast<std::int64_t>(box.begin(d)) * pitches_[d];
@@ -103,7 +103,7 @@ std::int64_t Image::begin(const Box& box, std::size_t from) const noexcept {
   return begin;
 }
 
-std::int64_t Image::end(const Box& box, std::size_t from) const noexcept {
+std::int64_t ElementLayout::end(const Box& box, std::size_t from) const noexcept {
   std::int64_t end = item_bytes_;
   for (std::size_t d = from; d < box.rank(); ++d) {
     end += static_cast<std::int64_t>(box.end(d) - 1) * pitches_[d];
@@ -131,8 +131,8 @@ void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box 
   const std::size_t rank = to.box.rank();
   // Where the elements of index 0 along `from` begin and end. `inner` is 1 behind the last dimension.
   const std::size_t inner = std::min(from + 1, rank);
-  const std::int64_t begin = base + to.image.begin(to.box, inner);
-  const std::int64_t end = base + to.image.end(to.box, inner);
+  const std::int64_t begin = base + to.layout.begin(to.box, inner);
+  const std::int64_t end = base + to.layout.end(to.box, inner);
   if (from == rank) {  // One element.
     if (begin >= range.begin && end <= range.end()) {
       place(to, part, range);
@@ -141,7 +141,7 @@ void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box 
     }
     return;
   }
-  const std::int64_t pitch = to.image.pitch(from);
+  const std::int64_t pitch = to.layout.pitch(from);
   // Of the indexes, those of which the range has anything; all but the first and the last it has wholly.
   const std::int64_t first =
       std::max(static_cast<std::int64_t>(to.box.begin(from)), floor_of(range.begin - end, pitch) + 1);
@@ -173,9 +173,9 @@ void BoxSink::take(std::size_t target, std::size_t from, std::int64_t base, Box 
 
 void BoxSink::take_torn(std::size_t target, std::int64_t base, const Box& part, const Range& range) {
   const BoxTarget& to = targets_[target];
-  const auto item_bytes = static_cast<std::size_t>(to.image.item_bytes());
+  const auto item_bytes = static_cast<std::size_t>(to.layout.item_bytes());
   const std::int64_t begin = std::max(base, range.begin);
-  const std::int64_t end = std::min(base + to.image.item_bytes(), range.end());
+  const std::int64_t end = std::min(base + to.layout.item_bytes(), range.end());
   const auto bytes = range.bytes.subspan(static_cast<std::size_t>(begin - range.begin),
                                          static_cast<std::size_t>(end - begin));
   const MutexLock lock(mutex_);
@@ -192,10 +192,10 @@ void BoxSink::place(const BoxTarget& target, const Box& part, const Range& range
   Strides strides(part.rank(), 0);
   Shape offsets = part.offsets();
   for (std::size_t d = 0; d < part.rank(); ++d) {
-    strides[d] = target.image.pitch(d);
+    strides[d] = target.layout.pitch(d);
     offsets[d] -= target.box.begin(d);
   }
-  const ArrayView from(range.bytes.data() + (target.image.begin(part) - range.begin), part.extents(),
+  const ArrayView from(range.bytes.data() + (target.layout.begin(part) - range.begin), part.extents(),
                        target.to.stored, std::move(strides));
   const MutableArrayView to = target.to.view.part(Box(std::move(offsets), part.extents()));
   if (target.to.copier != nullptr) {

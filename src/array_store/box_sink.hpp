@@ -24,10 +24,10 @@
 namespace cairn::array_store {
 
 /// Where the elements of a dense, row-major array lie among its bytes.
-class Image {
+class ElementLayout {
  public:
   /// Shape: as those of boxes that are asked for; its bytes fit in 63 bits.
-  Image(const Shape& extents, std::size_t item_bytes);
+  ElementLayout(const Shape& extents, std::size_t item_bytes);
 
   /// The distance of neighbours along a dimension.
   [[nodiscard]] std::int64_t pitch(std::size_t dimension) const noexcept { return pitches_[dimension]; }
@@ -47,9 +47,9 @@ class Image {
 
 /// A box of a stored slice, and where its elements go.
 struct BoxTarget {
-  Image image;       ///< Of the slice.
-  Box box;           ///< In it; has elements.
-  ElementMemory to;  ///< Of the extents of the box.
+  ElementLayout layout;  ///< Of the slice.
+  Box box;               ///< In it; has elements.
+  ElementMemory to;      ///< Of the extents of the box.
 };
 
 /// Takes bytes of a slice to those boxes of it that want them, and drops what nobody wants: columns of a matrix are read as

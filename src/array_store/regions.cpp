@@ -60,10 +60,10 @@ void check_boxes(std::span<const WantedShard> shards, const Shape& shape, std::s
     }
     boxes.push_back(shard.box);
   }
-  const BoxTable table(boxes);
+  const sharding::BoxTable table(boxes);
   for (std::size_t i = 0; i < boxes.size(); ++i) {
-    for (const Meeting& meeting : table.meeting(boxes[i])) {
-      const std::size_t other = meeting.number;
+    for (const sharding::BoxOverlap& overlap : table.overlaps(boxes[i])) {
+      const std::size_t other = overlap.number;
       const bool is_replica = boxes[i] == boxes[other] && shards[i].replica != shards[other].replica;
       if (other > i && !is_replica) {
         throw Error(Errc::invalid_argument,
@@ -200,16 +200,17 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
     slices.push_back(slice.is_whole ? Box::whole(Shape(stored.dims))
                                     : Box(Shape(slice.offsets), Shape(slice.extents)));
   }
-  const BoxTable table(slices);
+  const sharding::BoxTable table(slices);
   for (std::uint32_t shard = 0; shard < boxes.shards.size(); ++shard) {
     const std::optional<Box> wanted = intersect(boxes.shards[shard].box, boxes.stored);
     if (!wanted || wanted->is_empty()) {
       continue;
     }
     std::vector<Box> met;
-    for (Meeting& meeting : slices.empty() ? std::vector<Meeting>() : table.meeting(*wanted)) {
-      met.push_back(slices[meeting.number]);
-      boxes.parts.push_back({static_cast<std::uint32_t>(meeting.number), shard, std::move(meeting.shared)});
+    for (sharding::BoxOverlap& overlap :
+         slices.empty() ? std::vector<sharding::BoxOverlap>() : table.overlaps(*wanted)) {
+      met.push_back(slices[overlap.number]);
+      boxes.parts.push_back({static_cast<std::uint32_t>(overlap.number), shard, std::move(overlap.shared)});
     }
     check_cover(fmt::format("{}: {}", index.path(), stored.name), *wanted, met);
   }

@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "async/internal/inside.hpp"
 #include "async/internal/suspend.hpp"
+#include "async/internal/thread_scope.hpp"
 #include "base/internal/mutex.hpp"
 
 namespace cairn::async {
@@ -16,7 +16,7 @@ struct LimitedPool::State {
 
   /// Runs functions one after the other, on one thread, until none waits.
   static void run(const std::shared_ptr<State>& self, std::function<void()> work) noexcept {
-    const Inside inside(self.get());
+    const ThreadScope scope(self.get());
     while (work) {
       work();
       work = nullptr;
@@ -58,7 +58,7 @@ std::size_t LimitedPool::size() const noexcept {
 }
 
 bool LimitedPool::runs_this_thread() const noexcept {
-  return Inside::is_in(state_.get());
+  return ThreadScope::is_in(state_.get());
 }
 
 Awaitable<> offload(LimitedPool pool, std::function<void()> work) {

@@ -14,11 +14,11 @@ namespace cairn::async {
 struct Semaphore::Waiter {
   enum class Grant { waiting, granted, given_up };
 
-  Waiter(std::size_t wanted, std::shared_ptr<Share> whose, Resume handle)
+  Waiter(std::size_t wanted, std::shared_ptr<FairShare> whose, Resume handle)
       : count(wanted), share(std::move(whose)), resume(std::move(handle)) {}
 
   std::size_t count;
-  std::shared_ptr<Share> share;
+  std::shared_ptr<FairShare> share;
   Resume resume;
   Grant grant = Grant::waiting;
   Permit permit;
@@ -30,20 +30,20 @@ struct Semaphore::State {
 
   explicit State(std::size_t most) : capacity(most) {}
 
-  [[nodiscard]] bool fits(const Share& share, std::size_t count) const CAIRN_REQUIRES(mutex);
+  [[nodiscard]] bool fits(const FairShare& share, std::size_t count) const CAIRN_REQUIRES(mutex);
   /// Whether nobody waits that comes first.
-  [[nodiscard]] bool is_next(const Share& share) const CAIRN_REQUIRES(mutex);
+  [[nodiscard]] bool is_next(const FairShare& share) const CAIRN_REQUIRES(mutex);
   void grant(Waiter& waiter) CAIRN_REQUIRES(mutex);
 
   /// Takes a waiter out of the queue; returns false when it is in it no longer.
   bool leave(const std::shared_ptr<Waiter>& waiter);
-  void give_back(Share& share, std::size_t count);
+  void give_back(FairShare& share, std::size_t count);
 
   /// Grants what fits, in order; returns who is to be resumed once the lock is given up. Takes no memory: a permit
   /// that goes away must not fail.
   Waiters grant_waiters() noexcept CAIRN_REQUIRES(mutex);
   /// As above, for the first that waits in `share`, which holds nothing.
-  void grant_first(const Share& share, Waiters& granted) noexcept CAIRN_REQUIRES(mutex);
+  void grant_first(const FairShare& share, Waiters& granted) noexcept CAIRN_REQUIRES(mutex);
 
   const std::size_t capacity;
   Mutex mutex;  // Protects what the shares count, too.
@@ -51,19 +51,19 @@ struct Semaphore::State {
   Waiters waiters CAIRN_GUARDED_BY(mutex);
 };
 
-struct Semaphore::Share {
-  explicit Share(std::shared_ptr<State> of) : state(std::move(of)) {}
+struct Semaphore::FairShare {
+  explicit FairShare(std::shared_ptr<State> of) : state(std::move(of)) {}
 
   const std::shared_ptr<State> state;
   std::size_t taken = 0;
   std::size_t waiting = 0;
 };
 
-bool Semaphore::State::fits(const Share& share, std::size_t count) const {
+bool Semaphore::State::fits(const FairShare& share, std::size_t count) const {
   return capacity == 0 || share.taken == 0 || (count <= capacity && taken <= capacity - count);
 }
 
-bool Semaphore::State::is_next(const Share& share) const {
+bool Semaphore::State::is_next(const FairShare& share) const {
   return waiters.empty() || share.taken == 0;
 }
 
@@ -103,7 +103,7 @@ Semaphore::State::Waiters Semaphore::State::grant_waiters() noexcept {
   return granted;
 }
 
-void Semaphore::State::grant_first(const Share& share, Waiters& granted) noexcept {
+void Semaphore::State::grant_first(const FairShare& share, Waiters& granted) noexcept {
   const auto first = std::find_if(waiters.begin(), waiters.end(),
                                   [&share](const auto& waiter) { return waiter->share.get() == &share; });
   --(*first)->share->waiting;
@@ -111,7 +111,7 @@ void Semaphore::State::grant_first(const Share& share, Waiters& granted) noexcep
   granted.splice(granted.end(), waiters, first);
 }
 
-void Semaphore::State::give_back(Share& share, std::size_t count) {
+void Semaphore::State::give_back(FairShare& share, std::size_t count) {
   Waiters granted;
   {
     const MutexLock lock(mutex);
@@ -128,12 +128,12 @@ void Semaphore::State::give_back(Share& share, std::size_t count) {
 }
 
 Semaphore::Semaphore(std::size_t capacity)
-    : share_(std::make_shared<Share>(std::make_shared<State>(capacity))) {}
+    : share_(std::make_shared<FairShare>(std::make_shared<State>(capacity))) {}
 
-Semaphore::Semaphore(std::shared_ptr<Share> share) noexcept : share_(std::move(share)) {}
+Semaphore::Semaphore(std::shared_ptr<FairShare> share) noexcept : share_(std::move(share)) {}
 
-Semaphore Semaphore::share() const {
-  return Semaphore(std::make_shared<Share>(share_->state));
+Semaphore Semaphore::fair_share() const {
+  return Semaphore(std::make_shared<FairShare>(share_->state));
 }
 
 Awaitable<Permit> Semaphore::acquire(std::size_t count) {
@@ -141,46 +141,46 @@ Awaitable<Permit> Semaphore::acquire(std::size_t count) {
 }
 
 /// A coroutine's place in the queue, given up when the coroutine is destroyed while it waits.
-struct Semaphore::Place {
-  explicit Place(std::shared_ptr<Share> whose) : share(std::move(whose)) {}
+struct Semaphore::QueueEntry {
+  explicit QueueEntry(std::shared_ptr<FairShare> whose) : share(std::move(whose)) {}
 
-  ~Place() {
+  ~QueueEntry() {
     if (waiter) {
       share->state->leave(waiter);
     }
   }
 
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  QueueEntry(const QueueEntry&) = delete;
+  QueueEntry& operator=(const QueueEntry&) = delete;
 
-  const std::shared_ptr<Share> share;
+  const std::shared_ptr<FairShare> share;
   std::shared_ptr<Waiter> waiter;
 };
 
-Awaitable<Permit> Semaphore::acquire(std::shared_ptr<Share> share, std::size_t count) {
-  Place place(std::move(share));
-  Start start = [&place, count](const Resume& resume) {
-    State& semaphore = *place.share->state;
-    place.waiter = std::make_shared<Waiter>(count, place.share, resume);
+Awaitable<Permit> Semaphore::acquire(std::shared_ptr<FairShare> share, std::size_t count) {
+  QueueEntry entry(std::move(share));
+  Start start = [&entry, count](const Resume& resume) {
+    State& semaphore = *entry.share->state;
+    entry.waiter = std::make_shared<Waiter>(count, entry.share, resume);
     {
       const MutexLock lock(semaphore.mutex);
-      if (semaphore.is_next(*place.share) && semaphore.fits(*place.share, count)) {
-        semaphore.grant(*place.waiter);
+      if (semaphore.is_next(*entry.share) && semaphore.fits(*entry.share, count)) {
+        semaphore.grant(*entry.waiter);
       } else {
-        semaphore.waiters.push_back(place.waiter);
-        ++place.share->waiting;
+        semaphore.waiters.push_back(entry.waiter);
+        ++entry.share->waiting;
         return;
       }
     }
     resume();
   };
-  OnCancel leave = [&place](const Resume& resume) {
-    if (place.share->state->leave(place.waiter)) {
+  OnCancel leave = [&entry](const Resume& resume) {
+    if (entry.share->state->leave(entry.waiter)) {
       resume(cancelled());  // Else the other resumption is on its way.
     }
   };
   co_await suspend(std::move(start), std::move(leave));
-  co_return std::move(place.waiter->permit);
+  co_return std::move(entry.waiter->permit);
 }
 
 Permit Semaphore::try_acquire(std::size_t count) {
@@ -208,7 +208,7 @@ std::size_t Semaphore::waiting() const {
   return share_->state->waiters.size();
 }
 
-Permit::Permit(std::shared_ptr<Semaphore::Share> share, std::size_t count) noexcept
+Permit::Permit(std::shared_ptr<Semaphore::FairShare> share, std::size_t count) noexcept
     : share_(std::move(share)), count_(count) {}
 
 Permit::Permit(Permit&& other) noexcept

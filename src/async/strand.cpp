@@ -4,7 +4,7 @@
 #include <boost/asio/execution.hpp>
 #include <boost/asio/require.hpp>
 
-#include "async/internal/inside.hpp"
+#include "async/internal/thread_scope.hpp"
 
 namespace cairn::async {
 namespace asio = boost::asio;
@@ -94,7 +94,7 @@ class StrandQueue::Turn {
 };
 
 bool StrandQueue::runs_this_thread() const noexcept {
-  return Inside::is_in(this);
+  return ThreadScope::is_in(this);
 }
 
 void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
@@ -110,7 +110,7 @@ void StrandQueue::push(StrandItem& item, bool is_never_at_once) {
     }
   }
   // Not under our lock: no thread ever holds the locks of two queues, so their order cannot matter.
-  if (host_ && host_->take_in(shared_from_this())) {
+  if (leader_ && leader_->take_in(shared_from_this())) {
     return;
   }
   if (is_never_at_once) {
@@ -124,20 +124,20 @@ void StrandQueue::post_turn() {
   asio::require(pool_, asio::execution::blocking.never).execute(Turn(shared_from_this()));
 }
 
-bool StrandQueue::take_in(std::shared_ptr<StrandQueue> guest) {
+bool StrandQueue::take_in(std::shared_ptr<StrandQueue> companion) {
   const MutexLock lock(mutex_);
-  // A driver that is busy may run a handler, which may block for long: the guest then goes to the pool, which has other threads.
+  // A driver that is busy may run a handler, which may block for long: the companion then goes to the pool, which has other threads.
   // A call by the driving thread itself is fine: it comes back to the queue when its item ends.
-  if (!is_driven_ || guest_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
+  if (!is_driven_ || companion_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
     return false;
   }
-  guest_ = std::move(guest);
+  companion_ = std::move(companion);
   changed_.notify_one();
   return true;
 }
 
 bool StrandQueue::run_those_there() {
-  const Inside turn(this);
+  const ThreadScope turn(this);
   StrandItems ready;
   {
     const MutexLock lock(mutex_);
@@ -158,12 +158,12 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
   driver_ = std::this_thread::get_id();
   bool has_worked = true;
   while (is_driven_) {
-    if (const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr)) {
-      // One turn of the guest, then a look at `is_driven_` again: the caller leaves even while the guest goes on.
+    if (const std::shared_ptr<StrandQueue> companion = std::exchange(companion_, nullptr)) {
+      // One turn of the companion, then a look at `is_driven_` again: the caller leaves even while the companion goes on.
       lock.unlock();
-      const bool has_more = guest->run_those_there();
+      const bool has_more = companion->run_those_there();
       lock.lock();
-      guest_ = has_more ? guest : nullptr;
+      companion_ = has_more ? companion : nullptr;
       has_worked = true;
     } else if (!items_.is_empty()) {
       StrandItem& item = items_.pop();
@@ -172,7 +172,7 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
       lock.lock();
       has_worked = true;
     } else if (!while_idle) {
-      is_idle_ = true;  // From here on `take_in` may give it a guest.
+      is_idle_ = true;  // From here on `take_in` may give it a companion.
       changed_.wait(lock);
       is_idle_ = false;
     } else {
@@ -182,7 +182,7 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
       is_idle_ = true;
       // Something may have come meanwhile.
       changed_.wait_for(lock, pause, [this]() CAIRN_REQUIRES(mutex_) {
-        return !is_driven_ || guest_ || !items_.is_empty();
+        return !is_driven_ || companion_ || !items_.is_empty();
       });
       is_idle_ = false;
     }
@@ -192,10 +192,10 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
   driver_ = std::thread::id();
   has_turn_ = !items_.is_empty();
   const bool has_more = has_turn_;
-  const std::shared_ptr<StrandQueue> guest = std::exchange(guest_, nullptr);
+  const std::shared_ptr<StrandQueue> companion = std::exchange(companion_, nullptr);
   lock.unlock();
-  if (guest) {
-    guest->post_turn();
+  if (companion) {
+    companion->post_turn();
   }
   if (has_more) {
     post_turn();
@@ -203,7 +203,8 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
 }
 
 void StrandQueue::run_as_turn(StrandItem& item) const {
-  const Inside turn(this);  // Not around a guest's turn: what that gives to this queue waits for its own.
+  const ThreadScope turn(
+      this);  // Not around a companion's turn: what that gives to this queue waits for its own.
   run_item(item);
 }
 

@@ -88,13 +88,13 @@ class BusyThreads final : public boost::asio::execution_context::service {
 
 /// The queue of a strand: one thread at a time takes its turn and runs what has come until then. As a rule that is a
 /// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else. Turns of a queue that has
-/// a host go to the thread that drives the host, while that has nothing to do; else to the pool.
+/// a leader go to the thread that drives the leader, while that has nothing to do; else to the pool.
 class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
  public:
-  StrandQueue(const PoolExecutor& pool, bool is_driven, std::shared_ptr<StrandQueue> host = nullptr)
+  StrandQueue(const PoolExecutor& pool, bool is_driven, std::shared_ptr<StrandQueue> leader = nullptr)
       : pool_(pool),
         threads_(BusyThreads::of(pool)),
-        host_(std::move(host)),
+        leader_(std::move(leader)),
         is_driven_(is_driven),
         has_turn_(is_driven) {}
 
@@ -116,9 +116,9 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   class Turn;
 
   void post_turn();
-  /// Gives the turn that `guest` has to this queue's driver. Returns false when there is no driver, or it is busy with an item.
+  /// Gives the turn that `companion` has to this queue's driver. Returns false when there is no driver, or it is busy with an item.
   /// A call by the driving thread itself succeeds: the item that it runs ends first.
-  [[nodiscard]] bool take_in(std::shared_ptr<StrandQueue> guest);
+  [[nodiscard]] bool take_in(std::shared_ptr<StrandQueue> companion);
   /// Runs all items that are there. Returns whether others have come meanwhile.
   [[nodiscard]] bool run_those_there();
   void run_as_turn(StrandItem& item) const;
@@ -126,15 +126,15 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
 
   const PoolExecutor pool_;
   BusyThreads& threads_;
-  const std::shared_ptr<StrandQueue> host_;
+  const std::shared_ptr<StrandQueue> leader_;
   Mutex mutex_;
   Condition changed_;
   StrandItems items_ CAIRN_GUARDED_BY(mutex_);
   bool is_driven_ CAIRN_GUARDED_BY(mutex_);
   bool has_turn_ CAIRN_GUARDED_BY(mutex_);  ///< One runs, is posted, or is the driver's.
   std::thread::id driver_ CAIRN_GUARDED_BY(mutex_);
-  bool is_idle_ CAIRN_GUARDED_BY(mutex_) = false;                ///< The driver waits for items.
-  std::shared_ptr<StrandQueue> guest_ CAIRN_GUARDED_BY(mutex_);  ///< Whose turn is the driver's next.
+  bool is_idle_ CAIRN_GUARDED_BY(mutex_) = false;                    ///< The driver waits for items.
+  std::shared_ptr<StrandQueue> companion_ CAIRN_GUARDED_BY(mutex_);  ///< Whose turn is the driver's next.
 };
 
 /// Some of the work of a strand, that can be given up together: what comes to a closed lane is destroyed, not run.
@@ -164,10 +164,10 @@ class Strand {
   }
 
   /// Another strand, whose work the driver of this one runs, too, while it is idle.
-  [[nodiscard]] Strand beside() const {
-    StrandQueue& host = queue();
+  [[nodiscard]] Strand companion() const {
+    StrandQueue& leader = queue();
     return {std::make_shared<StrandLane>(
-                std::make_shared<StrandQueue>(host.pool(), false, host.shared_from_this())),
+                std::make_shared<StrandQueue>(leader.pool(), false, leader.shared_from_this())),
             false};
   }
 

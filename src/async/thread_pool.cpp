@@ -59,7 +59,7 @@ class Pool : public asio::thread_pool {
     }
     threads_.reserve(threads_.size() + 1);  // A thread that was started must be kept.
     threads_.push_back(start_thread(name_, [this] {
-      give_way(niceness_);
+      lower_priority(niceness_);
       attach();
     }));
   }
@@ -137,8 +137,8 @@ Executor make_driven_strand(const ThreadPool& pool) {
   return Strand::on(*pool.executor().target<PoolExecutor>(), true);
 }
 
-Executor make_strand_beside(const Executor& strand) {
-  return strand.target<Strand>()->beside();
+Executor make_companion_strand(const Executor& strand) {
+  return strand.target<Strand>()->companion();
 }
 
 void drive(const Executor& strand,

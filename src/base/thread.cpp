@@ -38,7 +38,7 @@ bool is_own_thread() noexcept {
   return is_own;
 }
 
-void give_way(int niceness) noexcept {
+void lower_priority(int niceness) noexcept {
   if (niceness > 0) {
     const int now = ::getpriority(PRIO_PROCESS, 0);  // On Linux, of the thread.
     ::setpriority(PRIO_PROCESS, 0, now + niceness);  // The kernel knows the most.

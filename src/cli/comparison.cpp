@@ -157,18 +157,19 @@ std::string text_of(const std::vector<std::string>& lines) {
 }
 
 /// Starts to read these arrays.
-LoadResponse load_arrays(const Side& side, const std::string& name, std::span<const ArrayPair> pairs,
-                         std::string ArrayPair::*path) {
+LoadResponse load_arrays(const CheckpointView& checkpoint, const std::string& name,
+                         std::span<const ArrayPair> pairs, std::string ArrayPair::*path) {
   PartialLoad load;
   for (const ArrayPair& pair : pairs) {
     load.want(pair.*path, pair.array);
   }
-  return load.start(side.path(), name);
+  return load.start(checkpoint.path(), name);
 }
 
 class Comparer {
  public:
-  Comparer(const Side& a, const Side& b, const CompareOptions& options) : a_(a), b_(b), options_(options) {}
+  Comparer(const CheckpointView& a, const CheckpointView& b, const CompareOptions& options)
+      : a_(a), b_(b), options_(options) {}
 
   Comparison run();
 
@@ -193,8 +194,8 @@ class Comparer {
   void compare_batch(const Batches& batches, std::span<const ArrayPair> pairs);
   void compare_elements(const ArrayPair& pair, const Array& a, const Array& b);
 
-  const Side& a_;
-  const Side& b_;
+  const CheckpointView& a_;
+  const CheckpointView& b_;
   const CompareOptions& options_;
   Comparison result_;
   std::vector<Batches> batches_;
@@ -448,7 +449,7 @@ std::string_view name(Aspect aspect) noexcept {
   return kNames[static_cast<std::size_t>(aspect)];
 }
 
-Comparison compare(const Side& a, const Side& b, const CompareOptions& options) {
+Comparison compare(const CheckpointView& a, const CheckpointView& b, const CompareOptions& options) {
   return Comparer(a, b, options).run();
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/array_difference.hpp"
-#include "cli/side.hpp"
+#include "cli/checkpoint_view.hpp"
 
 namespace cairn::cli {
 
@@ -59,7 +59,8 @@ struct Comparison {
 /// Checkpointables whose files have the same sizes and XXH3-128 hashes are the same and are not read. Arrays
 /// are read in batches: memory for two of them, or twice the largest array.
 /// Errors: whatever keeps one of them from being read.
-[[nodiscard]] Comparison compare(const Side& a, const Side& b, const CompareOptions& options);
+[[nodiscard]] Comparison compare(const CheckpointView& a, const CheckpointView& b,
+                                 const CompareOptions& options);
 
 /// The differences of two JSON documents, below `title`.
 void compare_json(const std::string& title, Aspect aspect, std::string_view a, std::string_view b,

@@ -55,7 +55,8 @@ std::string compared_text(const Comparison& comparison) {
   return text;
 }
 
-void print_comparison(Output& out, const Side& a, const Side& b, const Comparison& comparison) {
+void print_comparison(Output& out, const CheckpointView& a, const CheckpointView& b,
+                      const Comparison& comparison) {
   out.print("A  {}\nB  {}\n\n", path_text(a.path()), path_text(b.path()));
   if (!comparison.differences.empty()) {
     const std::array<Column, 3> columns{{{"ASPECT"}, {"NAME"}, {"A | B"}}};
@@ -96,7 +97,8 @@ void write_difference(JsonWriter& json, const Difference& difference) {
   json.end();
 }
 
-void write_comparison(JsonWriter json, const Side& a, const Side& b, const Comparison& comparison) {
+void write_comparison(JsonWriter json, const CheckpointView& a, const CheckpointView& b,
+                      const Comparison& comparison) {
   json.begin_object().key("a").value(a.path().string()).key("b").value(b.path().string());
   json.key("is_equal").value(comparison.differences.empty());
   json.key("checkpointables").value(comparison.checkpointables).key("arrays").value(comparison.arrays);
@@ -109,7 +111,7 @@ void write_comparison(JsonWriter json, const Side& a, const Side& b, const Compa
   json.end().end();
 }
 
-Comparison compare_with_bar(const Side& a, const Side& b, const Arguments& arguments) {
+Comparison compare_with_bar(const CheckpointView& a, const CheckpointView& b, const Arguments& arguments) {
   ProgressBar bar(stderr);
   CompareOptions options;
   options.compares_values = !arguments.metadata_only;
@@ -123,8 +125,8 @@ Comparison compare_with_bar(const Side& a, const Side& b, const Arguments& argum
 }  // namespace
 
 int diff(const Arguments& arguments, Output& out) {
-  const Side a(arguments.path);
-  const Side b(arguments.other);
+  const CheckpointView a(arguments.path);
+  const CheckpointView b(arguments.other);
   const Comparison comparison = compare_with_bar(a, b, arguments);
   if (arguments.is_json) {
     write_comparison(json_to(out), a, b, comparison);

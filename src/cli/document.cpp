@@ -25,9 +25,9 @@ bool is_json(std::string_view name) {
 }
 
 /// Gives the texts with the names of their files to `take`.
-void read_texts(const Side& side, const std::string& item, const Description& description,
+void read_texts(const CheckpointView& checkpoint, const std::string& item, const Description& description,
                 const std::function<void(const std::string& name, std::string text)>& take) {
-  const auto files = side.files(item);
+  const auto files = checkpoint.files(item);
   for (const std::string& name : description.texts) {
     const auto file = files ? files->find(name) : decltype(files->end()){};
     if (!files || file == files->end()) {
@@ -36,7 +36,7 @@ void read_texts(const Side& side, const std::string& item, const Description& de
     if (file->second.size_bytes > kMostBytes) {
       take(name, fmt::format(R"("{} of text: too large to be shown")", size_text(file->second.size_bytes)));
     } else {
-      take(name, side.read(file->second, kMostBytes));
+      take(name, checkpoint.read(file->second, kMostBytes));
     }
   }
 }
@@ -73,20 +73,20 @@ void print_lines(Output& out, std::string_view text, std::string_view indent, st
 
 }  // namespace
 
-void print_documents(Output& out, const Side& side, const std::string& item, const Description& description,
-                     std::string_view indent, std::size_t most_lines) {
-  read_texts(side, item, description, [&](const std::string& name, const std::string& text) {
+void print_documents(Output& out, const CheckpointView& checkpoint, const std::string& item,
+                     const Description& description, std::string_view indent, std::size_t most_lines) {
+  read_texts(checkpoint, item, description, [&](const std::string& name, const std::string& text) {
     print_lines(out, is_json(name) ? laid_out(text, name) : text, indent, most_lines);
   });
 }
 
-void write_documents(JsonWriter& json, const Side& side, const std::string& item,
+void write_documents(JsonWriter& json, const CheckpointView& checkpoint, const std::string& item,
                      const Description& description) {
   if (description.texts.empty()) {
     return;
   }
   json.key("documents").begin_object();
-  read_texts(side, item, description, [&](const std::string& name, const std::string& text) {
+  read_texts(checkpoint, item, description, [&](const std::string& name, const std::string& text) {
     json.key(name);
     if (is_json(name)) {
       copy_json(text, name, json);

@@ -48,16 +48,16 @@ io::Directory open_parent(const fs::path& source, const fs::path& target) {
 }
 
 /// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
-class Workshop {
+class ExportStaging {
  public:
-  Workshop(io::Directory parent, const fs::path& target)
+  ExportStaging(io::Directory parent, const fs::path& target)
       : parent_(std::move(parent)),
         name_(fmt::format(".export-{}-{}", target.filename().string(),
                           store::to_string(store::make_uuid(store::system_random)))),
         target_(target.filename().string()),
         folder_(parent_.make_directory(name_)) {}
 
-  ~Workshop() {
+  ~ExportStaging() {
     if (is_published_) {
       return;
     }
@@ -66,8 +66,8 @@ class Workshop {
     } catch (const std::exception&) {  // It says itself what it is.
     }
   }
-  Workshop(const Workshop&) = delete;
-  Workshop& operator=(const Workshop&) = delete;
+  ExportStaging(const ExportStaging&) = delete;
+  ExportStaging& operator=(const ExportStaging&) = delete;
 
   [[nodiscard]] const io::Directory& folder() const { return folder_; }
 
@@ -197,14 +197,14 @@ int export_arrays(const Arguments& arguments, Output& out) {
   if (!options.is_folder) {
     plan.files.front().name = target.filename();
   }
-  Workshop workshop(std::move(parent), target);
+  ExportStaging staging(std::move(parent), target);
   for (const ExportedFile& file : plan.files) {
-    write_file(arguments.path, plan, file, workshop.folder());
+    write_file(arguments.path, plan, file, staging.folder());
   }
   if (plan.files.size() > 1) {
-    write_index(plan, workshop.folder());
+    write_index(plan, staging.folder());
   }
-  workshop.publish(options.is_folder ? "" : plan.files.front().name);
+  staging.publish(options.is_folder ? "" : plan.files.front().name);
   if (arguments.is_json) {
     write_answer(json_to(out), arguments, plan);
   } else {

@@ -12,11 +12,11 @@
 
 #include "base/internal/printable.hpp"
 #include "cli/array_stream.hpp"
+#include "cli/checkpoint_view.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
 #include "cli/shards.hpp"
-#include "cli/side.hpp"
 #include "cli/statistics.hpp"
 #include "cli/text.hpp"
 
@@ -73,7 +73,8 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
 }
 
 /// What the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
-std::vector<Statistics> gather(const Side& side, const std::string& title, const ArrayEntries& entries) {
+std::vector<Statistics> gather(const CheckpointView& checkpoint, const std::string& title,
+                               const ArrayEntries& entries) {
   std::vector<ExportedArray> arrays;
   std::vector<StatisticsGatherer> gatherers;
   std::vector<std::size_t> numbers;
@@ -82,7 +83,7 @@ std::vector<Statistics> gather(const Side& side, const std::string& title, const
     arrays.push_back({std::string(entry.name), "", entry.dtype, entry.shape, entry.bytes});
     gatherers.emplace_back(entry.dtype);
   }
-  ArrayStream(side.path(), title, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
+  ArrayStream(checkpoint.path(), title, arrays).read(numbers, [&gatherers](const ArrayPiece& piece) {
     gatherers[piece.array].add(piece.bytes);
   });
   std::vector<Statistics> statistics;
@@ -92,8 +93,8 @@ std::vector<Statistics> gather(const Side& side, const std::string& title, const
   return statistics;
 }
 
-void write_item(JsonWriter& json, const Side& side, const std::string& title, const ItemMetadata& item,
-                bool has_statistics) {
+void write_item(JsonWriter& json, const CheckpointView& checkpoint, const std::string& title,
+                const ItemMetadata& item, bool has_statistics) {
   const Description description = item.description();
   json.begin_object().key("handler").value(item.handler_id).key("bytes").value(item.bytes);
   if (const std::string problem = problem_text(item); !problem.empty()) {
@@ -103,14 +104,14 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
     json.key("kind").value(description.kind);
   }
   write_policies(json, description.policies);
-  write_arrays(json, item, description.arrays, side.is_foreign(), Parts::shown,
-               has_statistics ? gather(side, title, description.arrays) : std::vector<Statistics>());
+  write_arrays(json, item, description.arrays, checkpoint.is_foreign(), Parts::shown,
+               has_statistics ? gather(checkpoint, title, description.arrays) : std::vector<Statistics>());
   json.key("values").begin_list();
   for (const DescribedValue& value : description.values) {
     write_value(json, value);
   }
   json.end();
-  write_documents(json, side, title, description);
+  write_documents(json, checkpoint, title, description);
   json.key("files").begin_list();
   for (const FileMetadata& file : item.files) {
     json.begin_object(JsonLayout::line).key("name").value(file.name).key("bytes").value(file.bytes);
@@ -122,7 +123,8 @@ void write_item(JsonWriter& json, const Side& side, const std::string& title, co
   json.end().end();
 }
 
-void print_arrays(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries) {
+void print_arrays(Output& out, const CheckpointView& checkpoint, std::string_view title,
+                  const ArrayEntries& entries) {
   std::uint64_t bytes = 0;
   for (const ArrayEntry& array : entries) {
     bytes += array.alias_of.empty() ? array.bytes : 0;
@@ -130,15 +132,15 @@ void print_arrays(Output& out, const Side& side, std::string_view title, const A
   const std::array<Column, 4> columns{{{"ARRAY"}, {"DTYPE"}, {"SHAPE"}, {"SIZE", true}}};
   print_table(out, "  ", columns, [&](const RowVisitor& row) {
     for (const ArrayEntry& array : entries) {
-      row({part_title(title, shown_path(array.name, side.is_foreign())), std::string(name(array.dtype)),
-           to_string(array.shape), size_or_alias_text(array, side.is_foreign())});
+      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())), std::string(name(array.dtype)),
+           to_string(array.shape), size_or_alias_text(array, checkpoint.is_foreign())});
     }
     row({"total", count_text(entries.size(), "array"), "", size_text(bytes)});
   });
 }
 
-void print_statistics(Output& out, const Side& side, std::string_view title, const ArrayEntries& entries,
-                      const std::vector<Statistics>& statistics) {
+void print_statistics(Output& out, const CheckpointView& checkpoint, std::string_view title,
+                      const ArrayEntries& entries, const std::vector<Statistics>& statistics) {
   const std::array<Column, 6> columns{
       {{"HOLDS"}, {"MIN", true}, {"MAX", true}, {"MEAN", true}, {"NANS", true}, {"ZEROS", true}}};
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : text; };
@@ -146,22 +148,23 @@ void print_statistics(Output& out, const Side& side, std::string_view title, con
     auto next = statistics.begin();
     for (const ArrayEntry& array : entries) {
       const Statistics& of = *next++;
-      row({part_title(title, shown_path(array.name, side.is_foreign())), or_dash(of.min), or_dash(of.max),
-           of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans), count_text(of.zeros)});
+      row({part_title(title, shown_path(array.name, checkpoint.is_foreign())), or_dash(of.min),
+           or_dash(of.max), of.mean ? fmt::format("{:.6g}", *of.mean) : "-", count_text(of.nans),
+           count_text(of.zeros)});
     }
   });
 }
 
 /// The arrays that were divided: how, and where their parts lie.
-void print_divisions(Output& out, const Side& side, std::string_view title, const ItemMetadata& item,
-                     const ArrayEntries& entries) {
+void print_divisions(Output& out, const CheckpointView& checkpoint, std::string_view title,
+                     const ItemMetadata& item, const ArrayEntries& entries) {
   if (!are_divided(entries)) {
     return;
   }
   const auto for_each_divided = [&](const auto& visit) {
     for (const ArrayEntry& array : entries) {
       if (is_divided(array)) {
-        visit(array, part_title(title, shown_path(array.name, side.is_foreign())));
+        visit(array, part_title(title, shown_path(array.name, checkpoint.is_foreign())));
       }
     }
   };
@@ -204,8 +207,8 @@ void print_files(Output& out, const ItemMetadata& item) {
   });
 }
 
-void print_item(Output& out, const Side& side, const std::string& title, const ItemMetadata& item,
-                bool has_statistics) {
+void print_item(Output& out, const CheckpointView& checkpoint, const std::string& title,
+                const ItemMetadata& item, bool has_statistics) {
   const Description description = item.description();
   out.print("\n{}  {}  {}\n", printable(title), printable(item.handler_id), size_text(item.bytes));
   if (const std::string problem = problem_text(item); !problem.empty()) {
@@ -218,16 +221,17 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
     out.print("  files      {}{}\n", printable(one.policy), file_names(one.files));
   }
   if (!description.arrays.empty()) {
-    print_arrays(out, side, title, description.arrays);
-    print_divisions(out, side, title, item, description.arrays);
+    print_arrays(out, checkpoint, title, description.arrays);
+    print_divisions(out, checkpoint, title, item, description.arrays);
     if (has_statistics) {
-      print_statistics(out, side, title, description.arrays, gather(side, title, description.arrays));
+      print_statistics(out, checkpoint, title, description.arrays,
+                       gather(checkpoint, title, description.arrays));
     }
   }
   if (!description.values.empty()) {
     print_values(out, title, description.values);
   }
-  print_documents(out, side, title, description, "  ", kMostLines);
+  print_documents(out, checkpoint, title, description, "  ", kMostLines);
   const bool is_unknown =
       description.kind.empty() && description.arrays.empty() && description.values.empty();
   if (is_unknown || writers(item).size() > 1) {
@@ -238,12 +242,12 @@ void print_item(Output& out, const Side& side, const std::string& title, const I
 }  // namespace
 
 int inspect(const Arguments& arguments, Output& out) {
-  const Side side(arguments.path, arguments.name);
-  const CheckpointMetadata& metadata = side.metadata();
+  const CheckpointView checkpoint(arguments.path, arguments.name);
+  const CheckpointMetadata& metadata = checkpoint.metadata();
   if (!arguments.is_json) {
-    print_origin(out, side.path(), metadata);
+    print_origin(out, checkpoint.path(), metadata);
     for (const auto& [title, item] : metadata) {
-      print_item(out, side, title, item, arguments.has_statistics);
+      print_item(out, checkpoint, title, item, arguments.has_statistics);
     }
     if (metadata.items.size() > 1) {
       out.print("\ntotal  {}  {}\n", count_text(metadata.items.size(), "checkpointable"),
@@ -253,11 +257,11 @@ int inspect(const Arguments& arguments, Output& out) {
   }
   JsonWriter json = json_to(out);
   json.begin_object();
-  write_origin(json, side.path(), metadata);
+  write_origin(json, checkpoint.path(), metadata);
   json.key("checkpointables").begin_object();
   for (const auto& [title, item] : metadata) {
     json.key(title);
-    write_item(json, side, title, item, arguments.has_statistics);
+    write_item(json, checkpoint, title, item, arguments.has_statistics);
   }
   json.end().end();
   return judge(metadata, out);

@@ -19,12 +19,12 @@
 
 #include "base/internal/json_string.hpp"
 #include "base/internal/printable.hpp"
+#include "cli/checkpoint_view.hpp"
 #include "cli/commands.hpp"
 #include "cli/describe.hpp"
 #include "cli/document.hpp"
 #include "cli/grid.hpp"
 #include "cli/selection.hpp"
-#include "cli/side.hpp"
 #include "cli/text.hpp"
 #include "cli/window.hpp"
 
@@ -48,11 +48,12 @@ std::string title_of(std::string_view item, std::string_view path) {
 constexpr std::size_t kMostNames = 5;  // Of a subtree that was named instead of something in it.
 
 /// The titles of the arrays and values of a checkpointable.
-std::vector<std::string> titles_of(const Side& side, std::string_view item, const ItemMetadata& metadata) {
+std::vector<std::string> titles_of(const CheckpointView& checkpoint, std::string_view item,
+                                   const ItemMetadata& metadata) {
   const Description description = metadata.description();
   std::vector<std::string> titles;
   for (const ArrayEntry& array : description.arrays) {
-    titles.push_back(title_of(item, shown_path(array.name, side.is_foreign())));
+    titles.push_back(title_of(item, shown_path(array.name, checkpoint.is_foreign())));
   }
   for (const DescribedValue& value : description.values) {
     titles.push_back(title_of(item, value.name));
@@ -62,11 +63,11 @@ std::vector<std::string> titles_of(const Side& side, std::string_view item, cons
 }
 
 /// What lies below `name`: a title, or a path in some checkpointable.
-std::vector<std::string> titles_below(const Side& side, std::string_view name) {
+std::vector<std::string> titles_below(const CheckpointView& checkpoint, std::string_view name) {
   const std::string subtree = fmt::format("{}/", name);
   std::vector<std::string> below;
-  for (const auto& [item, metadata] : side.metadata().items) {
-    for (std::string& title : titles_of(side, item, metadata)) {
+  for (const auto& [item, metadata] : checkpoint.metadata().items) {
+    for (std::string& title : titles_of(checkpoint, item, metadata)) {
       const bool is_in = title.starts_with(subtree) || title.starts_with(title_of(item, subtree));
       if (is_in) {
         below.push_back(std::move(title));
@@ -86,7 +87,7 @@ std::vector<std::string> titles_below(const Side& side, std::string_view name) {
 }
 
 /// All that `name` names: what has exactly that title, else what has that path in some checkpointable.
-std::vector<Named> find_named(const Side& side, std::string_view name) {
+std::vector<Named> find_named(const CheckpointView& checkpoint, std::string_view name) {
   std::vector<Named> exact;
   std::vector<Named> by_path;
   const auto add = [&](Named named, std::string_view path) {
@@ -96,11 +97,11 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
       by_path.push_back(std::move(named));
     }
   };
-  for (const auto& [item, metadata] : side.metadata().items) {
+  for (const auto& [item, metadata] : checkpoint.metadata().items) {
     const Description description = metadata.description();
     for (const ArrayEntry& array : description.arrays) {
-      ArrayPlace place{side.path(), item, std::string(array.name), array.dtype, array.shape};
-      const std::string path = shown_path(array.name, side.is_foreign());
+      ArrayPlace place{checkpoint.path(), item, std::string(array.name), array.dtype, array.shape};
+      const std::string path = shown_path(array.name, checkpoint.is_foreign());
       add({title_of(item, path), item, std::move(place), std::nullopt}, path);
     }
     for (const DescribedValue& value : description.values) {
@@ -113,11 +114,11 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
   return exact.empty() ? by_path : exact;
 }
 
-[[noreturn]] void refuse_missing(const Side& side, std::string_view name) {
-  if (std::vector<std::string> below = titles_below(side, name); !below.empty()) {
+[[noreturn]] void refuse_missing(const CheckpointView& checkpoint, std::string_view name) {
+  if (std::vector<std::string> below = titles_below(checkpoint, name); !below.empty()) {
     refuse_subtree(name, std::move(below));
   }
-  for (const auto& [item, metadata] : side.metadata().items) {
+  for (const auto& [item, metadata] : checkpoint.metadata().items) {
     if (const std::string problem = problem_text(metadata); !problem.empty()) {
       throw Error(metadata.problem_code, problem);  // It may have been there.
     }
@@ -125,19 +126,20 @@ std::vector<Named> find_named(const Side& side, std::string_view name) {
   const bool is_open = name.find('[') != std::string_view::npos && !name.ends_with(']');
   throw Error(Errc::not_found,
               fmt::format("{}: nothing is called '{}'{}; `cairn inspect` lists the names",
-                          side.path().string(), name, is_open ? ", and its '[' is not closed" : ""));
+                          checkpoint.path().string(), name, is_open ? ", and its '[' is not closed" : ""));
 }
 
 /// The only thing of that name. Brackets belong to the name when there is one with them.
-std::pair<Named, std::optional<std::string_view>> resolve(const Side& side, std::string_view text) {
+std::pair<Named, std::optional<std::string_view>> resolve(const CheckpointView& checkpoint,
+                                                          std::string_view text) {
   std::optional<std::string_view> subscript;
-  std::vector<Named> found = find_named(side, text);
+  std::vector<Named> found = find_named(checkpoint, text);
   if (found.empty()) {
     std::tie(text, subscript) = split_subscript(text);
-    found = find_named(side, text);
+    found = find_named(checkpoint, text);
   }
   if (found.empty()) {
-    refuse_missing(side, text);
+    refuse_missing(checkpoint, text);
   }
   if (found.size() > 1) {
     throw Error(Errc::invalid_argument,
@@ -276,13 +278,15 @@ void write_value(JsonWriter json, const Named& named) {
 }
 
 /// A checkpointable that is neither an array nor a value: its documents, when it has some.
-void show_item(const Side& side, const Named& named, const Arguments& arguments, Output& out) {
-  const Description description = side.metadata().items.at(named.item).description();
-  if (description.texts.empty() || side.is_foreign()) {
-    if (const std::string problem = problem_text(side.metadata().items.at(named.item)); !problem.empty()) {
-      throw Error(side.metadata().items.at(named.item).problem_code, problem);
+void show_item(const CheckpointView& checkpoint, const Named& named, const Arguments& arguments,
+               Output& out) {
+  const Description description = checkpoint.metadata().items.at(named.item).description();
+  if (description.texts.empty() || checkpoint.is_foreign()) {
+    if (const std::string problem = problem_text(checkpoint.metadata().items.at(named.item));
+        !problem.empty()) {
+      throw Error(checkpoint.metadata().items.at(named.item).problem_code, problem);
     }
-    if (std::vector<std::string> below = titles_below(side, named.title); !below.empty()) {
+    if (std::vector<std::string> below = titles_below(checkpoint, named.title); !below.empty()) {
       refuse_subtree(named.title, std::move(below));
     }
     throw Error(Errc::invalid_argument,
@@ -290,12 +294,12 @@ void show_item(const Side& side, const Named& named, const Arguments& arguments,
   }
   if (!arguments.is_json) {
     out.print("{}  {}\n", printable(named.title), printable(description.kind));
-    print_documents(out, side, named.item, description, "", static_cast<std::size_t>(arguments.limit));
+    print_documents(out, checkpoint, named.item, description, "", static_cast<std::size_t>(arguments.limit));
     return;
   }
   JsonWriter json = json_to(out);
   json.begin_object().key("name").value(named.title).key("kind").value(description.kind);
-  write_documents(json, side, named.item, description);
+  write_documents(json, checkpoint, named.item, description);
   json.end();
 }
 
@@ -312,8 +316,8 @@ void show_array(const Named& named, const std::optional<std::string_view>& subsc
 }  // namespace
 
 int show(const Arguments& arguments, Output& out) {
-  const Side side(arguments.path);
-  const auto [named, subscript] = resolve(side, arguments.name);
+  const CheckpointView checkpoint(arguments.path);
+  const auto [named, subscript] = resolve(checkpoint, arguments.name);
   if (named.array) {
     show_array(named, subscript, arguments, out);
     return 0;
@@ -323,7 +327,7 @@ int show(const Arguments& arguments, Output& out) {
                 fmt::format("'{}' is not an array: it has no elements [{}]", named.title, *subscript));
   }
   if (!named.value) {
-    show_item(side, named, arguments, out);
+    show_item(checkpoint, named, arguments, out);
   } else if (arguments.is_json) {
     write_value(json_to(out), named);
   } else {

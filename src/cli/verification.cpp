@@ -16,10 +16,10 @@
 
 #include "cairn/base/error.hpp"
 
+#include "cli/checkpoint_view.hpp"
 #include "cli/describe.hpp"
 #include "cli/listing.hpp"
 #include "cli/paths.hpp"
-#include "cli/side.hpp"
 #include "store/internal/committed_directory.hpp"
 
 namespace cairn::cli {
@@ -38,58 +38,58 @@ std::uint64_t bytes_of(const store::CommittedDirectory& checkpoint, const std::s
   return bytes;
 }
 
-Subject checkpoint_at(const fs::path& path, const std::string& directory = {}) {
-  Subject subject;
-  subject.path = path;
-  subject.directory = directory;
-  subject.bytes = bytes_of(store::CommittedDirectory::open(io::posix_syscalls(), path), directory);
-  return subject;
+VerifyTarget checkpoint_at(const fs::path& path, const std::string& directory = {}) {
+  VerifyTarget target;
+  target.path = path;
+  target.directory = directory;
+  target.bytes = bytes_of(store::CommittedDirectory::open(io::posix_syscalls(), path), directory);
+  return target;
 }
 
-std::vector<Subject> subjects_below(const fs::path& path) {
-  std::vector<Subject> subjects;
+std::vector<VerifyTarget> targets_below(const fs::path& path) {
+  std::vector<VerifyTarget> targets;
   for (const store::FoundCheckpoint& listed : find_checkpoints(path)) {
-    Subject subject;
+    VerifyTarget target;
     // A damaged one is looked at where it is, whatever generation stands in its place.
     const bool is_whole = listed.kind == store::EntryClass::committed && listed.counts();
-    subject.path = path / (is_whole ? listed.name : listed.entry);
-    subject.is_listed = true;
-    subject.bytes = listed.bytes;
+    target.path = path / (is_whole ? listed.name : listed.entry);
+    target.is_listed = true;
+    target.bytes = listed.bytes;
     if (!listed.counts()) {
-      subject.aside = fmt::format("{}: {}", name(listed.kind), listed.note);
+      target.aside = fmt::format("{}: {}", name(listed.kind), listed.note);
     } else if (!listed.is_open) {
-      subject.problem = listed.problem;
+      target.problem = listed.problem;
     }
-    subjects.push_back(std::move(subject));
+    targets.push_back(std::move(target));
   }
-  return subjects;
+  return targets;
 }
 
-Subject foreign_at(const fs::path& path) {
-  Subject subject;
-  subject.path = path;
-  subject.is_foreign = true;
-  subject.bytes = total_bytes(describe(path));  // That the headers hold together is all that can be told.
-  return subject;
+VerifyTarget foreign_at(const fs::path& path) {
+  VerifyTarget target;
+  target.path = path;
+  target.is_foreign = true;
+  target.bytes = total_bytes(describe(path));  // That the headers hold together is all that can be told.
+  return target;
 }
 
-/// The verification of several subjects: threads take one after the other.
-class Crowd {
+/// The verification of several targets: threads take one after the other.
+class ParallelVerify {
  public:
-  Crowd(std::span<const Subject> subjects, const VerifyManyOptions& options)
-      : options_(options), done_bytes_(subjects.size()) {
-    for (const Subject& subject : subjects) {
-      total_bytes_ += subject.bytes;
-      verdicts_.push_back({subject, std::nullopt});
+  ParallelVerify(std::span<const VerifyTarget> targets, const VerifyManyOptions& options)
+      : options_(options), done_bytes_(targets.size()) {
+    for (const VerifyTarget& target : targets) {
+      total_bytes_ += target.bytes;
+      outcomes_.push_back({target, std::nullopt});
     }
     const std::size_t cores = std::max<std::size_t>(std::thread::hardware_concurrency(), 1);
     const std::size_t threads = options.threads != 0 ? options.threads : cores;
     jobs_ = std::clamp<std::size_t>(options.jobs != 0 ? options.jobs : threads, 1,
-                                    std::max<std::size_t>(subjects.size(), 1));
+                                    std::max<std::size_t>(targets.size(), 1));
     threads_each_ = std::max<std::size_t>(threads / jobs_, 1);
   }
 
-  std::vector<Verdict> run() {
+  std::vector<VerifyOutcome> run() {
     std::vector<std::jthread> threads;
     working_ = jobs_;
     try {
@@ -111,35 +111,35 @@ class Crowd {
     }
     lock.unlock();
     threads.clear();
-    return std::move(verdicts_);
+    return std::move(outcomes_);
   }
 
  private:
   void work() noexcept {
-    for (std::size_t i = next_++; i < verdicts_.size(); i = next_++) {
-      verify(verdicts_[i], done_bytes_[i]);
+    for (std::size_t i = next_++; i < outcomes_.size(); i = next_++) {
+      verify(outcomes_[i], done_bytes_[i]);
     }
     const std::lock_guard lock(mutex_);
     --working_;
     ended_.notify_all();
   }
 
-  void verify(Verdict& verdict, std::atomic<std::uint64_t>& done_bytes) const noexcept {
-    Subject& subject = verdict.subject;
+  void verify(VerifyOutcome& outcome, std::atomic<std::uint64_t>& done_bytes) const noexcept {
+    VerifyTarget& target = outcome.target;
     try {
-      if (subject.problem.empty() && subject.aside.empty() && !subject.is_foreign) {
+      if (target.problem.empty() && target.aside.empty() && !target.is_foreign) {
         store::VerifyOptions options;
         options.threads = threads_each_;
-        options.directory = subject.directory;
+        options.directory = target.directory;
         options.progress = [&done_bytes](const store::VerifyProgress& progress) {
           done_bytes = progress.checked_bytes;
         };
-        verdict.report = store::verify(io::posix_syscalls(), subject.path, options);
+        outcome.report = store::verify(io::posix_syscalls(), target.path, options);
       }
     } catch (...) {
-      subject.problem = as_typed(cairn::describe(std::current_exception()), std::span(&subject.path, 1));
+      target.problem = as_typed(cairn::describe(std::current_exception()), std::span(&target.path, 1));
     }
-    done_bytes = subject.bytes;
+    done_bytes = target.bytes;
   }
 
   void tell() const {
@@ -156,8 +156,8 @@ class Crowd {
   std::uint64_t total_bytes_ = 0;
   std::size_t jobs_ = 1;
   std::size_t threads_each_ = 1;
-  std::vector<Verdict> verdicts_;
-  std::vector<std::atomic<std::uint64_t>> done_bytes_;  // Of each subject.
+  std::vector<VerifyOutcome> outcomes_;
+  std::vector<std::atomic<std::uint64_t>> done_bytes_;  // Of each target.
   std::atomic<std::size_t> next_{0};
   std::mutex mutex_;
   std::condition_variable ended_;
@@ -166,7 +166,7 @@ class Crowd {
 
 }  // namespace
 
-std::vector<Subject> subjects_of(const fs::path& path) {
+std::vector<VerifyTarget> verify_targets_of(const fs::path& path) {
   try {
     return {checkpoint_at(path)};
   } catch (const Error& error) {
@@ -184,16 +184,17 @@ std::vector<Subject> subjects_of(const fs::path& path) {
     if (error.code() != Errc::not_committed || !fs::is_directory(path, ignored)) {
       throw;
     }
-    std::vector<Subject> subjects = subjects_below(path);
-    if (subjects.empty() && !may_be_root(path)) {
+    std::vector<VerifyTarget> targets = targets_below(path);
+    if (targets.empty() && !may_be_root(path)) {
       throw;
     }
-    return subjects;
+    return targets;
   }
 }
 
-std::vector<Verdict> verify_all(std::span<const Subject> subjects, const VerifyManyOptions& options) {
-  return Crowd(subjects, options).run();
+std::vector<VerifyOutcome> verify_all(std::span<const VerifyTarget> targets,
+                                      const VerifyManyOptions& options) {
+  return ParallelVerify(targets, options).run();
 }
 
 }  // namespace cairn::cli

@@ -15,7 +15,7 @@
 namespace cairn::cli {
 
 /// Something to be verified.
-struct Subject {
+struct VerifyTarget {
   std::filesystem::path path;
   std::string directory;    ///< Of one checkpointable of it; empty: all.
   bool is_foreign = false;  ///< Files of other programs, which have no checksums.
@@ -27,23 +27,23 @@ struct Subject {
 };
 
 /// What became of it.
-struct Verdict {
-  Subject subject;
+struct VerifyOutcome {
+  VerifyTarget target;
   std::optional<store::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
 
-  [[nodiscard]] bool is_sound() const { return subject.problem.empty() && (!report || report->is_sound()); }
+  [[nodiscard]] bool is_sound() const { return target.problem.empty() && (!report || report->is_sound()); }
 };
 
 /// What `path` stands for: itself or, where it is a directory of checkpoints, all in it that is or was Cairn's; there
 /// may be none.
 ///
 /// Errors: whatever keeps it from being opened, unless it is one checkpoint of several.
-[[nodiscard]] std::vector<Subject> subjects_of(const std::filesystem::path& path);
+[[nodiscard]] std::vector<VerifyTarget> verify_targets_of(const std::filesystem::path& path);
 
 struct VerifyManyOptions {
   VerifyManyOptions() = default;
 
-  std::size_t jobs = 0;     ///< Subjects at once; 0: as many as the machine has cores.
+  std::size_t jobs = 0;     ///< Targets at once; 0: as many as the machine has cores.
   std::size_t threads = 0;  ///< For all of them together; 0: as many as the machine has cores.
   /// Called about ten times a second on the calling thread.
   std::function<void(std::uint64_t done_bytes, std::uint64_t total_bytes)> progress;
@@ -51,7 +51,7 @@ struct VerifyManyOptions {
 
 /// Verifies all of them, several at a time; in their order. What stops one is its problem, and stops no
 /// other.
-[[nodiscard]] std::vector<Verdict> verify_all(std::span<const Subject> subjects,
-                                              const VerifyManyOptions& options);
+[[nodiscard]] std::vector<VerifyOutcome> verify_all(std::span<const VerifyTarget> targets,
+                                                    const VerifyManyOptions& options);
 
 }  // namespace cairn::cli

@@ -22,27 +22,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::uint64_t problem_count(const Verdict& verdict) {
-  const std::uint64_t found = verdict.report ? verdict.report->problem_count : 0;
-  return found + (verdict.subject.problem.empty() ? 0 : 1);
+std::uint64_t problem_count(const VerifyOutcome& outcome) {
+  const std::uint64_t found = outcome.report ? outcome.report->problem_count : 0;
+  return found + (outcome.target.problem.empty() ? 0 : 1);
 }
 
-void write_verdict(JsonWriter& json, const Verdict& verdict) {
-  const store::VerifyReport report = verdict.report.value_or(store::VerifyReport());
+void write_outcome(JsonWriter& json, const VerifyOutcome& outcome) {
+  const store::VerifyReport report = outcome.report.value_or(store::VerifyReport());
   json.begin_object()
       .key("path")
-      .value(verdict.subject.path.string())
+      .value(outcome.target.path.string())
       .key("is_sound")
-      .value(verdict.is_sound());
-  json.key("has_checksums").value(!verdict.subject.is_foreign);
-  if (verdict.report) {
+      .value(outcome.is_sound());
+  json.key("has_checksums").value(!outcome.target.is_foreign);
+  if (outcome.report) {
     json.key("files").value(report.files);
   }
-  json.key("bytes").value(verdict.report ? report.bytes : verdict.subject.bytes);
-  if (!verdict.subject.problem.empty()) {
-    json.key("problem").value(verdict.subject.problem);
+  json.key("bytes").value(outcome.report ? report.bytes : outcome.target.bytes);
+  if (!outcome.target.problem.empty()) {
+    json.key("problem").value(outcome.target.problem);
   }
-  json.key("problem_count").value(problem_count(verdict)).key("problems").begin_list();
+  json.key("problem_count").value(problem_count(outcome)).key("problems").begin_list();
   for (const store::VerifyProblem& problem : report.problems) {
     json.begin_object(JsonLayout::line).key("file").value(problem.file);
     if (problem.rank) {
@@ -82,51 +82,52 @@ void print_report(Output& out, const fs::path& path, const store::VerifyReport& 
 }
 
 /// Files of other programs have no checksums: only their headers can be checked.
-void print_foreign(Output& out, const Subject& subject) {
-  out.print("{}: headers are valid; {} of data have no checksums to verify\n", path_text(subject.path),
-            size_text(subject.bytes));
+void print_foreign(Output& out, const VerifyTarget& target) {
+  out.print("{}: headers are valid; {} of data have no checksums to verify\n", path_text(target.path),
+            size_text(target.bytes));
 }
 
 /// Names the path once: as a rule the problem does.
-void print_problem(Output& out, const Subject& subject) {
-  const std::string path = path_text(subject.path);
-  const std::string problem = printable(subject.problem);
+void print_problem(Output& out, const VerifyTarget& target) {
+  const std::string path = path_text(target.path);
+  const std::string problem = printable(target.problem);
   out.print("{}{}\n", problem.starts_with(path) ? "" : path + ": ", problem);
 }
 
-void print_verdict(Output& out, const Verdict& verdict) {
-  if (!verdict.subject.aside.empty()) {
-    out.print("{}: {}\n", path_text(verdict.subject.path), printable(verdict.subject.aside));
-  } else if (verdict.report) {
-    print_report(out, verdict.subject.path, *verdict.report);
-  } else if (verdict.subject.problem.empty()) {
-    print_foreign(out, verdict.subject);
+void print_outcome(Output& out, const VerifyOutcome& outcome) {
+  if (!outcome.target.aside.empty()) {
+    out.print("{}: {}\n", path_text(outcome.target.path), printable(outcome.target.aside));
+  } else if (outcome.report) {
+    print_report(out, outcome.target.path, *outcome.report);
+  } else if (outcome.target.problem.empty()) {
+    print_foreign(out, outcome.target);
   } else {
-    print_problem(out, verdict.subject);
+    print_problem(out, outcome.target);
   }
 }
 
 /// Everything that was asked for. One of several paths that cannot be opened does not keep the others from
 /// being verified.
-std::vector<Subject> all_subjects(const std::vector<fs::path>& paths) {
+std::vector<VerifyTarget> all_targets(const std::vector<fs::path>& paths) {
   if (paths.size() == 1) {
-    return subjects_of(paths.front());
+    return verify_targets_of(paths.front());
   }
-  std::vector<Subject> subjects;
+  std::vector<VerifyTarget> targets;
   for (const fs::path& path : paths) {
     try {
-      const std::vector<Subject> some = subjects_of(path);
-      subjects.insert(subjects.end(), some.begin(), some.end());
+      const std::vector<VerifyTarget> some = verify_targets_of(path);
+      targets.insert(targets.end(), some.begin(), some.end());
     } catch (const Error& error) {
-      Subject& subject = subjects.emplace_back();
-      subject.path = path;
-      subject.problem = as_typed(error.what(), std::span(&path, 1));
+      VerifyTarget& target = targets.emplace_back();
+      target.path = path;
+      target.problem = as_typed(error.what(), std::span(&path, 1));
     }
   }
-  return subjects;
+  return targets;
 }
 
-std::vector<Verdict> verify_with_bar(std::span<const Subject> subjects, const Arguments& arguments) {
+std::vector<VerifyOutcome> verify_with_bar(std::span<const VerifyTarget> targets,
+                                           const Arguments& arguments) {
   ProgressBar bar(stderr);
   VerifyManyOptions options;
   options.jobs = arguments.jobs;
@@ -134,53 +135,53 @@ std::vector<Verdict> verify_with_bar(std::span<const Subject> subjects, const Ar
   options.progress = [&bar](std::uint64_t done_bytes, std::uint64_t total_bytes) {
     bar.update(done_bytes, total_bytes);
   };
-  return verify_all(subjects, options);
+  return verify_all(targets, options);
 }
 
-void write_list(JsonWriter json, std::span<const Verdict> verdicts) {
-  const bool is_sound = std::all_of(verdicts.begin(), verdicts.end(),
-                                    [](const Verdict& verdict) { return verdict.is_sound(); });
+void write_list(JsonWriter json, std::span<const VerifyOutcome> outcomes) {
+  const bool is_sound = std::all_of(outcomes.begin(), outcomes.end(),
+                                    [](const VerifyOutcome& outcome) { return outcome.is_sound(); });
   json.begin_object().key("is_sound").value(is_sound).key("checkpoints").begin_list();
-  for (const Verdict& verdict : verdicts) {
-    if (verdict.subject.aside.empty()) {
-      write_verdict(json, verdict);
+  for (const VerifyOutcome& outcome : outcomes) {
+    if (outcome.target.aside.empty()) {
+      write_outcome(json, outcome);
     }
   }
   json.end().key("others").begin_list();
-  for (const Verdict& verdict : verdicts) {
-    if (!verdict.subject.aside.empty()) {
-      json.begin_object(JsonLayout::line).key("path").value(verdict.subject.path.string());
-      json.key("why").value(verdict.subject.aside).end();
+  for (const VerifyOutcome& outcome : outcomes) {
+    if (!outcome.target.aside.empty()) {
+      json.begin_object(JsonLayout::line).key("path").value(outcome.target.path.string());
+      json.key("why").value(outcome.target.aside).end();
     }
   }
   json.end().end();
 }
 
-void print_list(Output& out, std::span<const Verdict> verdicts) {
+void print_list(Output& out, std::span<const VerifyOutcome> outcomes) {
   std::uint64_t bytes = 0;
-  for (const Verdict& verdict : verdicts) {
-    print_verdict(out, verdict);
-    bytes += verdict.report ? verdict.report->bytes : 0;
+  for (const VerifyOutcome& outcome : outcomes) {
+    print_outcome(out, outcome);
+    bytes += outcome.report ? outcome.report->bytes : 0;
   }
   std::uint64_t count = 0;
   std::uint64_t sound = 0;
-  for (const Verdict& verdict : verdicts) {
-    const bool counts = verdict.subject.aside.empty();
+  for (const VerifyOutcome& outcome : outcomes) {
+    const bool counts = outcome.target.aside.empty();
     count += counts ? 1 : 0;
-    sound += counts && verdict.is_sound() ? 1 : 0;
+    sound += counts && outcome.is_sound() ? 1 : 0;
   }
   out.print("{}, {} checked: {} sound, {} not\n", count_text(count, "checkpoint"), size_text(bytes), sound,
             count - sound);
 }
 
 /// Tells of the first problem on standard error: the exit status.
-int judge(std::span<const Verdict> verdicts, Output& out) {
+int judge(std::span<const VerifyOutcome> outcomes, Output& out) {
   std::string first;
   std::uint64_t problems = 0;
-  for (const Verdict& verdict : verdicts) {
-    problems += problem_count(verdict);
-    if (first.empty() && !verdict.is_sound()) {
-      first = verdict.report ? verdict.report->problems.front().text : verdict.subject.problem;
+  for (const VerifyOutcome& outcome : outcomes) {
+    problems += problem_count(outcome);
+    if (first.empty() && !outcome.is_sound()) {
+      first = outcome.report ? outcome.report->problems.front().text : outcome.target.problem;
     }
   }
   if (problems == 0) {
@@ -194,22 +195,22 @@ int judge(std::span<const Verdict> verdicts, Output& out) {
 }  // namespace
 
 int verify(const Arguments& arguments, Output& out) {
-  const std::vector<Subject> subjects = all_subjects(arguments.paths);
-  const std::vector<Verdict> verdicts = verify_with_bar(subjects, arguments);
-  const bool is_list = arguments.paths.size() > 1 || subjects.empty() || subjects.front().is_listed;
+  const std::vector<VerifyTarget> targets = all_targets(arguments.paths);
+  const std::vector<VerifyOutcome> outcomes = verify_with_bar(targets, arguments);
+  const bool is_list = arguments.paths.size() > 1 || targets.empty() || targets.front().is_listed;
   if (is_list && arguments.is_json) {
-    write_list(json_to(out), verdicts);
+    write_list(json_to(out), outcomes);
   } else if (is_list) {
-    print_list(out, verdicts);
-  } else if (verdicts.front().subject.problem.empty()) {
+    print_list(out, outcomes);
+  } else if (outcomes.front().target.problem.empty()) {
     if (arguments.is_json) {
       JsonWriter json = json_to(out);
-      write_verdict(json, verdicts.front());
+      write_outcome(json, outcomes.front());
     } else {
-      print_verdict(out, verdicts.front());
+      print_outcome(out, outcomes.front());
     }
   }
-  return judge(verdicts, out);
+  return judge(outcomes, out);
 }
 
 }  // namespace cairn::cli

@@ -13,8 +13,8 @@
 
 namespace cairn {
 
-FileStream::State::State(std::shared_ptr<contract::SaveHost> save, std::string relative)
-    : save_(std::move(save)), relative_(std::move(relative)), plane_(save_->means().plane) {}
+FileStream::State::State(std::shared_ptr<contract::SaveBackend> save, std::string relative)
+    : save_(std::move(save)), relative_(std::move(relative)), plane_(save_->resources().plane) {}
 
 FileStream::State::~State() {
   if (file_) {

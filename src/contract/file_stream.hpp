@@ -12,7 +12,7 @@
 #include "cairn/contract/file_stream.hpp"
 
 #include "async/internal/semaphore.hpp"
-#include "contract/internal/host.hpp"
+#include "contract/internal/backend.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/durable_file.hpp"
 
@@ -21,7 +21,7 @@ namespace cairn {
 /// What FileStream writes with. Its coroutines run on the strand of what moves bytes, and keep it.
 class FileStream::State {
  public:
-  State(std::shared_ptr<contract::SaveHost> save, std::string relative);
+  State(std::shared_ptr<contract::SaveBackend> save, std::string relative);
   /// Closes a file that was not finished where that may take its time.
   ~State();
   State(const State&) = delete;
@@ -39,7 +39,7 @@ class FileStream::State {
   /// Hashes and writes what was collected.
   Awaitable<> flush();
 
-  const std::shared_ptr<contract::SaveHost> save_;
+  const std::shared_ptr<contract::SaveBackend> save_;
   const std::string relative_;
   staging::DataPlane& plane_;
   std::vector<std::byte> collected_;

@@ -9,7 +9,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "contract/internal/host.hpp"
+#include "contract/internal/backend.hpp"
 #include "contract/text_limit.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "joint/internal/shared_reads.hpp"
@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-using contract::LoadHost;
+using contract::LoadBackend;
 using joint::SharedReads;
 
 std::string relative_to(const std::string& directory, std::string_view file) {
@@ -36,7 +36,7 @@ std::uint64_t size_of(const store::FileSource& source, const std::string& relati
 }
 
 /// A file of the load's checkpoint; the load outlives it.
-staging::FileToRead file_of(const LoadHost& load, const std::string& relative) {
+staging::FileToRead file_of(const LoadBackend& load, const std::string& relative) {
   const store::FileSource* source = &load.source();
   staging::FileToRead file;
   file.name = relative;
@@ -58,16 +58,16 @@ std::string note_of(const NotesByFile& notes, const std::string& relative) {
   return found == notes.end() ? std::string() : found->second;
 }
 
-Background<> read_ranges(std::shared_ptr<LoadHost> load, std::string relative,
+Background<> read_ranges(std::shared_ptr<LoadBackend> load, std::string relative,
                          std::vector<DestinationPiece> pieces, std::string note) {
   staging::FileToRead file = file_of(*load, relative);
   file.origin += note;
-  staging::RangeReader reader(load->means().plane, std::move(file), std::move(pieces));
+  staging::RangeReader reader(load->resources().plane, std::move(file), std::move(pieces));
   co_await reader.read();
   load->count_file(relative);
 }
 
-Background<> read_independently(std::shared_ptr<LoadHost> load, PiecesByFile pieces, NotesByFile notes) {
+Background<> read_independently(std::shared_ptr<LoadBackend> load, PiecesByFile pieces, NotesByFile notes) {
   std::vector<Awaitable<>> reads;
   for (auto& [relative, in_file] : pieces) {
     reads.push_back(read_ranges(load, relative, std::move(in_file), note_of(notes, relative)));
@@ -75,7 +75,7 @@ Background<> read_independently(std::shared_ptr<LoadHost> load, PiecesByFile pie
   co_await async::when_all(std::move(reads));
 }
 
-Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, PiecesByFile pieces,
+Background<> read_shared(std::shared_ptr<LoadBackend> load, coord::Channel channel, PiecesByFile pieces,
                          NotesByFile notes) {
   SharedReads::Files files = [load = load.get(), notes = std::move(notes)](const std::string& relative) {
     staging::FileToRead file = file_of(*load, relative);
@@ -85,12 +85,12 @@ Background<> read_shared(std::shared_ptr<LoadHost> load, Subject subject, Pieces
   for (const auto& [relative, in_file] : pieces) {
     load->count_file(relative);
   }
-  SharedReads reads(load->means().plane, load->means().coordinator, std::move(subject), std::move(files),
-                    std::move(pieces));
+  SharedReads reads(load->resources().plane, load->resources().coordinator, std::move(channel),
+                    std::move(files), std::move(pieces));
   co_await reads.read();
 }
 
-Background<std::string> read_whole(std::shared_ptr<LoadHost> load, std::string relative) {
+Background<std::string> read_whole(std::shared_ptr<LoadBackend> load, std::string relative) {
   const std::uint64_t bytes = size_of(load->source(), relative);
   if (bytes > contract::kMaxTextBytes) {
     throw Error(Errc::malformed_metadata,
@@ -107,8 +107,9 @@ Background<std::string> read_whole(std::shared_ptr<LoadHost> load, std::string r
   co_return text;
 }
 
-Background<> run_beside(std::shared_ptr<LoadHost> load, std::string directory, std::function<void()> work) {
-  const staging::DataPlane& plane = load->means().plane;
+Background<> run_beside(std::shared_ptr<LoadBackend> load, std::string directory,
+                        std::function<void()> work) {
+  const staging::DataPlane& plane = load->resources().plane;
   std::function<void()> measured = [&] {
     const observe::WorkSpan span(plane.meter, Work::handler, directory, 0, 0);
     work();
@@ -118,7 +119,7 @@ Background<> run_beside(std::shared_ptr<LoadHost> load, std::string directory, s
 
 }  // namespace
 
-LoadContext::LoadContext(std::shared_ptr<contract::LoadHost> load, std::string name, std::string directory,
+LoadContext::LoadContext(std::shared_ptr<contract::LoadBackend> load, std::string name, std::string directory,
                          std::string handler_id)
     : load_(std::move(load)),
       name_(std::move(name)),
@@ -136,16 +137,16 @@ std::filesystem::path LoadContext::directory() const {
   return directory_.empty() ? load_->source().root() : load_->source().root() / directory_;
 }
 
-Coordinator& LoadContext::coordinator() const noexcept {
-  return load_->means().coordinator;
+coord::Coordinator& LoadContext::coordinator() const noexcept {
+  return load_->resources().coordinator;
 }
 
 DeviceCopier* LoadContext::copier(Device device) const noexcept {
-  return load_->means().devices.copier(device);
+  return load_->resources().devices.copier(device);
 }
 
 const OptionSet& LoadContext::options() const noexcept {
-  return load_->means().options;
+  return load_->resources().options;
 }
 
 const std::string& LoadContext::named_file() const noexcept {
@@ -187,8 +188,8 @@ Background<> LoadContext::read_files(PiecesByFile pieces, NotesByFile notes) con
     follow_programs(std::span<const DestinationPiece>(in_file));
     relative.emplace(relative_to(directory_, file), std::move(in_file));
   }
-  if (std::optional<Subject> subject = load_->next_reading(directory_)) {
-    return read_shared(load_, std::move(*subject), std::move(relative), std::move(relative_notes));
+  if (std::optional<coord::Channel> channel = load_->next_reading(directory_)) {
+    return read_shared(load_, std::move(*channel), std::move(relative), std::move(relative_notes));
   }
   return read_independently(load_, std::move(relative), std::move(relative_notes));
 }

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "contract/file_stream.hpp"
-#include "contract/internal/host.hpp"
+#include "contract/internal/backend.hpp"
 #include "contract/text_limit.hpp"
 #include "io/internal/file.hpp"
 #include "staging/internal/staged_file.hpp"
@@ -18,12 +18,12 @@
 namespace cairn {
 namespace {
 
-using contract::SaveHost;
+using contract::SaveBackend;
 using observe::TransferSpan;
 using observe::WorkSpan;
 using staging::StagedFile;
 
-Background<> wait_created(std::shared_ptr<SaveHost> save) {
+Background<> wait_created(std::shared_ptr<SaveBackend> save) {
   co_await save->created().wait();
 }
 
@@ -59,10 +59,10 @@ struct WholeFile {
 };
 
 // outlives: `bytes` is the caller's, who awaits this
-Awaitable<> write_bytes(std::shared_ptr<SaveHost> save, std::string relative,
+Awaitable<> write_bytes(std::shared_ptr<SaveBackend> save, std::string relative,
                         std::span<const std::byte> bytes) {
   co_await save->created().wait();
-  staging::DataPlane& plane = save->means().plane;
+  staging::DataPlane& plane = save->resources().plane;
   WholeFile whole(plane, co_await plane.files.acquire(1));
   std::optional<io::DurableFile>& file = whole.file;
   io::FileDigest digest;
@@ -95,23 +95,24 @@ Awaitable<> write_bytes(std::shared_ptr<SaveHost> save, std::string relative,
 
 /// Owns its content, or a share of it.
 template <class Content>
-Background<> write_whole(std::shared_ptr<SaveHost> save, std::string relative, Content content) {
-  Executor strand = save->means().plane.strand;
+Background<> write_whole(std::shared_ptr<SaveBackend> save, std::string relative, Content content) {
+  Executor strand = save->resources().plane.strand;
   Awaitable<> write = write_bytes(std::move(save), std::move(relative), bytes_of(content));
   co_await async::run_on(std::move(strand), std::move(write));
 }
 
-Background<> finish_pieces(std::shared_ptr<SaveHost> save, std::shared_ptr<StagedFile> file) {
+Background<> finish_pieces(std::shared_ptr<SaveBackend> save, std::shared_ptr<StagedFile> file) {
   save->add(co_await StagedFile::finish(std::move(file)));
 }
 
-Awaitable<Background<>> stage_pieces(std::shared_ptr<SaveHost> save, std::shared_ptr<StagedFile> file) {
+Awaitable<Background<>> stage_pieces(std::shared_ptr<SaveBackend> save, std::shared_ptr<StagedFile> file) {
   co_await StagedFile::stage(file);
   co_return finish_pieces(std::move(save), std::move(file));
 }
 
-Background<> run_beside(std::shared_ptr<SaveHost> save, std::string directory, std::function<void()> work) {
-  const staging::DataPlane& plane = save->means().plane;
+Background<> run_beside(std::shared_ptr<SaveBackend> save, std::string directory,
+                        std::function<void()> work) {
+  const staging::DataPlane& plane = save->resources().plane;
   std::function<void()> measured = [&] {
     const observe::WorkSpan span(plane.meter, Work::handler, directory, 0, 0);
     work();
@@ -119,10 +120,10 @@ Background<> run_beside(std::shared_ptr<SaveHost> save, std::string directory, s
   co_await plane.run_users(std::move(measured));
 }
 
-Background<> adopt(std::shared_ptr<SaveHost> save, std::string relative) {
+Background<> adopt(std::shared_ptr<SaveBackend> save, std::string relative) {
   co_await save->created().wait();
   std::function<void()> work = [&] { save->adopt_file(relative); };
-  co_await save->means().plane.run_call(std::move(work));
+  co_await save->resources().plane.run_call(std::move(work));
 }
 
 /// Removal goes no deeper: a checkpoint that nobody can remove must not be made.
@@ -130,7 +131,7 @@ constexpr std::ptrdiff_t kMostDirectories = 100;
 
 }  // namespace
 
-SaveContext::SaveContext(std::shared_ptr<contract::SaveHost> save, std::string name, std::string directory)
+SaveContext::SaveContext(std::shared_ptr<contract::SaveBackend> save, std::string name, std::string directory)
     : save_(std::move(save)), name_(std::move(name)), directory_(std::move(directory)) {}
 
 // Not in the header: each handler of a program would compile them again, in every coroutine.
@@ -152,20 +153,20 @@ Snapshot SaveContext::snapshot() const noexcept {
   return save_->snapshot();
 }
 
-Coordinator& SaveContext::coordinator() const noexcept {
-  return save_->means().coordinator;
+coord::Coordinator& SaveContext::coordinator() const noexcept {
+  return save_->resources().coordinator;
 }
 
-std::optional<Subject> SaveContext::about(std::string_view subject) const {
-  return save_->about(directory_, subject);
+std::optional<coord::Channel> SaveContext::channel(std::string_view name) const {
+  return save_->channel(directory_, name);
 }
 
 DeviceCopier* SaveContext::copier(Device device) const noexcept {
-  return save_->means().devices.copier(device);
+  return save_->resources().devices.copier(device);
 }
 
 const OptionSet& SaveContext::options() const noexcept {
-  return save_->means().options;
+  return save_->resources().options;
 }
 
 OptionUse* SaveContext::use(std::type_index type) const {
@@ -205,7 +206,7 @@ std::string SaveContext::claim(std::string_view file, std::size_t bytes) const {
   }
   std::string relative = place_of(file);
   save_->claim(relative, bytes);
-  save_->means().plane.staged_bytes += bytes;
+  save_->resources().plane.staged_bytes += bytes;
   return relative;
 }
 
@@ -226,7 +227,7 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
   plan.create = [save = save_.get(), relative](const io::DurableFileOptions& options) {
     return save->create_file(relative, options);  // The plane is the save's: it lives.
   };
-  const std::shared_ptr<staging::DataPlane> plane(save_, &save_->means().plane);
+  const std::shared_ptr<staging::DataPlane> plane(save_, &save_->resources().plane);
   auto staged = std::make_shared<StagedFile>(plane, std::move(plan));
   save_->claim(relative, file_bytes);
   return stage_pieces(save_, std::move(staged));
@@ -273,7 +274,7 @@ void SaveContext::note_alone(std::uint64_t bytes) const {
 }
 
 void SaveContext::add_work(Work work, const WorkFigures& figures) const {
-  save_->means().plane.meter.add_work(work, figures.bytes, figures.time, figures.count);
+  save_->resources().plane.meter.add_work(work, figures.bytes, figures.time, figures.count);
 }
 
 void SaveContext::add_policy(const std::string& description, const WorkFigures& figures) const {

@@ -20,8 +20,8 @@ namespace cairn::contract {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
-constexpr std::size_t kMostGraves = 32;
-constexpr std::size_t kMostForgiven = 1000;  // Or a fault that comes again for other reasons would never end.
+constexpr std::size_t kMostQuarantined = 32;
+constexpr std::size_t kMostPassed = 1000;  // Or a fault that comes again for other reasons would never end.
 
 /// A lock that a signal handler may wait for: who holds it neither touches watched memory nor allocates any, so that a thread
 /// never waits for itself.
@@ -41,7 +41,7 @@ class SpinLock {
 constinit SpinLock list_lock;
 constinit WatchedPages* first_pages = nullptr;
 constinit std::atomic<std::size_t> listed_pages{0};
-constinit std::size_t graves = 0;
+constinit std::size_t quarantined = 0;
 struct sigaction earlier_action;
 
 /// What is not about watched pages gets what it would have got without us.
@@ -62,9 +62,9 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
   const int error = errno;
-  const bool is_forgiven = info->si_code > 0 && WatchedPages::forgive(info->si_addr);
+  const bool is_let_pass = info->si_code > 0 && WatchedPages::let_pass(info->si_addr);
   errno = error;
-  if (!is_forgiven) {
+  if (!is_let_pass) {
     pass_on(signal, info, context);
   }
 }
@@ -85,8 +85,8 @@ void install_handler() {
 }  // namespace
 
 WatchedPages::WatchedPages(std::string_view whose)
-    : last_words_(fmt::format("cairn: the value that {} was given is used after its save was done\n",
-                              whose.empty() ? "a handler" : whose)) {
+    : late_touch_message_(fmt::format("cairn: the value that {} was given is used after its save was done\n",
+                                      whose.empty() ? "a handler" : whose)) {
   const std::lock_guard lock(list_lock);
   next_ = first_pages;
   first_pages = this;
@@ -108,31 +108,31 @@ void WatchedPages::retire(WatchedPages* pages) noexcept {
     if (pages->counted_ != 0) {
       return;  // Something that was allocated there lives on, and takes the pages with it when it goes.
     }
-    pages->bury();
-    if (++graves > kMostGraves) {
-      oldest = take_oldest_grave();
+    pages->quarantine();
+    if (++quarantined > kMostQuarantined) {
+      oldest = take_oldest_quarantined();
     }
   }
   delete oldest;
 }
 
-void WatchedPages::bury() noexcept {
-  is_grave_ = true;
+void WatchedPages::quarantine() noexcept {
+  is_quarantined_ = true;
   for (const std::span<std::byte> pages : pages_) {
     ::madvise(pages.data(), pages.size(), MADV_DONTNEED);
   }
   protect(PROT_NONE);
 }
 
-WatchedPages* WatchedPages::take_oldest_grave() noexcept {
+WatchedPages* WatchedPages::take_oldest_quarantined() noexcept {
   WatchedPages** oldest = nullptr;
   for (WatchedPages** place = &first_pages; *place != nullptr; place = &(*place)->next_) {
-    oldest = (*place)->is_grave_ ? place : oldest;  // New ones come first.
+    oldest = (*place)->is_quarantined_ ? place : oldest;  // New ones come first.
   }
   WatchedPages* taken = *oldest;
   *oldest = taken->next_;
   --listed_pages;
-  --graves;
+  --quarantined;
   return taken;
 }
 
@@ -174,7 +174,7 @@ bool WatchedPages::forget(const void* memory) noexcept {
     if (pages == nullptr) {
       return false;
     }
-    if (pages->is_grave_) {
+    if (pages->is_quarantined_) {
       return true;  // It was freed before.
     }
     --pages->counted_;
@@ -216,14 +216,15 @@ const std::byte* WatchedPages::touched() const noexcept {
   return touched_;
 }
 
-bool WatchedPages::forgive(const void* address) noexcept {
+bool WatchedPages::let_pass(const void* address) noexcept {
   const std::lock_guard lock(list_lock);
   WatchedPages* pages = find(address);
-  if (pages == nullptr || ++pages->forgiven_ > kMostForgiven) {
+  if (pages == nullptr || ++pages->passed_ > kMostPassed) {
     return false;
   }
-  if (pages->is_grave_) {
-    static_cast<void>(!::write(STDERR_FILENO, pages->last_words_.data(), pages->last_words_.size()));
+  if (pages->is_quarantined_) {
+    static_cast<void>(
+        !::write(STDERR_FILENO, pages->late_touch_message_.data(), pages->late_touch_message_.size()));
     return false;
   }
   if (!pages->is_watched_) {

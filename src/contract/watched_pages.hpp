@@ -42,15 +42,15 @@ class WatchedPages {
   [[nodiscard]] const std::byte* touched() const noexcept;
 
   /// If the address lies in watched pages: notes it, and lets it pass. For the handler of the signal.
-  static bool forgive(const void* address) noexcept;
+  static bool let_pass(const void* address) noexcept;
 
  private:
   ~WatchedPages();
 
   /// These need the lock of the list.
   static WatchedPages* find(const void* address) noexcept;
-  static WatchedPages* take_oldest_grave() noexcept;
-  void bury() noexcept;
+  static WatchedPages* take_oldest_quarantined() noexcept;
+  void quarantine() noexcept;
   [[nodiscard]] bool contains(const void* address) const noexcept;
   bool protect(int protection) const noexcept;
 
@@ -58,11 +58,11 @@ class WatchedPages {
   std::vector<std::span<std::byte>> pages_;
   std::size_t counted_ = 0;
   const std::byte* touched_ = nullptr;
-  std::size_t forgiven_ = 0;
+  std::size_t passed_ = 0;
   bool is_watched_ = false;
   bool is_retired_ = false;
-  bool is_grave_ = false;  // Nothing is left of it but its addresses.
-  std::string last_words_;
+  bool is_quarantined_ = false;  // Nothing is left of it but its addresses.
+  std::string late_touch_message_;
   WatchedPages* next_ = nullptr;
 };
 

@@ -9,10 +9,10 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/exchanges.hpp"
 #include "coord/notices.hpp"
+#include "coord/sessions.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 void check(const Transport& transport, const CoordinatorOptions& options) {
@@ -36,26 +36,26 @@ void check(const Transport& transport, const CoordinatorOptions& options) {
 Coordinator::Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options)
     : lost_after_(options.lost_after), transport_(std::move(transport)) {
   check(*transport_, options);
-  exchanges_ = std::make_shared<coord::Exchanges>(*transport_, options);
-  notices_ = std::make_shared<coord::Notices>(*transport_, options);
+  sessions_ = std::make_shared<Sessions>(*transport_, options);
+  notices_ = std::make_shared<Notices>(*transport_, options);
   transport_->look_within(options.lost_after / 4);  // Who is asked answers in time.
   transport_->listen(
-      [exchanges = exchanges_, notices = notices_](std::size_t from, const Packet& packet) {
-        if (coord::Notices::is_notice(*packet)) {
+      [sessions = sessions_, notices = notices_](std::size_t from, const Packet& packet) {
+        if (Notices::is_notice(*packet)) {
           notices->receive(from, packet);
         } else {
-          exchanges->receive(from, packet);
+          sessions->receive(from, packet);
         }
       },
-      [exchanges = exchanges_, notices = notices_] {
+      [sessions = sessions_, notices = notices_] {
         notices->close();
-        exchanges->close();
+        sessions->close();
       });
 }
 
 Coordinator::~Coordinator() {
   notices_->close();
-  exchanges_->close();
+  sessions_->close();
 }
 
 std::size_t Coordinator::rank() const noexcept {
@@ -78,16 +78,16 @@ std::size_t Coordinator::ranks_on_host() const noexcept {
   return static_cast<std::size_t>(std::count(hosts().begin(), hosts().end(), host()));
 }
 
-Conversation Coordinator::join() {
-  return Conversation(exchanges_->join({Bond::all}).front(), exchanges_);
+Session Coordinator::join() {
+  return Session(sessions_->join({FailureScope::job}).front(), sessions_);
 }
 
-std::vector<Conversation> Coordinator::join(const std::vector<Bond>& bonds) {
-  std::vector<Conversation> conversations;
-  for (std::shared_ptr<coord::Exchange>& exchange : exchanges_->join(bonds)) {
-    conversations.push_back(Conversation(std::move(exchange), exchanges_));
+std::vector<Session> Coordinator::join(const std::vector<FailureScope>& scopes) {
+  std::vector<Session> sessions;
+  for (std::shared_ptr<SessionState>& state : sessions_->join(scopes)) {
+    sessions.push_back(Session(std::move(state), sessions_));
   }
-  return conversations;
+  return sessions;
 }
 
 Hash128 Coordinator::job() const noexcept {
@@ -99,12 +99,12 @@ void Coordinator::notify(std::string_view topic, std::string_view text) {
 }
 
 std::shared_ptr<void> Coordinator::listen(std::string topic, NoticeHandler handler) {
-  return coord::Notices::listen(notices_, std::move(topic), std::move(handler));
+  return Notices::listen(notices_, std::move(topic), std::move(handler));
 }
 
 bool Coordinator::progress() {
   const bool needs_threads = turn();
-  if (needs_threads && exchanges_->rest()) {
+  if (needs_threads && sessions_->rest()) {
     turn();  // Sends that, before the thread is gone.
   }
   return needs_threads;
@@ -114,4 +114,4 @@ bool Coordinator::turn() {
   return transport_->progress();
 }
 
-}  // namespace cairn
+}  // namespace cairn::coord

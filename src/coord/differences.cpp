@@ -8,7 +8,7 @@
 
 #include "base/internal/packed.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 constexpr std::size_t kMostValues = 4;  // That are named.
@@ -72,21 +72,21 @@ Differences differences_from(std::string_view of_primary, std::span<const std::u
 
 }  // namespace
 
-// outlives: the caller keeps the subject until this has ended.
-Awaitable<Differences> find_differences(Subject& subject, std::vector<std::uint64_t> hashes) {
+// outlives: the caller keeps the channel until this has ended.
+Awaitable<Differences> find_differences(Channel& channel, std::vector<std::uint64_t> hashes) {
   std::string of_primary;
-  if (subject.rank() == 0) {
+  if (channel.rank() == 0) {
     of_primary = encode_hashes(hashes);
   }
-  of_primary = co_await subject.broadcast(std::move(of_primary));
-  std::string own = encode(differences_from(of_primary, hashes, subject.rank()));
-  Subject::Merge merge = merge_differences;
-  Awaitable<std::string> merging = subject.reduce(std::move(own), std::move(merge));
+  of_primary = co_await channel.broadcast(std::move(of_primary));
+  std::string own = encode(differences_from(of_primary, hashes, channel.rank()));
+  Channel::Merge merge = merge_differences;
+  Awaitable<std::string> merging = channel.reduce(std::move(own), std::move(merge));
   const std::string merged = co_await std::move(merging);
-  const std::string of_all = co_await subject.broadcast(merged);
+  const std::string of_all = co_await channel.broadcast(merged);
   Differences differences;
   add_encoded(differences, of_all);
   co_return differences;
 }
 
-}  // namespace cairn
+}  // namespace cairn::coord

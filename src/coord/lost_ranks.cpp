@@ -14,9 +14,9 @@
 
 namespace cairn::coord {
 
-Packet LostRanks::encode_finding(PacketKind kind, std::uint64_t conversation, const Finding& finding) {
+Packet LostRanks::encode_finding(PacketKind kind, std::uint64_t session, const Finding& finding) {
   PacketHead head;
-  head.conversation = conversation;
+  head.session = session;
   head.kind = kind;
   std::string body;
   put(body, static_cast<std::uint32_t>(finding.lost));
@@ -34,14 +34,14 @@ LostRanks::Finding LostRanks::decode_finding(const DecodedPacket& decoded) {
   return finding;
 }
 
-void LostRanks::find(std::size_t lost, std::uint64_t conversation) {
+void LostRanks::find(std::size_t lost, std::uint64_t session) {
   const MutexLock lock(mutex_);
   if (transport_ == nullptr || losses_.contains(lost)) {
     return;  // All have heard of it, or will.
   }
   const Finding finding{lost, rank_, ++found_};
   note(finding);
-  const Packet packet = encode_finding(PacketKind::lost, conversation, finding);
+  const Packet packet = encode_finding(PacketKind::lost, session, finding);
   pass_on(packet, rank_);
   transport_->send(lost, packet);
 }
@@ -53,7 +53,7 @@ void LostRanks::take_lost(std::size_t from, const DecodedPacket& decoded, const 
     return;
   }
   if (finding.lost == rank_) {
-    transport_->send(finding.finder, encode_finding(PacketKind::found, decoded.head.conversation, finding));
+    transport_->send(finding.finder, encode_finding(PacketKind::found, decoded.head.session, finding));
   } else if (note(finding)) {
     pass_on(packet, from);
   }

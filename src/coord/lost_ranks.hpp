@@ -33,8 +33,8 @@ class LostRanks {
   LostRanks(Transport& transport, const Tree& tree)
       : rank_(transport.rank()), tree_(tree), transport_(&transport) {}
 
-  /// This rank has not heard another one for too long, which it needs for the conversation of that number.
-  void find(std::size_t lost, std::uint64_t conversation);
+  /// This rank has not heard another one for too long, which it needs for the session of that number.
+  void find(std::size_t lost, std::uint64_t session);
   void take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   void take_found(std::size_t from, const DecodedPacket& decoded, const Packet& packet);
   /// Nothing is sent any more.
@@ -55,8 +55,7 @@ class LostRanks {
     std::set<Key> findings{};  // Those that are unanswered.
   };
 
-  [[nodiscard]] static Packet encode_finding(PacketKind kind, std::uint64_t conversation,
-                                             const Finding& finding);
+  [[nodiscard]] static Packet encode_finding(PacketKind kind, std::uint64_t session, const Finding& finding);
   [[nodiscard]] static Finding decode_finding(const DecodedPacket& decoded);
   /// Returns whether it is new.
   bool note(const Finding& finding) CAIRN_REQUIRES(mutex_);

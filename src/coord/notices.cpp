@@ -12,7 +12,7 @@ namespace cairn::coord {
 bool Notices::is_notice(std::string_view packet) noexcept {
   try {
     return decode(packet).head.kind == PacketKind::notice;
-  } catch (...) {  // Bytes that no rank of ours sends: conversations tell those who wait.
+  } catch (...) {  // Bytes that no rank of ours sends: sessions tell those who wait.
     return false;
   }
 }
@@ -20,7 +20,7 @@ bool Notices::is_notice(std::string_view packet) noexcept {
 void Notices::send(std::string_view topic, std::string_view text) {
   PacketHead head;
   head.kind = PacketKind::notice;
-  head.subject = topic;
+  head.channel = topic;
   const auto packet = std::make_shared<const std::string>(encode(head, text));
   if (rank_ == 0) {
     send_below(packet);
@@ -47,7 +47,7 @@ void Notices::receive(std::size_t from, const Packet& packet) noexcept {
       send_below(packet);
     }
     const DecodedPacket decoded = decode(*packet);
-    for (const std::shared_ptr<Listener>& each : listeners_of(decoded.head.subject)) {
+    for (const std::shared_ptr<Listener>& each : listeners_of(decoded.head.channel)) {
       const MutexLock lock(each->mutex);
       if (each->handler) {
         each->handler(rank_ == 0 ? from : 0, decoded.body);

@@ -19,26 +19,26 @@ constexpr std::uint32_t kMayFollow = 0xFFFFFFFF;  // The same of a failure that 
 
 std::string encode(const PacketHead& head, std::string_view body) {
   std::string packet;
-  packet.reserve(17 + head.subject.size() + body.size());
-  put(packet, head.conversation);
+  packet.reserve(17 + head.channel.size() + body.size());
+  put(packet, head.session);
   put(packet, static_cast<std::uint8_t>(head.kind));
-  put(packet, head.step);
-  put(packet, static_cast<std::uint32_t>(head.subject.size()));
-  packet.append(head.subject).append(body);
+  put(packet, head.round);
+  put(packet, static_cast<std::uint32_t>(head.channel.size()));
+  packet.append(head.channel).append(body);
   return packet;
 }
 
 DecodedPacket decode(std::string_view packet) {
   DecodedPacket decoded;
-  decoded.head.conversation = take<std::uint64_t>(packet);
+  decoded.head.session = take<std::uint64_t>(packet);
   const auto kind = take<std::uint8_t>(packet);
   if (kind > static_cast<std::uint8_t>(PacketKind::found)) {
     throw Error(Errc::malformed_metadata, fmt::format("a packet of unknown kind {}", kind));
   }
   decoded.head.kind = static_cast<PacketKind>(kind);
-  decoded.head.step = take<std::uint32_t>(packet);
-  const auto subject_bytes = take<std::uint32_t>(packet);
-  decoded.head.subject = take_bytes(packet, subject_bytes);
+  decoded.head.round = take<std::uint32_t>(packet);
+  const auto channel_bytes = take<std::uint32_t>(packet);
+  decoded.head.channel = take_bytes(packet, channel_bytes);
   decoded.body = packet;
   return decoded;
 }

@@ -18,25 +18,25 @@ enum class PacketKind : std::uint8_t {
   alive,  ///< I have joined, and am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody: empty.
   up,     ///< A text on its way to rank 0.
   down,   ///< A text of rank 0 for everybody.
-  parts,  ///< Texts of rank 0 for the ranks of a subtree.
-  fail,   ///< The conversation has failed.
-  left,   ///< I say nothing more.
+  scatter,   ///< Texts of rank 0 for the ranks of a subtree.
+  fail,      ///< The session has failed.
+  left,      ///< I say nothing more.
   direct,    ///< What one rank tells another, past the tree.
-  notice,    ///< Of no conversation: what a rank tells rank 0, or rank 0 all.
-  closed,    ///< A rank (u32) joins none of the conversations from this one on.
+  notice,    ///< Of no session: what a rank tells rank 0, or rank 0 all.
+  closed,    ///< A rank (u32) joins none of the sessions from this one on.
   rest,      ///< I have no thread until my program lends me one: until I speak again, silence means nothing.
   ask,       ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
   question,  ///< I wait for you to join: are you there?
   here,      ///< I am, but have not joined.
-  lost,  ///< A rank (u32), which this conversation needs, was found lost by another one (u32), which has found so many (u32).
+  lost,  ///< A rank (u32), which this session needs, was found lost by another one (u32), which has found so many (u32).
   found,  ///< The same: it has heard so, and is there again.
 };
 
 struct PacketHead {
-  std::uint64_t conversation = 0;
+  std::uint64_t session = 0;
   PacketKind kind = PacketKind::alive;
-  std::uint32_t step = 0;
-  std::string_view subject;
+  std::uint32_t round = 0;
+  std::string_view channel;
 };
 
 struct DecodedPacket {
@@ -44,7 +44,7 @@ struct DecodedPacket {
   std::string_view body;
 };
 
-/// Little-endian: conversation u64, kind u8, step u32, bytes of the subject u32, the subject, the body.
+/// Little-endian: session u64, kind u8, round u32, bytes of the channel u32, the channel, the body.
 [[nodiscard]] std::string encode(const PacketHead& head, std::string_view body);
 /// Views of `packet`.
 /// Errors: Errc::malformed_metadata when it is too short or of an unknown kind.

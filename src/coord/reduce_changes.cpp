@@ -13,7 +13,7 @@
 
 #include "base/internal/packed.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 /// What a text that goes up, or down, has in front of its seal.
@@ -65,7 +65,7 @@ Seal take_seal(std::string& text) {
   return seal;
 }
 
-std::string merge_sealed(std::vector<std::string> texts, const Subject::Merge& merge) {
+std::string merge_sealed(std::vector<std::string> texts, const Channel::Merge& merge) {
   Seal seal = take_seal(texts.front());
   const Kind kind = seal.kind;
   bool is_same_kind = kind != Kind::again;
@@ -97,12 +97,12 @@ std::string answer_to(Reduced& reduced, std::string gathered) {
 
 }  // namespace
 
-// outlives: the caller keeps the subject until this has ended.
-Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+// outlives: the caller keeps the channel until this has ended.
+Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::Merge merge,
                                   std::optional<SaidBefore> before, Hash128 aside) {
   Reduced reduced;
   reduced.said.mine = hash_text(mine);
-  Subject::Merge merge_all = [merge = std::move(merge)](std::vector<std::string> texts) {
+  Channel::Merge merge_all = [merge = std::move(merge)](std::vector<std::string> texts) {
     return merge_sealed(std::move(texts), merge);
   };
   bool says_all = !before || before->mine != reduced.said.mine;
@@ -118,14 +118,14 @@ Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::M
       seal.kind = Kind::known;
     }
     up = sealed(std::move(up), seal);
-    Subject::Merge merge_up = merge_all;
-    Awaitable<std::string> gathering = subject.reduce(std::move(up), std::move(merge_up));
+    Channel::Merge merge_up = merge_all;
+    Awaitable<std::string> gathering = channel.reduce(std::move(up), std::move(merge_up));
     std::string gathered = co_await std::move(gathering);
     std::string answer;
-    if (subject.rank() == 0) {
+    if (channel.rank() == 0) {
       answer = answer_to(reduced, std::move(gathered));
     }
-    answer = co_await subject.broadcast(std::move(answer));
+    answer = co_await channel.broadcast(std::move(answer));
     const Seal answered = take_seal(answer);
     const Kind kind = answered.kind;
     reduced.is_alike = answered.is_alike;
@@ -143,10 +143,10 @@ Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::M
   }
 }
 
-Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::Merge merge,
                                   std::optional<SaidBefore> before) {
   const Hash128 nothing;
-  return reduce_changes(subject, std::move(mine), std::move(merge), before, nothing);
+  return reduce_changes(channel, std::move(mine), std::move(merge), before, nothing);
 }
 
-}  // namespace cairn
+}  // namespace cairn::coord

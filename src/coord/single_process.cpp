@@ -6,7 +6,7 @@
 
 #include "cairn/coord/coordinator.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 /// The transport of a job of one rank: there is nobody to send to, or to wait for.
@@ -34,4 +34,4 @@ const std::shared_ptr<Coordinator>& single_process() {
   return coordinator;
 }
 
-}  // namespace cairn
+}  // namespace cairn::coord

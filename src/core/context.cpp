@@ -67,7 +67,7 @@ Context::Context(Context&&) noexcept = default;
 
 Context::~Context() {
   if (services_ && services_->is_own_process()) {
-    services_->in_flight.close();  // Lost failures were reported to on_lost_failure when they happened.
+    services_->operations.close();  // Lost failures were reported to on_lost_failure when they happened.
     const async::Event gone = services_->gone;
     services_.reset();
     static_cast<void>(gone.wait_for(kLetGo));
@@ -79,7 +79,7 @@ void Context::close() {
     return;
   }
   core::refuse_here(*services_, "a close");
-  if (const std::exception_ptr lost = services_->in_flight.close()) {
+  if (const std::exception_ptr lost = services_->operations.close()) {
     std::rethrow_exception(lost);
   }
 }
@@ -87,7 +87,7 @@ void Context::close() {
 void core::close_at_exit(const Context& context) noexcept {
   const std::shared_ptr<Services>& services = services_of(context);
   if (services->is_own_process()) {
-    services->in_flight.close();  // What it returns is for nobody.
+    services->operations.close();  // What it returns is for nobody.
   }
 }
 

@@ -15,7 +15,7 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/timers.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/services.hpp"
 
 namespace cairn::core {
@@ -88,7 +88,7 @@ class SetAtEnd {
 /// Runs `work` here where it has no deadline, and nobody wants this thread meanwhile; else elsewhere, and waits.
 void run_or_wait(const std::shared_ptr<Services>& services, std::chrono::nanoseconds deadline,
                  std::function<void()> work, std::function<std::exception_ptr()> give_up) {
-  coord::LentThread thread(services->coordinator);
+  coord::BorrowedCallerThread thread(services->coordinator);
   if (deadline <= deadline.zero() && !thread.is_wanted()) {
     work();
     return;
@@ -125,16 +125,16 @@ void DiskCalls::run(const std::string& what, std::chrono::nanoseconds deadline,
 }
 
 void DiskCalls::change(const std::string& what, std::chrono::nanoseconds deadline,
-                       std::function<void(Fate& fate)> work) const {
-  const auto fate = std::make_shared<Fate>();
-  const InFlight::Call call{what, {}, {}};
-  services_->in_flight.enter(call);
-  std::function<void()> tracked = [fate, call, work = std::move(work)] {
+                       std::function<void(CommitState& commit)> work) const {
+  const auto commit = std::make_shared<CommitState>();
+  const OperationRegistry::Call call{what, {}, {}};
+  services_->operations.enter(call);
+  std::function<void()> tracked = [commit, call, work = std::move(work)] {
     const SetAtEnd at_end({call.told, call.ended});
-    work(*fate);
+    work(*commit);
   };
-  const auto give_up = [fate, call, what, deadline] {
-    const bool goes_on = fate->stop() == Fate::State::committing;
+  const auto give_up = [commit, call, what, deadline] {
+    const bool goes_on = commit->stop() == CommitState::State::committing;
     call.told.set();
     return too_late(what, deadline, goes_on ? "; it goes on" : "; nothing was changed");
   };

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/paths.hpp"
 #include "core/internal/start.hpp"
@@ -29,11 +29,11 @@ std::shared_ptr<LoadJob> load_of(const std::shared_ptr<core::Operation>& operati
   return std::static_pointer_cast<LoadJob>(operation);
 }
 
-core::CallersMemory memory_of(const Requests& requests, core::Waiting waiting) {
+core::CallerMemoryUse memory_of(const Requests& requests, core::Waiting waiting) {
   const bool writes = std::any_of(requests.begin(), requests.end(), [waiting](const Request& request) {
     return waiting == core::Waiting::for_the_end ? request.wanted().has_value() : request.writes_to_caller();
   });
-  return writes ? core::CallersMemory::until_done : core::CallersMemory::unused;
+  return writes ? core::CallerMemoryUse::until_done : core::CallerMemoryUse::unused;
 }
 
 /// Each rank asks for metadata by itself.
@@ -51,7 +51,7 @@ std::shared_ptr<Job> make_job(const std::shared_ptr<core::Services>& services,
                               core::Waiting waiting) {
   services->require_own_process();
   const auto begin = services->clock.steady_now();
-  const core::CallersMemory memory = memory_of(requests, waiting);
+  const core::CallerMemoryUse memory = memory_of(requests, waiting);
   return std::make_shared<Job>(services, core::absolute_path(path), std::move(requests), registry, options,
                                begin, memory);
 }
@@ -193,7 +193,7 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
     throw;
   }
   job->start();
-  coord::get_lent(services->coordinator, job->prepared());
+  coord::get_with_progress(services->coordinator, job->prepared());
   return LoadResponse(std::move(job));
 }
 
@@ -228,7 +228,7 @@ CheckpointMetadata read_metadata(const std::filesystem::path& path, const std::v
   auto job = make_job<MetadataJob>(services, path, Requests(names.begin(), names.end()), registry, options,
                                    Waiting::for_the_end);
   job->launch(job->describe(), options.deadline);
-  coord::get_lent(services->coordinator, job->answered());
+  coord::get_with_progress(services->coordinator, job->answered());
   return job->take_metadata();
 }
 

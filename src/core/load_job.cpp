@@ -13,7 +13,7 @@ namespace cairn::core {
 
 LoadJob::LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
-                 CallersMemory memory)
+                 CallerMemoryUse memory)
     : ReadJob(std::move(services), std::move(path), std::move(requests), std::move(registry),
               std::move(options), begin, memory),
       joint_(this->options().together ? joint::JointLoad::join(this->services().coordinator) : nullptr) {}
@@ -50,7 +50,7 @@ Awaitable<> LoadJob::load() {
   meter().end_step(Step::fetch);
   std::string problem;
   if (meter().trace() != nullptr) {
-    std::function<void()> deliver = [&] { problem = account().deliver_trace(); };
+    std::function<void()> deliver = [&] { problem = stats().deliver_trace(); };
     co_await run_call(std::move(deliver));
   }
   if (failure) {
@@ -59,22 +59,22 @@ Awaitable<> LoadJob::load() {
   end_load(std::move(problem));
 }
 
-joint::Claims LoadJob::claims() const {
-  joint::Claims claims;
-  claims.emplace_back("the path", path().string());
-  claims.emplace_back("verify", options().verify ? "true" : "false");
-  claims.emplace_back("the uuid", options().uuid);
+joint::RankValues LoadJob::rank_values() const {
+  joint::RankValues rank_values;
+  rank_values.emplace_back("the path", path().string());
+  rank_values.emplace_back("verify", options().verify ? "true" : "false");
+  rank_values.emplace_back("the uuid", options().uuid);
   std::string names;
   for (const Request& request : requests()) {
     names += fmt::format("'{}' ", request.name());
   }
-  claims.emplace_back("the names", std::move(names));
-  return claims;
+  rank_values.emplace_back("the names", std::move(names));
+  return rank_values;
 }
 
 // Rank 0 alone asks the disk which checkpoint it is; the others open what it has found, by its metadata.
 Awaitable<> LoadJob::open_together() {
-  joint::Claims mine = claims();
+  joint::RankValues mine = rank_values();
   Awaitable<> agreeing = joint_->agree(std::move(mine));
   co_await std::move(agreeing);
   std::string metadata;
@@ -98,13 +98,13 @@ Awaitable<> LoadJob::open_together() {
   }
 }
 
-std::optional<Subject> LoadJob::next_reading(const std::string& directory) {
+std::optional<coord::Channel> LoadJob::next_reading(const std::string& directory) {
   if (!joint_) {
     return std::nullopt;
   }
   // Numbered: a handler may read several times, in the same order on all ranks.
   const MutexLock lock(mutex_);
-  return joint_->about(fmt::format("{}/{}", directory, ++readings_[directory]));
+  return joint_->channel(fmt::format("{}/{}", directory, ++readings_[directory]));
 }
 
 void LoadJob::add_differences(const std::string& name, std::vector<std::string> missing,
@@ -197,8 +197,8 @@ void LoadJob::add_problem(const std::string& problem) noexcept {
 void LoadJob::end_load(std::string problem) {
   const MutexLock lock(mutex_);
   result_ = std::exchange(loaded_.result_, LoadResult());  // With what handlers have told.
-  account().fill_numbers(result_);
-  account().fill_words(result_);
+  stats().fill_numbers(result_);
+  stats().fill_words(result_);
   result_.path = source().path();
   result_.bytes = plane().read_bytes;
   result_.cached_bytes = plane().cached_bytes;

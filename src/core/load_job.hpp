@@ -20,13 +20,13 @@ class LoadJob final : public ReadJob {
  public:
   LoadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
           RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
-          CallersMemory memory);
+          CallerMemoryUse memory);
   ~LoadJob() override;
 
   /// Runs it.
   void start();
 
-  [[nodiscard]] std::optional<Subject> next_reading(const std::string& directory) override;
+  [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& directory) override;
   void add_problem(const std::string& problem) noexcept override;
   void add_differences(const std::string& name, std::vector<std::string> missing,
                        std::vector<std::string> unexpected) override;
@@ -45,7 +45,7 @@ class LoadJob final : public ReadJob {
   [[nodiscard]] bool may_start_over() const noexcept override { return joint_ == nullptr; }
   /// Opens the checkpoint that rank 0 has opened.
   Awaitable<> open_together();
-  [[nodiscard]] joint::Claims claims() const;
+  [[nodiscard]] joint::RankValues rank_values() const;
   void refuse_effect() noexcept override;
   [[nodiscard]] SomeRanks missing_ranks() const override { return joint_ ? joint_->missing() : SomeRanks(); }
   void forget_attempt() override;

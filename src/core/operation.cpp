@@ -10,9 +10,9 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "async/internal/inside.hpp"
 #include "async/internal/thread_pool.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "async/internal/thread_scope.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/drop_later.hpp"
 #include "core/internal/busy_here.hpp"
 
@@ -31,16 +31,16 @@ Operation::Operation(std::shared_ptr<Services> services, std::string title, obse
     : services_(std::move(services)),
       title_(std::move(title)),
       blocking_(kind.blocking),
-      account_(*services_, title_, begin, std::move(trace)),
+      stats_(*services_, title_, begin, std::move(trace)),
       strand_(strand_for(*services_, kind.blocking)),
-      data_strand_(async::make_strand_beside(strand_)),
-      loan_(kind.memory),
-      blocking_lane_(async::make_lane(strand_, loan_.blocking_gate())),
-      background_lane_(async::make_lane(strand_, loan_.background_gate())),
+      data_strand_(async::make_companion_strand(strand_)),
+      caller_memory_(kind.memory),
+      blocking_lane_(async::make_lane(strand_, caller_memory_.blocking_gate())),
+      background_lane_(async::make_lane(strand_, caller_memory_.background_gate())),
       main_(std::make_shared<async::TaskGroup>(strand_)),
       helpers_(std::make_shared<async::TaskGroup>(data_strand_)),
-      stopping_(title_),
-      alarms_(services_->threads.timers, services_->threads.coroutines),
+      stop_reason_(title_),
+      deadlines_(services_->threads.timers, services_->threads.coroutines),
       plane_(make_plane()) {}
 
 staging::DataPlane Operation::make_plane() const {
@@ -51,38 +51,38 @@ staging::DataPlane Operation::make_plane() const {
       .meter = meter(),
       .workers = async::LimitedPool(threads.workers, threads.workers.size()),
       .calls = async::LimitedPool(threads.calls, threads.workers.size()),
-      .behind = async::LimitedPool(threads.background, threads.workers.size()),
+      .background = async::LimitedPool(threads.background, threads.workers.size()),
       .users = async::LimitedPool(threads.calls, threads.workers.size()),
-      .users_behind = async::LimitedPool(threads.background, threads.workers.size()),
-      .buffers = services_->memory.buffers.share(),
-      .scratch = services_->memory.scratch.share(),
+      .users_background = async::LimitedPool(threads.background, threads.workers.size()),
+      .buffers = services_->memory.buffers.fair_share(),
+      .scratch = services_->memory.scratch.fair_share(),
       .transfers = async::Semaphore(disk.queue_depth),
       .gathers = async::Semaphore(disk.queue_depth),
-      .files = disk.files.share(),
+      .files = disk.files.fair_share(),
       .strand = data_strand_,
       .helpers = helpers_,
       .prepared = prepared(),
-      .blocking_gate = loan_.blocking_gate(),
-      .background_gate = loan_.background_gate(),
+      .blocking_gate = caller_memory_.blocking_gate(),
+      .background_gate = caller_memory_.background_gate(),
       .destroy_later = [services = services_](auto thing) { drop_later(services, std::move(thing)); },
   };
 }
 
 const async::Event& Operation::released() const noexcept {
-  return loan_.released();
+  return caller_memory_.released();
 }
 
 bool Operation::runs_here() const noexcept {
   return async::runs_this_thread(strand_) || async::runs_this_thread(data_strand_) ||
-         plane_.runs_this_thread() || async::Inside::is_in(this);
+         plane_.runs_this_thread() || async::ThreadScope::is_in(this);
 }
 
 void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
-  services_->in_flight.enter(shared_from_this());  // First: `close` must find all that runs, or refuse it.
+  services_->operations.enter(shared_from_this());  // First: `close` must find all that runs, or refuse it.
   try {
     if (deadline > deadline.zero()) {
-      // Weak: an alarm does not keep an operation, and its staging memory, until the deadline.
-      alarms_.at(later(meter().begin(), deadline), [weak = weak_from_this(), deadline] {
+      // Weak: a timer does not keep an operation, and its staging memory, until the deadline.
+      deadlines_.at(later(meter().begin(), deadline), [weak = weak_from_this(), deadline] {
         if (const auto self = weak.lock()) {
           const SomeRanks missing = self->missing_ranks();
           self->stop(Errc::timed_out, fmt::format("not done after {:.3f} s{}{}",
@@ -95,7 +95,7 @@ void Operation::launch(Awaitable<> work, std::chrono::nanoseconds deadline) {
     main_->spawn(
         run_to_end(shared_from_this(), std::move(work)));  // Last: what throws here has started nothing.
   } catch (...) {
-    services_->in_flight.leave(this);
+    services_->operations.leave(this);
     throw;
   }
 }
@@ -107,7 +107,7 @@ std::string Operation::waits_for() const {
 
 void Operation::drive() noexcept {
   const DrivenHere here(*services_);
-  coord::LentThread thread(services_->coordinator);
+  coord::BorrowedCallerThread thread(services_->coordinator);
   if (!thread.is_wanted()) {
     async::drive(strand_);
     return;
@@ -137,13 +137,13 @@ Awaitable<> Operation::run_to_end(std::shared_ptr<Operation> self, Awaitable<> w
 }
 
 void Operation::stop(Errc reason, std::string_view why) noexcept {
-  if (milestones_.is_ending() || !stopping_.ask(reason, why)) {
+  if (completion_.is_ending() || !stop_reason_.set(reason, why)) {
     return;
   }
   refuse_effect();  // First: what ends because of the cancellation must not be published.
   main_->cancel();
   const std::chrono::nanoseconds grace = services_->options.stop_grace;
-  alarms_.at(later(services_->clock.steady_now(), grace), [weak = weak_from_this()] {
+  deadlines_.at(later(services_->clock.steady_now(), grace), [weak = weak_from_this()] {
     if (const auto self = weak.lock()) {
       self->give_up();
     }
@@ -161,11 +161,11 @@ void Operation::stop_because(const std::exception_ptr& elsewhere) noexcept {
 }
 
 void Operation::give_up() noexcept {
-  if (milestones_.is_ending()) {
+  if (completion_.is_ending()) {
     return;
   }
-  milestones_.give_up();  // First: who sees the answer must see, too, that it is not the end.
-  finish(verdict_without_end(stopping_.reason()));
+  completion_.give_up();  // First: who sees the answer must see, too, that it is not the end.
+  finish(verdict_without_end(stop_reason_.error()));
 }
 
 std::exception_ptr Operation::verdict_without_end(const Error& reason) {
@@ -173,7 +173,7 @@ std::exception_ptr Operation::verdict_without_end(const Error& reason) {
 }
 
 void Operation::mark_prepared() {
-  loan_.end_blocking_phase();  // First: after `prepared` the caller may change the values.
+  caller_memory_.end_blocking_phase();  // First: after `prepared` the caller may change the values.
   prepared().set();
   async::release_driver(strand_);  // Last: a caller that comes back from `drive` must find it prepared.
 }
@@ -191,8 +191,8 @@ Awaitable<> Operation::run_phase(Executor lane, std::vector<Awaitable<>> tasks) 
 }
 
 void Operation::finish(const std::exception_ptr& failure) noexcept {
-  if (!milestones_.claim_end()) {
-    return;  // It was given up, and answered so. Or it has ended, and an alarm came late.
+  if (!completion_.claim_end()) {
+    return;  // It was given up, and answered so. Or it has ended, and a deadline came late.
   }
   // All of this before the answer: a program that has heard it may start the next save, which must find a place, and may read
   // the metrics, which must count this one.
@@ -201,10 +201,10 @@ void Operation::finish(const std::exception_ptr& failure) noexcept {
   // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory. `close`
   // waits for this one, and so does not wait for the disk.
   decided().set();
-  loan_.give_back();
+  caller_memory_.give_back();
   // A caller that has lent its memory, or that runs the blocking phase, is told nothing before the memory is free.
   const bool is_callers_turn = blocking_ == BlockingPhase::by_caller && !prepared().has_happened();
-  if (loan_.is_to_the_end() || is_callers_turn) {
+  if (caller_memory_.is_to_the_end() || is_callers_turn) {
     released().on_complete(
         [self = shared_from_this(), failure](const std::exception_ptr&) { self->tell(failure); });
     return;
@@ -213,17 +213,18 @@ void Operation::finish(const std::exception_ptr& failure) noexcept {
 }
 
 void Operation::tell(const std::exception_ptr& failure) const noexcept {
-  const async::Inside telling(this);  // Who hears it may end the program, which waits for what is not told.
-  milestones_.answer(failure);
+  const async::ThreadScope telling(
+      this);  // Who hears it may end the program, which waits for what is not told.
+  completion_.answer(failure);
   async::release_driver(strand_);  // The caller still drives it when the blocking phase failed.
 }
 
 void Operation::end(const std::exception_ptr& failure) noexcept {
-  finish(stopping_.explain(failure));  // Does nothing when it was given up: its answer was told before.
-  clear_up();                          // Before `done`: who waits for that may count on nothing being left.
-  alarms_.forget();
+  finish(stop_reason_.explain(failure));  // Does nothing when it was given up: its answer was told before.
+  clear_up();  // Before `done`: who waits for that may count on nothing being left.
+  deadlines_.forget();
   done().set();
-  services_->in_flight.leave(this);  // Last: until here `close` finds it among those that still run.
+  services_->operations.leave(this);  // Last: until here `close` finds it among those that still run.
 }
 
 Awaitable<> Operation::run_call(std::function<void()> work) const {

@@ -17,13 +17,13 @@
 
 #include "async/internal/event.hpp"
 #include "async/internal/task_group.hpp"
-#include "core/account.hpp"
-#include "core/alarms.hpp"
+#include "core/caller_memory.hpp"
+#include "core/completion.hpp"
+#include "core/deadlines.hpp"
 #include "core/failures.hpp"
-#include "core/memory_loan.hpp"
-#include "core/milestones.hpp"
+#include "core/operation_stats.hpp"
 #include "core/services.hpp"
-#include "core/stopping.hpp"
+#include "core/stop_reason.hpp"
 #include "staging/internal/data_plane.hpp"
 
 namespace cairn::core {
@@ -36,8 +36,8 @@ enum class BlockingPhase : std::uint8_t {
 
 /// A save or a load in flight: its strand, and the order in which things happen to it.
 ///
-/// Each of its parts decides one thing: MemoryLoan, how long it has the caller's memory; Stopping, why it was asked to stop;
-/// Milestones, what is known of its end; Alarms, what happens at a certain time; Account, what it has done.
+/// Each of its parts decides one thing: CallerMemory, how long it has the caller's memory; StopReason, why it was asked to stop;
+/// Completion, what is known of its end; Deadlines, what happens at a certain time; OperationStats, what it has done.
 ///
 /// It is prepared, answered and done in this order; of one that fails, the caller's memory may be released before its answer.
 /// Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for `released`.
@@ -47,9 +47,9 @@ enum class BlockingPhase : std::uint8_t {
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   struct Kind {
-    Kind(CallersMemory of_caller, BlockingPhase who) : memory(of_caller), blocking(who) {}
+    Kind(CallerMemoryUse of_caller, BlockingPhase who) : memory(of_caller), blocking(who) {}
 
-    CallersMemory memory;
+    CallerMemoryUse memory;
     BlockingPhase blocking;
   };
 
@@ -70,15 +70,15 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
   void stop(Errc reason, std::string_view why) noexcept;
-  /// The same because another rank, or the conversation with the others, has failed; `elsewhere` is that failure.
+  /// The same because another rank, or the session with the others, has failed; `elsewhere` is that failure.
   void stop_because(const std::exception_ptr& elsewhere) noexcept;
 
-  [[nodiscard]] const async::Event& prepared() const noexcept { return milestones_.prepared(); }
-  [[nodiscard]] const async::Event& decided() const noexcept { return milestones_.decided(); }
-  [[nodiscard]] const async::Event& answered() const noexcept { return milestones_.answered(); }
-  [[nodiscard]] const async::Event& told() const noexcept { return milestones_.told(); }
-  [[nodiscard]] const async::Event& done() const noexcept { return milestones_.done(); }
-  [[nodiscard]] bool is_done() const { return milestones_.is_done(); }
+  [[nodiscard]] const async::Event& prepared() const noexcept { return completion_.prepared(); }
+  [[nodiscard]] const async::Event& decided() const noexcept { return completion_.decided(); }
+  [[nodiscard]] const async::Event& answered() const noexcept { return completion_.answered(); }
+  [[nodiscard]] const async::Event& told() const noexcept { return completion_.told(); }
+  [[nodiscard]] const async::Event& done() const noexcept { return completion_.done(); }
+  [[nodiscard]] bool is_done() const { return completion_.is_done(); }
   /// Happens when nothing of it touches the caller's memory any more.
   [[nodiscard]] const async::Event& released() const noexcept;
 
@@ -97,10 +97,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
-  [[nodiscard]] const Account& account() const noexcept { return account_; }
-  [[nodiscard]] observe::Meter& meter() const noexcept { return account_.meter(); }
+  [[nodiscard]] const OperationStats& stats() const noexcept { return stats_; }
+  [[nodiscard]] observe::Meter& meter() const noexcept { return stats_.meter(); }
   /// The context's, measured.
-  [[nodiscard]] io::Engine& engine() const noexcept { return account_.engine(); }
+  [[nodiscard]] io::Engine& engine() const noexcept { return stats_.engine(); }
   /// Tasks concurrent with the main work, on a strand of their own: those that move bytes.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
@@ -112,12 +112,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
   [[nodiscard]] Awaitable<> run_call(std::function<void()> work) const;
 
  protected:
-  [[nodiscard]] bool is_stopped() const { return stopping_.is_asked(); }
+  [[nodiscard]] bool is_stopped() const { return stop_reason_.is_set(); }
   /// Whether it was answered without its end.
-  [[nodiscard]] bool is_given_up() const noexcept { return milestones_.is_given_up(); }
-  /// What waiters are told of a failure, see Stopping::explain; for null: why it was stopped.
+  [[nodiscard]] bool is_given_up() const noexcept { return completion_.is_given_up(); }
+  /// What waiters are told of a failure, see StopReason::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
-    return failure ? stopping_.explain(failure) : std::make_exception_ptr(stopping_.reason());
+    return failure ? stop_reason_.explain(failure) : std::make_exception_ptr(stop_reason_.error());
   }
 
   /// Where code of handlers runs; given up as a whole when the memory of its phase is given back.
@@ -136,7 +136,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Goes on when the caller's thread is not the one that runs the strand.
   [[nodiscard]] static Awaitable<> leave_caller();
   /// From here on nothing of it begins to touch the caller's memory.
-  void give_memory_back() const noexcept { loan_.give_back(); }
+  void give_memory_back() const noexcept { caller_memory_.give_back(); }
 
   /// Counts the end of the operation for the context, before anybody is told.
   virtual void count_end(const std::exception_ptr& failure) = 0;
@@ -168,19 +168,19 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const std::shared_ptr<Services> services_;
   const std::string title_;
   const BlockingPhase blocking_;
-  const Account account_;
+  const OperationStats stats_;
   const Executor strand_;
   const Executor
       data_strand_;  // Of what moves bytes, and holds what other operations wait for: no handler's code.
-  const MemoryLoan loan_;
+  const CallerMemory caller_memory_;
   const Executor blocking_lane_;
   const Executor background_lane_;
   std::atomic<bool> is_callers_thread_busy_{false};
   const std::shared_ptr<async::TaskGroup> main_;
   const std::shared_ptr<async::TaskGroup> helpers_;
-  Stopping stopping_;
-  Milestones milestones_;
-  Alarms alarms_;
+  StopReason stop_reason_;
+  Completion completion_;
+  Deadlines deadlines_;
   staging::DataPlane plane_;
 };
 

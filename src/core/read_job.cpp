@@ -30,7 +30,7 @@ bool says_gone(const std::exception_ptr& failure) {
 
 ReadJob::ReadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
                  RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
-                 CallersMemory memory)
+                 CallerMemoryUse memory)
     : Operation(std::move(services), fmt::format("load of {}", path.string()), begin, options.trace,
                 Kind(memory, BlockingPhase::by_context)),
       path_(std::move(path)),
@@ -44,7 +44,7 @@ ReadJob::~ReadJob() {
   }
 }
 
-contract::Means ReadJob::means() noexcept {
+contract::Resources ReadJob::resources() noexcept {
   return {plane(), services().coordinator, services().devices, options_.handler_options};
 }
 

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 #include "cairn/core/load.hpp"
 
 #include "base/internal/mutex.hpp"
-#include "contract/internal/host.hpp"
+#include "contract/internal/backend.hpp"
 #include "core/operation.hpp"
 #include "store/internal/file_source.hpp"
 
@@ -23,18 +23,18 @@ namespace cairn::core {
 ///
 /// Finds what was requested, everything when nothing was, and begins again when a save replaces the checkpoint meanwhile.
 /// Coroutines that are members are awaited by the operation's own work, which keeps it.
-class ReadJob : public Operation, public contract::LoadHost {
+class ReadJob : public Operation, public contract::LoadBackend {
  public:
   ReadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
           RegistrySnapshot registry, LoadOptions options, observe::Meter::TimePoint begin,
-          CallersMemory memory);
+          CallerMemoryUse memory);
 
   ~ReadJob() override;
 
-  [[nodiscard]] contract::Means means() noexcept override;
+  [[nodiscard]] contract::Resources resources() noexcept override;
   [[nodiscard]] const store::FileSource& source() const noexcept override { return *source_; }
   [[nodiscard]] bool verifies() const noexcept override { return options_.verify; }
-  [[nodiscard]] std::optional<Subject> next_reading(const std::string& /*directory*/) override {
+  [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& /*directory*/) override {
     return std::nullopt;
   }
   void count_file(const std::string& relative) override;

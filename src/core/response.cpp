@@ -10,7 +10,7 @@
 #include "cairn/base/error.hpp"
 
 #include "async/internal/suspend.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/settle.hpp"
 #include "core/response.hpp"
@@ -31,12 +31,13 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
 
 /// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs it.
 void wait_until(const Operation& operation, const async::Event& event) {
-  coord::get_lent(operation.services().coordinator, event);
+  coord::get_with_progress(operation.services().coordinator, event);
 }
 
 /// Errors: Errc::still_running when it has not happened within `timeout`.
 void wait_within(const Operation& operation, const async::Event& event, Timeout timeout) {
-  if (!coord::wait_lent(operation.services().coordinator, event, timeout, operation.services().clock)) {
+  if (!coord::wait_with_progress(operation.services().coordinator, event, timeout,
+                                 operation.services().clock)) {
     throw Error(Errc::still_running,
                 fmt::format("{} is still running after {:.3f} s; it waits for {}", operation.title(),
                             std::chrono::duration<double>(timeout).count(), operation.waits_for()));

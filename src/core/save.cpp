@@ -14,7 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "contract/internal/resolve.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/check_options.hpp"
 #include "core/internal/busy_here.hpp"
 #include "core/internal/paths.hpp"
@@ -93,20 +93,20 @@ std::vector<core::SaveItem> resolve(Checkpointables items, const RegistrySnapsho
   return resolved;
 }
 
-core::CallersMemory memory_of(const std::vector<core::SaveItem>& items, const SaveOptions& options,
-                              const Call& call) {
+core::CallerMemoryUse memory_of(const std::vector<core::SaveItem>& items, const SaveOptions& options,
+                                const Call& call) {
   if (!must_last(options, call)) {
-    return options.snapshot == Snapshot::borrow ? core::CallersMemory::until_done
-                                                : core::CallersMemory::until_staged;
+    return options.snapshot == Snapshot::borrow ? core::CallerMemoryUse::until_done
+                                                : core::CallerMemoryUse::until_staged;
   }
   const bool owns_all = std::all_of(items.begin(), items.end(), [](const core::SaveItem& item) {
     return item.checkpointable.owns_memory();
   });
   if (owns_all) {
-    return core::CallersMemory::unused;
+    return core::CallerMemoryUse::unused;
   }
-  return options.snapshot == Snapshot::borrow ? core::CallersMemory::until_done
-                                              : core::CallersMemory::until_staged;
+  return options.snapshot == Snapshot::borrow ? core::CallerMemoryUse::until_done
+                                              : core::CallerMemoryUse::until_staged;
 }
 
 std::shared_ptr<SaveJob> make_job(const std::filesystem::path& path, Checkpointables items,
@@ -225,10 +225,10 @@ AsyncResponse start_save(const std::filesystem::path& path, Checkpointables item
   job->start();
   try {
     if (call.is_accepted) {
-      coord::get_lent(services->coordinator, job->accepted());
+      coord::get_with_progress(services->coordinator, job->accepted());
     } else {
       job->drive();
-      coord::get_lent(services->coordinator, job->prepared());
+      coord::get_with_progress(services->coordinator, job->prepared());
     }
   } catch (...) {
     job->is_observed = true;

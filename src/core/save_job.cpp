@@ -25,8 +25,8 @@ namespace cairn::core {
 namespace {
 
 /// Others hold a checkpoint while they pin it, or until its removal has begun: a moment, but on a slow disk.
-constexpr std::chrono::milliseconds kLookAtHold{1};
-constexpr std::chrono::seconds kMostForHold{10};
+constexpr std::chrono::milliseconds kLookAtLock{1};
+constexpr std::chrono::seconds kMaxWait{10};
 
 /// "'point' (handler example.point/1)": who failed, for messages.
 std::string who(const SaveItem& item) {
@@ -51,10 +51,10 @@ SaveJob::SaveJob(std::shared_ptr<Services> services, Plan plan, observe::Meter::
       checks_(HandlerChecks::make(this->services().options, options_.snapshot, items_.size())),
       started_at_(store::utc(this->services().clock.now())),
       uuid_(joint_ ? joint_->uuid() : store::make_uuid(this->services().options.random)) {
-  plane().gives_way = !plan.is_waited_for;
-  plane().copies_give_way = plan.kind.blocking == BlockingPhase::by_context && !plan.is_waited_for;
+  plane().yields = !plan.is_waited_for;
+  plane().copies_yield = plan.kind.blocking == BlockingPhase::by_context && !plan.is_waited_for;
   if (!is_primary()) {
-    options_.coalesce = false;  // Rank 0 decides what gives way.
+    options_.coalesce = false;  // Rank 0 decides what yields.
   }
 }
 
@@ -79,7 +79,7 @@ void SaveJob::start() {
     answered().on_complete(
         [accepted = accepted_](const std::exception_ptr& failure) { accepted.complete(failure); });
     if (joint_) {
-      joint_->on_failure([this](const std::exception_ptr& why) { hear_failure(why); });
+      joint_->on_failure([this](const std::exception_ptr& why) { take_peer_failure(why); });
     }
     launch(work(), options_.deadline);
   } catch (...) {
@@ -91,7 +91,7 @@ void SaveJob::start() {
   }
 }
 
-Awaitable<async::Event> SaveJob::take_place() {
+Awaitable<async::Event> SaveJob::take_ticket() {
   std::function<void()> look = [this] {
     io::Syscalls& syscalls = services().disk.engine().syscalls();
     // Whether its name is free is for rank 0 to say.
@@ -104,7 +104,7 @@ Awaitable<async::Event> SaveJob::take_place() {
   };
   co_await run_call(std::move(look));
   meter().end_step(Step::resolve);
-  if (is_stopped()) {  // Others must not give way to a save that was stopped before it had a place.
+  if (is_stopped()) {  // Others must not yield to a save that was stopped before it had a ticket.
     throw Error(Errc::cancelled, title());
   }
   const std::shared_ptr<SaveJob> self = std::static_pointer_cast<SaveJob>(shared_from_this());
@@ -115,14 +115,14 @@ Awaitable<async::Event> SaveJob::take_place() {
   };
   if (is_primary()) {
     // Both in one step: two saves that had opposite orders in the two queues would wait for each other for ever.
-    place_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
-                                            target_->name, enter_queue);
+    ticket_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
+                                             target_->name, enter_queue);
   } else {
     enter_queue();
   }
   for (const std::shared_ptr<SaveJob>& earlier : entered.passed) {
     if (earlier) {
-      earlier->give_way_to(*this);
+      earlier->yield_to(*this);
     }
   }
   accepted_.set();
@@ -132,7 +132,7 @@ Awaitable<async::Event> SaveJob::take_place() {
 Awaitable<> SaveJob::work() {
   std::exception_ptr failure;
   try {
-    const async::Event turn = co_await take_place();
+    const async::Event turn = co_await take_ticket();
     co_await turn.wait();
     // On the strand of the helpers: the directory is made while handlers copy.
     helpers().spawn(create_directory(std::static_pointer_cast<SaveJob>(shared_from_this())));
@@ -147,9 +147,9 @@ Awaitable<> SaveJob::work() {
     co_await finish_all(&backgrounds);
     if (is_primary()) {
       if (joint_) {
-        co_await hear_votes();
+        co_await collect_votes();
       }
-      co_await place_->turn().wait();
+      co_await ticket_->turn().wait();
     } else {
       co_await take_part();
     }
@@ -158,7 +158,7 @@ Awaitable<> SaveJob::work() {
       if (is_primary()) {
         publish();
       }
-      add_problem(account().deliver_trace());
+      add_problem(stats().deliver_trace());
       close_directory();
     };
     co_await run_call(std::move(publish_and_close));
@@ -169,7 +169,7 @@ Awaitable<> SaveJob::work() {
     // A save that was cancelled cleans up as well: from here on no co_await throws because of it.
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     if (joint_) {
-      fate_.stop();  // Before others are told: what they hear must stay true.
+      commit_.stop();  // Before others are told: what they hear must stay true.
       joint_->fail(for_others(failure));
       Awaitable<std::exception_ptr> attributed = attribute(failure);
       failure = co_await std::move(attributed);
@@ -185,7 +185,7 @@ Awaitable<> SaveJob::work() {
   }
 }
 
-contract::Means SaveJob::means() noexcept {
+contract::Resources SaveJob::resources() noexcept {
   return {plane(), services().coordinator, services().devices, options_.handler_options};
 }
 
@@ -230,7 +230,7 @@ Awaitable<> SaveJob::create_directory(std::shared_ptr<SaveJob> self) {
   std::exception_ptr failure;
   try {
     if (!self->is_primary()) {
-      co_await self->joint_->hear_created();
+      co_await self->joint_->receive_created();
     }
     std::function<void()> create = [&self] {
       if (self->is_primary()) {
@@ -260,13 +260,13 @@ void SaveJob::make_directory() {
   options.overwrite = options_.overwrite;
   options.uuid = uuid_;
   options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
-  options.may_publish = [this] { return fate_.begin_commit(); };
-  options.may_retire = [this] { return fate_.state() == Fate::State::committed; };
+  options.may_publish = [this] { return commit_.begin_commit(); };
+  options.may_retire = [this] { return commit_.state() == CommitState::State::committed; };
   options.before_replacing = options_.before_replacing;
-  options.wait_for_hold = [this, begin = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
-    std::this_thread::sleep_for(kLookAtHold);
-    begin = begin ? begin : services().clock.steady_now();
-    return services().clock.steady_now() - *begin < kMostForHold && fate_.state() == Fate::State::running;
+  options.wait_for_lock = [this, from = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
+    std::this_thread::sleep_for(kLookAtLock);
+    from = from ? from : services().clock.steady_now();
+    return services().clock.steady_now() - *from < kMaxWait && commit_.state() == CommitState::State::running;
   };
   staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
   for (const SaveItem& item : items_) {
@@ -274,7 +274,7 @@ void SaveJob::make_directory() {
   }
   if (joint_) {
     staged_->make_directory(store::kTablesName);
-    joint_->tell_created();
+    joint_->send_created();
   }
   parents_->sync();  // Before the commit; where nothing was made there is nothing to do.
 }
@@ -287,11 +287,11 @@ io::DurableFile SaveJob::create_file(const std::string& relative, const io::Dura
 std::exception_ptr SaveJob::clean_up(std::exception_ptr failure) {
   abandon();
   leftover_ = abandonment_problem();
-  has_told_leftover_ = !async::is_cancelled(failure);  // Else its reason is told in its place.
+  has_reported_leftover_ = !async::is_cancelled(failure);  // Else its reason is told in its place.
   failure = with_problem(failure, leftover_);
   if (meter().trace() != nullptr) {
     meter().end_step(Step::retire);
-    failure = with_problem(failure, account().deliver_trace());
+    failure = with_problem(failure, stats().deliver_trace());
   }
   close_directory();
   return failure;
@@ -323,20 +323,20 @@ void SaveJob::clear_up() noexcept {
   services().saves.leave(this);  // It may have been given up before it entered.
   checks_.reset();
   // Not earlier, even when it was given up: its rename may still be under way, and must not come after that of a later save.
-  place_.reset();
+  ticket_.reset();
   if (joint_) {
     joint_->leave();
   }
-  tell_leftover();
+  report_leftover();
 }
 
-void SaveJob::tell_leftover() noexcept {
+void SaveJob::report_leftover() noexcept {
   if (leftover_.empty()) {
     return;
   }
   services().metrics.leave_to_recovery();
-  if (!has_told_leftover_ || is_given_up()) {
-    services().in_flight.lose(path_.string(), std::make_exception_ptr(Error(Errc::io_failure, leftover_)));
+  if (!has_reported_leftover_ || is_given_up()) {
+    services().operations.lose(path_.string(), std::make_exception_ptr(Error(Errc::io_failure, leftover_)));
   }
 }
 
@@ -344,11 +344,11 @@ std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   services().metrics.give_up_save();
   // One atomic step: the thread that publishes sees either that its end is not waited for, and removes nothing of the old
   // checkpoint, or has committed before.
-  switch (fate_.forget()) {
-    case Fate::State::committed:
+  switch (commit_.forget()) {
+    case CommitState::State::committed:
       add_unremoved("told before its clean-up had ended: what it has replaced may be left to recovery");
       return nullptr;
-    case Fate::State::unknown:
+    case CommitState::State::unknown:
       return std::make_exception_ptr(Error(
           Errc::commit_unknown,
           fmt::format("{}; its commit was under way and has not answered: the checkpoint may be there or not",
@@ -507,8 +507,8 @@ void SaveJob::end_publish_step(store::PublishStep step) {
       meter().end_step(Step::sync_parent);
       // Before `end_commit`: a save that is given up after that is told as committed, with this result.
       measure_result();
-      static_cast<void>(fate_.end_commit());
-      tell_committed();
+      static_cast<void>(commit_.end_commit());
+      send_committed();
       return;
   }
 }
@@ -522,8 +522,8 @@ void SaveJob::count_end(const std::exception_ptr& failure) {
   }
 }
 
-void SaveJob::give_way_to(const SaveJob& newer) {
-  if (fate_.state() == Fate::State::running) {  // Not `stop` of the fate: its reason must be known first.
+void SaveJob::yield_to(const SaveJob& newer) {
+  if (commit_.state() == CommitState::State::running) {  // Not `commit_.stop`: the reason comes first.
     stop(Errc::superseded, fmt::format("the save of {} is newer", newer.path().string()));
   }
 }
@@ -535,9 +535,9 @@ void SaveJob::let_go() noexcept {
   answered().on_complete(
       [self = std::static_pointer_cast<SaveJob>(shared_from_this())](const std::exception_ptr& failure) {
         const std::exception_ptr lost = failure ? failure : self->unremoved();
-        // Superseded: it has given way, and no handler can say so in its place (`rethrow_of`).
+        // Superseded: it has yielded, and no handler can say so in its place (`rethrow_of`).
         if (lost && !self->is_observed && code_of(lost) != Errc::superseded) {
-          self->services().in_flight.lose(self->path_.string(), lost);
+          self->services().operations.lose(self->path_.string(), lost);
         }
       });
 }

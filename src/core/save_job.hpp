@@ -20,9 +20,9 @@
 #include "cairn/core/save.hpp"
 
 #include "base/internal/mutex.hpp"
-#include "contract/internal/host.hpp"
+#include "contract/internal/backend.hpp"
 #include "core/handler_checks.hpp"
-#include "core/internal/fate.hpp"
+#include "core/internal/commit_state.hpp"
 #include "core/operation.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
@@ -43,7 +43,7 @@ struct SaveItem {
 };
 
 /// A save in flight.
-class SaveJob final : public Operation, public contract::SaveHost {
+class SaveJob final : public Operation, public contract::SaveBackend {
  public:
   /// What is known of a save before it begins.
   struct Plan {
@@ -55,7 +55,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
     SaveOptions options;
     Kind kind;
     bool is_waited_for =
-        false;  ///< By the call itself, to the end: then nothing of it gives way to the program.
+        false;  ///< By the call itself, to the end: then nothing of it yields to the program.
     std::unique_ptr<joint::JointSave> joint;  ///< Null: this process saves alone.
   };
 
@@ -76,14 +76,14 @@ class SaveJob final : public Operation, public contract::SaveHost {
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  [[nodiscard]] contract::Means means() noexcept override;
+  [[nodiscard]] contract::Resources resources() noexcept override;
   [[nodiscard]] Snapshot snapshot() const noexcept override { return options_.snapshot; }
   [[nodiscard]] bool gives_copies() const noexcept override { return services().options.check_handlers; }
   [[nodiscard]] OptionUse* option_use(std::type_index type) const noexcept override;
   [[nodiscard]] contract::KeptValues& kept() const noexcept override { return services().kept; }
   [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const override;
-  [[nodiscard]] std::optional<Subject> about(const std::string& directory,
-                                             std::string_view what) const override;
+  [[nodiscard]] std::optional<coord::Channel> channel(const std::string& directory,
+                                                      std::string_view what) const override;
   [[nodiscard]] std::filesystem::path temporary_path() const override {
     return store::temporary_path(path_, uuid_);
   }
@@ -105,7 +105,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   [[nodiscard]] SaveProgress progress() const;
 
   /// Stops with Errc::superseded, unless it commits already: to end that early would only make its verdict uncertain.
-  void give_way_to(const SaveJob& newer);
+  void yield_to(const SaveJob& newer);
 
   /// Hands its failure to the context, when nobody has waited for it: from now on nobody can.
   void let_go() noexcept override;
@@ -115,8 +115,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
 
   // Coroutines that are members are awaited by `work`, which keeps the save.
   Awaitable<> work();
-  /// Looks at the target once, and takes the places that the save has from then on. Returns its turn.
-  Awaitable<async::Event> take_place();
+  /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on. Returns its turn.
+  Awaitable<async::Event> take_ticket();
   Awaitable<> stage_all(Backgrounds* backgrounds);
   Awaitable<> stage_item(std::size_t index, Backgrounds* backgrounds);
   Awaitable<> finish_all(Backgrounds* backgrounds);
@@ -129,27 +129,27 @@ class SaveJob final : public Operation, public contract::SaveHost {
   // Of a save of several ranks.
   [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
   [[nodiscard]] bool takes_part(const SaveItem& item) const;
-  [[nodiscard]] joint::Claims claims() const;
+  [[nodiscard]] joint::RankValues rank_values() const;
   static Awaitable<> agree(std::shared_ptr<SaveJob> self);
   void join_directory();
   /// Waits until every other rank is prepared.
-  Awaitable<> hear_votes();
+  Awaitable<> collect_votes();
   /// What a rank other than rank 0 does instead of publishing.
   Awaitable<> take_part();
   std::vector<store::FileEntry> prepare_part();
   /// Errors: when the checkpoint is not committed.
-  void heed(const joint::Verdict& verdict);
+  void apply_verdict(const joint::Verdict& verdict);
   [[nodiscard]] joint::Verdict decide_alone(const std::exception_ptr& silence);
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
-  void hear_failure(const std::exception_ptr& why) noexcept;
+  void take_peer_failure(const std::exception_ptr& why) noexcept;
   /// Whether a failure of this rank may be that it misses what rank 0 has removed, because another rank has failed.
   [[nodiscard]] bool may_follow(const std::exception_ptr& failure) const;
   /// What the other ranks are told of a failure of this one.
   [[nodiscard]] std::exception_ptr for_others(const std::exception_ptr& failure) const;
   /// The failure of another rank where `failure` is only its consequence; else `failure`.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
-  void tell_committed() noexcept;
+  void send_committed() noexcept;
   [[nodiscard]] joint::Verdict committed() const;
 
   /// Keeps the directory from being removed while the visit lasts.
@@ -168,7 +168,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   /// What kept it from removing all; empty when nothing did.
   [[nodiscard]] std::string abandonment_problem();
   /// Reports what could not be removed, unless its error has said so.
-  void tell_leftover() noexcept;
+  void report_leftover() noexcept;
   /// Closes what is open, once nobody works in it any more: here, where that may take its time.
   void close_directory() noexcept;
   /// Errors: Errc::handler_failed when a handler was caught after the end of its background phase.
@@ -200,8 +200,8 @@ class SaveJob final : public Operation, public contract::SaveHost {
   store::Uuid uuid_;
   std::optional<store::SaveTarget> target_;    // From the look at it until the directory is made.
   std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
-  std::shared_ptr<store::PublicationOrder::Place> place_;
-  Fate fate_;
+  std::shared_ptr<store::PublicationOrder::Ticket> ticket_;
+  CommitState commit_;
   std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.
   async::Event accepted_;
   async::Event created_;
@@ -212,7 +212,7 @@ class SaveJob final : public Operation, public contract::SaveHost {
   std::optional<store::StagedDirectory> staged_;
   Mutex abandon_mutex_;   // One removes at a time.
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
-  bool has_told_leftover_ = false;
+  bool has_reported_leftover_ = false;
   store::WrittenFiles files_;
   std::atomic<std::uint64_t> alone_bytes_{0};  // That rank 0 writes of what all ranks have.
 

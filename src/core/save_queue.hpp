@@ -26,7 +26,7 @@ class SaveQueue {
   /// What a save has found when it entered.
   struct Entered {
     async::Event turn;  ///< Happens when it may go on.
-    /// Saves that must give way to it (SaveJob::give_way_to); null where one has ended meanwhile.
+    /// Saves that must yield to it (SaveJob::yield_to); null where one has ended meanwhile.
     std::vector<std::shared_ptr<SaveJob>> passed;
   };
 

@@ -18,13 +18,13 @@ namespace cairn::core {
 
 void SaveJob::measure_result() noexcept {
   const MutexLock lock(mutex_);
-  account().fill_numbers(result_);
+  stats().fill_numbers(result_);
   result_.durable_time = meter().last() - meter().begin();
 }
 
 void SaveJob::prepare_result(std::span<const io::FileDigest> digests) {
   const MutexLock lock(mutex_);
-  account().fill_words(result_);
+  stats().fill_words(result_);
   result_.path = path_;
   result_.files = digests.size() + others_.size();
   for (const io::FileDigest& digest : digests) {

@@ -26,7 +26,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookAgain{50};
 constexpr int kMostLooks = 1200;
 
-/// Claims that are sent as texts; the rest as one hash.
+/// Values that are sent as texts; the rest as one hash.
 constexpr std::size_t kMostItems = 16;
 
 /// What another rank says of the save, with the save named once.
@@ -73,24 +73,24 @@ bool SaveJob::takes_part(const SaveItem& item) const {
   return is_primary() || item.registration.handler->participation() == Participation::all;
 }
 
-joint::Claims SaveJob::claims() const {
-  joint::Claims claims;
-  claims.emplace_back("the path", path_.string());
-  claims.emplace_back("overwrite", options_.overwrite ? "true" : "false");
-  claims.emplace_back("the number of checkpointables", std::to_string(items_.size()));
+joint::RankValues SaveJob::rank_values() const {
+  joint::RankValues values;
+  values.emplace_back("the path", path_.string());
+  values.emplace_back("overwrite", options_.overwrite ? "true" : "false");
+  values.emplace_back("the number of checkpointables", std::to_string(items_.size()));
   std::string rest;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const ErasedHandler& handler = *items_[i].registration.handler;
     std::string item = fmt::format("{} (handler {}{})", items_[i].checkpointable.name(), handler.id(),
                                    handler.participation() == Participation::all ? ", on all ranks" : "");
     if (i < kMostItems) {
-      claims.emplace_back(fmt::format("checkpointable {}", i + 1), std::move(item));
+      values.emplace_back(fmt::format("checkpointable {}", i + 1), std::move(item));
     } else {
       rest += fmt::format("{}:{}", item.size(), item);
     }
   }
-  claims.emplace_back("further checkpointables", std::move(rest));
-  return claims;
+  values.emplace_back("further checkpointables", std::move(rest));
+  return values;
 }
 
 Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
@@ -98,13 +98,13 @@ Awaitable<> SaveJob::agree(std::shared_ptr<SaveJob> self) {
   try {
     joint::JointSave::Word word{self->options_.word, self->options_.on_word};
     const OptionWords options = self->options_.handler_options.same_on_all_ranks();
-    Awaitable<> agreeing = self->joint_->agree(self->claims(), options, std::move(word));
+    Awaitable<> agreeing = self->joint_->agree(self->rank_values(), options, std::move(word));
     co_await std::move(agreeing);
   } catch (...) {
     failure = std::current_exception();
     const bool is_of_all = failure == self->joint_->failure();
     if (is_of_all && !self->joint_->has_failed()) {  // Otherwise it is a failure of this rank itself.
-      self->hear_failure(failure);                   // Stops the handlers: what they still do is in vain.
+      self->take_peer_failure(failure);              // Stops the handlers: what they still do is in vain.
     }
     if (is_of_all && self->is_stopped()) {
       failure = async::cancelled();  // Why it was stopped says the same, and the save's name.
@@ -120,7 +120,7 @@ void SaveJob::join_directory() {
   options.rank = joint_->rank();
   options.look_again = [this, looks = 0]() mutable {
     std::this_thread::sleep_for(kLookAgain);
-    return ++looks < kMostLooks && fate_.state() == Fate::State::running;
+    return ++looks < kMostLooks && commit_.state() == CommitState::State::running;
   };
   while (!target_) {  // Rank 0 has made its directory by now.
     target_ = store::open_target_if_made(engine().syscalls(), path_, options_.create_parents);
@@ -131,11 +131,11 @@ void SaveJob::join_directory() {
   staged_.emplace(store::StagedDirectory::join(engine(), std::move(*target_), std::move(options)));
 }
 
-std::optional<Subject> SaveJob::about(const std::string& directory, std::string_view what) const {
+std::optional<coord::Channel> SaveJob::channel(const std::string& directory, std::string_view what) const {
   for (const SaveItem& item : items_) {
     if (joint_ && item.directory == directory &&
         item.registration.handler->participation() == Participation::all) {
-      return joint_->about(fmt::format("{}/{}", directory, what));
+      return joint_->channel(fmt::format("{}/{}", directory, what));
     }
   }
   return std::nullopt;
@@ -182,8 +182,8 @@ void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
   }
 }
 
-Awaitable<> SaveJob::hear_votes() {
-  others_ = co_await joint_->hear_votes();
+Awaitable<> SaveJob::collect_votes() {
+  others_ = co_await joint_->collect_votes();
 }
 
 std::vector<store::FileEntry> SaveJob::prepare_part() {
@@ -203,7 +203,7 @@ Awaitable<> SaveJob::take_part() {
   co_await run_call(std::move(prepare));
   // A rank that is stopped from here on still waits for the verdict: once it has voted, rank 0 may publish.
   co_await boost::asio::this_coro::reset_cancellation_state(boost::asio::disable_cancellation());
-  if (!fate_.begin_commit()) {
+  if (!commit_.begin_commit()) {
     throw Error(Errc::cancelled, title());
   }
   staged_->hand_over();
@@ -211,7 +211,7 @@ Awaitable<> SaveJob::take_part() {
   std::exception_ptr silence;
   try {
     joint_->vote(files);
-    verdict = co_await joint_->hear_verdict();
+    verdict = co_await joint_->receive_verdict();
   } catch (...) {
     silence = std::current_exception();
   }
@@ -219,7 +219,7 @@ Awaitable<> SaveJob::take_part() {
     std::function<void()> decide = [&] { verdict = decide_alone(silence); };
     co_await run_call(std::move(decide));
   }
-  heed(verdict);
+  apply_verdict(verdict);
 }
 
 joint::Verdict SaveJob::decide_alone(const std::exception_ptr& silence) {
@@ -239,16 +239,16 @@ joint::Verdict SaveJob::committed() const {
   return verdict;
 }
 
-void SaveJob::tell_committed() noexcept {
+void SaveJob::send_committed() noexcept {
   if (joint_) {
-    joint_->tell(committed());
+    joint_->send_verdict(committed());
   }
 }
 
-void SaveJob::heed(const joint::Verdict& verdict) {
+void SaveJob::apply_verdict(const joint::Verdict& verdict) {
   switch (verdict.kind) {
     case joint::Verdict::Kind::committed: {
-      static_cast<void>(fate_.end_commit());
+      static_cast<void>(commit_.end_commit());
       meter().end_step(Step::sync_parent);
       {
         const MutexLock lock(mutex_);
@@ -271,7 +271,7 @@ void SaveJob::heed(const joint::Verdict& verdict) {
 }
 
 bool SaveJob::may_follow(const std::exception_ptr& failure) const {
-  return !is_primary() && fate_.state() == Fate::State::stopped &&
+  return !is_primary() && commit_.state() == CommitState::State::stopped &&
          code_of(failure) == std::errc::no_such_file_or_directory;
 }
 
@@ -294,7 +294,7 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
   }
   // Rank 0 says what came first: it has heard of that before it removed anything.
   try {
-    const joint::Verdict verdict = co_await joint_->hear_verdict();
+    const joint::Verdict verdict = co_await joint_->receive_verdict();
     const std::string own = fmt::format("rank {}: ", joint_->rank());
     const std::string words = named(verdict.words, title());
     if (!std::string_view(words).substr(title().size()).starts_with(": " + own)) {
@@ -309,9 +309,10 @@ Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
   co_return failure;
 }
 
-void SaveJob::hear_failure(const std::exception_ptr& why) noexcept {
-  if (fate_.stop() ==
-      Fate::State::stopped) {  // Else it was handed over, or is being published: the verdict will come.
+void SaveJob::take_peer_failure(const std::exception_ptr& why) noexcept {
+  if (commit_.stop() ==
+      CommitState::State::
+          stopped) {  // Else it was handed over, or is being published: the verdict will come.
     if (!is_primary() && !is_stopped() && coord::is_following(why)) {
       may_be_told_a_consequence_ = true;
     }
@@ -320,8 +321,8 @@ void SaveJob::hear_failure(const std::exception_ptr& why) noexcept {
 }
 
 void SaveJob::refuse_effect() noexcept {
-  const Fate::State state = fate_.stop();
-  if (joint_ && (state == Fate::State::stopped || !joint_->is_primary())) {
+  const CommitState::State state = commit_.stop();
+  if (joint_ && (state == CommitState::State::stopped || !joint_->is_primary())) {
     joint_->fail(explain(nullptr));
   }
 }

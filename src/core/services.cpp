@@ -59,13 +59,13 @@ Disk::Disk(const ContextOptions& options)
 
 Services::Services(ContextOptions options_in)
     : options(std::move(options_in)),
-      coordinator(options.coordinator != nullptr ? *options.coordinator : *single_process()),
+      coordinator(options.coordinator != nullptr ? *options.coordinator : *coord::single_process()),
       clock(options.clock != nullptr ? *options.clock : system_clock()),
       devices(options.copiers),
       memory(options, devices.pin(), coordinator.ranks_on_host()),
       disk(options),
       saves(options.saves_in_flight),
-      in_flight(options, clock),
+      operations(options, clock),
       threads(options, clock, coordinator.ranks_on_host()),
       process_(::getpid()) {
   // Last: io_uring takes threads only where some are left, and does without where none are.

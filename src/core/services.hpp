@@ -13,7 +13,7 @@
 #include "base/internal/kept_memory.hpp"
 #include "contract/internal/devices.hpp"
 #include "contract/internal/kept_values.hpp"
-#include "core/in_flight.hpp"
+#include "core/operation_registry.hpp"
 #include "core/save_queue.hpp"
 #include "core/threads.hpp"
 #include "io/internal/engine.hpp"
@@ -59,14 +59,14 @@ class Services {
 
   const async::Event gone;  ///< Happens when these services are destroyed.
   const ContextOptions options;
-  Coordinator& coordinator;
+  coord::Coordinator& coordinator;
   const Clock& clock;
   observe::Metrics metrics;
   const contract::Devices devices;
   Memory memory;
   Disk disk;
   SaveQueue saves;
-  InFlight in_flight;
+  OperationRegistry operations;
   contract::KeptValues kept;  ///< By handlers, for their next save.
   Threads threads;            ///< First to stop: they are last here.
 

@@ -9,25 +9,25 @@
 
 #include "cairn/base/error.hpp"
 
-#include "joint/internal/conversations.hpp"
+#include "joint/internal/sessions.hpp"
 
 namespace cairn::joint {
 namespace {
 
 /// A load needs only the first: no rank has a last word in it.
-Conversation join_first_of_two(Coordinator& coordinator) {
-  std::vector<Conversation> conversations = join_next(coordinator);
-  conversations[1].leave();
-  return std::move(conversations[0]);
+coord::Session join_first_of_two(coord::Coordinator& coordinator) {
+  std::vector<coord::Session> sessions = join_next(coordinator);
+  sessions[1].leave();
+  return std::move(sessions[0]);
 }
 
 }  // namespace
 
-std::unique_ptr<JointLoad> JointLoad::join(Coordinator& coordinator) {
+std::unique_ptr<JointLoad> JointLoad::join(coord::Coordinator& coordinator) {
   return coordinator.size() == 1 ? nullptr : std::make_unique<JointLoad>(coordinator);
 }
 
-JointLoad::JointLoad(Coordinator& coordinator)
+JointLoad::JointLoad(coord::Coordinator& coordinator)
     : rank_(static_cast<std::uint32_t>(coordinator.rank())), work_(join_first_of_two(coordinator)) {}
 
 JointLoad::~JointLoad() {
@@ -37,11 +37,12 @@ JointLoad::~JointLoad() {
   work_.leave_later();
 }
 
-Awaitable<> JointLoad::agree(Claims claims) {
-  Subject subject = work_.about("claims");
-  Awaitable<std::string> reducing = subject.reduce(encode_claims(rank_, "load", claims), merge_claims);
+Awaitable<> JointLoad::agree(RankValues rank_values) {
+  coord::Channel channel = work_.channel("claims");
+  Awaitable<std::string> reducing =
+      channel.reduce(encode_rank_values(rank_, "load", rank_values), merge_rank_values);
   const std::string merged = co_await std::move(reducing);
-  if (const std::optional<ClaimDifference> difference = difference_in(merged)) {
+  if (const std::optional<Disagreement> difference = difference_in(merged)) {
     const Error error(Errc::invalid_argument,
                       fmt::format("the ranks do not load the same: {}", difference->text));
     listener_.note_own_failure();
@@ -51,14 +52,14 @@ Awaitable<> JointLoad::agree(Claims claims) {
 }
 
 Awaitable<std::string> JointLoad::share(std::string text) const {
-  return work_.about("checkpoint").broadcast(std::move(text));
+  return work_.channel("checkpoint").broadcast(std::move(text));
 }
 
 Awaitable<> JointLoad::end() {
-  Subject subject = work_.about("end");
-  Awaitable<std::vector<std::string>> all = subject.gather("");
+  coord::Channel channel = work_.channel("end");
+  Awaitable<std::vector<std::string>> all = channel.gather("");
   static_cast<void>(co_await std::move(all));
-  Awaitable<std::string> told = subject.broadcast("");
+  Awaitable<std::string> told = channel.broadcast("");
   static_cast<void>(co_await std::move(told));
   has_ended_ = true;
 }

@@ -11,7 +11,7 @@
 
 #include "base/internal/packed.hpp"
 #include "coord/internal/of_peer.hpp"
-#include "joint/internal/conversations.hpp"
+#include "joint/internal/sessions.hpp"
 
 namespace cairn::joint {
 namespace {
@@ -28,14 +28,14 @@ store::Uuid uuid_of(const Hash128& job, std::uint64_t number) {
   return store::make_uuid(fill);
 }
 
-constexpr std::string_view kOptions = "the options";  // What is claimed of them: their hash.
+constexpr std::string_view kOptions = "the options";  // Their value for all ranks: their hash.
 
-// What rank 0 answers to claims, in front of its word.
+// What rank 0 answers to the values of all, in front of its word.
 constexpr char kAgreed = '=';
 constexpr char kSayOptions = '?';
 
 /// A short text that is the same on two ranks only where their options are.
-std::string hash_of(const Claims& options) {
+std::string hash_of(const RankValues& options) {
   std::string text;
   for (const auto& [what, mine] : options) {
     put_text(text, what);
@@ -44,43 +44,43 @@ std::string hash_of(const Claims& options) {
   return text.empty() ? "none" : to_hex(hash_text(text));
 }
 
-// The coroutines below are given steps that have begun, and share the conversation: none refers to the JointSave.
+// The coroutines below are given rounds that have begun, and share the session: none refers to the JointSave.
 
 /// Ranks whose options have different hashes say them in words.
-Awaitable<std::string> gather_options(std::shared_ptr<const Conversation> work, std::string words) {
-  Subject subject = work->about("options");
-  Subject::Merge merge = merge_claims;
-  Awaitable<std::string> merged = subject.reduce(std::move(words), std::move(merge));
+Awaitable<std::string> gather_options(std::shared_ptr<const coord::Session> work, std::string words) {
+  coord::Channel channel = work->channel("options");
+  coord::Channel::Merge merge = merge_rank_values;
+  Awaitable<std::string> merged = channel.reduce(std::move(words), std::move(merge));
   co_return co_await std::move(merged);
 }
 
-Awaitable<> require_agreement(std::shared_ptr<const Conversation> work, Subject subject,
+Awaitable<> require_agreement(std::shared_ptr<const coord::Session> work, coord::Channel channel,
                               Awaitable<std::string> merged, std::string options, JointSave::Word word) {
   const std::string answer = co_await std::move(merged);
-  std::optional<ClaimDifference> difference = difference_in(answer);
+  std::optional<Disagreement> difference = difference_in(answer);
   if (difference && difference->what == kOptions) {
-    static_cast<void>(subject.broadcast(std::string(1, kSayOptions)));
+    static_cast<void>(channel.broadcast(std::string(1, kSayOptions)));
     Awaitable<std::string> saying = gather_options(work, std::move(options));
     const std::string words = co_await std::move(saying);
-    if (std::optional<ClaimDifference> in_words = difference_in(words)) {
+    if (std::optional<Disagreement> in_words = difference_in(words)) {
       difference = std::move(in_words);
     }
   }
   if (difference) {
-    subject.refuse_together(
+    channel.refuse_together(
         Error(Errc::invalid_argument, fmt::format("the ranks do not save the same: {}", difference->text)));
   }
   if (word.heard) {
     word.heard(word.of_primary);  // First: what it throws keeps the others from hearing it.
   }
-  static_cast<void>(subject.broadcast(kAgreed + word.of_primary));
+  static_cast<void>(channel.broadcast(kAgreed + word.of_primary));
 }
 
-Awaitable<> hear_agreement(std::shared_ptr<const Conversation> work, Subject subject,
-                           Awaitable<std::string> answer, std::string options, JointSave::Word word) {
+Awaitable<> receive_agreement(std::shared_ptr<const coord::Session> work, coord::Channel channel,
+                              Awaitable<std::string> answer, std::string options, JointSave::Word word) {
   word.of_primary = co_await std::move(answer);
   if (word.of_primary.starts_with(kSayOptions)) {
-    Awaitable<std::string> refused = subject.broadcast("");  // Which never comes: rank 0 fails the save.
+    Awaitable<std::string> refused = channel.broadcast("");  // Which never comes: rank 0 fails the save.
     Awaitable<std::string> saying = gather_options(std::move(work), std::move(options));
     static_cast<void>(co_await std::move(saying));
     static_cast<void>(co_await std::move(refused));
@@ -91,7 +91,7 @@ Awaitable<> hear_agreement(std::shared_ptr<const Conversation> work, Subject sub
   }
 }
 
-Awaitable<> hear_nothing(Awaitable<std::string> text) {
+Awaitable<> discard_text(Awaitable<std::string> text) {
   co_await std::move(text);
 }
 
@@ -145,20 +145,20 @@ Verdict verdict_of(const std::exception_ptr& why) {
 
 }  // namespace
 
-std::unique_ptr<JointSave> JointSave::join(Coordinator& coordinator) {
+std::unique_ptr<JointSave> JointSave::join(coord::Coordinator& coordinator) {
   return coordinator.size() == 1 ? nullptr : std::make_unique<JointSave>(coordinator);
 }
 
-JointSave::JointSave(Coordinator& coordinator) : JointSave(coordinator, join_next(coordinator)) {}
+JointSave::JointSave(coord::Coordinator& coordinator) : JointSave(coordinator, join_next(coordinator)) {}
 
-JointSave::JointSave(const Coordinator& coordinator, std::vector<Conversation> conversations)
+JointSave::JointSave(const coord::Coordinator& coordinator, std::vector<coord::Session> sessions)
     : rank_(static_cast<std::uint32_t>(coordinator.rank())),
-      work_(std::make_shared<Conversation>(std::move(conversations[0]))),
-      last_word_(std::move(conversations[1])),
+      work_(std::make_shared<coord::Session>(std::move(sessions[0]))),
+      last_word_(std::move(sessions[1])),
       uuid_(uuid_of(coordinator.job(), work_->number())) {
   if (!is_primary()) {
-    created_ = work_->about("directory").broadcast("");
-    verdict_ = last_word_.about("verdict").broadcast("");
+    created_ = work_->channel("directory").broadcast("");
+    verdict_ = last_word_.channel("verdict").broadcast("");
   }
 }
 
@@ -180,9 +180,9 @@ void JointSave::fail(const std::exception_ptr& why) noexcept {
   work_->fail(why);
   if (is_primary()) {
     try {
-      tell(verdict_of(why));
+      send_verdict(verdict_of(why));
     } catch (...) {  // No memory for a sentence.
-      tell(Verdict());
+      send_verdict(Verdict());
     }
   }
 }
@@ -201,24 +201,25 @@ void JointSave::on_failure(FailureListener::Work work) {
   listener_.listen(*work_, std::move(work));
 }
 
-Awaitable<> JointSave::agree(Claims claims, const Claims& options, Word word) {
-  Subject subject = work_->about("claims");
-  claims.emplace_back(kOptions, hash_of(options));
-  Awaitable<std::string> merged = subject.reduce(encode_claims(rank_, "save", claims), merge_claims);
-  std::string words = encode_claims(rank_, "save", options);
+Awaitable<> JointSave::agree(RankValues rank_values, const RankValues& options, Word word) {
+  coord::Channel channel = work_->channel("claims");
+  rank_values.emplace_back(kOptions, hash_of(options));
+  Awaitable<std::string> merged =
+      channel.reduce(encode_rank_values(rank_, "save", rank_values), merge_rank_values);
+  std::string words = encode_rank_values(rank_, "save", options);
   if (is_primary()) {
-    return require_agreement(work_, subject, std::move(merged), std::move(words), std::move(word));
+    return require_agreement(work_, channel, std::move(merged), std::move(words), std::move(word));
   }
-  Awaitable<std::string> answer = subject.broadcast("");
-  return hear_agreement(work_, subject, std::move(answer), std::move(words), std::move(word));
+  Awaitable<std::string> answer = channel.broadcast("");
+  return receive_agreement(work_, channel, std::move(answer), std::move(words), std::move(word));
 }
 
-void JointSave::tell_created() {
-  static_cast<void>(work_->about("directory").broadcast(""));
+void JointSave::send_created() {
+  static_cast<void>(work_->channel("directory").broadcast(""));
 }
 
-Awaitable<> JointSave::hear_created() {
-  return hear_nothing(std::move(*created_));
+Awaitable<> JointSave::receive_created() {
+  return discard_text(std::move(*created_));
 }
 
 void JointSave::vote(std::span<const store::FileEntry> files) {
@@ -229,16 +230,16 @@ void JointSave::vote(std::span<const store::FileEntry> files) {
     put(text, file.root.high);
     put(text, file.root.low);
   }
-  static_cast<void>(work_->about("votes").gather(std::move(text)));
+  static_cast<void>(work_->channel("votes").gather(std::move(text)));
   has_voted_ = true;
 }
 
-Awaitable<std::vector<store::FileEntry>> JointSave::hear_votes() {
-  return decode_votes(work_->about("votes").gather(""));
+Awaitable<std::vector<store::FileEntry>> JointSave::collect_votes() {
+  return decode_votes(work_->channel("votes").gather(""));
 }
 
-void JointSave::tell(const Verdict& verdict) noexcept {
-  if (is_told_.exchange(true)) {
+void JointSave::send_verdict(const Verdict& verdict) noexcept {
+  if (is_verdict_sent_.exchange(true)) {
     return;
   }
   try {
@@ -249,13 +250,13 @@ void JointSave::tell(const Verdict& verdict) noexcept {
     put(text, verdict.files);
     put(text, verdict.bytes);
     put_text(text, verdict.words);
-    static_cast<void>(last_word_.about("verdict").broadcast(std::move(text)));
+    static_cast<void>(last_word_.channel("verdict").broadcast(std::move(text)));
   } catch (...) {  // No memory: the others let the disk decide.
     last_word_.fail(std::current_exception());
   }
 }
 
-Awaitable<Verdict> JointSave::hear_verdict() {
+Awaitable<Verdict> JointSave::receive_verdict() {
   return decode_verdict(std::move(*verdict_));
 }
 

@@ -101,7 +101,7 @@ class Planner {
     for (const std::size_t rank : wanting) {
       if (rank != reader) {
         others.push_back(rank);
-        ++plans_[rank].to_hear;
+        ++plans_[rank].to_receive;
       }
     }
     SharedPlan& plan = plans_[reader];
@@ -152,7 +152,7 @@ Wants decode_wants(std::string_view text) {
 
 std::string encode_plan(const SharedPlan& plan) {
   std::string text;
-  put(text, plan.to_hear);
+  put(text, plan.to_receive);
   put(text, std::uint64_t{plan.files.size()});
   for (const std::string& file : plan.files) {
     put_text(text, file);
@@ -175,7 +175,7 @@ std::string encode_plan(const SharedPlan& plan) {
 
 SharedPlan decode_plan(std::string_view text) {
   SharedPlan plan;
-  plan.to_hear = take<std::uint64_t>(text);
+  plan.to_receive = take<std::uint64_t>(text);
   for (auto left = take<std::uint64_t>(text); left > 0; --left) {
     plan.files.emplace_back(take_text(text));
   }

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kMostOnTheirWay = 4;
 
 /// Texts of other ranks that are handled at the same time: while one is copied to its place, the next is heard.
-constexpr std::size_t kHearers = 4;
+constexpr std::size_t kReceiveTasks = 4;
 
 /// A run of less is sent: it is copied sooner than memory is mapped.
 constexpr std::size_t kMinSharedBytes = std::size_t{64} << 10;
@@ -31,24 +31,23 @@ constexpr std::size_t kMinSharedBytes = std::size_t{64} << 10;
 /// Slots begin at pages, so that disks can be read into them past the page cache.
 constexpr std::size_t kSlotAlignment = 4096;
 
-/// What one rank tells another.
-enum class Message : std::uint8_t {
+/// The kinds of text that ranks send to each other.
+enum class TextKind : std::uint8_t {
   run,         ///< Number u64, file u32, offset u64, and the bytes.
   shared_run,  ///< The same, but where the bytes are: offset u64, count u64; and the key of the memory.
-  thanks,      ///< Number u64.
+  ack,         ///< Number u64.
   refusal,     ///< Number u64.
 };
 
-std::string text_of(Message message, std::uint64_t number) {
+std::string text_of(TextKind kind, std::uint64_t number) {
   std::string text;
-  put(text, static_cast<std::uint8_t>(message));
+  put(text, static_cast<std::uint8_t>(kind));
   put(text, number);
   return text;
 }
 
-std::string text_of_run(Message message, std::uint64_t number, std::uint32_t file,
-                        std::uint64_t offset_bytes) {
-  std::string text = text_of(message, number);
+std::string text_of_run(TextKind kind, std::uint64_t number, std::uint32_t file, std::uint64_t offset_bytes) {
+  std::string text = text_of(kind, number);
   put(text, file);
   put(text, offset_bytes);
   return text;
@@ -73,11 +72,11 @@ io::SharedMemoryKey take_key(std::string_view text) {
 }  // namespace
 
 // outlives: the plane, the coordinator, and what `files` refers to outlive it.
-SharedReads::SharedReads(staging::DataPlane& plane, const Coordinator& coordinator, Subject subject,
-                         Files files, PiecesByFile pieces)
+SharedReads::SharedReads(staging::DataPlane& plane, const coord::Coordinator& coordinator,
+                         coord::Channel channel, Files files, PiecesByFile pieces)
     : plane_(plane),
       hosts_(coordinator.hosts()),
-      subject_(std::move(subject)),
+      channel_(std::move(channel)),
       files_(std::move(files)),
       pieces_(std::move(pieces)),
       on_their_way_(kMostOnTheirWay) {}
@@ -94,23 +93,23 @@ Awaitable<> SharedReads::read_here() {
   Awaitable<SharedPlan> agreeing = agree_on_plan(std::move(wants));
   plan_ = co_await std::move(agreeing);
   std::map<std::uint32_t, std::vector<SharedPlan::Read>> by_file;
-  to_hear_ = plan_.to_hear;
+  to_receive_ = plan_.to_receive;
   for (const SharedPlan::Read& read : plan_.reads) {
     by_file[read.file].push_back(read);
-    to_hear_ += plan_.groups.at(read.receivers).size();  // Each says thanks.
+    to_receive_ += plan_.groups.at(read.receivers).size();  // Each sends an ack.
   }
   co_await share_memory();
   std::vector<Awaitable<>> tasks;
   tasks.push_back(read_files(std::move(by_file)));
-  tasks.push_back(hear_all());
+  tasks.push_back(receive_all());
   co_await async::when_all(std::move(tasks));
 }
 
 Awaitable<> SharedReads::read_files(std::map<std::uint32_t, std::vector<SharedPlan::Read>> by_file) {
-  // Nobody awaits the two steps: by them all know for whom they wait.
-  const bool is_primary = subject_.rank() == 0;
+  // Nobody awaits the two rounds: by them all know for whom they wait.
+  const bool is_primary = channel_.rank() == 0;
   if (!is_primary) {
-    static_cast<void>(subject_.broadcast(""));
+    static_cast<void>(channel_.broadcast(""));
   }
   std::vector<Awaitable<>> tasks;
   for (auto& [file, reads] : by_file) {
@@ -118,9 +117,9 @@ Awaitable<> SharedReads::read_files(std::map<std::uint32_t, std::vector<SharedPl
   }
   co_await async::when_all(std::move(tasks));
   if (is_primary) {
-    static_cast<void>(subject_.broadcast(""));
+    static_cast<void>(channel_.broadcast(""));
   }
-  static_cast<void>(subject_.gather(""));
+  static_cast<void>(channel_.gather(""));
 }
 
 Wants SharedReads::arrange_pieces() {
@@ -134,7 +133,7 @@ Wants SharedReads::arrange_pieces() {
 }
 
 Awaitable<SharedPlan> SharedReads::agree_on_plan(std::string wants) {
-  Awaitable<std::vector<std::string>> gathering = subject_.gather(std::move(wants));
+  Awaitable<std::vector<std::string>> gathering = channel_.gather(std::move(wants));
   std::vector<std::string> texts = co_await std::move(gathering);
   std::vector<std::string> plans;
   std::function<void()> plan = [&] {
@@ -146,10 +145,10 @@ Awaitable<SharedPlan> SharedReads::agree_on_plan(std::string wants) {
       plans.push_back(encode_plan(each));
     }
   };
-  if (subject_.rank() == 0) {
+  if (channel_.rank() == 0) {
     co_await plane_.run(std::move(plan));
   }
-  Awaitable<std::string> scattering = subject_.scatter(std::move(plans));
+  Awaitable<std::string> scattering = channel_.scatter(std::move(plans));
   const std::string own = co_await std::move(scattering);
   co_return decode_plan(own);
 }
@@ -188,7 +187,7 @@ Awaitable<> SharedReads::share_memory() {
 }
 
 bool SharedReads::is_neighbour(std::size_t rank) const {
-  return rank < hosts_.size() && hosts_[rank] == hosts_[subject_.rank()];
+  return rank < hosts_.size() && hosts_[rank] == hosts_[channel_.rank()];
 }
 
 bool SharedReads::is_shared(const SharedPlan::Read& read) const {
@@ -246,7 +245,7 @@ Awaitable<> SharedReads::pass_on(SharedPlan::Read read, std::span<const std::byt
     sent.permit = co_await on_their_way_.acquire();
     sent.slot = is_shared(read) ? take_slot(read.run.bytes) : std::span<std::byte>();
   }
-  sent.unthanked = ranks.size();
+  sent.unacknowledged = ranks.size();
   sent.file = read.file;
   sent.offset_bytes = read.run.offset_bytes;
   const std::span<std::byte> slot = sent.slot;
@@ -263,67 +262,67 @@ Awaitable<> SharedReads::pass_on(SharedPlan::Read read, std::span<const std::byt
       if (slot.data() != data.data()) {
         std::memcpy(slot.data(), data.data(), data.size());
       }
-      std::string text = text_of_run(Message::shared_run, number, read.file, read.run.offset_bytes);
+      std::string text = text_of_run(TextKind::shared_run, number, read.file, read.run.offset_bytes);
       put(text, static_cast<std::uint64_t>(slot.data() - memory_->bytes().data()));
       put(text, std::uint64_t{slot.size()});
       put_key(text, memory_->key());
-      subject_.tell(near, text);
+      channel_.send(near, text);
     }
     if (!far.empty()) {
-      subject_.tell(far, text_of_run(Message::run, number, read.file, read.run.offset_bytes), data);
+      channel_.send(far, text_of_run(TextKind::run, number, read.file, read.run.offset_bytes), data);
     }
   };
   co_await plane_.run(std::move(send));
 }
 
-Awaitable<> SharedReads::hear_all() {
-  std::vector<Awaitable<>> hearers;
-  for (std::size_t i = 0; i < kHearers; ++i) {
-    hearers.push_back(hear_one());
+Awaitable<> SharedReads::receive_all() {
+  std::vector<Awaitable<>> receive_tasks;
+  for (std::size_t i = 0; i < kReceiveTasks; ++i) {
+    receive_tasks.push_back(receive_one());
   }
-  co_await async::when_all(std::move(hearers));
+  co_await async::when_all(std::move(receive_tasks));
 }
 
-Awaitable<> SharedReads::hear_one() {
-  while (to_hear_ > 0) {
-    --to_hear_;
-    Awaitable<Told> hearing = subject_.hear();
-    Told told = co_await std::move(hearing);
-    switch (const auto message = static_cast<Message>(take<std::uint8_t>(told.text))) {
-      case Message::run:
-      case Message::shared_run:
-        co_await take_run(told, message == Message::shared_run);
+Awaitable<> SharedReads::receive_one() {
+  while (to_receive_ > 0) {
+    --to_receive_;
+    Awaitable<coord::Message> receiving = channel_.receive();
+    coord::Message message = co_await std::move(receiving);
+    switch (const auto kind = static_cast<TextKind>(take<std::uint8_t>(message.text))) {
+      case TextKind::run:
+      case TextKind::shared_run:
+        co_await take_run(message, kind == TextKind::shared_run);
         break;
-      case Message::thanks:
-        take_thanks(take<std::uint64_t>(told.text));
+      case TextKind::ack:
+        take_ack(take<std::uint64_t>(message.text));
         break;
-      case Message::refusal:
-        co_await send_again(told.from, take<std::uint64_t>(told.text));
+      case TextKind::refusal:
+        co_await send_again(message.from, take<std::uint64_t>(message.text));
         break;
       default:
-        throw Error(Errc::malformed_metadata, fmt::format("rank {} sent an unknown word", told.from));
+        throw Error(Errc::malformed_metadata, fmt::format("rank {} sent an unknown word", message.from));
     }
   }
 }
 
-// outlives: `told` is the caller's, who awaits this
-Awaitable<> SharedReads::take_run(const Told& told, bool is_shared) {
-  std::string_view text = told.text;
+// outlives: `message` is the caller's, who awaits this
+Awaitable<> SharedReads::take_run(const coord::Message& message, bool is_shared) {
+  std::string_view text = message.text;
   const auto number = take<std::uint64_t>(text);
   const auto file = take<std::uint32_t>(text);
   const auto offset = take<std::uint64_t>(text);
   if (file >= plan_.files.size() || !pieces_.contains(plan_.files[file])) {
     throw Error(Errc::malformed_metadata,
-                fmt::format("rank {} sent data of a file that was not requested", told.from));
+                fmt::format("rank {} sent data of a file that was not requested", message.from));
   }
   const std::string& name = plan_.files[file];
-  const std::array<std::size_t, 1> reader = {told.from};
+  const std::array<std::size_t, 1> reader = {message.from};
   std::span<const std::byte> data = std::as_bytes(std::span(text));
   if (is_shared) {
-    const std::optional<std::span<const std::byte>> found = find_shared(told.from, text, name);
+    const std::optional<std::span<const std::byte>> found = find_shared(message.from, text, name);
     if (!found) {
-      ++to_hear_;
-      subject_.tell(reader, text_of(Message::refusal, number));
+      ++to_receive_;
+      channel_.send(reader, text_of(TextKind::refusal, number));
       co_return;
     }
     data = *found;
@@ -337,7 +336,7 @@ Awaitable<> SharedReads::take_run(const Told& told, bool is_shared) {
   };
   co_await plane_.run(std::move(place));
   plane_.loaded_bytes += data.size();
-  subject_.tell(reader, text_of(Message::thanks, number));
+  channel_.send(reader, text_of(TextKind::ack, number));
 }
 
 std::optional<std::span<const std::byte>> SharedReads::find_shared(std::size_t from, std::string_view text,
@@ -372,17 +371,17 @@ Awaitable<> SharedReads::send_again(std::size_t to, std::uint64_t number) {
     co_return;
   }
   out_of_reach_.insert(to);
-  ++to_hear_;  // It says thanks for this.
+  ++to_receive_;  // It sends an ack for this.
   const std::array<std::size_t, 1> receiver = {to};
-  const std::string text = text_of_run(Message::run, number, sent->second.file, sent->second.offset_bytes);
+  const std::string text = text_of_run(TextKind::run, number, sent->second.file, sent->second.offset_bytes);
   const std::span<const std::byte> data = sent->second.slot;
-  std::function<void()> send = [&] { subject_.tell(receiver, text, data); };
+  std::function<void()> send = [&] { channel_.send(receiver, text, data); };
   co_await plane_.run(std::move(send));
 }
 
-void SharedReads::take_thanks(std::uint64_t number) {
+void SharedReads::take_ack(std::uint64_t number) {
   const auto sent = sent_.find(number);
-  if (sent == sent_.end() || --sent->second.unthanked > 0) {
+  if (sent == sent_.end() || --sent->second.unacknowledged > 0) {
     return;
   }
   if (!sent->second.slot.empty()) {

@@ -40,7 +40,7 @@ Postbox::~Postbox() {
   }
 }
 
-void Postbox::send(std::size_t to, const Packet& packet) {
+void Postbox::send(std::size_t to, const coord::Packet& packet) {
   std::size_t offset = 0;
   do {
     const std::size_t bytes = std::min(packet->size() - offset, kMostPartBytes);
@@ -104,11 +104,11 @@ bool Postbox::turn() {
   return has_any || sends_.size() != before;
 }
 
-std::pair<std::size_t, Packet> Postbox::take() {
+std::pair<std::size_t, coord::Packet> Postbox::take() {
   if (arrived_.empty()) {
     return {0, nullptr};
   }
-  std::pair<std::size_t, Packet> next = std::move(arrived_.front());
+  std::pair<std::size_t, coord::Packet> next = std::move(arrived_.front());
   arrived_.pop_front();
   return next;
 }

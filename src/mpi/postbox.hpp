@@ -26,18 +26,18 @@ class Postbox {
   Postbox(const Postbox&) = delete;
   Postbox& operator=(const Postbox&) = delete;
 
-  void send(std::size_t to, const Packet& packet);
+  void send(std::size_t to, const coord::Packet& packet);
   /// Takes what has come, and lets go of what has gone. Returns whether there was any.
   bool turn();
   /// The next packet that is there as a whole; null when there is none.
-  [[nodiscard]] std::pair<std::size_t, Packet> take();
+  [[nodiscard]] std::pair<std::size_t, coord::Packet> take();
 
   [[nodiscard]] bool is_sending() const noexcept { return !sends_.empty(); }
   [[nodiscard]] bool is_receiving() const noexcept { return !receipts_.empty(); }
 
  private:
   struct Send {
-    Packet packet;
+    coord::Packet packet;
     MPI_Request request = MPI_REQUEST_NULL;
   };
 
@@ -55,7 +55,7 @@ class Postbox {
   std::deque<Send> sends_;
   std::deque<std::unique_ptr<Receipt>> receipts_;  // In the order in which they were matched.
   std::map<std::size_t, std::string> parts_;       // By rank: of a packet that is not whole yet.
-  std::deque<std::pair<std::size_t, Packet>> arrived_;
+  std::deque<std::pair<std::size_t, coord::Packet>> arrived_;
 };
 
 }  // namespace cairn::mpi

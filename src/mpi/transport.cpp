@@ -107,7 +107,7 @@ Hash128 job_of(MPI_Comm communicator) {
   return {bits[0], bits[1]};
 }
 
-class MpiTransport final : public Transport {
+class MpiTransport final : public coord::Transport {
  public:
   explicit MpiTransport(MPI_Comm communicator)
       : level_(level_of_threads()),
@@ -145,7 +145,7 @@ class MpiTransport final : public Transport {
 
   bool has_thread(std::size_t rank) const override { return threads_[rank] != 0; }
 
-  void send(std::size_t to, Packet packet) override {
+  void send(std::size_t to, coord::Packet packet) override {
     const MutexLock lock(mutex_);
     outgoing_.emplace_back(to, std::move(packet));
     events_.add(rank_);
@@ -244,7 +244,7 @@ class MpiTransport final : public Transport {
     }
   }
 
-  std::deque<std::pair<std::size_t, Packet>> take_outgoing() {
+  std::deque<std::pair<std::size_t, coord::Packet>> take_outgoing() {
     const MutexLock lock(mutex_);
     return std::exchange(outgoing_, {});
   }
@@ -285,7 +285,7 @@ class MpiTransport final : public Transport {
   }
 
   /// Sends a packet, and wakes its receiver.
-  void post(std::size_t to, const Packet& packet) {
+  void post(std::size_t to, const coord::Packet& packet) {
     postbox_->send(to, packet);
     if (to != rank_ && has_thread(to) && hosts_[to] == hosts_[rank_]) {
       events_.add(to);
@@ -294,7 +294,7 @@ class MpiTransport final : public Transport {
 
   /// Sends, receives, and calls what is due. Returns whether there was any of it.
   bool turn() {
-    std::deque<std::pair<std::size_t, Packet>> outgoing;
+    std::deque<std::pair<std::size_t, coord::Packet>> outgoing;
     const Receiver* receiver = nullptr;
     {
       const MutexLock lock(mutex_);
@@ -356,14 +356,14 @@ class MpiTransport final : public Transport {
   Receiver receiver_ CAIRN_GUARDED_BY(mutex_);
   std::function<void()> ended_ CAIRN_GUARDED_BY(mutex_);
   std::chrono::nanoseconds longest_sleep_ CAIRN_GUARDED_BY(mutex_) = std::chrono::nanoseconds::max();
-  std::deque<std::pair<std::size_t, Packet>> outgoing_ CAIRN_GUARDED_BY(mutex_);
+  std::deque<std::pair<std::size_t, coord::Packet>> outgoing_ CAIRN_GUARDED_BY(mutex_);
   std::priority_queue<Later> later_ CAIRN_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> mpi_transport(MPI_Comm communicator) {
+std::unique_ptr<coord::Transport> mpi_transport(MPI_Comm communicator) {
   return std::make_unique<MpiTransport>(communicator);
 }
 

@@ -15,7 +15,7 @@
 namespace cairn::sharding_detail {
 namespace {
 
-[[noreturn]] void refuse_array(Errc code, const PlannedArray& array, const std::string& why) {
+[[noreturn]] void refuse_array(Errc code, const sharding::PlannedArray& array, const std::string& why) {
   throw Error(code, fmt::format("'{}': {}", array.name, why));
 }
 
@@ -40,7 +40,7 @@ Parts parts_of_grid(const GridRule& rule) {
 }
 
 /// Refuses an array that is divided by a rule of whose parts some have no holder.
-[[noreturn]] void refuse_gap(const PlannedArray& array, const GridRule& rule, const Parts& parts) {
+[[noreturn]] void refuse_gap(const sharding::PlannedArray& array, const GridRule& rule, const Parts& parts) {
   std::vector<Box> boxes;
   std::vector<std::size_t> part_of_box;
   for (std::uint32_t part = 0; part < parts.count(); ++part) {
@@ -97,7 +97,7 @@ std::vector<std::uint32_t> sorted_boxes(const TableRule& table) {
 }
 
 /// Refuses replicas of one number; `held` is in the order of the ranks.
-void check_holders(const PlannedArray& array, const Box& box, std::vector<Parts::Holder> held) {
+void check_holders(const sharding::PlannedArray& array, const Box& box, std::vector<Parts::Holder> held) {
   std::stable_sort(held.begin(), held.end(),
                    [](const auto& a, const auto& b) { return a.replica < b.replica; });
   for (std::size_t i = 1; i < held.size(); ++i) {
@@ -117,7 +117,7 @@ void check_holders(const PlannedArray& array, const Box& box, std::vector<Parts:
 
 }  // namespace
 
-ArrayParts PartsFinder::find(const PlannedArray& array) {
+ArrayParts PartsFinder::find(const sharding::PlannedArray& array) {
   if (array.sharding.ranks() > ranks_) {
     refuse_array(Errc::invalid_argument, array,
                  fmt::format("is divided among {} ranks in a job of {}", array.sharding.ranks(), ranks_));
@@ -134,7 +134,7 @@ ArrayParts PartsFinder::find(const PlannedArray& array) {
   return find_in_table(array, dynamic_cast<const TableRule&>(rule));
 }
 
-PartsFinder::GridEntry& PartsFinder::entry_of(const PlannedArray& array, const GridRule& rule) {
+PartsFinder::GridEntry& PartsFinder::entry_of(const sharding::PlannedArray& array, const GridRule& rule) {
   GridEntry*& known = by_rule_[&rule];
   if (known == nullptr) {
     known = &grids_[array.sharding.to_json()];
@@ -145,7 +145,7 @@ PartsFinder::GridEntry& PartsFinder::entry_of(const PlannedArray& array, const G
   return *known;
 }
 
-ArrayParts PartsFinder::find_in_grid(const PlannedArray& array, const GridRule& rule) {
+ArrayParts PartsFinder::find_in_grid(const sharding::PlannedArray& array, const GridRule& rule) {
   try {
     rule.check_shape(array.shape);
   } catch (const Error& error) {
@@ -175,7 +175,7 @@ ArrayParts PartsFinder::find_in_grid(const PlannedArray& array, const GridRule& 
   return {entry.parts, std::move(elements)};
 }
 
-ArrayParts PartsFinder::find_in_table(const PlannedArray& array, const TableRule& table) {
+ArrayParts PartsFinder::find_in_table(const sharding::PlannedArray& array, const TableRule& table) {
   auto parts = std::make_shared<Parts>();
   std::vector<std::uint64_t> elements;
   std::vector<Box> boxes;
@@ -227,7 +227,7 @@ SomeRanks ranks_of(const Parts& parts, std::size_t part) {
   return ranks;
 }
 
-std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts, std::uint32_t part) {
+std::vector<Box> boxes_of_part(const sharding::PlannedArray& array, const Parts& parts, std::uint32_t part) {
   const Rule& rule = array.sharding.rule();
   if (const auto* grid = dynamic_cast<const GridRule*>(&rule)) {
     std::vector<Box> boxes = grid->boxes_of_part(part, array.shape);

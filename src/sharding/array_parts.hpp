@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cairn/base/some_ranks.hpp"
-#include "cairn/sharding/share_plan.hpp"
+#include "cairn/sharding/assignment_plan.hpp"
 
 #include "sharding/rules.hpp"
 
@@ -46,12 +46,12 @@ struct ArrayParts {
 
 /// Works out the parts of arrays, and what arrays have in common only once.
 ///
-/// Errors: those of SharePlan.
+/// Errors: those of AssignmentPlan.
 class PartsFinder {
  public:
   explicit PartsFinder(std::uint32_t ranks) : ranks_(ranks) {}
 
-  [[nodiscard]] ArrayParts find(const PlannedArray& array);
+  [[nodiscard]] ArrayParts find(const sharding::PlannedArray& array);
 
  private:
   using LengthsKey = std::pair<std::size_t, std::uint64_t>;  // Dimension and extent.
@@ -61,9 +61,9 @@ class PartsFinder {
     std::map<LengthsKey, std::vector<std::uint64_t>> lengths;  // By piece.
   };
 
-  [[nodiscard]] ArrayParts find_in_grid(const PlannedArray& array, const GridRule& rule);
-  [[nodiscard]] GridEntry& entry_of(const PlannedArray& array, const GridRule& rule);
-  [[nodiscard]] static ArrayParts find_in_table(const PlannedArray& array, const TableRule& rule);
+  [[nodiscard]] ArrayParts find_in_grid(const sharding::PlannedArray& array, const GridRule& rule);
+  [[nodiscard]] GridEntry& entry_of(const sharding::PlannedArray& array, const GridRule& rule);
+  [[nodiscard]] static ArrayParts find_in_table(const sharding::PlannedArray& array, const TableRule& rule);
 
   std::uint32_t ranks_;
   std::map<const Rule*, GridEntry*> by_rule_;
@@ -74,7 +74,7 @@ class PartsFinder {
 [[nodiscard]] SomeRanks ranks_of(const Parts& parts, std::size_t part);
 
 /// The boxes of a part that have elements.
-[[nodiscard]] std::vector<Box> boxes_of_part(const PlannedArray& array, const Parts& parts,
+[[nodiscard]] std::vector<Box> boxes_of_part(const sharding::PlannedArray& array, const Parts& parts,
                                              std::uint32_t part);
 
 }  // namespace cairn::sharding_detail

@@ -9,7 +9,7 @@
 
 #include "cairn/base/error.hpp"
 
-namespace cairn {
+namespace cairn::sharding {
 namespace {
 
 constexpr std::size_t kFan = 16;
@@ -78,8 +78,8 @@ bool BoxTable::meets(const Level& level, std::size_t node, const Box& wanted) co
   return true;
 }
 
-std::vector<Meeting> BoxTable::meeting(const Box& wanted) const {
-  std::vector<Meeting> result;
+std::vector<BoxOverlap> BoxTable::overlaps(const Box& wanted) const {
+  std::vector<BoxOverlap> result;
   if (order_.empty()) {
     return result;
   }
@@ -120,4 +120,4 @@ std::vector<Meeting> BoxTable::meeting(const Box& wanted) const {
   return result;
 }
 
-}  // namespace cairn
+}  // namespace cairn::sharding

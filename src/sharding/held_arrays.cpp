@@ -82,13 +82,13 @@ void HeldArrays::add(std::uint32_t rank, std::string_view name, DType dtype, con
   }
 }
 
-std::vector<PlannedArray> HeldArrays::finish(std::uint32_t ranks) {
+std::vector<sharding::PlannedArray> HeldArrays::finish(std::uint32_t ranks) {
   sharding_detail::check_rank_count(ranks);
   if (!state_->arrays.empty() && state_->last_rank >= ranks) {
     throw Error(Errc::invalid_argument,
                 fmt::format("sharding: rank {} of a job of {} ranks", state_->last_rank, ranks));
   }
-  std::vector<PlannedArray> arrays;
+  std::vector<sharding::PlannedArray> arrays;
   for (State::Held& held : state_->arrays) {
     held.table->finish(ranks);
     arrays.push_back(

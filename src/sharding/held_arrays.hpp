@@ -10,7 +10,7 @@
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/layout.hpp"
 #include "cairn/array/shape.hpp"
-#include "cairn/sharding/share_plan.hpp"
+#include "cairn/sharding/assignment_plan.hpp"
 
 namespace cairn {
 
@@ -35,7 +35,7 @@ class HeldArrays {
   /// The arrays in the order in which they came first, each with a table of `ranks` ranks. This object is empty then.
   ///
   /// Errors: Errc::invalid_argument when `ranks` is 0, above kMaxRanks, or not above those that were added.
-  [[nodiscard]] std::vector<PlannedArray> finish(std::uint32_t ranks);
+  [[nodiscard]] std::vector<sharding::PlannedArray> finish(std::uint32_t ranks);
 
  private:
   struct State;

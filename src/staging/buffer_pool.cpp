@@ -117,8 +117,8 @@ void BufferPool::reserve(std::size_t bytes, std::size_t threads) {
 BufferPool::BufferPool(std::shared_ptr<Memory> memory, async::Semaphore budget) noexcept
     : memory_(std::move(memory)), budget_(std::move(budget)) {}
 
-BufferPool BufferPool::share() const {
-  return {memory_, budget_.share()};
+BufferPool BufferPool::fair_share() const {
+  return {memory_, budget_.fair_share()};
 }
 
 Awaitable<Buffer> BufferPool::acquire() {

@@ -21,8 +21,9 @@ async::Gate::Visit enter(const async::Gate& gate) {
 }  // namespace
 
 Awaitable<> DataPlane::run(std::function<void()> work) const {
-  const bool is_behind = copies_give_way || (gives_way && prepared.has_happened());
-  return is_behind ? async::offload(behind, std::move(work)) : async::offload(workers, std::move(work));
+  const bool is_background = copies_yield || (yields && prepared.has_happened());
+  return is_background ? async::offload(background, std::move(work))
+                       : async::offload(workers, std::move(work));
 }
 
 Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
@@ -30,8 +31,8 @@ Awaitable<> DataPlane::run_on_borrowed(std::function<void()> work) const {
     const async::Gate::Visit inside = enter(gate);
     work();
   };
-  return copies_give_way ? async::offload(behind, std::move(visit))
-                         : async::offload(workers, std::move(visit));
+  return copies_yield ? async::offload(background, std::move(visit))
+                      : async::offload(workers, std::move(visit));
 }
 
 Awaitable<> DataPlane::run_call(std::function<void()> work) const {
@@ -39,17 +40,17 @@ Awaitable<> DataPlane::run_call(std::function<void()> work) const {
 }
 
 Awaitable<> DataPlane::run_users(std::function<void()> work) const {
-  const bool is_behind = gives_way && prepared.has_happened();
+  const bool is_background = yields && prepared.has_happened();
   std::function<void()> visit = [this, work = std::move(work)] {
     const async::Gate::Visit inside = touch_memory();  // It may read the caller's values, or fill them.
     work();
   };
-  return async::offload(is_behind ? users_behind : users, std::move(visit));
+  return async::offload(is_background ? users_background : users, std::move(visit));
 }
 
 bool DataPlane::runs_this_thread() const noexcept {
-  return calls.runs_this_thread() || behind.runs_this_thread() || users.runs_this_thread() ||
-         users_behind.runs_this_thread();
+  return calls.runs_this_thread() || background.runs_this_thread() || users.runs_this_thread() ||
+         users_background.runs_this_thread();
 }
 
 async::Gate::Visit DataPlane::touch_memory() const {

@@ -25,9 +25,9 @@ constexpr std::size_t kFewHolders = 64;
 FileBudget::FileBudget(std::size_t descriptors)
     : semaphore_(descriptors), state_(std::make_shared<State>()) {}
 
-FileBudget FileBudget::share() const {
+FileBudget FileBudget::fair_share() const {
   FileBudget other = *this;
-  other.semaphore_ = semaphore_.share();
+  other.semaphore_ = semaphore_.fair_share();
   return other;
 }
 

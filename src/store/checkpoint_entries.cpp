@@ -8,24 +8,24 @@
 #include <utility>
 
 #include "base/internal/natural_order.hpp"
+#include "store/directory_scan.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
-#include "store/survey.hpp"
 
 namespace cairn::store {
 namespace {
 
 /// The checkpoint that an entry with a final name belongs to. One that is only called like a generation is a checkpoint
 /// of its own.
-std::string_view checkpoint_of(const Surveyed& found) {
+std::string_view checkpoint_of(const ScannedEntry& found) {
   const GenerationName parsed = parse_generation(found.entry.name);
-  const bool is_only_called_so =
-      found.verdict.facts && !found.verdict.hides_older && found.verdict.generation != parsed.generation;
+  const bool is_only_called_so = found.classification.facts && !found.classification.hides_older &&
+                                 found.classification.generation != parsed.generation;
   return is_only_called_so ? std::string_view(found.entry.name) : parsed.base;
 }
 
 /// Nothing for what never becomes a checkpoint again.
-std::optional<CheckpointEntry> entry_of(const Surveyed& found) {
+std::optional<CheckpointEntry> entry_of(const ScannedEntry& found) {
   const EntryClass kind = found.entry.kind;
   const std::optional<ReservedName> reserved = parse_reserved(found.entry.name);
   const bool is_trash = reserved && reserved->kind == ReservedKind::trash;
@@ -58,7 +58,7 @@ std::vector<CheckpointEntry> list_entries(const io::Directory& root) {
   RecoveryOptions dry;
   dry.dry_run = true;
   std::vector<CheckpointEntry> entries;
-  for (const Surveyed& each : Survey(root, dry).run()) {
+  for (const ScannedEntry& each : DirectoryScan(root, dry).run()) {
     if (std::optional<CheckpointEntry> entry = entry_of(each)) {
       entries.push_back(std::move(*entry));
     }

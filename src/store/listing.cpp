@@ -20,11 +20,11 @@
 
 #include "base/internal/natural_order.hpp"
 #include "store/commit_record.hpp"
+#include "store/directory_scan.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/names.hpp"
-#include "store/survey.hpp"
 
 namespace cairn::store {
 namespace {
@@ -38,16 +38,16 @@ std::string problem_of(const std::filesystem::path& path, const std::string& not
   return is_named ? note : fmt::format("{}: {}", path.string(), note);
 }
 
-FoundCheckpoint found_of(const std::filesystem::path& root, const Surveyed& surveyed) {
+FoundCheckpoint found_of(const std::filesystem::path& root, const ScannedEntry& scanned) {
   FoundCheckpoint found;
-  found.entry = surveyed.entry.name;
+  found.entry = scanned.entry.name;
   found.name = found.entry;
-  found.kind = surveyed.entry.kind;
-  found.generation = surveyed.entry.generation;
-  found.is_hidden = surveyed.entry.is_hidden;
-  found.note = surveyed.entry.note;
-  if (surveyed.verdict.facts && found.counts()) {
-    const ManifestFacts& facts = *surveyed.verdict.facts;
+  found.kind = scanned.entry.kind;
+  found.generation = scanned.entry.generation;
+  found.is_hidden = scanned.entry.is_hidden;
+  found.note = scanned.entry.note;
+  if (scanned.classification.facts && found.counts()) {
+    const ManifestFacts& facts = *scanned.classification.facts;
     found.committed = facts.committed;
     found.commit_time = facts.commit_time;
     found.checkpointables = facts.checkpointables;
@@ -75,11 +75,11 @@ struct Obstacle {
 };
 
 /// Readers take nothing for a checkpoint that lies below a later generation with a COMMIT, sound or not.
-void mark_obstructed(const std::vector<Surveyed>& surveyed, std::vector<FoundCheckpoint>& found) {
+void mark_obstructed(const std::vector<ScannedEntry>& scanned, std::vector<FoundCheckpoint>& found) {
   std::map<std::string, Obstacle, std::less<>> obstacles;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const GenerationName parsed = parse_generation(found[i].entry);
-    if (surveyed[i].verdict.hides_older && parsed.generation > 1) {
+    if (scanned[i].classification.hides_older && parsed.generation > 1) {
       Obstacle& highest = obstacles[std::string(parsed.base)];
       if (parsed.generation > highest.generation) {
         highest = {parsed.generation, found[i].problem};
@@ -198,13 +198,13 @@ std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls, const std:
 std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root, const ListOptions& options) {
   RecoveryOptions dry;
   dry.dry_run = true;
-  const std::vector<Surveyed> surveyed = Survey(root, dry).run(kMostThreads);
+  const std::vector<ScannedEntry> scanned = DirectoryScan(root, dry).run(kMostThreads);
   std::vector<FoundCheckpoint> found;
-  found.reserve(surveyed.size());
-  for (const Surveyed& each : surveyed) {
+  found.reserve(scanned.size());
+  for (const ScannedEntry& each : scanned) {
     found.push_back(found_of(root.path(), each));
   }
-  mark_obstructed(surveyed, found);
+  mark_obstructed(scanned, found);
   std::erase_if(found, [&](const FoundCheckpoint& each) { return !options.everything && !each.is_sound(); });
   std::stable_sort(found.begin(), found.end(), [&](const FoundCheckpoint& a, const FoundCheckpoint& b) {
     return is_earlier(a, b, options.order);

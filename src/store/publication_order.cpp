@@ -23,40 +23,40 @@ const std::shared_ptr<PublicationOrder>& PublicationOrder::of_process() {
   });
 }
 
-std::shared_ptr<PublicationOrder::Place> PublicationOrder::enter(
+std::shared_ptr<PublicationOrder::Ticket> PublicationOrder::enter(
     const std::shared_ptr<PublicationOrder>& order, const io::FileId& directory, const std::string& name,
     const std::function<void()>& meanwhile) {
-  auto place = std::make_shared<Place>(order, Key(::getpid(), directory.device, directory.inode, name));
+  auto ticket = std::make_shared<Ticket>(order, Key(::getpid(), directory.device, directory.inode, name));
   const MutexLock lock(order->mutex_);
-  std::list<const Place*>& places = order->places_[place->key_];
-  places.push_back(place.get());
-  if (places.size() == 1) {
-    place->turn_.set();
+  std::list<const Ticket*>& tickets = order->tickets_[ticket->key_];
+  tickets.push_back(ticket.get());
+  if (tickets.size() == 1) {
+    ticket->turn_.set();
   }
   if (meanwhile) {
-    meanwhile();  // If it throws, the place goes once the lock is free: it was made before.
+    meanwhile();  // If it throws, the ticket goes once the lock is free: it was made before.
   }
-  return place;
+  return ticket;
 }
 
-void PublicationOrder::leave(const Place& place) noexcept {
-  if (std::get<pid_t>(place.key_) != ::getpid()) {
+void PublicationOrder::leave(const Ticket& ticket) noexcept {
+  if (std::get<pid_t>(ticket.key_) != ::getpid()) {
     return;  // Of the process that this one was forked from: its lock may never be free here.
   }
   std::optional<async::Event> next;
   {
     const MutexLock lock(mutex_);
-    const auto found = places_.find(place.key_);
-    if (found == places_.end()) {
-      return;  // It never entered: there was no memory for its place.
+    const auto found = tickets_.find(ticket.key_);
+    if (found == tickets_.end()) {
+      return;  // It never entered: there was no memory for its ticket.
     }
-    std::list<const Place*>& places = found->second;
-    const bool was_first = !places.empty() && places.front() == &place;
-    places.remove(&place);
-    if (places.empty()) {
-      places_.erase(found);
+    std::list<const Ticket*>& tickets = found->second;
+    const bool was_first = !tickets.empty() && tickets.front() == &ticket;
+    tickets.remove(&ticket);
+    if (tickets.empty()) {
+      tickets_.erase(found);
     } else if (was_first) {
-      next = places.front()->turn_;
+      next = tickets.front()->turn_;
     }
   }
   if (next) {

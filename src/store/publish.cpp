@@ -34,7 +34,7 @@
 #include "io/internal/links.hpp"
 #include "io/internal/remove_directory.hpp"
 #include "store/commit_record.hpp"
-#include "store/internal/checkpoint_hold.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
@@ -386,27 +386,27 @@ void publish_as(State& state, const std::string& name) {
 /// Holds what is about to be replaced, and asks whether it may be; nothing where nobody wants to be asked.
 ///
 /// Errors: what the question throws; EBUSY where somebody else holds it for too long.
-std::optional<CheckpointHold> hold_replaced(const State& state, const std::string& name) {
+std::optional<CheckpointLock> lock_replaced(const State& state, const std::string& name) {
   if (!state.options.before_replacing) {
     return std::nullopt;
   }
-  std::optional<CheckpointHold> hold;
-  hold.emplace(state.parent, name);
-  while (!hold->is_held()) {
-    if (!state.options.wait_for_hold || !state.options.wait_for_hold()) {
+  std::optional<CheckpointLock> checkpoint_lock;
+  checkpoint_lock.emplace(state.parent, name);
+  while (!checkpoint_lock->is_held()) {
+    if (!state.options.wait_for_lock || !state.options.wait_for_lock()) {
       throw Error(std::error_code(EBUSY, std::system_category()),
                   fmt::format("{} is not replaced: it is being pinned or removed by somebody else",
                               (state.parent.path() / name).string()));
     }
-    hold.emplace(state.parent, name);
+    checkpoint_lock.emplace(state.parent, name);
   }
   state.options.before_replacing();
-  return hold;
+  return checkpoint_lock;
 }
 
 /// Swaps the staged directory with the old checkpoint; false when the file system cannot.
 bool publish_by_exchange(State& state) {
-  const std::optional<CheckpointHold> hold = hold_replaced(state, state.name);
+  const std::optional<CheckpointLock> checkpoint_lock = lock_replaced(state, state.name);
   // What was looked at is what is removed, even if the names change meanwhile.
   const io::Directory old = state.parent.open_directory(state.name);
   if (!is_checkpoint(old)) {
@@ -487,7 +487,7 @@ void replace(State& state, Manifest& manifest, const Current& current) {
   const std::uint32_t generation = next_generation(state);
   seal(state, manifest, generation);
   {
-    const std::optional<CheckpointHold> hold = hold_replaced(state, current.name);
+    const std::optional<CheckpointLock> checkpoint_lock = lock_replaced(state, current.name);
     publish_as(state, generation_name(state.name, generation));
   }
   // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it would take it for a

@@ -18,13 +18,13 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/file.hpp"
+#include "store/directory_scan.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/parts_directory.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
 #include "store/staged_state.hpp"
-#include "store/survey.hpp"
 
 namespace cairn::store {
 namespace {
@@ -36,7 +36,7 @@ std::string base_of(const std::string& name) {
 
 class Recovery {
  public:
-  Recovery(io::Directory root, RecoveryOptions options) : root_(std::move(root)), survey_(root_, options) {}
+  Recovery(io::Directory root, RecoveryOptions options) : root_(std::move(root)), scan_(root_, options) {}
 
   Recovery(const Recovery&) = delete;
   Recovery& operator=(const Recovery&) = delete;
@@ -45,12 +45,12 @@ class Recovery {
     // A crash between rename and sync leaves names that are visible, but not durable.
     root_.sync();
     std::vector<RecoveryEntry> foreign;
-    found_ = survey_.run(1, &foreign);
+    found_ = scan_.run(1, &foreign);
     root_.sync();  // All that was seen is durable before anything goes that it replaced.
     // Marks go last: that of a new generation says that the old one is still to be removed.
     for (const RecoveryAction action :
          {RecoveryAction::remove, RecoveryAction::restore, RecoveryAction::unmark}) {
-      for (Surveyed& each : found_) {
+      for (ScannedEntry& each : found_) {
         if (each.entry.action == action) {
           execute(each);
         }
@@ -59,10 +59,10 @@ class Recovery {
     return report_of(std::move(found_), std::move(foreign));
   }
 
-  static RecoveryReport report_of(std::vector<Surveyed> found, std::vector<RecoveryEntry> foreign) {
+  static RecoveryReport report_of(std::vector<ScannedEntry> found, std::vector<RecoveryEntry> foreign) {
     RecoveryReport report{std::move(foreign)};
     const auto others = static_cast<std::ptrdiff_t>(report.entries.size());
-    for (Surveyed& each : found) {
+    for (ScannedEntry& each : found) {
       report.entries.push_back(std::move(each.entry));
     }
     const auto begin = report.entries.begin();
@@ -72,7 +72,7 @@ class Recovery {
   }
 
  private:
-  void execute(Surveyed& found) const noexcept {
+  void execute(ScannedEntry& found) const noexcept {
     RecoveryEntry& entry = found.entry;
     try {
       if (entry.action == RecoveryAction::remove) {
@@ -92,33 +92,35 @@ class Recovery {
 
   /// Judges once more: since the plan was made, names may have been given to other directories. Nothing is
   /// done to anything but the directory that is judged here. Says so when it is something else by now.
-  [[nodiscard]] bool is_as_before(Surveyed& found, const io::Directory& directory, Verdict& verdict) const {
-    verdict = survey_.judge(directory, found.entry.name);
-    const Verdict& before = found.verdict;
-    const bool is_same = verdict.kind == before.kind && verdict.generation == before.generation &&
-                         verdict.is_empty == before.is_empty && verdict.blocked_by.empty();
+  [[nodiscard]] bool is_as_before(ScannedEntry& found, const io::Directory& directory,
+                                  Classification& classification) const {
+    classification = scan_.classify(directory, found.entry.name);
+    const Classification& before = found.classification;
+    const bool is_same = classification.kind == before.kind &&
+                         classification.generation == before.generation &&
+                         classification.is_empty == before.is_empty && classification.blocked_by.empty();
     if (!is_same) {
-      found.entry.note = fmt::format("is {} now: {}", store::name(verdict.kind), verdict.note);
+      found.entry.note = fmt::format("is {} now: {}", store::name(classification.kind), classification.note);
     }
     return is_same;
   }
 
-  void remove(Surveyed& found) const {
+  void remove(ScannedEntry& found) const {
     const std::string& name = found.entry.name;
     const io::Directory directory = root_.open_directory(name);
-    Verdict verdict;
-    if (!is_as_before(found, directory, verdict)) {
+    Classification classification;
+    if (!is_as_before(found, directory, classification)) {
       return;
     }
     std::string kept;
-    if (verdict.is_empty) {
+    if (classification.is_empty) {
       // Never more than the empty directory: its writer may have claimed it since.
       root_.remove_empty_directory(name);
-    } else if (verdict.kind == EntryClass::abandoned) {
+    } else if (classification.kind == EntryClass::abandoned) {
       kept = remove_abandoned(name, directory);
-    } else if (verdict.kind == EntryClass::retired) {
+    } else if (classification.kind == EntryClass::retired) {
       kept = remove_retired(root_, name, directory);
-    } else if (survey_.has_sound_successor(name)) {
+    } else if (scan_.has_sound_successor(name)) {
       found.is_immovable = !retire_older(name, directory, kept);
     } else {
       found.entry.note = "what has replaced it is gone";
@@ -162,10 +164,10 @@ class Recovery {
     return "";
   }
 
-  void restore(Surveyed& found) const {
+  void restore(ScannedEntry& found) const {
     const io::Directory directory = root_.open_directory(found.entry.name);
-    Verdict verdict;
-    if (!is_as_before(found, directory, verdict)) {
+    Classification classification;
+    if (!is_as_before(found, directory, classification)) {
       return;
     }
     rename_to_free_name(root_, found.entry.name, found.home);
@@ -173,14 +175,14 @@ class Recovery {
     found.entry.note = fmt::format("put back as {}", found.home);
   }
 
-  void unmark(Surveyed& found) const {
+  void unmark(ScannedEntry& found) const {
     if (has_older_generations(found.entry.name)) {
       found.entry.has_failed = true;
       found.entry.note = "what it has replaced could not be removed";
       return;
     }
     const io::Directory directory = root_.open_directory(found.entry.name);
-    for (const std::string_view name : survey_.judge(directory, found.entry.name).marks) {
+    for (const std::string_view name : scan_.classify(directory, found.entry.name).marks) {
       directory.remove_file(name);
     }
   }
@@ -188,7 +190,7 @@ class Recovery {
   /// Whether something is left that a checkpoint with a mark has replaced.
   [[nodiscard]] bool has_older_generations(const std::string& name) const {
     const GenerationName own = parse_generation(name);
-    return own.generation > 1 && std::any_of(found_.begin(), found_.end(), [&](const Surveyed& each) {
+    return own.generation > 1 && std::any_of(found_.begin(), found_.end(), [&](const ScannedEntry& each) {
              const GenerationName other = parse_generation(each.entry.name);
              return other.base == own.base && other.generation < own.generation &&
                     each.entry.kind == EntryClass::retired && !each.entry.is_removed && !each.is_immovable;
@@ -196,13 +198,13 @@ class Recovery {
   }
 
   io::Directory root_;
-  Survey survey_;
-  std::vector<Surveyed> found_;
+  DirectoryScan scan_;
+  std::vector<ScannedEntry> found_;
 };
 
-RecoveryReport survey_of(const io::Directory& root, RecoveryOptions dry) {
+RecoveryReport scan_report(const io::Directory& root, RecoveryOptions dry) {
   std::vector<RecoveryEntry> foreign;
-  std::vector<Surveyed> found = Survey(root, dry).run(1, &foreign);
+  std::vector<ScannedEntry> found = DirectoryScan(root, dry).run(1, &foreign);
   return Recovery::report_of(std::move(found), std::move(foreign));
 }
 
@@ -219,9 +221,10 @@ std::string_view name(RecoveryAction action) noexcept {
   return kNames[static_cast<std::size_t>(action)];
 }
 
-RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
+RecoveryReport scan_directory(io::Syscalls& syscalls, const std::filesystem::path& path,
+                              RecoveryOptions options) {
   options.dry_run = true;
-  return survey_of(open_root(syscalls, path), options);
+  return scan_report(open_root(syscalls, path), options);
 }
 
 RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path, RecoveryOptions options) {
@@ -229,7 +232,7 @@ RecoveryReport recover(io::Syscalls& syscalls, const std::filesystem::path& path
 }
 
 RecoveryReport recover(io::Directory root, RecoveryOptions options) {
-  return options.dry_run ? survey_of(root, options) : Recovery(std::move(root), options).run();
+  return options.dry_run ? scan_report(root, options) : Recovery(std::move(root), options).run();
 }
 
 }  // namespace cairn::store

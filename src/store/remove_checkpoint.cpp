@@ -16,12 +16,12 @@
 #include "io/internal/file.hpp"
 #include "store/commit_record.hpp"
 #include "store/contents.hpp"
+#include "store/directory_scan.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/trash.hpp"
 #include "store/internal/uuid.hpp"
 #include "store/names.hpp"
 #include "store/retire.hpp"
-#include "store/survey.hpp"
 #include "store/target.hpp"
 
 namespace cairn::store {
@@ -102,11 +102,11 @@ void require_known_files(const io::Directory& directory) {
 }
 
 /// Whether a removal may take what a save of this checkpoint has left behind.
-bool is_dead_leftover(const Survey& survey, const io::Directory& directory, std::string_view name) {
-  const Verdict verdict = survey.judge(directory, name);
-  return verdict.has_commit &&
-         (verdict.kind == EntryClass::retired || verdict.kind == EntryClass::displaced ||
-          verdict.kind == EntryClass::abandoned);
+bool is_dead_leftover(const DirectoryScan& scan, const io::Directory& directory, std::string_view name) {
+  const Classification classification = scan.classify(directory, name);
+  return classification.has_commit &&
+         (classification.kind == EntryClass::retired || classification.kind == EntryClass::displaced ||
+          classification.kind == EntryClass::abandoned);
 }
 
 /// What one removal renames away, for who tries again what it leaves.
@@ -158,7 +158,7 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
                                             std::vector<std::string>& kept) {
   RecoveryOptions options;
   options.dry_run = true;
-  const Survey survey(parent, options);
+  const DirectoryScan scan(parent, options);
   std::vector<Generation> found;
   for (const io::DirectoryEntry& entry :
        list_if_allowed(parent).value_or(std::vector<io::DirectoryEntry>())) {
@@ -170,7 +170,7 @@ std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const s
     }
     try {
       io::Directory directory = parent.open_directory(entry.name);
-      if (!is_dead_leftover(survey, directory, entry.name)) {
+      if (!is_dead_leftover(scan, directory, entry.name)) {
         continue;
       }
       if (std::optional<std::string> why = why_kept(directory)) {

@@ -11,14 +11,14 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 
 namespace cairn::training {
 
 /// Runs `task` on the calling thread, which it blocks until it has ended, and lends to the coordinator where that needs it.
 /// Returns its result, rethrows its failure.
 template <class T>
-T await_here(Coordinator& coordinator, Awaitable<T> task) {
+T await_here(coord::Coordinator& coordinator, Awaitable<T> task) {
   boost::asio::io_context here(1);
   std::optional<T> result;
   std::exception_ptr failure;
@@ -26,7 +26,7 @@ T await_here(Coordinator& coordinator, Awaitable<T> task) {
     failure = why;
     result = std::move(value);
   });
-  coord::LentThread thread(coordinator);
+  coord::BorrowedCallerThread thread(coordinator);
   while (thread.is_wanted() && !here.stopped()) {
     here.run_for(thread.progress(false));
   }

@@ -14,9 +14,9 @@
 #include "cairn/api/load.hpp"
 #include "cairn/base/error.hpp"
 
-#include "async/internal/inside.hpp"
+#include "async/internal/thread_scope.hpp"
 #include "base/internal/mutex.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "training/checkpointer_state.hpp"
 #include "training/step_load.hpp"
@@ -105,16 +105,16 @@ Checkpointer::~Checkpointer() {
   if (const std::shared_ptr<StepSave> save = state_->in_flight()) {
     save->response().cancel();
   }
-  if (state_->waits_for_itself() || async::Inside::is_in(&state_->looks)) {
+  if (state_->waits_for_itself() || async::ThreadScope::is_in(&state_->looks)) {
     if (state_->removals.runs_here()) {
-      coord::wait_lent(state_->coordinator(), state_->saves.idle());  // What is left runs here.
+      coord::wait_with_progress(state_->coordinator(), state_->saves.idle());  // What is left runs here.
     }
     leave_for_ever(state_.shared());
     return;
   }
   state_->wait_idle();
   state_->looks.close();
-  coord::wait_lent(state_->coordinator(), state_->looks.left());
+  coord::wait_with_progress(state_->coordinator(), state_->looks.left());
 }
 
 bool Checkpointer::should_save(std::uint64_t step) const {
@@ -264,8 +264,9 @@ void Checkpointer::close(Timeout timeout) {
       throw Error(Errc::still_running, fmt::format("step {} of {} is still being saved: {}", save->step(),
                                                    root, words_of_unfinished(*save)));
     }
-    coord::wait_lent(state_->coordinator(),
-                     state_->saves.idle());  // It has ended: it posts its removals, which takes no time.
+    coord::wait_with_progress(
+        state_->coordinator(),
+        state_->saves.idle());  // It has ended: it posts its removals, which takes no time.
   }
   const auto await_removals = [&] {
     if (!state_->wait_until_idle(state_->removals, end)) {

@@ -14,8 +14,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/training/preemption_guard.hpp"
 
-#include "async/internal/inside.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "async/internal/thread_scope.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "joint/internal/joint_save.hpp"
 #include "training/checkpointer_state.hpp"
@@ -240,7 +240,7 @@ void Checkpointer::State::wait_for_earlier(std::uint64_t step, Timeout deadline,
   const auto wait_for = [&](const training::Worker& worker) {
     require_may_wait();
     if (deadline <= deadline.zero()) {
-      coord::wait_lent(coordinator(), worker.idle());
+      coord::wait_with_progress(coordinator(), worker.idle());
       return;
     }
     while (!wait_until_idle(worker, later(called, deadline))) {
@@ -262,7 +262,7 @@ void Checkpointer::State::make_way_in_time(std::uint64_t step, const StepOptions
   std::function<void()> look = [this, visit = std::make_shared<async::Gate::Visit>(looks.try_enter()), step,
                                 overwrite = how.save.overwrite, metrics = how.metrics,
                                 is_checked = !is_saved_anyway(how)] {
-    const async::Inside inside(&looks);
+    const async::ThreadScope scope(&looks);
     make_way(step, overwrite);
     if (is_checked) {
       require_lasting(step, metrics);
@@ -428,14 +428,14 @@ void Checkpointer::State::require_may_wait() const {
 
 /// Blocks until no save is in flight and nothing is to be removed.
 void Checkpointer::State::wait_idle() const {
-  coord::wait_lent(coordinator(), saves.idle());  // First: it has posted what is to be removed then.
-  coord::wait_lent(coordinator(), removals.idle());
+  coord::wait_with_progress(coordinator(), saves.idle());  // First: it has posted what is to be removed then.
+  coord::wait_with_progress(coordinator(), removals.idle());
 }
 
 /// Blocks until `worker` has nothing to do, or it is `end`. Returns which it was.
 bool Checkpointer::State::wait_until_idle(const training::Worker& worker,
                                           std::chrono::steady_clock::time_point end) const {
-  return coord::wait_lent_until(coordinator(), worker.idle(), end, clock);
+  return coord::wait_with_progress_until(coordinator(), worker.idle(), end, clock);
 }
 
 /// The failure of a save that nobody was told of yet, if there is one.

@@ -48,9 +48,9 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
     }
   }
 
-  [[nodiscard]] Coordinator& coordinator() const {
-    const std::shared_ptr<Coordinator>& given = context.options().coordinator;
-    return given ? *given : *single_process();
+  [[nodiscard]] coord::Coordinator& coordinator() const {
+    const std::shared_ptr<coord::Coordinator>& given = context.options().coordinator;
+    return given ? *given : *coord::single_process();
   }
   [[nodiscard]] bool is_primary() const { return coordinator().rank() == 0; }
 

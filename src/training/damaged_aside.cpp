@@ -30,7 +30,7 @@ bool is_replaceable(const io::Directory& checkpoint) {
 /// Whether recovery, too, takes it for a damaged checkpoint: not for a save that goes on, nor for somebody else's directory.
 bool is_damaged_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& root,
                            const std::string& name) {
-  const store::RecoveryReport report = store::survey(syscalls, root);
+  const store::RecoveryReport report = store::scan_directory(syscalls, root);
   return std::any_of(report.entries.begin(), report.entries.end(), [&name](const store::RecoveryEntry& each) {
     return each.name == name && each.kind == store::EntryClass::damaged;
   });

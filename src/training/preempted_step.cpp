@@ -12,7 +12,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/clock.hpp"
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 
 namespace cairn::training {
 namespace {
@@ -48,7 +48,7 @@ PreemptedStep::Notice PreemptedStep::decode(std::string_view text) {
   return notice;
 }
 
-PreemptedStep::PreemptedStep(const PreemptionGuard* preemption, Coordinator& coordinator,
+PreemptedStep::PreemptedStep(const PreemptionGuard* preemption, coord::Coordinator& coordinator,
                              std::uint64_t margin, std::string topic)
     : preemption_(preemption),
       coordinator_(coordinator),
@@ -114,7 +114,7 @@ void PreemptedStep::wake_waiter() {
 
 void PreemptedStep::wait_for_agreement() {
   const auto begin = steady_clock::now();
-  const bool is_lent = coord::LentThread(coordinator_).is_wanted();
+  const bool is_lent = coord::BorrowedCallerThread(coordinator_).is_wanted();
   MutexLock lock(mutex_);
   while (is_held()) {
     if (steady_clock::now() - begin > coordinator_.lost_after()) {
@@ -128,7 +128,7 @@ void PreemptedStep::wait_for_agreement() {
     if (coordinator_.rank() == 0) {
       coordinator_.notify(topic_, again);
     }
-    const bool has_changed = coord::wait_lent(coordinator_, changed, kAgain, system_clock());
+    const bool has_changed = coord::wait_with_progress(coordinator_, changed, kAgain, system_clock());
     if (!has_changed && is_lent && coordinator_.rank() == 0) {
       give_up_proposal();
     }

@@ -29,7 +29,7 @@ namespace cairn::training {
 class PreemptedStep {
  public:
   /// `preemption` may be null; else it and the coordinator are the caller's and outlive this. `margin`: see CheckpointerOptions.
-  PreemptedStep(const PreemptionGuard* preemption, Coordinator& coordinator, std::uint64_t margin,
+  PreemptedStep(const PreemptionGuard* preemption, coord::Coordinator& coordinator, std::uint64_t margin,
                 std::string topic);
 
   /// Whether it is this step: the first one that is asked about and is not below the one that was agreed on. May wait for other ranks.
@@ -80,7 +80,7 @@ class PreemptedStep {
   void hear_agreement(std::uint64_t round);
 
   const PreemptionGuard* const preemption_;
-  Coordinator& coordinator_;
+  coord::Coordinator& coordinator_;
   const std::uint64_t margin_;
   const std::string topic_;
 

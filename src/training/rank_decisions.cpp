@@ -12,7 +12,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -71,7 +71,7 @@ RankDecisions::Named RankDecisions::decode(std::string_view text) {
 }
 
 RankDecisions::RankDecisions(const SavePolicy& policy, const PreemptionGuard* preemption,
-                             Coordinator& coordinator, const Clock& clock, std::uint64_t margin,
+                             coord::Coordinator& coordinator, const Clock& clock, std::uint64_t margin,
                              const std::filesystem::path& root)
     : policy_(policy),
       coordinator_(coordinator),
@@ -135,7 +135,7 @@ std::optional<RankDecisions::Named> RankDecisions::wait_for_word() {
     if (asks) {
       coordinator_.notify(words_topic_, question);
     }
-    static_cast<void>(coord::wait_lent(coordinator_, changed, kAskAgain, system_clock()));
+    static_cast<void>(coord::wait_with_progress(coordinator_, changed, kAskAgain, system_clock()));
     lock.lock();
   }
   return next_;
@@ -182,10 +182,10 @@ void RankDecisions::hear_answer(std::string_view text) {
 }
 
 void RankDecisions::look(const SaveMoment& here) {
-  Conversation conversation = coordinator_.join();
-  Subject subject = conversation.about(topic_);
+  coord::Session session = coordinator_.join();
+  coord::Channel channel = session.channel(topic_);
   if (coordinator_.rank() != 0) {
-    const std::string word = await_here(coordinator_, subject.broadcast(""));
+    const std::string word = await_here(coordinator_, channel.broadcast(""));
     const MutexLock lock(mutex_);
     next_ = decode(word);
   } else {
@@ -194,15 +194,15 @@ void RankDecisions::look(const SaveMoment& here) {
       measure_steps(here.step);
       ++looks_;
       const Named next = find_next(here, here.step);
-      await_here(coordinator_, subject.broadcast(encode(next)));
+      await_here(coordinator_, channel.broadcast(encode(next)));
       const MutexLock lock(mutex_);
       next_ = next;
     } catch (...) {
-      conversation.fail(std::current_exception());
+      session.fail(std::current_exception());
       throw;
     }
   }
-  conversation.leave_later();
+  session.leave_later();
 }
 
 void RankDecisions::measure_steps(std::uint64_t step) {

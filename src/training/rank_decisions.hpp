@@ -34,14 +34,14 @@ namespace cairn::training {
 ///
 /// Saves are counted, on each rank alike: each step that all ranks are to save is one, however it ends here and there. To each belongs one
 /// word of rank 0: what it named when it began that save or, where that failed before the others were told, to look at the next step. A
-/// rank whose save has failed before it heard the word asks for it, outside of conversations, and rank 0 answers while it computes.
+/// rank whose save has failed before it heard the word asks for it, outside of sessions, and rank 0 answers while it computes.
 /// Whatever fails on whichever rank, all of them go by the same words.
 /// Invariant: rank 0 settles each word once; only one that is settled is told, and counts on rank 0 itself.
 /// Threads: `decide`, `open_save` and `begin_save` by one thread at a time, on each rank for the same steps; the rest from any.
 class RankDecisions {
  public:
   /// All but the last two are the caller's and outlive this.
-  RankDecisions(const SavePolicy& policy, const PreemptionGuard* preemption, Coordinator& coordinator,
+  RankDecisions(const SavePolicy& policy, const PreemptionGuard* preemption, coord::Coordinator& coordinator,
                 const Clock& clock, std::uint64_t margin, const std::filesystem::path& root);
 
   /// Whether to save `here.step`: the same on all ranks. May talk to them, and wait for their answers. `is_forced`: it is saved whatever the
@@ -107,7 +107,7 @@ class RankDecisions {
   void hear_answer(std::string_view text);
 
   const SavePolicy& policy_;
-  Coordinator& coordinator_;
+  coord::Coordinator& coordinator_;
   const Clock& clock_;
   const std::string topic_;
   const std::string words_topic_;

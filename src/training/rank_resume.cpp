@@ -16,7 +16,7 @@
 
 #include "cairn/base/error.hpp"
 
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "training/await_here.hpp"
 
 namespace cairn::training {
@@ -75,23 +75,23 @@ Resumed resumed_of(std::string_view text, const RankResume& rank) {
 
 class Talk {
  public:
-  Talk(Coordinator& coordinator, const RankResume& rank)
+  Talk(coord::Coordinator& coordinator, const RankResume& rank)
       : coordinator_(coordinator),
         rank_(rank),
         number_(coordinator.rank()),
-        conversation_(coordinator.join()),
-        subject_(conversation_.about("resume")) {}
+        session_(coordinator.join()),
+        channel_(session_.channel("resume")) {}
 
   std::optional<Resumed> run() {
     try {
-      await_here(coordinator_, agreed(subject_.agree("ResumeOptions::load.together",
+      await_here(coordinator_, agreed(channel_.agree("ResumeOptions::load.together",
                                                      rank_.loads_together ? "true" : "false")));
       coord::rest(coordinator_);  // The disk may be slow.
       std::optional<Resumed> resumed = number_ == 0 ? lead() : follow();
-      conversation_.leave_later();
+      session_.leave_later();
       return resumed;
     } catch (...) {
-      conversation_.fail(std::current_exception());
+      session_.fail(std::current_exception());
       throw;
     }
   }
@@ -108,7 +108,7 @@ class Talk {
       if (resumed) {
         resumed->passed_over.insert(resumed->passed_over.begin(), passed_over.begin(), passed_over.end());
       }
-      await_here(coordinator_, subject_.broadcast(resumed ? words_of(*resumed) : ""));
+      await_here(coordinator_, channel_.broadcast(resumed ? words_of(*resumed) : ""));
       if (!resumed) {
         return std::nullopt;
       }
@@ -130,7 +130,7 @@ class Talk {
 
   std::optional<Resumed> follow() {
     while (true) {
-      const std::string named = await_here(coordinator_, subject_.broadcast(""));
+      const std::string named = await_here(coordinator_, channel_.broadcast(""));
       if (named.empty()) {
         return std::nullopt;
       }
@@ -177,37 +177,37 @@ class Talk {
   /// What the first rank has to complain of, of all. Rethrows a failure of another rank of which that does not
   /// complain.
   std::string agree(const std::string& mine) {
-    const std::string merged = await_here(coordinator_, subject_.reduce(mine, first_said));
-    std::string complaint = await_here(coordinator_, subject_.broadcast(merged));
+    const std::string merged = await_here(coordinator_, channel_.reduce(mine, first_said));
+    std::string complaint = await_here(coordinator_, channel_.broadcast(merged));
     if (complaint.empty() && failed_elsewhere_) {
       std::rethrow_exception(failed_elsewhere_);
     }
     return complaint;
   }
 
-  Coordinator& coordinator_;
+  coord::Coordinator& coordinator_;
   const RankResume& rank_;
   const std::size_t number_;
-  Conversation conversation_;
-  Subject subject_;
+  coord::Session session_;
+  coord::Channel channel_;
   std::exception_ptr failed_elsewhere_;  // Of the last load together, on this rank only its consequence.
 };
 
 }  // namespace
 
-std::optional<Resumed> resume_together(Coordinator& coordinator, const RankResume& rank) {
+std::optional<Resumed> resume_together(coord::Coordinator& coordinator, const RankResume& rank) {
   return Talk(coordinator, rank).run();
 }
 
-void rewind_together(Coordinator& coordinator, std::uint64_t step,
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step,
                      const std::function<std::string()>& find_objection, const std::function<void()>& work) {
-  Conversation conversation = coordinator.join();
+  coord::Session session = coordinator.join();
   try {
     coord::rest(coordinator);
-    Subject subject = conversation.about("rewind");
-    await_here(coordinator, agreed(subject.agree("the step to go back to", std::to_string(step))));
+    coord::Channel channel = session.channel("rewind");
+    await_here(coordinator, agreed(channel.agree("the step to go back to", std::to_string(step))));
     // Only now have the saves of all ranks ended.
-    const std::string objection = await_here(coordinator, subject.reduce(find_objection(), first_said));
+    const std::string objection = await_here(coordinator, channel.reduce(find_objection(), first_said));
     if (!objection.empty()) {
       throw Error(Errc::invalid_argument, objection);
     }
@@ -215,10 +215,10 @@ void rewind_together(Coordinator& coordinator, std::uint64_t step,
       coord::rest(coordinator);  // The disk may be slow.
       work();
     }
-    await_here(coordinator, subject.broadcast(""));
-    conversation.leave_later();
+    await_here(coordinator, channel.broadcast(""));
+    session.leave_later();
   } catch (...) {
-    conversation.fail(std::current_exception());
+    session.fail(std::current_exception());
     throw;
   }
 }

@@ -35,14 +35,14 @@ struct RankResume {
 /// Has all ranks go on from one step: that of rank 0, or an older one that all of them can load. Called by all of them.
 ///
 /// Errors: those of a rank's functions; Errc::peer_failed on the others.
-[[nodiscard]] std::optional<Resumed> resume_together(Coordinator& coordinator, const RankResume& rank);
+[[nodiscard]] std::optional<Resumed> resume_together(coord::Coordinator& coordinator, const RankResume& rank);
 
 /// Has rank 0 do `work` while the others wait for its end, once all have come here with the same step. `find_objection`
 /// says on each rank what is to keep it from that; empty: nothing.
 ///
 /// Errors: Errc::invalid_argument: another step on another rank; an objection. What `work` throws. Errc::peer_failed on
 ///         the others.
-void rewind_together(Coordinator& coordinator, std::uint64_t step,
+void rewind_together(coord::Coordinator& coordinator, std::uint64_t step,
                      const std::function<std::string()>& find_objection, const std::function<void()>& work);
 
 }  // namespace cairn::training

@@ -109,8 +109,8 @@ void Rewinding::move_leftovers(const Context& context) {
 }
 
 void Rewinding::move_step(std::uint64_t step, const std::string& entry, const io::Directory& line) const {
-  const store::CheckpointHold hold(*root_, entry);
-  if (!hold.is_held() || is_pinned(*root_, step)) {
+  const store::CheckpointLock checkpoint_lock(*root_, entry);
+  if (!checkpoint_lock.is_held() || is_pinned(*root_, step)) {
     throw Error(
         Errc::invalid_argument,
         fmt::format(

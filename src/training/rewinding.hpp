@@ -12,7 +12,7 @@
 #include "cairn/training/step_directory.hpp"
 
 #include "io/internal/file.hpp"
-#include "store/internal/checkpoint_hold.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "training/step_uses.hpp"
 
 namespace cairn::training {
@@ -58,7 +58,7 @@ class Rewinding {
   const std::optional<io::Directory> root_;  // Nothing where it is yet to be made.
   std::map<std::uint64_t, Above> above_;
   std::deque<StepRemoval> removals_;
-  std::optional<store::CheckpointHold> stays_;  // The step to go back to: who removes steps leaves it alone.
+  std::optional<store::CheckpointLock> stays_;  // The step to go back to: who removes steps leaves it alone.
 };
 
 }  // namespace cairn::training

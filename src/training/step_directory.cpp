@@ -24,7 +24,7 @@
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
 #include "io/internal/file.hpp"
-#include "store/internal/checkpoint_hold.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/listing.hpp"
 #include "store/internal/manifest.hpp"
@@ -88,13 +88,13 @@ StepInfo info_of(const std::filesystem::path& root, std::uint64_t step, const Kn
 }
 
 /// Others hold a checkpoint while they pin or replace it, or until its removal has begun: a moment, but on a slow disk.
-store::CheckpointHold wait_for_hold(const io::Directory& root, const std::string& entry, const Clock& clock) {
+store::CheckpointLock wait_for_lock(const io::Directory& root, const std::string& entry, const Clock& clock) {
   constexpr std::chrono::seconds kMost{10};
   constexpr std::chrono::milliseconds kPause{1};
   for (const auto begin = clock.steady_now();;) {
-    store::CheckpointHold hold(root, entry);
-    if (hold.is_held() || clock.steady_now() - begin >= kMost || !root.status(entry)) {
-      return hold;
+    store::CheckpointLock checkpoint_lock(root, entry);
+    if (checkpoint_lock.is_held() || clock.steady_now() - begin >= kMost || !root.status(entry)) {
+      return checkpoint_lock;
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -341,7 +341,7 @@ std::optional<std::uint64_t> StepDirectory::parse(std::string_view name) const {
 /// Pins what lies in `entry`, which was there a moment ago. Returns whether it was.
 bool StepDirectory::State::pin(const io::Directory& directory, std::uint64_t step,
                                const std::string& entry) const {
-  const store::CheckpointHold hold = wait_for_hold(directory, entry, clock);
+  const store::CheckpointLock checkpoint_lock = wait_for_lock(directory, entry, clock);
   if (!directory.status(entry)) {  // A removal was faster, or it has another name by now.
     return false;
   }
@@ -349,7 +349,7 @@ bool StepDirectory::State::pin(const io::Directory& directory, std::uint64_t ste
     throw Error(std::error_code(EBUSY, std::system_category()),
                 fmt::format("step {} of {} cannot be pinned: {}", step, root.string(), why));
   };
-  if (!hold.is_held()) {
+  if (!checkpoint_lock.is_held()) {
     fail("it is being removed or replaced");
   }
   const std::string before = identity_of(directory, entry);
@@ -405,10 +405,10 @@ bool StepDirectory::remove_unless_pinned(std::uint64_t step, const RemoveOptions
   if (!directory || entry.empty()) {
     return true;
   }
-  const store::CheckpointHold hold(*directory, entry);
+  const store::CheckpointLock checkpoint_lock(*directory, entry);
   // While it is held nobody goes back to it.
   const bool is_old = !newer || directory->status(this->entry(*newer).filename().string());
-  if (!hold.is_held() || !is_old || training::is_pinned(*directory, step)) {
+  if (!checkpoint_lock.is_held() || !is_old || training::is_pinned(*directory, step)) {
     return false;
   }
   const std::filesystem::path where = path(step);
@@ -434,10 +434,10 @@ void StepDirectory::finish_removals(const RemoveOptions& options, const Context&
     return;
   }
   const core::DiskCalls calls(context);
-  std::function<void(core::Fate&)> remove = [held_root = state_->held_root,
-                                             trash = state_->trash](core::Fate& fate) {
+  std::function<void(core::CommitState&)> remove = [held_root = state_->held_root,
+                                                    trash = state_->trash](core::CommitState& commit) {
     const std::optional<io::Directory> directory = held_root->open();
-    if (directory && fate.begin_commit()) {
+    if (directory && commit.begin_commit()) {
       trash->remove(*directory);
     }
   };

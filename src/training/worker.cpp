@@ -45,7 +45,7 @@ async::Event Worker::idle() const {
 }
 
 void Worker::run() {
-  const async::Inside inside(this);
+  const async::ThreadScope scope(this);
   MutexLock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this]() CAIRN_REQUIRES(mutex_) { return is_ending_ || !work_.empty(); });

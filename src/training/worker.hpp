@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "async/internal/event.hpp"
-#include "async/internal/inside.hpp"
+#include "async/internal/thread_scope.hpp"
 #include "base/internal/mutex.hpp"
 
 namespace cairn::training {
@@ -31,12 +31,12 @@ class Worker {
   /// Errors: as `start`; then nothing is done.
   void post(std::function<void()> work);
 
-  /// Happens when all is done that was posted before. Who waits for it lends the thread (coord::wait_lent): what is to be done may be to
+  /// Happens when all is done that was posted before. Who waits for it lends the thread (coord::wait_with_progress): what is to be done may be to
   /// wait for other ranks.
   [[nodiscard]] async::Event idle() const;
 
   /// Whether the calling thread is this one: it must not wait for itself.
-  [[nodiscard]] bool runs_here() const noexcept { return async::Inside::is_in(this); }
+  [[nodiscard]] bool runs_here() const noexcept { return async::ThreadScope::is_in(this); }
 
  private:
   void start_unless_running() CAIRN_REQUIRES(mutex_);

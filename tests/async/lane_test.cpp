@@ -101,14 +101,14 @@ TEST(DrivenStrand, LetsADriverGoThatComesLate) {
   ran.get();
 }
 
-TEST(StrandBeside, RunsOnTheThreadThatDrivesTheOther) {
+TEST(CompanionStrand, RunsOnTheThreadThatDrivesTheOther) {
   ThreadPool pool(2, "test");
   const Executor strand = make_driven_strand(pool);
-  const Executor beside = make_strand_beside(strand);
+  const Executor companion = make_companion_strand(strand);
   std::vector<std::thread::id> threads;
   Event ended;
   boost::asio::post(strand, [&] {
-    ended = start(beside, note_thread(&threads, &pool));
+    ended = start(companion, note_thread(&threads, &pool));
     ended.on_complete([&](const std::exception_ptr&) { release_driver(strand); });
   });
 
@@ -118,19 +118,19 @@ TEST(StrandBeside, RunsOnTheThreadThatDrivesTheOther) {
   EXPECT_EQ(threads.front(), std::this_thread::get_id());
 }
 
-TEST(StrandBeside, RunsOnThePoolWhileTheDriverIsBusy) {
+TEST(CompanionStrand, RunsOnThePoolWhileTheDriverIsBusy) {
   ThreadPool pool(2, "test");
   const Executor strand = make_driven_strand(pool);
-  const Executor beside = make_strand_beside(strand);
+  const Executor companion = make_companion_strand(strand);
   const Event entered;
   const Event ran;
   std::jthread other([&] {
     entered.get();
-    boost::asio::post(beside, [&] { ran.set(); });
+    boost::asio::post(companion, [&] { ran.set(); });
   });
   boost::asio::post(strand, [&] {
     entered.set();
-    ran.get();  // Of the strand beside: it must not wait for this.
+    ran.get();  // Of the companion: it must not wait for this.
     release_driver(strand);
   });
 
@@ -139,14 +139,14 @@ TEST(StrandBeside, RunsOnThePoolWhileTheDriverIsBusy) {
   EXPECT_TRUE(ran.has_happened());
 }
 
-TEST(StrandBeside, GivesTheOtherItsTurnAfterItsOwn) {
+TEST(CompanionStrand, GivesTheOtherItsTurnAfterItsOwn) {
   ThreadPool pool(2, "test");
   const Executor strand = make_driven_strand(pool);
-  const Executor beside = make_strand_beside(strand);
+  const Executor companion = make_companion_strand(strand);
   bool is_inside = false;
   bool was_inside = true;
   boost::asio::post(strand, [&] {
-    boost::asio::post(beside, [&] {
+    boost::asio::post(companion, [&] {
       is_inside = true;
       boost::asio::dispatch(strand, [&] {
         was_inside = is_inside;
@@ -161,11 +161,11 @@ TEST(StrandBeside, GivesTheOtherItsTurnAfterItsOwn) {
   EXPECT_FALSE(was_inside) << "what the other strand runs could block this one";
 }
 
-TEST(StrandBeside, RunsOneThingAtATimeWhileItChangesHands) {
+TEST(CompanionStrand, RunsOneThingAtATimeWhileItChangesHands) {
   for (int round = 0; round < 200; ++round) {
     ThreadPool pool(2, "test");
     const Executor strand = make_driven_strand(pool);
-    const Executor beside = make_strand_beside(strand);
+    const Executor companion = make_companion_strand(strand);
     std::atomic<int> inside{0};
     std::atomic<int> crowded{0};
     std::atomic<int> ended{0};
@@ -176,7 +176,7 @@ TEST(StrandBeside, RunsOneThingAtATimeWhileItChangesHands) {
     };
     std::jthread poster([&] {
       for (int i = 0; i < 100; ++i) {
-        boost::asio::post(beside, work);
+        boost::asio::post(companion, work);
         boost::asio::post(strand, [] {});
         if (i == 50) {
           release_driver(strand);

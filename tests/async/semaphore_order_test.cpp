@@ -115,7 +115,7 @@ TEST(SemaphoreTryAcquire, KnowsNoLimitWithACapacityOfZero) {
 
 TEST(SemaphoreShare, IsGrantedSomethingWhateverOthersHold) {
   Semaphore one(10);
-  Semaphore other = one.share();
+  Semaphore other = one.fair_share();
   const Permit all = one.try_acquire(10);
 
   Permit some = other.try_acquire(4);
@@ -129,7 +129,7 @@ TEST(SemaphoreShare, IsGrantedSomethingWhateverOthersHold) {
 
 TEST(SemaphoreShare, IsOneLimitWithTheOthersUntilThen) {
   Semaphore one(10);
-  Semaphore other = one.share();
+  Semaphore other = one.fair_share();
   const Permit some = one.try_acquire(4);
   const Permit others = other.try_acquire(5);
 
@@ -139,7 +139,7 @@ TEST(SemaphoreShare, IsOneLimitWithTheOthersUntilThen) {
 }
 
 TEST_F(SemaphoreAcquire, ServesAShareThatHasGivenBackAllBeforeThoseThatWaitLonger) {
-  Semaphore other = budget_.share();
+  Semaphore other = budget_.fair_share();
   Permit all = budget_.try_acquire(10);
   const Event never;
   spawn_taker(scope_, 1, 0, never);  // Of the share that has all.

@@ -17,11 +17,11 @@ namespace cairn::bench {
 /// Counts the bytes that a rank sends by another transport.
 ///
 /// Threads: as that of the other.
-class CountingTransport final : public Transport {
+class CountingTransport final : public coord::Transport {
  public:
   using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
 
-  CountingTransport(std::unique_ptr<Transport> transport, Count sent_bytes)
+  CountingTransport(std::unique_ptr<coord::Transport> transport, Count sent_bytes)
       : transport_(std::move(transport)), sent_bytes_(std::move(sent_bytes)) {}
 
   std::size_t rank() const noexcept override { return transport_->rank(); }
@@ -31,7 +31,7 @@ class CountingTransport final : public Transport {
   Time now() const override { return transport_->now(); }
   bool progress() override { return transport_->progress(); }
 
-  void send(std::size_t to, Packet packet) override {
+  void send(std::size_t to, coord::Packet packet) override {
     *sent_bytes_ += packet->size();
     transport_->send(to, std::move(packet));
   }
@@ -45,7 +45,7 @@ class CountingTransport final : public Transport {
   }
 
  private:
-  const std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<coord::Transport> transport_;
   const Count sent_bytes_;
 };
 

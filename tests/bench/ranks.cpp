@@ -213,7 +213,7 @@ void run(const Settings& settings) {
   const auto sent_bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
   ContextOptions options;
   options.coordinator =
-      std::make_shared<Coordinator>(std::make_unique<CountingTransport>(mpi_transport(), sent_bytes));
+      std::make_shared<coord::Coordinator>(std::make_unique<CountingTransport>(mpi_transport(), sent_bytes));
   options.staging_bytes =
       (settings.mebibytes << 20) / static_cast<std::uint64_t>(count_of_ranks()) + (64U << 20);
   options.reserve_bytes = options.staging_bytes;

@@ -136,7 +136,7 @@ class Ranks {
     for (std::size_t rank = 0; rank < count; ++rank) {
       ContextOptions options = context_for_loads(count);
       options.worker_threads = 1;
-      options.coordinator = std::make_shared<Coordinator>(network_.transport(rank));
+      options.coordinator = std::make_shared<coord::Coordinator>(network_.transport(rank));
       contexts_.push_back(std::make_unique<Context>(std::move(options)));
     }
   }

@@ -39,7 +39,7 @@ class ShardsOfRanks : public ::testing::Test {
     const auto rows =
         std::make_shared<const Sharding>(Sharding::of_spec(Mesh({kRanks}, {"data"}), {{"data"}}));
     const std::string failures =
-        testing::failures_on_ranks(kRanks, [&](const std::shared_ptr<Coordinator>& coordinator) {
+        testing::failures_on_ranks(kRanks, [&](const std::shared_ptr<coord::Coordinator>& coordinator) {
           ContextOptions options;
           options.coordinator = coordinator;
           options.engine = io::EngineKind::threads;

@@ -13,7 +13,7 @@
 #include "cairn/contract/file_stream.hpp"
 #include "cairn/contract/save_context.hpp"
 
-#include "contract/test_hosts.hpp"
+#include "contract/test_backends.hpp"
 #include "support/fails.hpp"
 #include "support/temp_dir.hpp"
 

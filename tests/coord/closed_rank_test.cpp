@@ -11,12 +11,12 @@
 #include <gmock/gmock.h>
 
 #include "cairn/base/error.hpp"
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -31,15 +31,15 @@ std::string one_after_another(std::vector<std::string> texts) {
   return fmt::format("{}", fmt::join(texts, ""));
 }
 
-Awaitable<std::string> tell_rank_zero(Shared conversation, std::size_t rank) {
-  std::vector<std::string> texts = co_await conversation->about("it").gather(std::to_string(rank));
+Awaitable<std::string> tell_rank_zero(Shared session, std::size_t rank) {
+  std::vector<std::string> texts = co_await session->channel("it").gather(std::to_string(rank));
   co_return one_after_another(std::move(texts));
 }
 
-Awaitable<std::string> tell_each_other(Shared conversation, std::size_t rank) {
-  Subject subject = conversation->about("it");
-  std::string all = co_await subject.reduce(std::to_string(rank), one_after_another);
-  co_return co_await subject.broadcast(std::move(all));
+Awaitable<std::string> tell_each_other(Shared session, std::size_t rank) {
+  Channel channel = session->channel("it");
+  std::string all = co_await channel.reduce(std::to_string(rank), one_after_another);
+  co_return co_await channel.broadcast(std::move(all));
 }
 
 /// Nobody waits for a rank that has ended.
@@ -58,7 +58,7 @@ class ClosedRank : public ::testing::TestWithParam<std::size_t> {
   Job job_{9};
 };
 
-TEST_P(ClosedRank, IsNamedByConversationsThatBeginLater) {
+TEST_P(ClosedRank, IsNamedBySessionsThatBeginLater) {
   EXPECT_EQ(job_.run(tell_rank_zero).front().text, "012345678");
   job_.close(GetParam());
   job_.network().run();
@@ -70,7 +70,7 @@ TEST_P(ClosedRank, IsNamedByConversationsThatBeginLater) {
   }
 }
 
-TEST_P(ClosedRank, IsNamedByAConversationThatWaitsForIt) {
+TEST_P(ClosedRank, IsNamedByASessionThatWaitsForIt) {
   const Ends ends = job_.start_without(GetParam(), tell_each_other);
   EXPECT_FALSE(job_.network().run(5s));
 
@@ -95,4 +95,4 @@ TEST_P(ClosedRank, DoesNotFailWhatItHasDone) {
 INSTANTIATE_TEST_SUITE_P(Ranks, ClosedRank, ::testing::Values(0, 2, 8));
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -18,15 +18,15 @@
 namespace cairn::testing {
 
 /// Holds back what rank 0 says to a rank.
-class HoldingWire final : public Transport {
+class HoldingWire final : public coord::Transport {
  public:
-  explicit HoldingWire(std::unique_ptr<Transport> wire) : wire_(std::move(wire)) {}
+  explicit HoldingWire(std::unique_ptr<coord::Transport> wire) : wire_(std::move(wire)) {}
 
   void hold() { is_holding_ = true; }
   void release_in(std::chrono::milliseconds delay) {
     wire_->call_after(delay, [this] {
       is_holding_ = false;
-      for (Packet& packet : held_) {
+      for (coord::Packet& packet : held_) {
         receiver_(0, std::move(packet));
       }
       held_.clear();
@@ -45,14 +45,14 @@ class HoldingWire final : public Transport {
   void call_after(std::chrono::nanoseconds delay, std::function<void()> work) override {
     wire_->call_after(delay, std::move(work));
   }
-  void send(std::size_t to, Packet packet) override {
+  void send(std::size_t to, coord::Packet packet) override {
     look_at(packet);
     wire_->send(to, std::move(packet));
   }
   void listen(Receiver receiver, std::function<void()> ended) override {
     receiver_ = std::move(receiver);
     wire_->listen(
-        [this](std::size_t from, Packet packet) {
+        [this](std::size_t from, coord::Packet packet) {
           if (from == 0 && is_holding_) {
             held_.push_back(std::move(packet));
             return;
@@ -64,7 +64,7 @@ class HoldingWire final : public Transport {
   }
 
  private:
-  void look_at(const Packet& packet) const {
+  void look_at(const coord::Packet& packet) const {
     if (cairn::coord::decode(*packet).head.kind == cairn::coord::PacketKind::fail) {
       on_failure();
     }
@@ -72,8 +72,8 @@ class HoldingWire final : public Transport {
 
   Receiver receiver_;
   std::atomic<bool> is_holding_{false};
-  std::vector<Packet> held_;               // Of the transport's thread.
-  const std::unique_ptr<Transport> wire_;  // Goes first: its thread uses the others.
+  std::vector<coord::Packet> held_;               // Of the transport's thread.
+  const std::unique_ptr<coord::Transport> wire_;  // Goes first: its thread uses the others.
 };
 
 }  // namespace cairn::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0 says to all in a conversation that only the ranks above can end.
+// What rank 0 says to all in a session that only the ranks above can end.
 #include <chrono>
 #include <cstddef>
 #include <exception>
@@ -16,7 +16,7 @@
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -26,8 +26,8 @@ using testing::Fails;
 using ::testing::HasSubstr;
 using testing::Job;
 
-Awaitable<> hear_word(std::shared_ptr<std::vector<Conversation>> joined, Ends ends, std::size_t rank) {
-  Awaitable<std::string> word = joined->at(1).about("word").broadcast("");
+Awaitable<> hear_word(std::shared_ptr<std::vector<Session>> joined, Ends ends, std::size_t rank) {
+  Awaitable<std::string> word = joined->at(1).channel("word").broadcast("");
   joined.reset();  // The test may leave.
   End& end = ends->at(rank);
   try {
@@ -38,12 +38,12 @@ Awaitable<> hear_word(std::shared_ptr<std::vector<Conversation>> joined, Ends en
   end.is_reached = true;
 }
 
-/// Joins two conversations on each rank, and hears what rank 0 says in the second.
-Ends hear_rank_zero(Job& job, std::vector<std::shared_ptr<std::vector<Conversation>>>& joined) {
+/// Joins two sessions on each rank, and hears what rank 0 says in the second.
+Ends hear_rank_zero(Job& job, std::vector<std::shared_ptr<std::vector<Session>>>& joined) {
   auto ends = std::make_shared<std::vector<End>>(job.size());
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
-    joined.push_back(std::make_shared<std::vector<Conversation>>(
-        job.coordinator(rank).join(std::vector<Bond>{Bond::all, Bond::above})));
+    joined.push_back(std::make_shared<std::vector<Session>>(
+        job.coordinator(rank).join(std::vector<FailureScope>{FailureScope::job, FailureScope::root})));
   }
   for (std::size_t rank = 1; rank < job.size(); ++rank) {
     job.network().spawn(rank, 0ns, hear_word(joined[rank], ends, rank));
@@ -53,7 +53,7 @@ Ends hear_rank_zero(Job& job, std::vector<std::shared_ptr<std::vector<Conversati
 
 TEST(LastWord, IsHeardThoughOthersHaveFailedOrAreLost) {
   Job job(4);  // Rank 3 is below rank 1.
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(
       1ms, [&] { joined[2]->at(0).fail(std::make_exception_ptr(Error(Errc::io_failure, "no space"))); });
@@ -61,7 +61,7 @@ TEST(LastWord, IsHeardThoughOthersHaveFailedOrAreLost) {
   job.network().run(60s);  // Longer than lost_after.
   EXPECT_NE(joined[0]->at(0).failure(), nullptr);
 
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("aborted")); });
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).channel("word").broadcast("aborted")); });
   job.network().run(10s);
 
   EXPECT_EQ(ends->at(1).text, "aborted");
@@ -70,13 +70,13 @@ TEST(LastWord, IsHeardThoughOthersHaveFailedOrAreLost) {
 
 TEST(LastWord, IsHeardBelowARankThatIsLost) {
   Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] { job.network().crash(1); });
   job.network().run(120s);  // Long enough for rank 0 to be lost, if it were silent.
   EXPECT_FALSE(ends->at(3).is_reached);
 
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).channel("word").broadcast("committed")); });
   job.network().run(10s);
 
   EXPECT_EQ(ends->at(2).text, "committed");
@@ -85,12 +85,12 @@ TEST(LastWord, IsHeardBelowARankThatIsLost) {
 
 TEST(LastWord, IsHeardBelowARankThatIsLostAlsoWhenRankZeroHasLeft) {
   Job job(16);  // 0, 1, 3, 7, 15.
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] { job.network().crash(3); });
   job.network().at(2ms, [&] {
-    Conversation& word = joined[0]->at(1);
-    static_cast<void>(word.about("word").broadcast("committed"));
+    Session& word = joined[0]->at(1);
+    static_cast<void>(word.channel("word").broadcast("committed"));
     word.leave_later();
   });
 
@@ -103,11 +103,11 @@ TEST(LastWord, IsHeardBelowARankThatIsLostAlsoWhenRankZeroHasLeft) {
 
 TEST(LastWord, IsHeardBelowARankThatHasClosedItsCoordinator) {
   Job job(16);  // 0, 1, 3, 7, 15.
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] {
-    for (Conversation& conversation : *joined[3]) {
-      conversation.leave_later();
+    for (Session& session : *joined[3]) {
+      session.leave_later();
     }
     joined[3]->clear();
     job.close(3);
@@ -115,7 +115,7 @@ TEST(LastWord, IsHeardBelowARankThatHasClosedItsCoordinator) {
   job.network().run(1s);
   EXPECT_FALSE(ends->at(7).is_reached);
 
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).channel("word").broadcast("committed")); });
   job.network().run(1s);  // No time to be lost in.
 
   for (const std::size_t rank : {1, 2, 7, 8, 15}) {
@@ -125,10 +125,10 @@ TEST(LastWord, IsHeardBelowARankThatHasClosedItsCoordinator) {
 
 TEST(LastWord, IsHeardBelowARankThatHasLeftWithoutIt) {
   Job job(4);  // Rank 3 is below rank 1.
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] { joined[1]->at(1).leave(); });
-  job.network().at(2ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("committed")); });
+  job.network().at(2ms, [&] { static_cast<void>(joined[0]->at(1).channel("word").broadcast("committed")); });
 
   job.network().run(1s);
 
@@ -137,7 +137,7 @@ TEST(LastWord, IsHeardBelowARankThatHasLeftWithoutIt) {
 
 TEST(LastWord, IsMissedAtOnceWhereRankZeroRemembersNothing) {
   Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] {
     job.network().cut(0, 1);
@@ -152,7 +152,7 @@ TEST(LastWord, IsMissedAtOnceWhereRankZeroRemembersNothing) {
 
 TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {
   Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] { job.network().crash(1); });
   job.network().at(1ms, [&] { job.network().crash(0); });
@@ -162,9 +162,9 @@ TEST(LastWord, IsGivenUpWhenRankZeroIsLostToo) {
   EXPECT_THAT([&] { ends->at(3).rethrow(); }, Fails(Errc::peer_lost, HasSubstr("rank 0 is lost")));
 }
 
-TEST(ConversationThatIsLeftLater, PassesOnWhatOthersWaitFor) {
+TEST(SessionThatIsLeftLater, PassesOnWhatOthersWaitFor) {
   Job job(4);
-  std::vector<std::shared_ptr<std::vector<Conversation>>> joined;
+  std::vector<std::shared_ptr<std::vector<Session>>> joined;
   const Ends ends = hear_rank_zero(job, joined);
   job.network().at(1ms, [&] {
     joined[1]->at(1).leave_later();
@@ -172,11 +172,11 @@ TEST(ConversationThatIsLeftLater, PassesOnWhatOthersWaitFor) {
   });
   job.network().run(1s);
 
-  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).about("word").broadcast("late")); });
+  job.network().at(0ms, [&] { static_cast<void>(joined[0]->at(1).channel("word").broadcast("late")); });
   job.network().run(10s);
 
   EXPECT_EQ(ends->at(3).text, "late");
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

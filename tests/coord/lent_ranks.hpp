@@ -38,7 +38,7 @@ class LentRanks {
   }
 
   /// Of one rank, made on the thread that is lent to it.
-  [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
+  [[nodiscard]] std::unique_ptr<coord::Transport> transport(std::size_t rank) {
     return std::make_unique<Wire>(*this, rank);
   }
 
@@ -46,7 +46,7 @@ class LentRanks {
   [[nodiscard]] std::size_t violations() const { return violations_; }
 
  private:
-  using Time = Transport::Time;
+  using Time = coord::Transport::Time;
 
   struct Later {
     Time time;
@@ -56,10 +56,10 @@ class LentRanks {
 
   struct Mailbox {
     std::mutex mutex;  // Protects what follows.
-    std::deque<std::pair<std::size_t, Packet>> packets;
+    std::deque<std::pair<std::size_t, coord::Packet>> packets;
   };
 
-  class Wire final : public Transport {
+  class Wire final : public coord::Transport {
    public:
     Wire(LentRanks& job, std::size_t rank)
         : job_(job), boxes_(job.boxes_), rank_(rank), owner_(std::this_thread::get_id()) {}
@@ -71,7 +71,7 @@ class LentRanks {
     Hash128 job() const noexcept override { return {7, 7}; }
     Time now() const override { return std::chrono::steady_clock::now(); }
 
-    void send(std::size_t to, Packet packet) override {
+    void send(std::size_t to, coord::Packet packet) override {
       const std::lock_guard lock(mutex_);
       outgoing_.emplace_back(to, std::move(packet));
     }
@@ -99,7 +99,7 @@ class LentRanks {
    private:
     void turn() {
       send_all();
-      std::deque<std::pair<std::size_t, Packet>> packets;
+      std::deque<std::pair<std::size_t, coord::Packet>> packets;
       {
         const std::lock_guard lock(boxes_[rank_]->mutex);
         packets.swap(boxes_[rank_]->packets);
@@ -110,11 +110,11 @@ class LentRanks {
       while (const std::function<void()> work = next_due()) {
         work();
       }
-      // What was said for that leaves with the next turn only, as the last word of a conversation may.
+      // What was said for that leaves with the next turn only, as the last word of a session may.
     }
 
     void send_all() {
-      std::deque<std::pair<std::size_t, Packet>> outgoing;
+      std::deque<std::pair<std::size_t, coord::Packet>> outgoing;
       {
         const std::lock_guard lock(mutex_);
         outgoing.swap(outgoing_);
@@ -142,7 +142,7 @@ class LentRanks {
     Receiver receiver_;
     std::atomic<bool> is_turning_{false};
     std::mutex mutex_;  // Protects what follows.
-    std::deque<std::pair<std::size_t, Packet>> outgoing_;
+    std::deque<std::pair<std::size_t, coord::Packet>> outgoing_;
     std::priority_queue<Later> later_;
   };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are lost, and what becomes of the conversations after that.
+// Ranks that are lost, and what becomes of the sessions after that.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -26,10 +26,10 @@ using testing::Job;
 using testing::Shared;
 
 /// Twice: the second time needs each rank, also one that nobody waits to hear from.
-Awaitable<std::string> agree_twice(Shared conversation, std::size_t /*rank*/) {
-  Subject subject = conversation->about("it");
-  co_await subject.agree("first", "same");
-  co_await subject.agree("second", "same");
+Awaitable<std::string> agree_twice(Shared session, std::size_t /*rank*/) {
+  Channel channel = session->channel("it");
+  co_await channel.agree("first", "same");
+  co_await channel.agree("second", "same");
   co_return "agreed";
 }
 
@@ -47,7 +47,7 @@ void expect_lost(const Ends& ends, std::size_t lost, std::chrono::nanoseconds la
   }
 }
 
-TEST(ALostRank, EndsTheNextConversationsAtOnce) {
+TEST(ALostRank, EndsTheNextSessionsAtOnce) {
   for (const std::size_t lost : {0, 1, 2, 9}) {  // Also between others: fan_out is 2.
     Job job(10);
     job.network().at(1us, [&] { job.network().crash(lost); });
@@ -79,7 +79,7 @@ TEST(ALostRank, IsNamedWithTheTimeSinceAndWhatToDo) {
               Fails(Errc::peer_lost, AllOf(HasSubstr("rank 2 is lost since 1"), HasSubstr("start again"))));
 }
 
-TEST(ALostRank, IsMissedThoughItDiedBetweenConversations) {
+TEST(ALostRank, IsMissedThoughItDiedBetweenSessions) {
   for (const std::size_t lost : {0, 1, 2, 9}) {
     Job job(10);
     EXPECT_THAT(Job::texts(job.run(agree_twice)), Each("agreed"));
@@ -162,4 +162,4 @@ TEST(ALostRank, IsNotAskedForWhileNobodyWaits) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

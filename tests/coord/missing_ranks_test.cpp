@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom the ranks of a conversation wait for, as far as each knows.
+// Whom the ranks of a session wait for, as far as each knows.
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -13,7 +13,7 @@
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,8 +22,8 @@ using testing::Fails;
 using ::testing::HasSubstr;
 using testing::Job;
 
-std::string named(const Conversation& conversation) {
-  const SomeRanks missing = conversation.missing();
+std::string named(const Session& session) {
+  const SomeRanks missing = session.missing();
   return missing.count == 0 ? "nobody" : to_string(missing);
 }
 
@@ -34,9 +34,9 @@ class Missing : public ::testing::Test {
 
   void join(std::size_t rank) {
     joined_.resize(job_.size());
-    joined_[rank] = std::make_unique<Conversation>(job_.coordinator(rank).join());
+    joined_[rank] = std::make_unique<Session>(job_.coordinator(rank).join());
   }
-  void speak(std::size_t rank) { static_cast<void>(joined_[rank]->about("it").gather("")); }
+  void speak(std::size_t rank) { static_cast<void>(joined_[rank]->channel("it").gather("")); }
 
   std::vector<std::string> known_by(const std::vector<std::size_t>& ranks) {
     std::vector<std::string> known;
@@ -47,7 +47,7 @@ class Missing : public ::testing::Test {
   }
 
   Job job_;
-  std::vector<std::unique_ptr<Conversation>> joined_;
+  std::vector<std::unique_ptr<Session>> joined_;
 };
 
 TEST_F(Missing, AreKnownToAllWhereverTheyAre) {
@@ -81,7 +81,7 @@ TEST_F(Missing, AreRankZeroWhereItsWordIsWaitedFor) {
   for (std::size_t rank = 0; rank < job_.size(); ++rank) {
     join(rank);
     if (rank != 0) {
-      static_cast<void>(joined_[rank]->about("word").broadcast(""));
+      static_cast<void>(joined_[rank]->channel("word").broadcast(""));
     }
   }
   job_.network().run(10s);
@@ -94,7 +94,7 @@ TEST_F(Missing, AreRankZeroWhereItsWordIsWaitedFor) {
 
   EXPECT_THAT(known_by({1, 14}), ElementsAre("ranks 3 and 4", "rank 0"));
 
-  static_cast<void>(joined_[0]->about("word").broadcast("word"));
+  static_cast<void>(joined_[0]->channel("word").broadcast("word"));
   job_.network().run(10s);
 
   EXPECT_THAT(known_by({2, 14}), ::testing::Each("nobody"));
@@ -111,7 +111,7 @@ TEST(LateRanks, AreAllNamedWhenTheirTimeIsUp) {
   CoordinatorOptions options;
   options.join_timeout = 5s;
   Job job(8, options, {});
-  const Conversation alone = job.coordinator(0).join();
+  const Session alone = job.coordinator(0).join();
 
   job.network().run(10s);
 
@@ -121,4 +121,4 @@ TEST(LateRanks, AreAllNamedWhenTheirTimeIsUp) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

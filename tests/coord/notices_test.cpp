@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other outside of conversations.
+// What ranks tell each other outside of sessions.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 
 #include "coord/simulated_job.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using ::testing::Each;
@@ -74,12 +74,11 @@ TEST_F(Notices, AreNotHeardByWhoDoesNotListenAnyMore) {
   EXPECT_THAT(heard_[11], ElementsAre("0: text"));  // Rank 5 passes it on all the same.
 }
 
-TEST_F(Notices, AreNotDisturbedByTheConversationWithTheirNumber) {
+TEST_F(Notices, AreNotDisturbedByTheSessionWithTheirNumber) {
   job_.coordinator(0).notify("topic", "early");
-  const testing::Ends ends =
-      job_.start([](testing::Shared conversation, std::size_t) -> Awaitable<std::string> {
-        co_return co_await conversation->about("topic").broadcast("said");
-      });
+  const testing::Ends ends = job_.start([](testing::Shared session, std::size_t) -> Awaitable<std::string> {
+    co_return co_await session->channel("topic").broadcast("said");
+  });
   job_.network().run();
 
   EXPECT_THAT(heard_[19], ElementsAre("0: early"));
@@ -87,4 +86,4 @@ TEST_F(Notices, AreNotDisturbedByTheConversationWithTheirNumber) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

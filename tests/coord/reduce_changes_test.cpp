@@ -19,7 +19,7 @@
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using ::testing::Each;
@@ -36,19 +36,18 @@ std::string in_a_row(std::vector<std::string> texts) {
 
 /// Round after round, with what each has left for the next: whether it was known, and at rank 0 what all said. A rank that
 /// forgets has nothing from before. Texts are merged in the order of the tree.
-Awaitable<std::string> say(Shared conversation, std::size_t rank, int rounds, Texts texts,
-                           std::size_t forgetful) {
+Awaitable<std::string> say(Shared session, std::size_t rank, int rounds, Texts texts, std::size_t forgetful) {
   std::optional<SaidBefore> before;
   std::string all;
   std::string story;
   for (int round = 0; round < rounds; ++round) {
-    Subject subject = conversation->about(fmt::format("round {}", round));
+    Channel channel = session->channel(fmt::format("round {}", round));
     if (rank == forgetful) {
       before.reset();
     }
-    Subject::Merge merge = in_a_row;
+    Channel::Merge merge = in_a_row;
     std::string text = texts(round, rank);
-    Awaitable<Reduced> reducing = reduce_changes(subject, std::move(text), std::move(merge), before);
+    Awaitable<Reduced> reducing = reduce_changes(channel, std::move(text), std::move(merge), before);
     const Reduced reduced = co_await std::move(reducing);
     before = reduced.said;
     if (!reduced.is_known) {
@@ -73,16 +72,16 @@ std::string changing(int round, std::size_t rank) {
   return round >= 2 && rank == 4 ? "four." : same_always(round, rank);
 }
 
-Awaitable<std::string> say_the_same(Shared conversation, std::size_t rank) {
-  return say(std::move(conversation), rank, 3, same_always, kNobody);
+Awaitable<std::string> say_the_same(Shared session, std::size_t rank) {
+  return say(std::move(session), rank, 3, same_always, kNobody);
 }
 
-Awaitable<std::string> say_changing(Shared conversation, std::size_t rank) {
-  return say(std::move(conversation), rank, 5, changing, kNobody);
+Awaitable<std::string> say_changing(Shared session, std::size_t rank) {
+  return say(std::move(session), rank, 5, changing, kNobody);
 }
 
-Awaitable<std::string> forget_one(Shared conversation, std::size_t rank) {
-  return say(std::move(conversation), rank, 2, same_always, 2);
+Awaitable<std::string> forget_one(Shared session, std::size_t rank) {
+  return say(std::move(session), rank, 2, same_always, 2);
 }
 
 TEST(ReduceChanges, SaysWhatIsKnownOnce) {
@@ -119,12 +118,12 @@ std::string long_text(int /*round*/, std::size_t rank) {
   return std::string(100'000, static_cast<char>('a' + rank));
 }
 
-Awaitable<std::string> say_much_once(Shared conversation, std::size_t rank) {
-  return say(std::move(conversation), rank, 1, long_text, kNobody);
+Awaitable<std::string> say_much_once(Shared session, std::size_t rank) {
+  return say(std::move(session), rank, 1, long_text, kNobody);
 }
 
-Awaitable<std::string> say_much_often(Shared conversation, std::size_t rank) {
-  return say(std::move(conversation), rank, 11, long_text, kNobody);
+Awaitable<std::string> say_much_often(Shared session, std::size_t rank) {
+  return say(std::move(session), rank, 11, long_text, kNobody);
 }
 
 TEST(ReduceChanges, SendsFewBytesForWhatIsKnown) {
@@ -140,15 +139,15 @@ TEST(ReduceChanges, SendsFewBytesForWhatIsKnown) {
 }
 
 /// What all say is known from the first round on; of what is beside it, rank 3 has another in the last.
-Awaitable<std::string> say_beside(Shared conversation, std::size_t rank) {
+Awaitable<std::string> say_beside(Shared session, std::size_t rank) {
   std::optional<SaidBefore> before;
   std::string story;
   for (std::uint64_t round = 0; round < 3; ++round) {
-    Subject subject = conversation->about(fmt::format("round {}", round));
-    Subject::Merge merge = in_a_row;
+    Channel channel = session->channel(fmt::format("round {}", round));
+    Channel::Merge merge = in_a_row;
     const Hash128 aside{round, round == 2 && rank == 3 ? 1U : 0U};
     Awaitable<Reduced> reducing =
-        reduce_changes(subject, same_always(0, rank), std::move(merge), before, aside);
+        reduce_changes(channel, same_always(0, rank), std::move(merge), before, aside);
     const Reduced reduced = co_await std::move(reducing);
     before = reduced.said;
     story +=
@@ -164,12 +163,12 @@ TEST(ReduceChanges, ComparesWhatIsNewEveryTime) {
 }
 
 /// Ranks that remember different things of the same length.
-Awaitable<std::string> remember_otherwise(Shared conversation, std::size_t rank) {
-  Subject subject = conversation->about("it");
-  Subject::Merge merge = in_a_row;
+Awaitable<std::string> remember_otherwise(Shared session, std::size_t rank) {
+  Channel channel = session->channel("it");
+  Channel::Merge merge = in_a_row;
   std::string text = same_always(0, rank);
   const std::optional<SaidBefore> before = SaidBefore{hash_text(text), Hash128{rank, 0}};
-  Awaitable<Reduced> reducing = reduce_changes(subject, std::move(text), std::move(merge), before);
+  Awaitable<Reduced> reducing = reduce_changes(channel, std::move(text), std::move(merge), before);
   const Reduced reduced = co_await std::move(reducing);
   co_return (reduced.is_known ? "known" : "news ") + reduced.all;
 }
@@ -184,11 +183,11 @@ std::string refuse(const std::vector<std::string>& /*texts*/) {
   throw Error(Errc::invalid_argument, "these do not go together");
 }
 
-Awaitable<std::string> say_what_is_refused(Shared conversation, std::size_t rank) {
-  Subject subject = conversation->about("it");
+Awaitable<std::string> say_what_is_refused(Shared session, std::size_t rank) {
+  Channel channel = session->channel("it");
   std::string text = same_always(0, rank);
-  Subject::Merge merge = refuse;
-  Awaitable<Reduced> reducing = reduce_changes(subject, std::move(text), std::move(merge), std::nullopt);
+  Channel::Merge merge = refuse;
+  Awaitable<Reduced> reducing = reduce_changes(channel, std::move(text), std::move(merge), std::nullopt);
   co_return (co_await std::move(reducing)).all;
 }
 
@@ -201,4 +200,4 @@ TEST(ReduceChanges, FailsOnAllRanksWhenTheTextsCannotBeMerged) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

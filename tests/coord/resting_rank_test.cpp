@@ -10,11 +10,11 @@
 
 #include "cairn/coord/coordinator.hpp"
 
-#include "coord/internal/lent_thread.hpp"
+#include "coord/internal/borrowed_caller_thread.hpp"
 #include "coord/simulated_job.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -27,7 +27,7 @@ class RestingRank : public ::testing::Test {
  protected:
   RestingRank() {
     for (std::size_t rank = 0; rank < job_.size(); ++rank) {
-      joined_.push_back(std::make_unique<Conversation>(job_.coordinator(rank).join()));
+      joined_.push_back(std::make_unique<Session>(job_.coordinator(rank).join()));
     }
     job_.network().run(1s);
   }
@@ -46,7 +46,7 @@ class RestingRank : public ::testing::Test {
   }
 
   Job job_{3, CoordinatorOptions(), lent()};
-  std::vector<std::unique_ptr<Conversation>> joined_;
+  std::vector<std::unique_ptr<Session>> joined_;
 };
 
 TEST_F(RestingRank, IsNotLostBetweenTwoCallsOfProgress) {
@@ -57,8 +57,8 @@ TEST_F(RestingRank, IsNotLostBetweenTwoCallsOfProgress) {
     compute(100s);
   }
 
-  for (const auto& conversation : joined_) {
-    EXPECT_EQ(conversation->failure(), nullptr);
+  for (const auto& session : joined_) {
+    EXPECT_EQ(session->failure(), nullptr);
   }
 }
 
@@ -73,7 +73,7 @@ TEST_F(RestingRank, IsLostWhenItIsSilentWhileItHasAThread) {
 }
 
 TEST_F(RestingRank, IsNotLostWhereOthersMayKeepTheThreadThatWaits) {
-  coord::LentThread thread(job_.coordinator(2));
+  BorrowedCallerThread thread(job_.coordinator(2));
   thread.set_resting(true);
   for (int phase = 0; phase < 3; ++phase) {
     job_.network().run(3s);  // Signs of life among what it says.
@@ -83,8 +83,8 @@ TEST_F(RestingRank, IsNotLostWhereOthersMayKeepTheThreadThatWaits) {
     compute(100s);
   }
 
-  for (const auto& conversation : joined_) {
-    EXPECT_EQ(conversation->failure(), nullptr);
+  for (const auto& session : joined_) {
+    EXPECT_EQ(session->failure(), nullptr);
   }
 }
 
@@ -98,4 +98,4 @@ TEST_F(RestingRank, SaysOnceThatItRests) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -15,9 +15,9 @@
 
 namespace cairn::testing {
 
-/// What a rank does in a conversation; returns what it has to show.
-using Shared = std::shared_ptr<Conversation>;
-using Program = Awaitable<std::string> (*)(Shared conversation, std::size_t rank);
+/// What a rank does in a session; returns what it has to show.
+using Shared = std::shared_ptr<coord::Session>;
+using Program = Awaitable<std::string> (*)(Shared session, std::size_t rank);
 
 /// How it ended for one rank: with a text, or with a failure.
 struct End {
@@ -40,10 +40,10 @@ using Ends = std::shared_ptr<std::vector<End>>;
 class Job {
  public:
   explicit Job(std::size_t ranks, std::size_t fan_out = 2) : Job(ranks, options_of(fan_out), {}) {}
-  Job(std::size_t ranks, const CoordinatorOptions& options, const SimulatedOptions& simulated)
+  Job(std::size_t ranks, const coord::CoordinatorOptions& options, const SimulatedOptions& simulated)
       : network_(ranks, simulated) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      coordinators_.push_back(std::make_unique<Coordinator>(network_.transport(rank), options));
+      coordinators_.push_back(std::make_unique<coord::Coordinator>(network_.transport(rank), options));
     }
   }
 
@@ -51,9 +51,9 @@ class Job {
   SimulatedNetwork& network() { return network_; }
   /// As a rank does that ends.
   void close(std::size_t rank) { coordinators_[rank].reset(); }
-  Coordinator& coordinator(std::size_t rank) { return *coordinators_[rank]; }
+  coord::Coordinator& coordinator(std::size_t rank) { return *coordinators_[rank]; }
 
-  /// Starts a conversation of all ranks.
+  /// Starts a session of all ranks.
   Ends start(Program program) { return start_without(size(), program); }
   /// Of all but one.
   Ends start_without(std::size_t missing, Program program) {
@@ -85,27 +85,28 @@ class Job {
 
  private:
   // outlives: the test keeps network and coordinators until all has happened.
-  static Awaitable<> play(SimulatedNetwork* network, Coordinator* coordinator, Program program, Ends ends) {
-    const auto conversation = std::make_shared<Conversation>(coordinator->join());
+  static Awaitable<> play(SimulatedNetwork* network, coord::Coordinator* coordinator, Program program,
+                          Ends ends) {
+    const auto session = std::make_shared<coord::Session>(coordinator->join());
     End& end = (*ends)[coordinator->rank()];
     try {
-      end.text = co_await program(conversation, coordinator->rank());
+      end.text = co_await program(session, coordinator->rank());
     } catch (...) {
       end.failure = std::current_exception();
     }
     end.time = network->now();
     end.is_reached = true;
-    conversation->leave();
+    session->leave();
   }
 
-  static CoordinatorOptions options_of(std::size_t fan_out) {
-    CoordinatorOptions options;
+  static coord::CoordinatorOptions options_of(std::size_t fan_out) {
+    coord::CoordinatorOptions options;
     options.fan_out = fan_out;
     return options;
   }
 
   SimulatedNetwork network_;
-  std::vector<std::unique_ptr<Coordinator>> coordinators_;
+  std::vector<std::unique_ptr<coord::Coordinator>> coordinators_;
 };
 
 }  // namespace cairn::testing

@@ -7,7 +7,7 @@
 
 namespace cairn::testing {
 
-class SimulatedNetwork::Wire final : public Transport {
+class SimulatedNetwork::Wire final : public coord::Transport {
  public:
   Wire(SimulatedNetwork& network, std::size_t rank) : network_(network), rank_(rank) {}
   ~Wire() override {
@@ -19,7 +19,7 @@ class SimulatedNetwork::Wire final : public Transport {
   std::size_t size() const noexcept override { return network_.states_.size(); }
   std::span<const std::uint32_t> hosts() const noexcept override { return network_.hosts_; }
   Hash128 job() const noexcept override { return {1, network_.states_.size()}; }
-  void send(std::size_t to, Packet packet) override { network_.send(rank_, to, std::move(packet)); }
+  void send(std::size_t to, coord::Packet packet) override { network_.send(rank_, to, std::move(packet)); }
   void listen(Receiver receiver, std::function<void()> /*ended*/) override {
     State& state = network_.states_[rank_];
     state.receiver = std::move(receiver);
@@ -46,7 +46,7 @@ SimulatedNetwork::SimulatedNetwork(std::size_t ranks, SimulatedOptions options)
   }
 }
 
-std::unique_ptr<Transport> SimulatedNetwork::transport(std::size_t rank) {
+std::unique_ptr<coord::Transport> SimulatedNetwork::transport(std::size_t rank) {
   return std::make_unique<Wire>(*this, rank);
 }
 
@@ -55,7 +55,7 @@ void SimulatedNetwork::cut(std::size_t one, std::size_t other) {
   cuts_.insert({other, one});
 }
 
-void SimulatedNetwork::send(std::size_t from, std::size_t to, Packet packet) {
+void SimulatedNetwork::send(std::size_t from, std::size_t to, coord::Packet packet) {
   if (states_[from].is_crashed || cuts_.contains({from, to})) {
     return;
   }
@@ -68,7 +68,7 @@ void SimulatedNetwork::send(std::size_t from, std::size_t to, Packet packet) {
   add(last, to, [this, from, to, packet] { deliver(from, to, packet); });
 }
 
-void SimulatedNetwork::deliver(std::size_t from, std::size_t to, Packet packet) {
+void SimulatedNetwork::deliver(std::size_t from, std::size_t to, coord::Packet packet) {
   State& state = states_[to];
   if (state.is_gone || cuts_.contains({from, to})) {
     return;

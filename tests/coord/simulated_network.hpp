@@ -38,7 +38,7 @@ class SimulatedNetwork {
  public:
   explicit SimulatedNetwork(std::size_t ranks, SimulatedOptions options = {});
 
-  [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank);
+  [[nodiscard]] std::unique_ptr<coord::Transport> transport(std::size_t rank);
   [[nodiscard]] boost::asio::io_context::executor_type executor() { return context_.get_executor(); }
 
   /// From here on nothing of a rank happens, and what is sent to it is lost.
@@ -81,13 +81,13 @@ class SimulatedNetwork {
     bool is_stopped = false;
     bool is_gone = false;
     std::uint64_t sent_bytes = 0;
-    Transport::Receiver receiver;
-    std::vector<std::pair<std::size_t, Packet>> early;
+    coord::Transport::Receiver receiver;
+    std::vector<std::pair<std::size_t, coord::Packet>> early;
     std::deque<std::function<void()>> held_back;
   };
 
-  void send(std::size_t from, std::size_t to, Packet packet);
-  void deliver(std::size_t from, std::size_t to, Packet packet);
+  void send(std::size_t from, std::size_t to, coord::Packet packet);
+  void deliver(std::size_t from, std::size_t to, coord::Packet packet);
   void add(std::chrono::nanoseconds time, std::size_t rank, std::function<void()> work);
   void happen(Happening happening);
 

@@ -14,7 +14,7 @@
 
 #include "coord/simulated_job.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using namespace std::chrono_literals;
@@ -23,7 +23,7 @@ using testing::Ends;
 using testing::Job;
 using testing::Shared;
 
-/// What rank 0 has decided, by the number of the conversation.
+/// What rank 0 has decided, by the number of the session.
 struct Decisions {
   bool has_failing_rank = false;
   std::size_t failing_rank = 0;
@@ -37,17 +37,17 @@ Decisions& decisions() {
 }
 
 /// The rounds of a save, without the files: agree on what is saved, then all are ready, then rank 0 says how it ended.
-Awaitable<std::string> save(Shared conversation, std::size_t rank) {
-  Subject subject = conversation->about("save");
-  co_await subject.agree("structure", "same");
+Awaitable<std::string> save(Shared session, std::size_t rank) {
+  Channel channel = session->channel("save");
+  co_await channel.agree("structure", "same");
   if (decisions().has_failing_rank && rank == decisions().failing_rank) {
-    conversation->fail(std::make_exception_ptr(std::runtime_error("no space")));
+    session->fail(std::make_exception_ptr(std::runtime_error("no space")));
   }
-  co_await subject.gather("ready");
+  co_await channel.gather("ready");
   if (rank == 0) {
     decisions().is_committed = true;
   }
-  co_return co_await subject.broadcast("committed");
+  co_return co_await channel.broadcast("committed");
 }
 
 class Simulation {
@@ -161,4 +161,4 @@ TEST(SimulatedJob, OfTenThousandRanksTalksAlongATree) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

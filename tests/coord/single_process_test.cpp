@@ -6,7 +6,7 @@
 #include "support/fails.hpp"
 #include "support/run.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using ::testing::ElementsAre;
@@ -19,26 +19,26 @@ TEST(SingleProcess, IsTheOnlyRank) {
 }
 
 TEST(SingleProcess, TalksToItself) {
-  Conversation conversation = single_process()->join();
-  Subject subject = conversation.about("it");
+  Session session = single_process()->join();
+  Channel channel = session.channel("it");
 
-  EXPECT_THAT(run(subject.gather("mine")), ElementsAre("mine"));
-  EXPECT_EQ(run(subject.broadcast("all")), "all");
-  EXPECT_EQ(run(subject.scatter({"part"})), "part");
-  run(subject.agree("names", "same"));
-  conversation.leave();
+  EXPECT_THAT(run(channel.gather("mine")), ElementsAre("mine"));
+  EXPECT_EQ(run(channel.broadcast("all")), "all");
+  EXPECT_EQ(run(channel.scatter({"part"})), "part");
+  run(channel.agree("names", "same"));
+  session.leave();
 }
 
 TEST(SingleProcess, RefusesAScatterOfTheWrongNumberOfTexts) {
-  Conversation conversation = single_process()->join();
+  Session session = single_process()->join();
 
   EXPECT_THAT(
       [&] {
-        (void)conversation.about("it").scatter({"one", "two"});
+        (void)session.channel("it").scatter({"one", "two"});
       },
       testing::Fails(Errc::invalid_argument, ::testing::HasSubstr("2 texts for the 1 ranks of 'it'")));
-  conversation.leave();
+  session.leave();
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversations of ranks that have threads: for ThreadSanitizer above all.
+// Sessions of ranks that have threads: for ThreadSanitizer above all.
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -16,7 +16,7 @@
 
 #include "support/run.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 namespace {
 
 using testing::run;
@@ -50,15 +50,15 @@ class ThreadedJob : public ::testing::Test {
   std::vector<std::unique_ptr<Coordinator>> coordinators_;
 };
 
-TEST_F(ThreadedJob, HoldsManyConversationsOneAfterTheOther) {
+TEST_F(ThreadedJob, HoldsManySessionsOneAfterTheOther) {
   std::atomic<std::size_t> right{0};
   on_all([&](Coordinator& coordinator) {
     for (int i = 0; i < 50; ++i) {
-      Conversation conversation = coordinator.join();
-      Subject subject = conversation.about("it");
-      run(subject.agree("names", "same"), 1);
-      right += run(subject.broadcast(fmt::format("{}", i)), 1) == fmt::format("{}", i);
-      conversation.leave();
+      Session session = coordinator.join();
+      Channel channel = session.channel("it");
+      run(channel.agree("names", "same"), 1);
+      right += run(channel.broadcast(fmt::format("{}", i)), 1) == fmt::format("{}", i);
+      session.leave();
     }
   });
 
@@ -69,24 +69,24 @@ TEST_F(ThreadedJob, HoldsSeveralAtOnceOfWhichOneFails) {
   std::atomic<std::size_t> agreed{0};
   std::atomic<std::size_t> failed{0};
   on_all([&](Coordinator& coordinator) {
-    std::vector<Conversation> conversations;
+    std::vector<Session> sessions;
     for (int i = 0; i < 4; ++i) {
-      conversations.push_back(coordinator.join());
+      sessions.push_back(coordinator.join());
     }
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < conversations.size(); ++i) {
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
       threads.emplace_back([&, i] {
-        Conversation& conversation = conversations[i];
+        Session& session = sessions[i];
         if (i == 2 && coordinator.rank() == 3) {
-          conversation.fail(std::make_exception_ptr(Error(Errc::io_failure, "no space")));
+          session.fail(std::make_exception_ptr(Error(Errc::io_failure, "no space")));
         }
         try {
-          run(conversation.about("it").agree("names", "same"), 1);
+          run(session.channel("it").agree("names", "same"), 1);
           ++agreed;
         } catch (const Error&) {
           ++failed;
         }
-        conversation.leave();
+        session.leave();
       });
     }
     for (std::thread& thread : threads) {
@@ -101,12 +101,12 @@ TEST_F(ThreadedJob, HoldsSeveralAtOnceOfWhichOneFails) {
 TEST_F(ThreadedJob, CanBeClosedWhileOthersTalk) {
   std::atomic<std::size_t> failed{0};
   on_all([&](Coordinator& coordinator) {
-    Conversation conversation = coordinator.join();
+    Session session = coordinator.join();
     if (coordinator.rank() == 1) {
       coordinators_[1].reset();
     }
     try {
-      run(conversation.about("it").agree("names", "same"), 1);
+      run(session.channel("it").agree("names", "same"), 1);
     } catch (const Error&) {
       ++failed;
     }
@@ -116,4 +116,4 @@ TEST_F(ThreadedJob, CanBeClosedWhileOthersTalk) {
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which threads do what of a save: those of the blocking phase run as the program's own, those of the rest give way.
+// Which threads do what of a save: those of the blocking phase run as the program's own, those of the rest yield.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -98,7 +98,7 @@ std::shared_ptr<Seen> save_and_load(int background_niceness,
   return seen;
 }
 
-TEST(Background, GivesWayToTheProgram) {
+TEST(Background, YieldsToTheProgram) {
   const int own = niceness();
   const auto seen = save_and_load(3);
 

@@ -108,9 +108,9 @@ TEST_F(DiskCallsChange, ForbidsWorkThatIsLateToBegin) {
 
   EXPECT_THAT(
       [&] {
-        calls_->change("removing /a", seconds(2), [may_begin, ended, late = late()](Fate& fate) {
+        calls_->change("removing /a", seconds(2), [may_begin, ended, late = late()](CommitState& commit) {
           late();
-          *may_begin = fate.begin_commit();
+          *may_begin = commit.begin_commit();
           ended.set();
         });
       },
@@ -124,8 +124,8 @@ TEST_F(DiskCallsChange, ForbidsWorkThatIsLateToBegin) {
 TEST_F(DiskCallsChange, SaysThatWorkGoesOnWhichHasBegun) {
   EXPECT_THAT(
       [&] {
-        calls_->change("removing /a", seconds(2), [late = late()](Fate& fate) {
-          EXPECT_TRUE(fate.begin_commit());
+        calls_->change("removing /a", seconds(2), [late = late()](CommitState& commit) {
+          EXPECT_TRUE(commit.begin_commit());
           late();
         });
       },
@@ -136,8 +136,9 @@ TEST_F(DiskCallsChange, IsRefusedOnceTheContextIsClosed) {
   context_->close();
 
   bool is_called = false;
-  EXPECT_THAT([&] { calls_->change("removing /a", seconds(0), [&is_called](Fate&) { is_called = true; }); },
-              Fails(Errc::closed));
+  EXPECT_THAT(
+      [&] { calls_->change("removing /a", seconds(0), [&is_called](CommitState&) { is_called = true; }); },
+      Fails(Errc::closed));
   EXPECT_FALSE(is_called);
 }
 

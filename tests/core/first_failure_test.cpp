@@ -30,7 +30,7 @@ using testing::RankEnd;
 
 /// Gives rank 1 a wire on which the words of rank 0 can be held back; `wire` is that one, once the job is made.
 void hold_at_rank_one(JointJob::Options& options, HoldingWire*& wire) {
-  options.wire = [&wire](std::unique_ptr<Transport> transport) -> std::unique_ptr<Transport> {
+  options.wire = [&wire](std::unique_ptr<coord::Transport> transport) -> std::unique_ptr<coord::Transport> {
     if (transport->rank() != 1) {
       return transport;
     }

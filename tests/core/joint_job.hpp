@@ -58,7 +58,7 @@ class JointJob {
     bool time_stands_still = false;  ///< That of the network, until `let_time_pass`.
     PartHooks hooks;
     /// What stands between a rank and the network.
-    std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>)> wire;
+    std::function<std::unique_ptr<coord::Transport>(std::unique_ptr<coord::Transport>)> wire;
   };
 
   JointJob() : JointJob(Options()) {}
@@ -68,7 +68,7 @@ class JointJob {
     registry.add<BlobHandler>();
     registry.add(std::make_shared<const PartHandler>(std::make_shared<const PartHooks>(options.hooks)));
     registry_ = registry.snapshot();
-    CoordinatorOptions coordinating;
+    coord::CoordinatorOptions coordinating;
     coordinating.fan_out = options.fan_out;
     coordinating.heartbeat = options.heartbeat;
     coordinating.lost_after = options.lost_after;
@@ -80,14 +80,14 @@ class JointJob {
       of_rank.staging_bytes = std::size_t{16} << 20;
       of_rank.syscalls = syscalls_[rank];
       of_rank.stop_grace = options.stop_grace;
-      std::unique_ptr<Transport> transport = network_.transport(rank);
+      std::unique_ptr<coord::Transport> transport = network_.transport(rank);
       if (options.time_stands_still) {
         transport = time_.slowed(std::move(transport));
       }
       if (options.wire) {
         transport = options.wire(std::move(transport));
       }
-      of_rank.coordinator = std::make_shared<Coordinator>(std::move(transport), coordinating);
+      of_rank.coordinator = std::make_shared<coord::Coordinator>(std::move(transport), coordinating);
       contexts_.push_back(std::make_unique<Context>(std::move(of_rank)));
     }
   }

@@ -502,11 +502,11 @@ class TalkingHandler final : public CheckpointableHandler<Part> {
   Participation participation() const noexcept override { return Participation::all; }
   // outlives: the caller keeps the part during the blocking phase.
   Awaitable<Background<>> save(SaveContext context, const Part& part) const override {
-    std::optional<Subject> subject = context.about("sizes");
+    std::optional<coord::Channel> channel = context.channel("sizes");
     std::vector<std::string> all;
-    if (subject) {
+    if (channel) {
       std::string mine = part.text;
-      all = co_await subject->gather(std::move(mine));
+      all = co_await channel->gather(std::move(mine));
     }
     std::string text;
     for (const std::string& each : all) {
@@ -538,7 +538,7 @@ TEST_F(JointSaving, LetsHandlersTalkToThemselves) {
   EXPECT_EQ(testing::read_text(target() / "b" / "all"), "012");
 }
 
-TEST_F(JointSaving, LetsOldSavesGiveWayOnAllRanks) {
+TEST_F(JointSaving, LetsOldSavesYieldOnAllRanks) {
   JointJob::Options options(3);
   const async::Event gate;
   options.stop_grace = std::chrono::milliseconds(100);

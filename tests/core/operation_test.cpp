@@ -124,7 +124,7 @@ class OperationTest : public ::testing::Test {
 
   [[nodiscard]] const std::shared_ptr<Services>& services() const { return services_of(*context_); }
 
-  [[nodiscard]] std::shared_ptr<Noted> make(CallersMemory memory = CallersMemory::unused,
+  [[nodiscard]] std::shared_ptr<Noted> make(CallerMemoryUse memory = CallerMemoryUse::unused,
                                             BlockingPhase blocking = BlockingPhase::by_context) const {
     return std::make_shared<Noted>(services(), Operation::Kind(memory, blocking));
   }
@@ -239,7 +239,7 @@ TEST_F(OperationTest, DestroysWhatHandlersHaveLeftToDoOnceItIsGivenUp) {
 }
 
 TEST_F(OperationTest, ThatBorrowsMemoryIsAnsweredWhenNothingTouchesThat) {
-  const auto operation = make(CallersMemory::until_done);
+  const auto operation = make(CallerMemoryUse::until_done);
   async::Gate::Visit inside = operation->plane().touch_memory();
   operation->launch(end_at_once(), 0ns);
   operation->decided().get();
@@ -252,7 +252,7 @@ TEST_F(OperationTest, ThatBorrowsMemoryIsAnsweredWhenNothingTouchesThat) {
 }
 
 TEST_F(OperationTest, ThatHasCopiedIsAnsweredWhileItsMemoryIsStillTouched) {
-  const auto operation = make(CallersMemory::until_staged);
+  const auto operation = make(CallerMemoryUse::until_staged);
   async::Gate::Visit inside = operation->plane().touch_memory();
 
   operation->launch(prepare(operation), 0ns);
@@ -264,7 +264,7 @@ TEST_F(OperationTest, ThatHasCopiedIsAnsweredWhileItsMemoryIsStillTouched) {
 }
 
 TEST_F(OperationTest, LetsNobodyTouchCopiedMemoryOnceItIsPrepared) {
-  const auto operation = make(CallersMemory::until_staged);
+  const auto operation = make(CallerMemoryUse::until_staged);
   const async::Gate gate = operation->plane().blocking_gate;
 
   operation->launch(prepare_and_wait(operation, may_end_), 0ns);
@@ -287,7 +287,7 @@ Awaitable<> run_phases(std::shared_ptr<Noted> self, std::shared_ptr<Phases> phas
 }
 
 TEST_F(OperationTest, RunsItsBlockingPhaseAloneOnTheCallersThread) {
-  const auto operation = make(CallersMemory::until_staged, BlockingPhase::by_caller);
+  const auto operation = make(CallerMemoryUse::until_staged, BlockingPhase::by_caller);
   const auto phases = std::make_shared<Phases>();
   operation->launch(run_phases(operation, phases), 0ns);
   EXPECT_FALSE(operation->prepared().has_happened());
@@ -301,7 +301,7 @@ TEST_F(OperationTest, RunsItsBlockingPhaseAloneOnTheCallersThread) {
 }
 
 TEST_F(OperationTest, ComesBackToItsCallerWithAFailureWhenHisMemoryIsFree) {
-  const auto operation = make(CallersMemory::until_staged, BlockingPhase::by_caller);
+  const auto operation = make(CallerMemoryUse::until_staged, BlockingPhase::by_caller);
   const auto inside = std::make_shared<async::Gate::Visit>(operation->plane().touch_memory());
   const auto was_answered = std::make_shared<bool>(true);
   services()->threads.calls.submit([operation, inside, was_answered] {

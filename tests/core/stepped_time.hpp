@@ -25,7 +25,7 @@ namespace cairn::testing {
 class SteppedTime {
  public:
   /// A transport that sends as `inner` does, and whose clock this is.
-  [[nodiscard]] std::unique_ptr<Transport> slowed(std::unique_ptr<Transport> inner) {
+  [[nodiscard]] std::unique_ptr<coord::Transport> slowed(std::unique_ptr<coord::Transport> inner) {
     return std::make_unique<Wire>(*this, std::move(inner));
   }
 
@@ -41,7 +41,7 @@ class SteppedTime {
   }
 
  private:
-  using Time = Transport::Time;
+  using Time = coord::Transport::Time;
 
   struct Later {
     Time time;
@@ -49,9 +49,9 @@ class SteppedTime {
     bool operator<(const Later& other) const { return other.time < time; }
   };
 
-  class Wire final : public Transport {
+  class Wire final : public coord::Transport {
    public:
-    Wire(SteppedTime& time, std::unique_ptr<Transport> inner) : time_(time), inner_(std::move(inner)) {
+    Wire(SteppedTime& time, std::unique_ptr<coord::Transport> inner) : time_(time), inner_(std::move(inner)) {
       const MutexLock lock(time_.wires_mutex_);
       time_.wires_.push_back(this);
     }
@@ -65,7 +65,7 @@ class SteppedTime {
     std::span<const std::uint32_t> hosts() const noexcept override { return inner_->hosts(); }
     Hash128 job() const noexcept override { return inner_->job(); }
     bool has_thread(std::size_t rank) const override { return inner_->has_thread(rank); }
-    void send(std::size_t to, Packet packet) override { inner_->send(to, std::move(packet)); }
+    void send(std::size_t to, coord::Packet packet) override { inner_->send(to, std::move(packet)); }
     void listen(Receiver receiver, std::function<void()> ended) override {
       inner_->listen(std::move(receiver), std::move(ended));
     }
@@ -78,7 +78,7 @@ class SteppedTime {
       return time_.now_;
     }
 
-    [[nodiscard]] Transport& inner() { return *inner_; }
+    [[nodiscard]] coord::Transport& inner() { return *inner_; }
 
     void do_what_is_due() {
       MutexLock lock(time_.mutex_);
@@ -94,7 +94,7 @@ class SteppedTime {
    private:
     SteppedTime& time_;
     std::priority_queue<Later> later_;  // Protected by the mutex of the time.
-    const std::unique_ptr<Transport> inner_;
+    const std::unique_ptr<coord::Transport> inner_;
   };
 
   /// Does something on the thread of each transport, and waits for all of them.

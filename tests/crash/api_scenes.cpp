@@ -53,7 +53,8 @@ constexpr std::uint32_t kRanks = 2;
 /// Nobody's: says in a promise that a call has returned (both parts were added; a step was pinned).
 const Content kHasBeenDone;
 
-Context make_context(SimulatedProcess& process, std::shared_ptr<Coordinator> coordinator = single_process()) {
+Context make_context(SimulatedProcess& process,
+                     std::shared_ptr<coord::Coordinator> coordinator = coord::single_process()) {
   ContextOptions options;
   options.coordinator = std::move(coordinator);
   options.engine = io::EngineKind::threads;
@@ -390,14 +391,14 @@ class ContextRanks final : public Scheduler {
 
  private:
   void save_on(std::uint32_t rank, int step, const Content* content) {
-    CoordinatorOptions options;
+    coord::CoordinatorOptions options;
     options.heartbeat = std::chrono::milliseconds(20);
     options.lost_after = std::chrono::milliseconds(call_ == 0 ? 30'000 : 250);
     options.join_timeout = std::chrono::seconds(call_ == 0 ? 30 : 1);
     std::exception_ptr failure;
     try {
-      const Context context =
-          make_context(*processes_[rank], std::make_shared<Coordinator>(network_.transport(rank), options));
+      const Context context = make_context(
+          *processes_[rank], std::make_shared<coord::Coordinator>(network_.transport(rank), options));
       save_part(context, rank, step);
     } catch (...) {
       failure = std::current_exception();

@@ -61,7 +61,7 @@ JointSaver::JointSaver(World world, std::string target, bool overwrite, std::fun
 
 void JointSaver::run() {
   joint_.emplace(world_.coordinator);
-  joint_->on_failure([this](const std::exception_ptr&) { fate_.stop(); });
+  joint_->on_failure([this](const std::exception_ptr&) { commit_.stop(); });
   std::exception_ptr failure;
   RankVerdict verdict = RankVerdict::committed;
   try {
@@ -73,7 +73,7 @@ void JointSaver::run() {
     verdict = error.code() == Errc::commit_unknown ? RankVerdict::unknown : RankVerdict::aborted;
   }
   if (failure) {
-    fate_.stop();
+    commit_.stop();
     joint_->fail(failure);
   }
   tell_user(verdict);
@@ -91,7 +91,7 @@ void JointSaver::save() {
   if (is_primary()) {
     make_directory();
   } else {
-    await(joint_->hear_created());
+    await(joint_->receive_created());
     join_directory();
   }
   const std::vector<io::FileDigest> digests = write_files();
@@ -109,15 +109,15 @@ void JointSaver::make_directory() {
   options.overwrite = overwrite_;
   options.uuid = joint_->uuid();
   options.random = world_.process.machine().random();
-  options.may_publish = [this] { return fate_.begin_commit(); };
-  options.may_retire = [this] { return fate_.state() == core::Fate::State::committed; };
+  options.may_publish = [this] { return commit_.begin_commit(); };
+  options.may_retire = [this] { return commit_.state() == core::CommitState::State::committed; };
   options.on_step = [this](store::PublishStep step) {
     if (step != store::PublishStep::sync_parent) {
       return;
     }
-    static_cast<void>(fate_.end_commit());
+    static_cast<void>(commit_.end_commit());
     world_.process.tell(kCommittedWord, [this] {
-      joint_->tell(joint::Verdict(joint::Verdict::Kind::committed, ""));
+      joint_->send_verdict(joint::Verdict(joint::Verdict::Kind::committed, ""));
       return 0;
     });
     tell_user(RankVerdict::committed);
@@ -131,7 +131,7 @@ void JointSaver::make_directory() {
     }
   }
   staged_->make_directory(store::kTablesName);
-  joint_->tell_created();
+  joint_->send_created();
 }
 
 void JointSaver::join_directory() {
@@ -160,7 +160,7 @@ void JointSaver::publish(const std::vector<io::FileDigest>& digests) {
     return 0;
   });
   const std::vector<store::FileEntry> others =
-      must_wait ? await(joint_->hear_votes()) : votes_of(world_.coordinator.size());
+      must_wait ? await(joint_->collect_votes()) : votes_of(world_.coordinator.size());
   store::Manifest manifest = manifest_of_save();
   manifest.world_size = static_cast<std::uint32_t>(world_.coordinator.size());
   staged_->publish(std::move(manifest), digests, others);
@@ -169,7 +169,7 @@ void JointSaver::publish(const std::vector<io::FileDigest>& digests) {
 void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
   require_running();
   const std::vector<store::FileEntry> files = staged_->prepare(digests);
-  if (!fate_.begin_commit()) {
+  if (!commit_.begin_commit()) {
     throw Error(Errc::cancelled, target_);
   }
   staged_->hand_over();
@@ -180,7 +180,7 @@ void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
       joint_->vote(files);
       return 0;
     });
-    verdict = await(joint_->hear_verdict()).kind;
+    verdict = await(joint_->receive_verdict()).kind;
     is_heard = true;
   } catch (const Error&) {  // Nobody says it any more.
   }
@@ -188,13 +188,13 @@ void JointSaver::take_part(const std::vector<io::FileDigest>& digests) {
     verdict = staged_->decide_alone() == store::LoneVerdict::aborted ? joint::Verdict::Kind::aborted
                                                                      : joint::Verdict::Kind::committed;
   }
-  heed(verdict);
+  apply_verdict(verdict);
 }
 
-void JointSaver::heed(joint::Verdict::Kind verdict) {
+void JointSaver::apply_verdict(joint::Verdict::Kind verdict) {
   switch (verdict) {
     case joint::Verdict::Kind::committed:
-      static_cast<void>(fate_.end_commit());
+      static_cast<void>(commit_.end_commit());
       return;
     case joint::Verdict::Kind::unknown:
       throw Error(Errc::commit_unknown, target_);
@@ -206,7 +206,7 @@ void JointSaver::heed(joint::Verdict::Kind verdict) {
 }
 
 void JointSaver::require_running() const {
-  if (fate_.state() != core::Fate::State::running) {
+  if (commit_.state() != core::CommitState::State::running) {
     throw Error(Errc::cancelled, target_);
   }
 }

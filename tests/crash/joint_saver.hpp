@@ -12,7 +12,7 @@
 #include "cairn/coord/coordinator.hpp"
 
 #include "async/internal/event.hpp"
-#include "core/internal/fate.hpp"
+#include "core/internal/commit_state.hpp"
 #include "crash/rank_schedule.hpp"
 #include "crash/scenes.hpp"
 #include "crash/simulated_machine.hpp"
@@ -36,17 +36,17 @@ inline constexpr const char* kCommittedWord = "committed";
 
 /// A rank that saves `new_content` with the others: what core::SaveJob does, in the same order, one call after the other.
 ///
-/// The conversation, the fate and the directories are the library's own.
+/// The session, the commit state and the directories are the library's own.
 /// Threads: one, in the turns of the schedule.
 class JointSaver {
  public:
   /// What it is a part of. All of it outlives the saver.
   struct World {
-    World(RankSchedule& when, Coordinator& others, SimulatedProcess& how, Executor where)
+    World(RankSchedule& when, coord::Coordinator& others, SimulatedProcess& how, Executor where)
         : schedule(when), coordinator(others), process(how), executor(std::move(where)) {}
 
     RankSchedule& schedule;
-    Coordinator& coordinator;
+    coord::Coordinator& coordinator;
     SimulatedProcess& process;
     Executor executor;
   };
@@ -65,7 +65,7 @@ class JointSaver {
   [[nodiscard]] std::vector<io::FileDigest> write_files();
   void publish(const std::vector<io::FileDigest>& digests);
   void take_part(const std::vector<io::FileDigest>& digests);
-  void heed(joint::Verdict::Kind verdict);
+  void apply_verdict(joint::Verdict::Kind verdict);
   void require_running() const;
   void tell_user(RankVerdict verdict);
 
@@ -83,7 +83,7 @@ class JointSaver {
   const std::function<void(RankVerdict)> told_;
   SimulatedEngine engine_;
   std::optional<joint::JointSave> joint_;
-  core::Fate fate_;
+  core::CommitState commit_;
   std::optional<store::StagedDirectory> staged_;
   bool is_told_ = false;
 };

@@ -43,13 +43,13 @@ class JointJob {
         plan_(plan),
         network_(plan.ranks, network_of(plan)),
         schedule_(network_, plan.seed) {
-    CoordinatorOptions options;
+    coord::CoordinatorOptions options;
     options.lost_after = std::chrono::seconds(2);
     options.heartbeat = std::chrono::milliseconds(500);
     options.join_timeout =
         std::chrono::seconds(5);  // Or a rank that dies before it is heard counts as late for ever.
     for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
-      coordinators_.push_back(std::make_unique<Coordinator>(network_.transport(rank), options));
+      coordinators_.push_back(std::make_unique<coord::Coordinator>(network_.transport(rank), options));
       processes_.push_back(std::make_unique<SimulatedProcess>(machine, &schedule_, static_cast<int>(rank)));
     }
   }
@@ -200,7 +200,7 @@ class JointJob {
   const JointPlan plan_;
   testing::SimulatedNetwork network_;
   RankSchedule schedule_;
-  std::vector<std::unique_ptr<Coordinator>> coordinators_;
+  std::vector<std::unique_ptr<coord::Coordinator>> coordinators_;
   std::vector<std::unique_ptr<SimulatedProcess>> processes_;
   JointEnd end_;
   std::size_t ended_ = 0;

@@ -127,7 +127,7 @@ TEST_F(ShardsOnDevices, AreLoadedTogether) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     wishes.push_back(wish_of(rank == 0 ? device_ : second_device_, Box({0, rank * 16}, {kRows, 17})));
     ContextOptions of_rank = options();
-    of_rank.coordinator = std::make_shared<Coordinator>(job.transport(rank));
+    of_rank.coordinator = std::make_shared<coord::Coordinator>(job.transport(rank));
     contexts.emplace_back(std::move(of_rank));
   }
   std::vector<std::future<void>> loads;

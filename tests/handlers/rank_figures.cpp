@@ -31,7 +31,7 @@ using testing::End;
 using testing::Job;
 using testing::Shared;
 
-using Kept = std::shared_ptr<const KeptShares>;
+using Kept = std::shared_ptr<const KeptAssignments>;
 
 /// What all programs of a round work with: they are plain functions.
 struct Round {
@@ -50,27 +50,27 @@ RankLeaves leaves_of(std::uint32_t rank) {
   leaves.rank = rank;
   leaves.ranks = all.ranks;
   for (std::size_t i = 0; i < all.arrays; ++i) {
-    Holding holding;
-    holding.name = "layers/" + std::to_string(i) + "/attention/weight";
-    holding.dtype = DType::bfloat16;
-    holding.shape = {40000 + 8 * i, 4096};
-    holding.boxes = all.rule->boxes(rank, holding.shape);
+    sharding::RankBoxes array_boxes;
+    array_boxes.name = "layers/" + std::to_string(i) + "/attention/weight";
+    array_boxes.dtype = DType::bfloat16;
+    array_boxes.shape = {40000 + 8 * i, 4096};
+    array_boxes.boxes = all.rule->boxes(rank, array_boxes.shape);
     if (all.is_by_rule) {
-      holding.rule = all.rule;
+      array_boxes.rule = all.rule;
     }
-    leaves.lines += line_of_array(holding.name, "sharded array", holding.dtype, holding.shape);
-    leaves.holdings.push_back(std::move(holding));
+    leaves.lines += line_of_array(array_boxes.name, "sharded array", array_boxes.dtype, array_boxes.shape);
+    leaves.rank_boxes.push_back(std::move(array_boxes));
   }
   return leaves;
 }
 
-Awaitable<std::string> agree(Shared conversation, std::size_t rank) {
-  Subject subject = conversation->about("leaves");
+Awaitable<std::string> agree(Shared session, std::size_t rank) {
+  coord::Channel channel = session->channel("leaves");
   Kept& kept = round_of_all.kept[rank];
   const AgreedLeaves agreed =
-      co_await agree_on_shares(subject, leaves_of(static_cast<std::uint32_t>(rank)), kept);
-  kept = agreed.shares;
-  co_return std::to_string(kept->shares.shares.size());
+      co_await agree_on_assignments(channel, leaves_of(static_cast<std::uint32_t>(rank)), kept);
+  kept = agreed.assignments;
+  co_return std::to_string(kept->assignments.assignments.size());
 }
 
 long peak_mebibytes() {

@@ -41,8 +41,8 @@ TEST(JointLoad, SaysNothingWhereThereIsOneRank) {
 }
 
 Awaitable<std::string> agree_on(Load load, std::string path) {
-  Claims claims = {{"the path", std::move(path)}};
-  Awaitable<> agreeing = load->agree(std::move(claims));
+  RankValues rank_values = {{"the path", std::move(path)}};
+  Awaitable<> agreeing = load->agree(std::move(rank_values));
   co_await std::move(agreeing);
   Awaitable<> ending = load->end();
   co_await std::move(ending);
@@ -118,7 +118,7 @@ TEST(JointLoad, FailsOnAllRanksWhereOneHasDroppedIt) {
               Fails(Errc::peer_failed, HasSubstr("rank 1: the load was dropped")));
 }
 
-Awaitable<> load_here(Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
+Awaitable<> load_here(coord::Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
   try {
     Awaitable<std::string> loading = agree_on(JointLoad::join(*coordinator), "a");
     static_cast<void>(co_await std::move(loading));
@@ -127,13 +127,13 @@ Awaitable<> load_here(Coordinator* coordinator, std::shared_ptr<std::exception_p
   }
 }
 
-Awaitable<> save_here(Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
+Awaitable<> save_here(coord::Coordinator* coordinator, std::shared_ptr<std::exception_ptr> failure) {
   try {
     const std::unique_ptr<JointSave> save = JointSave::join(*coordinator);
-    Claims claims = {{"the path", "a"}};
-    const Claims none;
+    RankValues rank_values = {{"the path", "a"}};
+    const RankValues none;
     JointSave::Word word;
-    Awaitable<> agreeing = save->agree(std::move(claims), none, std::move(word));
+    Awaitable<> agreeing = save->agree(std::move(rank_values), none, std::move(word));
     co_await std::move(agreeing);
   } catch (...) {
     *failure = std::current_exception();

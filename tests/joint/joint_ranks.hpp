@@ -20,7 +20,7 @@ using Part = Awaitable<std::string> (*)(std::shared_ptr<Joint> joint, std::size_
 
 // outlives: the test keeps the coordinator until all has happened.
 template <class Joint>
-Awaitable<> play(Coordinator* coordinator, Part<Joint> part, testing::Ends ends) {
+Awaitable<> play(coord::Coordinator* coordinator, Part<Joint> part, testing::Ends ends) {
   testing::End& end = (*ends)[coordinator->rank()];
   try {
     const std::shared_ptr<Joint> joint = Joint::join(*coordinator);

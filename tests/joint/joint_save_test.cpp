@@ -68,17 +68,17 @@ TEST(JointSave, HasOneUuidOnAllRanksAndAnotherInTheNextSave) {
   EXPECT_THAT(second, Each(Not(first.front())));
 }
 
-Awaitable<std::string> agree_on(Save save, Claims claims, Claims options) {
+Awaitable<std::string> agree_on(Save save, RankValues rank_values, RankValues options) {
   JointSave::Word word;
-  Awaitable<> agreeing = save->agree(std::move(claims), options, std::move(word));
+  Awaitable<> agreeing = save->agree(std::move(rank_values), options, std::move(word));
   co_await std::move(agreeing);
   co_return "agreed";
 }
 
 Awaitable<std::string> agree_on_all(Save save, std::size_t) {
-  Claims claims = {{"the path", "a"}};
-  Claims options = {{"dtype", "bfloat16"}};
-  return agree_on(std::move(save), std::move(claims), std::move(options));
+  RankValues rank_values = {{"the path", "a"}};
+  RankValues options = {{"dtype", "bfloat16"}};
+  return agree_on(std::move(save), std::move(rank_values), std::move(options));
 }
 
 TEST(JointSaveAgreement, IsReachedWhereAllRanksSayTheSame) {
@@ -86,8 +86,8 @@ TEST(JointSaveAgreement, IsReachedWhereAllRanksSayTheSame) {
 }
 
 Awaitable<std::string> agree_on_paths(Save save, std::size_t rank) {
-  Claims claims = {{"the path", rank == 2 ? "b" : "a"}};
-  return agree_on(std::move(save), std::move(claims), {});
+  RankValues rank_values = {{"the path", rank == 2 ? "b" : "a"}};
+  return agree_on(std::move(save), std::move(rank_values), {});
 }
 
 TEST(JointSaveAgreement, FailsOnEveryRankForOneClaimAndNamesIt) {
@@ -99,9 +99,9 @@ TEST(JointSaveAgreement, FailsOnEveryRankForOneClaimAndNamesIt) {
 }
 
 Awaitable<std::string> agree_on_dtypes(Save save, std::size_t rank) {
-  Claims claims = {{"the path", "a"}};
-  Claims options = {{"rules", "none"}, {"dtype", rank == 1 ? "bfloat16" : "float32"}};
-  return agree_on(std::move(save), std::move(claims), std::move(options));
+  RankValues rank_values = {{"the path", "a"}};
+  RankValues options = {{"rules", "none"}, {"dtype", rank == 1 ? "bfloat16" : "float32"}};
+  return agree_on(std::move(save), std::move(rank_values), std::move(options));
 }
 
 TEST(JointSaveAgreement, NamesAnOptionInWordsThoughOnlyHashesAreSaidAtFirst) {
@@ -116,7 +116,7 @@ TEST(JointSaveAgreement, NamesAnOptionInWordsThoughOnlyHashesAreSaidAtFirst) {
 Awaitable<std::string> hear_word(Save save, std::size_t rank) {
   const auto heard = std::make_shared<std::string>();
   JointSave::Word word{rank == 0 ? "step 7" : "", [heard](std::string_view text) { *heard = text; }};
-  const Claims none;
+  const RankValues none;
   Awaitable<> agreeing = save->agree(none, none, std::move(word));
   co_await std::move(agreeing);
   co_return *heard;
@@ -133,9 +133,9 @@ std::string words_of(const Verdict& verdict) {
                      verdict.words);
 }
 
-Awaitable<std::string> hear_verdict(Save save, std::size_t) {
-  Awaitable<Verdict> hearing = save->hear_verdict();
-  const Verdict verdict = co_await std::move(hearing);
+Awaitable<std::string> receive_verdict(Save save, std::size_t) {
+  Awaitable<Verdict> receiving = save->receive_verdict();
+  const Verdict verdict = co_await std::move(receiving);
   co_return words_of(verdict);
 }
 
@@ -147,22 +147,22 @@ Verdict committed() {
 }
 
 Awaitable<std::string> vote_for_one_file(Save save, std::size_t rank) {
-  Awaitable<> created = save->hear_created();
+  Awaitable<> created = save->receive_created();
   co_await std::move(created);
   store::FileEntry file;
   file.path = fmt::format("of-{}", rank);
   file.size_bytes = 10 * rank;
   file.root.low = rank;
   save->vote({&file, 1});
-  Awaitable<std::string> hearing = hear_verdict(save, rank);
-  co_return co_await std::move(hearing);
+  Awaitable<std::string> receiving = receive_verdict(save, rank);
+  co_return co_await std::move(receiving);
 }
 
 Awaitable<std::string> commit_what_was_voted_for(Save save, std::size_t) {
-  save->tell_created();
-  Awaitable<std::vector<store::FileEntry>> voting = save->hear_votes();
+  save->send_created();
+  Awaitable<std::vector<store::FileEntry>> voting = save->collect_votes();
   const std::vector<store::FileEntry> files = co_await std::move(voting);
-  save->tell(committed());
+  save->send_verdict(committed());
   std::string text;
   for (const store::FileEntry& file : files) {
     text += fmt::format("{}:{}:{}:{} ", file.rank, file.path, file.size_bytes, file.root.low);
@@ -177,13 +177,13 @@ TEST(JointSaveVotes, BringRankZeroTheFilesOfAllOthersWhoThenHearItsVerdict) {
 
 /// What ranks 1 and 2 hear.
 std::vector<std::string> verdicts_after(SavePart primary) {
-  std::vector<std::string> texts = Job::texts(play_others(primary, hear_verdict));
+  std::vector<std::string> texts = Job::texts(play_others(primary, receive_verdict));
   texts.erase(texts.begin());
   return texts;
 }
 
 Awaitable<std::string> commit_and_fail(Save save, std::size_t) {
-  save->tell(committed());
+  save->send_verdict(committed());
   save->fail(std::make_exception_ptr(Error(Errc::io_failure, "too late")));
   co_return "";
 }
@@ -211,19 +211,19 @@ TEST(JointSaveVerdict, IsUnknownWhereRankZeroDoesNotKnow) {
   EXPECT_THAT(verdicts_after(fail_without_an_answer), Each(HasSubstr("unknown 0 0 'rank 0: ")));
 }
 
-Awaitable<std::string> give_way(Save save, std::size_t) {
+Awaitable<std::string> yield_to_newer(Save save, std::size_t) {
   save->fail(std::make_exception_ptr(Error(Errc::superseded, "a newer save")));
   co_return "";
 }
 
 TEST(JointSaveVerdict, SaysThatRankZeroHasGivenWay) {
-  EXPECT_THAT(verdicts_after(give_way), Each(HasSubstr("aborted (superseded)")));
+  EXPECT_THAT(verdicts_after(yield_to_newer), Each(HasSubstr("aborted (superseded)")));
 }
 
 Awaitable<std::string> pass_on_failure(Save save, std::size_t) {
   std::exception_ptr failure;
   try {
-    Awaitable<std::vector<store::FileEntry>> voting = save->hear_votes();
+    Awaitable<std::vector<store::FileEntry>> voting = save->collect_votes();
     static_cast<void>(co_await std::move(voting));
   } catch (...) {
     failure = std::current_exception();
@@ -232,15 +232,15 @@ Awaitable<std::string> pass_on_failure(Save save, std::size_t) {
   co_return "";
 }
 
-Awaitable<std::string> fail_and_hear_verdict(Save save, std::size_t rank) {
+Awaitable<std::string> fail_and_receive_verdict(Save save, std::size_t rank) {
   if (rank == 2) {
     save->fail(std::make_exception_ptr(Error(Errc::io_failure, "the disk is broken")));
   }
-  return hear_verdict(std::move(save), rank);
+  return receive_verdict(std::move(save), rank);
 }
 
 TEST(JointSaveVerdict, ReachesTheRankThatHasFailedAndNamesItAlone) {
-  std::vector<std::string> texts = Job::texts(play_others(pass_on_failure, fail_and_hear_verdict));
+  std::vector<std::string> texts = Job::texts(play_others(pass_on_failure, fail_and_receive_verdict));
 
   texts.erase(texts.begin());
   EXPECT_THAT(texts, Each(HasSubstr("aborted 0 0 'rank 2: the disk is broken")));
@@ -254,7 +254,7 @@ Awaitable<std::string> drop(Save save, std::size_t) {
 TEST(JointSave, FailsOnAllRanksWhereOneHasDroppedIt) {
   Job job(3);
 
-  const std::vector<End> ends = play<JointSave>(job, {pass_on_failure, hear_verdict, drop});
+  const std::vector<End> ends = play<JointSave>(job, {pass_on_failure, receive_verdict, drop});
 
   EXPECT_THAT(Job::texts(ends)[1], HasSubstr("rank 2: the save was dropped"));
 }
@@ -265,14 +265,14 @@ Awaitable<std::string> listen(Save save, std::size_t rank) {
   if (rank == 1) {
     save->fail(std::make_exception_ptr(Error(Errc::io_failure, "the disk is broken")));
   }
-  Subject subject = save->about("what never comes");
+  coord::Channel channel = save->channel("what never comes");
   try {
     if (rank == 0) {
-      Awaitable<std::vector<std::string>> gathering = subject.gather("");
+      Awaitable<std::vector<std::string>> gathering = channel.gather("");
       static_cast<void>(co_await std::move(gathering));
     } else {
-      Awaitable<std::string> hearing = subject.broadcast("");
-      static_cast<void>(co_await std::move(hearing));
+      Awaitable<std::string> receiving = channel.broadcast("");
+      static_cast<void>(co_await std::move(receiving));
     }
   } catch (const Error&) {  // This rank has heard of the failure.
   }
@@ -291,7 +291,7 @@ Awaitable<std::string> call_off(Save save, std::size_t) {
 }
 
 Awaitable<std::string> wait_for_directory(Save save, std::size_t) {
-  Awaitable<> created = save->hear_created();
+  Awaitable<> created = save->receive_created();
   co_await std::move(created);
   co_return "created";
 }

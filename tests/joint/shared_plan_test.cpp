@@ -41,7 +41,7 @@ TEST(SharedPlan, LeavesWhatOneRankWantsToIt) {
   EXPECT_THAT(plans[0].groups, ElementsAre(IsEmpty()));
   EXPECT_THAT(plans[2].reads, IsEmpty());
   for (const SharedPlan& plan : plans) {
-    EXPECT_EQ(plan.to_hear, 0U);
+    EXPECT_EQ(plan.to_receive, 0U);
   }
 }
 
@@ -52,7 +52,7 @@ TEST(SharedPlan, DividesWhatAllWantEqually) {
 
   for (const SharedPlan& plan : plans) {
     EXPECT_NEAR(static_cast<double>(bytes_of(plan)), 16.0 * kMiB, 12345);
-    EXPECT_EQ(plan.to_hear + plan.reads.size(), 17U);
+    EXPECT_EQ(plan.to_receive + plan.reads.size(), 17U);
     EXPECT_THAT(plan.files, ElementsAre("a", "b"));
     EXPECT_THAT(plan.groups, ElementsAre(::testing::SizeIs(3)));
   }
@@ -136,7 +136,7 @@ TEST(SharedPlan, GivesEveryRankWhatItWantsAndReadsNothingTwice) {
       }
     }
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      EXPECT_EQ(plans[rank].to_hear, heard[rank]);
+      EXPECT_EQ(plans[rank].to_receive, heard[rank]);
     }
   }
 }

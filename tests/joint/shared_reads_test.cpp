@@ -71,7 +71,7 @@ class SharedReadsOfRanks : public ::testing::Test {
   /// Has each rank read its range, but for those that have something else to do. Returns what they threw, a line for
   /// each rank that did.
   std::string read(const Ranges& ranges, const std::map<std::size_t, Act>& acts = {}) {
-    return testing::failures_on_ranks(job_, [&](const std::shared_ptr<Coordinator>& coordinator) {
+    return testing::failures_on_ranks(job_, [&](const std::shared_ptr<coord::Coordinator>& coordinator) {
       const std::unique_ptr<JointLoad> load = JointLoad::join(*coordinator);
       try {
         const auto act = acts.find(coordinator->rank());
@@ -108,7 +108,7 @@ class SharedReadsOfRanks : public ::testing::Test {
   std::array<Report, kRanks> reports_;
 
  private:
-  void read(const Range& range, JointLoad& load, const Coordinator& coordinator) {
+  void read(const Range& range, JointLoad& load, const coord::Coordinator& coordinator) {
     const std::size_t rank = coordinator.rank();
     staging::TestPlane test;
     io::Syscalls& syscalls = test.plane->engine.syscalls();
@@ -133,7 +133,7 @@ class SharedReadsOfRanks : public ::testing::Test {
     }
     test.disk.allocate_error = allocate_errors_[rank];
     test.disk.open_error = reach_errors_[rank];
-    SharedReads reads(*test.plane, coordinator, load.about("reads"), files, std::move(pieces));
+    SharedReads reads(*test.plane, coordinator, load.channel("reads"), files, std::move(pieces));
     test.run(reads.read());
     test.run(load.end());
     bytes_read_[rank] = test.plane->read_bytes;
@@ -224,9 +224,9 @@ TEST_F(SharedReadsOfRanks, RefuseARangeThatSharedMemoryDoesNotHave) {
   io::SharedMemory memory(io::posix_syscalls(), "cairn-of-a-liar", io::kChunkBytes);
   const Act lie = [&](JointLoad& load) {
     const staging::TestPlane test;
-    Subject subject = load.about("reads");
-    static_cast<void>(test.run(subject.gather(encode_wants({{"data", {{0, kFileBytes}}}}))));
-    static_cast<void>(test.run(subject.scatter({})));
+    coord::Channel channel = load.channel("reads");
+    static_cast<void>(test.run(channel.gather(encode_wants({{"data", {{0, kFileBytes}}}}))));
+    static_cast<void>(test.run(channel.scatter({})));
     std::string text;
     put(text, std::uint8_t{1});                 // A run in shared memory,
     put(text, std::uint64_t{0});                // its number,
@@ -238,7 +238,7 @@ TEST_F(SharedReadsOfRanks, RefuseARangeThatSharedMemoryDoesNotHave) {
     put(text, memory.key().fd);
     put(text, memory.key().bytes);
     put_text(text, memory.key().name);
-    subject.tell(std::array<std::size_t, 1>{0}, text);
+    channel.send(std::array<std::size_t, 1>{0}, text);
     test.run(load.end());
   };
 

@@ -111,12 +111,12 @@ class Rank {
       : root_(std::move(root)),
         rank_(static_cast<std::uint32_t>(rank)),
         ranks_(static_cast<std::uint32_t>(size)) {
-    CoordinatorOptions beats;
+    coord::CoordinatorOptions beats;
     beats.heartbeat = 100ms;
     beats.lost_after = kLostAfter;
     beats.join_timeout = kJoinTimeout;
     ContextOptions options;
-    options.coordinator = std::make_shared<Coordinator>(mpi_transport(), beats);
+    options.coordinator = std::make_shared<coord::Coordinator>(mpi_transport(), beats);
     context_ = std::make_unique<Context>(options);
   }
 

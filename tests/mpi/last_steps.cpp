@@ -40,13 +40,13 @@ constexpr std::uint64_t kColumns = 1024;
 
 class Rank {
  public:
-  Rank(std::filesystem::path root, std::shared_ptr<Coordinator> coordinator)
+  Rank(std::filesystem::path root, std::shared_ptr<coord::Coordinator> coordinator)
       : root_(std::move(root)), coordinator_(std::move(coordinator)) {}
 
   [[nodiscard]] std::filesystem::path root() const { return root_; }
   [[nodiscard]] std::size_t number() const { return coordinator_->rank(); }
   [[nodiscard]] std::size_t size() const { return coordinator_->size(); }
-  Coordinator& coordinator() const { return *coordinator_; }
+  coord::Coordinator& coordinator() const { return *coordinator_; }
 
   [[nodiscard]] Context context() const {
     ContextOptions options;
@@ -81,7 +81,7 @@ class Rank {
 
  private:
   const std::filesystem::path root_;
-  const std::shared_ptr<Coordinator> coordinator_;
+  const std::shared_ptr<coord::Coordinator> coordinator_;
 };
 
 void close(const Rank& rank) {
@@ -156,9 +156,9 @@ struct Scene {
 };
 
 void play_all(const std::filesystem::path& root) {
-  CoordinatorOptions beats;
+  coord::CoordinatorOptions beats;
   beats.heartbeat = 100ms;
-  const auto coordinator = std::make_shared<Coordinator>(mpi_transport(), beats);
+  const auto coordinator = std::make_shared<coord::Coordinator>(mpi_transport(), beats);
   for (const Scene& scene : {Scene{"close", close, 1}, Scene{"wait", wait, 1}, Scene{"destroy", destroy, 1},
                              Scene{"retain", retain_and_resume, 1}, Scene{"preempt", be_preempted, 1},
                              Scene{"remove", remove, 0}}) {

@@ -85,37 +85,37 @@ std::string text_of(std::size_t rank, std::size_t bytes = kLarge) {
 }
 
 /// Rounds of every kind; texts that MPI sends at once, and such that wait for their receiver. Those take the time.
-void talk(const std::shared_ptr<Coordinator>& coordinator) {
+void talk(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const std::uint64_t large_rounds = testing::number_from("CAIRN_MPI_LARGE_ROUNDS", 3);
   for (std::uint64_t i = 0; i < 20; ++i) {
     const std::size_t bytes = i < large_rounds ? kLarge : 100;
-    Conversation conversation = coordinator->join();
-    Subject subject = conversation.about("it");
-    run(subject.agree("round", fmt::format("{}", i)));
-    const std::vector<std::string> texts = run(subject.gather(text_of(coordinator->rank(), bytes)));
+    coord::Session session = coordinator->join();
+    coord::Channel channel = session.channel("it");
+    run(channel.agree("round", fmt::format("{}", i)));
+    const std::vector<std::string> texts = run(channel.gather(text_of(coordinator->rank(), bytes)));
     for (std::size_t rank = 0; rank < texts.size(); ++rank) {
       require(texts[rank] == text_of(rank, bytes), fmt::format("the text of rank {}", rank));
     }
     require(texts.size() == (coordinator->rank() == 0 ? coordinator->size() : 0), "all texts at rank 0");
-    require(run(subject.scatter(texts)) == text_of(coordinator->rank(), bytes), "its own text comes back");
-    require(run(subject.broadcast(fmt::format("end {}", i))) == fmt::format("end {}", i), "the broadcast");
-    conversation.leave();
+    require(run(channel.scatter(texts)) == text_of(coordinator->rank(), bytes), "its own text comes back");
+    require(run(channel.broadcast(fmt::format("end {}", i))) == fmt::format("end {}", i), "the broadcast");
+    session.leave();
   }
 }
 
-void fail(const std::shared_ptr<Coordinator>& coordinator) {
-  Conversation conversation = coordinator->join();
-  run(conversation.about("it").agree("all are there", "yes"));
+void fail(const std::shared_ptr<coord::Coordinator>& coordinator) {
+  coord::Session session = coordinator->join();
+  run(session.channel("it").agree("all are there", "yes"));
   const auto begin = std::chrono::steady_clock::now();
   const std::size_t failing = coordinator->size() - 1;
   if (coordinator->rank() == failing) {
-    conversation.fail(std::make_exception_ptr(Error(Errc::io_failure, "no space")));
+    session.fail(std::make_exception_ptr(Error(Errc::io_failure, "no space")));
   } else {
-    const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
+    const std::string text = failure_of(session.failed(), Errc::peer_failed);
     require(text.find(fmt::format("rank {}: no space", failing)) == 0, text);
   }
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "nobody waits until a rank is lost");
-  conversation.leave();
+  session.leave();
   talk(coordinator);
 }
 
@@ -145,45 +145,45 @@ void do_when_heard(const std::function<void()>& act) {
 }
 
 /// The last rank is stopped for longer than is enough to be lost.
-void stop(const std::shared_ptr<Coordinator>& coordinator) {
+void stop(const std::shared_ptr<coord::Coordinator>& coordinator) {
   {
-    Conversation conversation = coordinator->join();
-    Subject subject = conversation.about("it");
-    run(subject.agree("all are there", "yes"));
+    coord::Session session = coordinator->join();
+    coord::Channel channel = session.channel("it");
+    run(channel.agree("all are there", "yes"));
     if (coordinator->rank() == coordinator->size() - 1) {
       stop_this_process();
     }
-    const std::string text = failure_of(subject.agree("again", "yes"), Errc::peer_lost);
+    const std::string text = failure_of(channel.agree("again", "yes"), Errc::peer_lost);
     require(text.find(fmt::format("rank {} is lost", coordinator->size() - 1)) != std::string::npos, text);
-    conversation.leave();
+    session.leave();
   }
   do_when_heard([&] {
-    Conversation conversation = coordinator->join();
-    run(conversation.about("it").agree("all are there again", "yes"));
-    conversation.leave();
+    coord::Session session = coordinator->join();
+    run(session.channel("it").agree("all are there again", "yes"));
+    session.leave();
   });
   talk(coordinator);
 }
 
 /// The last rank dies without a word; MPI lets the others go on (mpirun --enable-recovery).
-void killed(const std::shared_ptr<Coordinator>& coordinator) {
-  Conversation conversation = coordinator->join();
-  Subject subject = conversation.about("it");
-  run(subject.agree("all are there", "yes"));
+void killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
+  coord::Session session = coordinator->join();
+  coord::Channel channel = session.channel("it");
+  run(channel.agree("all are there", "yes"));
   if (coordinator->rank() == coordinator->size() - 1) {
     ::raise(SIGKILL);
   }
   const auto begin = std::chrono::steady_clock::now();
-  failure_of(subject.agree("again", "yes"), Errc::peer_lost);
+  failure_of(channel.agree("again", "yes"), Errc::peer_lost);
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "all have ended soon after its silence");
   survive(coordinator->rank());
 }
 
 /// Rank 0 speaks when all have agreed, perhaps before this rank has heard of that.
-Awaitable<> agree_and_hear_large(Subject subject) {
-  Awaitable<> agreeing = subject.agree("the last one starves", "yes");
+Awaitable<> agree_and_hear_large(coord::Channel channel) {
+  Awaitable<> agreeing = channel.agree("the last one starves", "yes");
   co_await std::move(agreeing);
-  static_cast<void>(co_await subject.broadcast(""));
+  static_cast<void>(co_await channel.broadcast(""));
 }
 
 /// How often threads of this process have gone to sleep, by name.
@@ -203,7 +203,7 @@ std::size_t sleeps_of(const std::string& name) {
   return sleeps;
 }
 
-void idle(const std::shared_ptr<Coordinator>& coordinator, std::chrono::seconds time) {
+void idle(const std::shared_ptr<coord::Coordinator>& coordinator, std::chrono::seconds time) {
   talk(coordinator);
   std::this_thread::sleep_for(1500ms);  // The last sign of life is due within a second.
   const std::size_t before = sleeps_of("cairn-mpi");
@@ -215,35 +215,35 @@ void idle(const std::shared_ptr<Coordinator>& coordinator, std::chrono::seconds 
 }
 
 /// The last rank has no memory for what comes: it is gone to the others, and knows it itself.
-void starved(const std::shared_ptr<Coordinator>& coordinator) {
+void starved(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const std::size_t last = coordinator->size() - 1;
-  Conversation conversation = coordinator->join();
-  Subject subject = conversation.about("it");
-  run(subject.agree("all are there", "yes"));
+  coord::Session session = coordinator->join();
+  coord::Channel channel = session.channel("it");
+  run(channel.agree("all are there", "yes"));
   if (coordinator->rank() == last) {
     testing::largest_allocation = 1'000'000;
   }
   const auto begin = std::chrono::steady_clock::now();
   if (coordinator->rank() == last) {
-    failure_of(agree_and_hear_large(subject), Errc::closed);
+    failure_of(agree_and_hear_large(channel), Errc::closed);
     testing::largest_allocation = SIZE_MAX;
   } else {
-    run(subject.agree("the last one starves", "yes"));
-    static_cast<void>(subject.broadcast(coordinator->rank() == 0 ? text_of(0) : ""));
-    const std::string text = failure_of(conversation.failed(), Errc::peer_failed);
+    run(channel.agree("the last one starves", "yes"));
+    static_cast<void>(channel.broadcast(coordinator->rank() == 0 ? text_of(0) : ""));
+    const std::string text = failure_of(session.failed(), Errc::peer_failed);
     require(text.find(fmt::format("rank {}", last)) != std::string::npos, text);
   }
   require(std::chrono::steady_clock::now() - begin < kLostAfter, "nobody waits until a rank is lost");
 }
 
 /// MPI_Finalize comes first, while a rank waits for others, and while much is on its way to one that never looks.
-void finalize(const std::shared_ptr<Coordinator>& coordinator) {
-  Conversation conversation = coordinator->join();
+void finalize(const std::shared_ptr<coord::Coordinator>& coordinator) {
+  coord::Session session = coordinator->join();
   if (coordinator->rank() == 0) {
-    (void)conversation.about("it").broadcast(std::string(50'000'000, 'x'));
+    (void)session.channel("it").broadcast(std::string(50'000'000, 'x'));
   }
   MPI_Finalize();
-  require(conversation.failure() != nullptr, "it has failed");
+  require(session.failure() != nullptr, "it has failed");
   bool is_refused = false;
   try {
     (void)coordinator->join();
@@ -254,7 +254,7 @@ void finalize(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// As a program that may call MPI by one thread only, which has other things to do.
-void lend(const std::shared_ptr<Coordinator>& coordinator) {
+void lend(const std::shared_ptr<coord::Coordinator>& coordinator) {
   bool is_done = false;
   std::exception_ptr failure;
   std::mutex mutex;
@@ -284,7 +284,7 @@ void lend(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
-void save(const std::shared_ptr<Coordinator>& coordinator) {
+void save(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   Saver saver(coordinator);
   std::string all;
@@ -299,7 +299,7 @@ void save(const std::shared_ptr<Coordinator>& coordinator) {
   }
 }
 
-void load(const std::shared_ptr<Coordinator>& coordinator) {
+void load(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   Saver saver(coordinator);
   saver.save(directory.target());
@@ -316,7 +316,7 @@ void tell(std::size_t rank, std::chrono::steady_clock::time_point begin, const s
 }
 
 /// A save that no rank may say is committed; what each says instead. Then they save as if nothing had been.
-std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
+std::string fail_together(Saver& saver, const std::shared_ptr<coord::Coordinator>& coordinator,
                           const SharedDirectory& directory) {
   std::string text;
   const auto begin = std::chrono::steady_clock::now();
@@ -334,7 +334,7 @@ std::string fail_together(Saver& saver, const std::shared_ptr<Coordinator>& coor
 }
 
 /// The last rank is stopped while it writes: the others fail without it. When it goes on, it hears so, and takes part in the next.
-void save_stopped(const std::shared_ptr<Coordinator>& coordinator) {
+void save_stopped(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const std::size_t last = coordinator->size() - 1;
   bool is_first = true;
@@ -351,7 +351,7 @@ void save_stopped(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// Rank 0 is stopped right before its rename: the others have taken the directory away when it goes on.
-void save_root_stopped(const std::shared_ptr<Coordinator>& coordinator) {
+void save_root_stopped(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const auto syscalls = std::make_shared<testing::RankSyscalls>();
   bool is_first = true;
@@ -367,7 +367,7 @@ void save_root_stopped(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// The last rank's disk is full: the others are told at once.
-void save_full(const std::shared_ptr<Coordinator>& coordinator) {
+void save_full(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const std::size_t last = coordinator->size() - 1;
   bool is_first = true;
@@ -385,7 +385,7 @@ void save_full(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// The last rank calls MPI_Finalize while all save: each hears which one.
-void save_finalize(const std::shared_ptr<Coordinator>& coordinator) {
+void save_finalize(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const std::size_t last = coordinator->size() - 1;
   const bool is_last = coordinator->rank() == last;
@@ -419,7 +419,7 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
 }
 
 /// The last rank has died, or dies in the next save: the others fail, from then on at once. Recovery leaves so many names.
-[[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<Coordinator>& coordinator,
+[[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<coord::Coordinator>& coordinator,
                                const SharedDirectory& directory, std::size_t left) {
   const auto fail = [&](const std::string& words, std::chrono::seconds latest) {
     const auto begin = std::chrono::steady_clock::now();
@@ -440,7 +440,7 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
 }
 
 /// The last rank dies between two saves: the others find so while they wait for it.
-void between_saves_killed(const std::shared_ptr<Coordinator>& coordinator) {
+void between_saves_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   Saver saver(coordinator);
   saver.save(directory.target());
@@ -451,7 +451,7 @@ void between_saves_killed(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// The last rank dies while it is asked what it saves, as in a policy.
-void blocking_killed(const std::shared_ptr<Coordinator>& coordinator) {
+void blocking_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   int saves = 0;
   testing::PartHooks hooks;
@@ -466,7 +466,7 @@ void blocking_killed(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// The last rank comes to its second save long after the others: it answers for as long, whatever its program does.
-void late(const std::shared_ptr<Coordinator>& coordinator) {
+void late(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   Saver saver(coordinator);
   saver.save(directory.target());
@@ -478,7 +478,7 @@ void late(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// The last rank dies while it writes: the others fail, and nothing is left that recovery does not remove.
-void save_killed(const std::shared_ptr<Coordinator>& coordinator) {
+void save_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   testing::PartHooks hooks;
   hooks.background = [&](std::size_t rank) {
@@ -491,7 +491,7 @@ void save_killed(const std::shared_ptr<Coordinator>& coordinator) {
 }
 
 /// Rank 0 dies right after its rename: the others find the checkpoint, and make sure that it stays.
-void save_root_killed(const std::shared_ptr<Coordinator>& coordinator) {
+void save_root_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const auto syscalls = std::make_shared<testing::RankSyscalls>();
   syscalls->after_publication = [] { ::raise(SIGKILL); };
@@ -525,7 +525,7 @@ int level_for(const std::string& scene) {
 }
 
 int main_of(const std::string& scene, std::chrono::seconds time) {
-  const std::map<std::string, std::function<void(const std::shared_ptr<Coordinator>&)>> scenes = {
+  const std::map<std::string, std::function<void(const std::shared_ptr<coord::Coordinator>&)>> scenes = {
       {"talk", talk},
       {"fail", fail},
       {"stop", stop},
@@ -567,12 +567,12 @@ int main_of(const std::string& scene, std::chrono::seconds time) {
     return 0;
   }
   testing::is_each_apart = scene.starts_with("apart");
-  CoordinatorOptions options;
+  coord::CoordinatorOptions options;
   options.heartbeat = 100ms;
   options.lost_after = ends_by_silence(scene) ? kSoonLostAfter : kLostAfter;
   options.fan_out = 2;
   {
-    const auto coordinator = std::make_shared<Coordinator>(mpi_transport(), options);
+    const auto coordinator = std::make_shared<coord::Coordinator>(mpi_transport(), options);
     scenes.at(scene)(coordinator);
     MPI_Finalized(&level);
     if (level == 0) {

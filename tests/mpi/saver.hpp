@@ -38,7 +38,7 @@ inline constexpr std::chrono::seconds kSoonLostAfter{3};
 /// A directory that all ranks know; rank 0 removes it.
 class SharedDirectory {
  public:
-  explicit SharedDirectory(const std::shared_ptr<Coordinator>& coordinator) {
+  explicit SharedDirectory(const std::shared_ptr<coord::Coordinator>& coordinator) {
     if (coordinator->rank() == 0) {
       own_.emplace();
     }
@@ -58,7 +58,7 @@ class SharedDirectory {
 
 class Saver {
  public:
-  explicit Saver(const std::shared_ptr<Coordinator>& coordinator, const PartHooks& hooks = {},
+  explicit Saver(const std::shared_ptr<coord::Coordinator>& coordinator, const PartHooks& hooks = {},
                  std::shared_ptr<io::Syscalls> syscalls = nullptr)
       : rank_(coordinator->rank()) {
     HandlerRegistry registry;

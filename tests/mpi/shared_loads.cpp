@@ -98,7 +98,7 @@ class SlicesHandler final : public CheckpointableHandler<Slices> {
 };
 
 /// What a rank finds of a file of which it wants all, or its columns.
-std::string wanted_of(const std::string& content, bool has_columns, const Coordinator& coordinator) {
+std::string wanted_of(const std::string& content, bool has_columns, const coord::Coordinator& coordinator) {
   if (!has_columns) {
     return content;
   }
@@ -112,7 +112,8 @@ std::string wanted_of(const std::string& content, bool has_columns, const Coordi
 
 class SlicesOfRank {
  public:
-  explicit SlicesOfRank(std::shared_ptr<Coordinator> coordinator) : coordinator_(std::move(coordinator)) {
+  explicit SlicesOfRank(std::shared_ptr<coord::Coordinator> coordinator)
+      : coordinator_(std::move(coordinator)) {
     ContextOptions options;
     options.coordinator = coordinator_;
     options.engine = io::EngineKind::threads;
@@ -150,7 +151,7 @@ class SlicesOfRank {
     return handlers.snapshot();
   }
 
-  const std::shared_ptr<Coordinator> coordinator_;
+  const std::shared_ptr<coord::Coordinator> coordinator_;
   const std::shared_ptr<RankSyscalls> syscalls_ = std::make_shared<RankSyscalls>();
   std::optional<Context> context_;
 };
@@ -167,7 +168,7 @@ bool has_shared_memory() {
 
 }  // namespace
 
-void load_shared(const std::shared_ptr<Coordinator>& coordinator) {
+void load_shared(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   SlicesOfRank slices(coordinator);
   slices.save(directory.target());
@@ -189,7 +190,7 @@ void load_shared(const std::shared_ptr<Coordinator>& coordinator) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
-void load_shared_killed(const std::shared_ptr<Coordinator>& coordinator) {
+void load_shared_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const std::size_t last = coordinator->size() - 1;
   SlicesOfRank slices(coordinator);

@@ -12,9 +12,9 @@ namespace cairn::testing {
 
 /// Each rank loads all bytes of all files, and then its columns of them: through memory that ranks of one machine
 /// share, and in packets where each is apart.
-void load_shared(const std::shared_ptr<Coordinator>& coordinator);
+void load_shared(const std::shared_ptr<coord::Coordinator>& coordinator);
 
 /// The last rank dies while it reads for the others.
-void load_shared_killed(const std::shared_ptr<Coordinator>& coordinator);
+void load_shared_killed(const std::shared_ptr<coord::Coordinator>& coordinator);
 
 }  // namespace cairn::testing

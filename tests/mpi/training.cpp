@@ -61,10 +61,10 @@ void require_alike(const std::string& mine, const std::string& what) {
 }
 
 void train(const std::filesystem::path& root, int rank, int size) {
-  CoordinatorOptions beats;
+  coord::CoordinatorOptions beats;
   beats.heartbeat = 100ms;
   ContextOptions options;
-  options.coordinator = std::make_shared<Coordinator>(mpi_transport(), beats);
+  options.coordinator = std::make_shared<coord::Coordinator>(mpi_transport(), beats);
   options.clock = std::make_shared<ClockAhead>(rank);
   const Context context(options);
   const PreemptionGuard guard;

@@ -49,10 +49,10 @@ void be_refused() {
 }
 
 void lend_to_thrower() {
-  const std::unique_ptr<Transport> transport = mpi_transport();
+  const std::unique_ptr<coord::Transport> transport = mpi_transport();
   bool has_thrown = false;
   bool is_called = false;
-  transport->listen([](std::size_t, const Packet&) {}, nullptr);
+  transport->listen([](std::size_t, const coord::Packet&) {}, nullptr);
   transport->call_after(0ns, [] { throw std::runtime_error("as it was told to"); });
   try {
     transport->progress();
@@ -65,7 +65,7 @@ void lend_to_thrower() {
 }
 
 void hear_early() {
-  const std::unique_ptr<Transport> transport = mpi_transport();
+  const std::unique_ptr<coord::Transport> transport = mpi_transport();
   if (transport->rank() == 1) {
     transport->send(0, std::make_shared<const std::string>("early"));
   }
@@ -78,7 +78,7 @@ void hear_early() {
   lend_often();  // Rank 1 has sent it.
   lend_often();  // It has come.
   std::string heard;
-  transport->listen([&heard](std::size_t, const Packet& packet) { heard = *packet; }, nullptr);
+  transport->listen([&heard](std::size_t, const coord::Packet& packet) { heard = *packet; }, nullptr);
   while (transport->rank() == 0 && heard.empty()) {
     require(transport->progress(), "it needs the thread");
   }

@@ -98,8 +98,8 @@ ContextOptions context_options(const Story& story) {
   return options;
 }
 
-CoordinatorOptions coordinator_options(const Story& story) {
-  CoordinatorOptions options;
+coord::CoordinatorOptions coordinator_options(const Story& story) {
+  coord::CoordinatorOptions options;
   options.fan_out = story.fan_out;
   options.heartbeat = 30ms;
   options.lost_after = story.lost_after;
@@ -121,7 +121,8 @@ Player::Player(const Story& story, std::filesystem::path folder, JobHistory& his
     if (rank == 0 && broken) {
       options.syscalls = broken;
     }
-    options.coordinator = std::make_shared<Coordinator>(job_.transport(rank), coordinator_options(story));
+    options.coordinator =
+        std::make_shared<coord::Coordinator>(job_.transport(rank), coordinator_options(story));
     contexts_.push_back(std::make_unique<Context>(std::move(options)));
   }
 }

@@ -132,7 +132,7 @@ std::string save_one(const std::string& path, std::uint64_t number, Dice& dice) 
   options.handler_options.set(ShardingOptions(some_policy(number, dice)));
   std::atomic<bool> is_marked = false;
   const std::string failures =
-      testing::failures_on_ranks(ranks, [&](const std::shared_ptr<Coordinator>& coordinator) {
+      testing::failures_on_ranks(ranks, [&](const std::shared_ptr<coord::Coordinator>& coordinator) {
         ContextOptions of_rank;
         of_rank.staging_bytes = std::size_t{16} << 20;
         of_rank.coordinator = coordinator;

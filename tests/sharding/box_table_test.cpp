@@ -6,7 +6,7 @@
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"
 
-namespace cairn {
+namespace cairn::sharding {
 namespace {
 
 using testing::Dice;
@@ -42,8 +42,8 @@ TEST(BoxTable, FindsWhatComparingWithAllFinds) {
       }
 
       std::map<std::size_t, Box> found;
-      for (const Meeting& meeting : table.meeting(wanted)) {
-        ASSERT_TRUE(found.emplace(meeting.number, meeting.shared).second);
+      for (const BoxOverlap& overlap : table.overlaps(wanted)) {
+        ASSERT_TRUE(found.emplace(overlap.number, overlap.shared).second);
       }
 
       ASSERT_EQ(found, all) << wanted;
@@ -54,7 +54,7 @@ TEST(BoxTable, FindsWhatComparingWithAllFinds) {
 TEST(BoxTable, AnswersInTheOrderOfOffsets) {
   const std::vector<Box> boxes = {Box({4}, {2}), Box({0}, {2}), Box({2}, {2})};
 
-  const std::vector<Meeting> found = BoxTable(boxes).meeting(Box({1}, {4}));
+  const std::vector<BoxOverlap> found = BoxTable(boxes).overlaps(Box({1}, {4}));
 
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].number, 1u);
@@ -63,14 +63,14 @@ TEST(BoxTable, AnswersInTheOrderOfOffsets) {
 }
 
 TEST(BoxTable, OfNothingFindsNothing) {
-  EXPECT_TRUE(BoxTable({}).meeting(Box({0}, {1})).empty());
+  EXPECT_TRUE(BoxTable({}).overlaps(Box({0}, {1})).empty());
 }
 
 TEST(BoxTable, RefusesBoxesOfOtherRank) {
   EXPECT_THAT([] { return BoxTable(std::vector<Box>{Box(), Box({0}, {1})}); }, Fails(Errc::invalid_argument));
-  EXPECT_THAT([] { return BoxTable(std::vector<Box>{Box({0}, {1})}).meeting(Box()); },
+  EXPECT_THAT([] { return BoxTable(std::vector<Box>{Box({0}, {1})}).overlaps(Box()); },
               Fails(Errc::invalid_argument));
 }
 
 }  // namespace
-}  // namespace cairn
+}  // namespace cairn::sharding

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policies.hpp"
-#include "cairn/sharding/share_plan.hpp"
 
 #include "sharding/held_arrays.hpp"
 #include "sharding/internal/cover.hpp"
@@ -41,8 +41,8 @@ auto timed(const char* what, F work) {
   return result;
 }
 
-std::vector<PlannedArray> arrays_of(std::size_t count, const Sharding& sharding) {
-  std::vector<PlannedArray> arrays;
+std::vector<sharding::PlannedArray> arrays_of(std::size_t count, const Sharding& sharding) {
+  std::vector<sharding::PlannedArray> arrays;
   for (std::size_t i = 0; i < count; ++i) {
     arrays.push_back(
         {"layers/" + std::to_string(i) + "/w", DType::bfloat16, {40000 + 8 * i, 4096}, sharding});
@@ -50,10 +50,10 @@ std::vector<PlannedArray> arrays_of(std::size_t count, const Sharding& sharding)
   return arrays;
 }
 
-std::uint64_t all_shares(const SharePlan& plan) {
+std::uint64_t all_assignments(const sharding::AssignmentPlan& plan) {
   std::uint64_t count = 0;
   for (std::uint32_t rank = 0; rank < plan.ranks(); ++rank) {
-    count += plan.shares(rank).size();
+    count += plan.assignments(rank).size();
   }
   return count;
 }
@@ -62,14 +62,16 @@ void time_rules(std::uint32_t ranks, std::size_t arrays) {
   const Mesh flat({ranks}, {"all"});
   const Mesh halves({ranks / 2, 2}, {"model", "data"});
   const auto plan = [&](const char* what, const Sharding& sharding) {
-    return timed(what, [&] { return SharePlan(arrays_of(arrays, sharding), ranks); });
+    return timed(what, [&] { return sharding::AssignmentPlan(arrays_of(arrays, sharding), ranks); });
   };
-  const SharePlan rows = plan("plan by rule: rows on all ranks", Sharding::of_spec(flat, {{"all"}}));
+  const sharding::AssignmentPlan rows =
+      plan("plan by rule: rows on all ranks", Sharding::of_spec(flat, {{"all"}}));
   plan("plan by rule: two copies of each box", Sharding::of_spec(halves, {{"model"}}));
-  const SharePlan copies = plan("plan by rule: copies everywhere", Sharding::replicated(ranks));
-  timed("shares of all ranks: rows", [&] { return all_shares(rows); });
+  const sharding::AssignmentPlan copies =
+      plan("plan by rule: copies everywhere", Sharding::replicated(ranks));
+  timed("shares of all ranks: rows", [&] { return all_assignments(rows); });
   const std::uint64_t count =
-      timed("shares of all ranks: copies everywhere", [&] { return all_shares(copies); });
+      timed("shares of all ranks: copies everywhere", [&] { return all_assignments(copies); });
   const auto bytes = copies.bytes_by_rank();
   const double mean = std::accumulate(bytes.begin(), bytes.end(), 0.0) / ranks;
   std::printf("    %llu shares, the busiest rank has %.3f of the mean\n",
@@ -78,19 +80,20 @@ void time_rules(std::uint32_t ranks, std::size_t arrays) {
 }
 
 void time_exchange(std::uint32_t ranks, std::size_t arrays) {
-  const std::vector<PlannedArray> wanted =
+  const std::vector<sharding::PlannedArray> wanted =
       arrays_of(arrays, Sharding::of_spec(Mesh({ranks}, {"all"}), {{"all"}}));
   auto held = timed("boxes of all ranks put together", [&] {
     HeldArrays all;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      for (const PlannedArray& array : wanted) {
+      for (const sharding::PlannedArray& array : wanted) {
         all.add(rank, array.name, array.dtype, array.shape, array.sharding.boxes(rank, array.shape));
       }
     }
     return all.finish(ranks);
   });
-  const SharePlan plan = timed("plan of exchanged boxes", [&] { return SharePlan(std::move(held), ranks); });
-  timed("shares of all ranks", [&] { return all_shares(plan); });
+  const sharding::AssignmentPlan plan =
+      timed("plan of exchanged boxes", [&] { return sharding::AssignmentPlan(std::move(held), ranks); });
+  timed("shares of all ranks", [&] { return all_assignments(plan); });
 }
 
 void time_cover() {

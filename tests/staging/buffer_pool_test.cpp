@@ -102,7 +102,7 @@ TEST(BufferPoolShare, HasOneBufferWhenOthersHoldAllThatThereAre) {
     told_bytes += memory.size();
     return std::make_shared<int>();
   });
-  BufferPool other = pool.share();
+  BufferPool other = pool.fair_share();
   const Buffer first = pool.try_acquire();
   const Buffer second = pool.try_acquire();
 
@@ -120,7 +120,7 @@ TEST(BufferPoolShare, HasOneBufferWhenOthersHoldAllThatThereAre) {
 
 TEST(BufferPoolShare, UsesThePoolAgainWhenOthersHaveGivenBack) {
   BufferPool pool(kTwo);
-  BufferPool other = pool.share();
+  BufferPool other = pool.fair_share();
   Buffer first = pool.try_acquire();
   const Buffer second = pool.try_acquire();
   const std::byte* memory = first.bytes().data();
@@ -129,7 +129,7 @@ TEST(BufferPoolShare, UsesThePoolAgainWhenOthersHaveGivenBack) {
   first.release();
 
   EXPECT_FALSE(other.try_acquire());  // With the one beyond, all is in use.
-  const BufferPool third = pool.share();
+  const BufferPool third = pool.fair_share();
   EXPECT_EQ(BufferPool(third).try_acquire().bytes().data(), memory);
 }
 

@@ -24,32 +24,32 @@ namespace {
 
 using testing::Fails;
 
-/// A plane whose work gives way to the program on a thread of its own.
-struct PlaneThatGivesWay : TestPlane {
-  PlaneThatGivesWay() {
-    plane->behind = async::LimitedPool(behind, 1);
-    plane->gives_way = true;
+/// A plane whose work yields to the program on a thread of its own.
+struct PlaneThatYields : TestPlane {
+  PlaneThatYields() {
+    plane->background = async::LimitedPool(background, 1);
+    plane->yields = true;
   }
 
   /// Whether what computes runs there now.
-  bool runs_behind() {
-    bool is_behind = false;
-    std::function<void()> look = [&] { is_behind = behind.runs_this_thread(); };
+  bool runs_in_background() {
+    bool is_background = false;
+    std::function<void()> look = [&] { is_background = background.runs_this_thread(); };
     run(plane->run(std::move(look)));
-    return is_behind;
+    return is_background;
   }
 
-  async::ThreadPool behind{1, "behind"};
+  async::ThreadPool background{1, "behind"};
 };
 
-TEST(DataPlaneRun, GivesWayOnceTheCallerHasGoneOn) {
-  PlaneThatGivesWay test;
+TEST(DataPlaneRun, YieldsOnceTheCallerHasGoneOn) {
+  PlaneThatYields test;
 
-  EXPECT_FALSE(test.runs_behind());
+  EXPECT_FALSE(test.runs_in_background());
   test.plane->prepared.set();
-  EXPECT_TRUE(test.runs_behind());
-  test.plane->gives_way = false;
-  EXPECT_FALSE(test.runs_behind());
+  EXPECT_TRUE(test.runs_in_background());
+  test.plane->yields = false;
+  EXPECT_FALSE(test.runs_in_background());
 }
 
 TEST(DataPlaneMemory, IsGuardedByTheGateOfThePhaseThatRuns) {

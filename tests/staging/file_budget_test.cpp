@@ -24,7 +24,7 @@ TEST(FileBudget, AsksHoldersOnlyWhenSomebodyWaits) {
 
 TEST(FileBudgetShare, OpensItsFirstFileWhateverOthersHaveOpen) {
   const FileBudget budget(2);
-  const FileBudget other = budget.share();
+  const FileBudget other = budget.fair_share();
   const async::Permit both = testing::run(budget.acquire(2));
 
   const async::Permit one = testing::run(other.acquire(2));

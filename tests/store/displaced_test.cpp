@@ -287,13 +287,13 @@ TEST_F(RecoveryOfACheckpoint, SaysThatItIsOne) {
   EXPECT_EQ(load_sample(target_), "x");
 }
 
-using SurveyOfARoot = DisplacedCheckpoint;
+using ScanOfARoot = DisplacedCheckpoint;
 
-TEST_F(SurveyOfARoot, NamesADirectoryThatMayNotBeEntered) {
+TEST_F(ScanOfARoot, NamesADirectoryThatMayNotBeEntered) {
   save_sample(*engine_, target_, "x");
   syscalls_.plan({io::Call::open, 2, 1, -EACCES});  // The first is of the root.
 
-  const RecoveryReport report = survey(syscalls_, temp_.path());
+  const RecoveryReport report = scan_directory(syscalls_, temp_.path());
 
   ASSERT_EQ(report.entries.size(), 1u);
   EXPECT_EQ(report.entries[0].kind, EntryClass::unreadable);
@@ -301,19 +301,19 @@ TEST_F(SurveyOfARoot, NamesADirectoryThatMayNotBeEntered) {
   EXPECT_THAT(report.entries[0].note, HasSubstr("step"));
 }
 
-TEST_F(SurveyOfARoot, NamesACheckpointWhoseCommitCannotBeRead) {
+TEST_F(ScanOfARoot, NamesACheckpointWhoseCommitCannotBeRead) {
   save_sample(*engine_, target_, "x");
   syscalls_.plan({io::Call::read, 1, io::kForEver, -EIO});
 
-  EXPECT_EQ(survey(syscalls_, temp_.path()).entries.at(0).kind, EntryClass::unreadable);
+  EXPECT_EQ(scan_directory(syscalls_, temp_.path()).entries.at(0).kind, EntryClass::unreadable);
 }
 
-TEST_F(SurveyOfARoot, SaysWhatRecoveryDoes) {
+TEST_F(ScanOfARoot, SaysWhatRecoveryDoes) {
   displace("x");
   std::filesystem::create_directory(temp_ / temporary_name("empty", make_uuid(system_random)));
   save_sample(*engine_, temp_ / "other", "x");
 
-  const RecoveryReport plan = survey(syscalls_, temp_.path());
+  const RecoveryReport plan = scan_directory(syscalls_, temp_.path());
   const RecoveryReport done = recover(syscalls_, temp_.path());
 
   ASSERT_EQ(plan.entries.size(), done.entries.size());

@@ -264,7 +264,7 @@ TEST_F(Listing, TakesLittleMemoryForWhatIsForeign) {
     EXPECT_THAT(list_checkpoints(files, temp_.path(), options), IsEmpty());
   });
   const auto recovery = testing::peak_growth(
-      [&] { EXPECT_EQ(survey(files, temp_.path(), RecoveryOptions()).entries.size(), 100'000u); });
+      [&] { EXPECT_EQ(scan_directory(files, temp_.path(), RecoveryOptions()).entries.size(), 100'000u); });
 
   ASSERT_TRUE(listing && recovery);
   EXPECT_LE(*listing, kMost);

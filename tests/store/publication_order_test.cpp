@@ -13,7 +13,7 @@ namespace {
 
 class Order : public ::testing::Test {
  protected:
-  std::shared_ptr<PublicationOrder::Place> enter(std::uint64_t inode, const char* name) const {
+  std::shared_ptr<PublicationOrder::Ticket> enter(std::uint64_t inode, const char* name) const {
     return PublicationOrder::enter(order_, {1, inode}, name);
   }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds code that blocks a thread of the program without lending it to the coordinator. Where MPI allows no thread of ours, packets move only
 while the program's are lent: a wait that lends nothing may wait for ever, for what the other ranks say to this one. The one wait is that of
-src/coord/internal/lent_thread.hpp; the other files that block are listed here, each with the reason why it may."""
+src/coord/internal/borrowed_caller_thread.hpp; the other files that block are listed here, each with the reason why it may."""
 import re
 import sys
 
@@ -27,7 +27,7 @@ MAY_BLOCK = {
     "src/async/timers.cpp": OURS,
     "src/base/clock.cpp": "what waits are made of",
     "src/base/internal/mutex.hpp": "what waits are made of",
-    "src/coord/lent_thread.cpp": "the one wait",
+    "src/coord/borrowed_caller_thread.cpp": "the one wait",
     "src/core/context.cpp": "a moment, when nothing is under way any more",
     "src/core/disk_calls.cpp": "for what has happened",
     "src/core/save_job.cpp": "a moment, to try again, on a thread of the context's",
@@ -53,7 +53,7 @@ def check(path, raw):
     for match in WAIT.finditer(text.code):
         line = text.lines[text.line(match.start()) - 1]
         if "co_await" not in line:
-            yield text.line(match.start()), f"'{line.strip()}' blocks without lending the thread: coord::wait_lent, get_lent, LentThread"
+            yield text.line(match.start()), f"'{line.strip()}' blocks without lending the thread: coord::wait_with_progress, get_with_progress, BorrowedCallerThread"
 
 
 def check_tree(root):
@@ -67,7 +67,7 @@ def check_tree(root):
 
 
 GOOD = ("  co_await call.ended().wait();\n", "  co_await async::sleep_for(pause);\n", "  return piece.source.get();\n",
-        "  coord::wait_lent(coordinator, worker.idle());\n", "  // event.get();\n", "  auto all = coordinator.join(bonds);\n")
+        "  coord::wait_with_progress(coordinator, worker.idle());\n", "  // event.get();\n", "  auto all = coordinator.join(bonds);\n")
 BAD = ("  job->answered().get();\n", "  ended.wait_for(timeout);\n", "  changed_.wait(lock, [] { return true; });\n",
        "  clock.wait_until(lock, changed_, end, ready);\n", "  std::this_thread::sleep_for(kPause);\n", "  thread_.join();\n")
 

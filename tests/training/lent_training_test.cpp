@@ -52,7 +52,7 @@ class LentTraining : public testing::TrainingTest, public ::testing::WithParamIn
   struct Rank {
     std::size_t number;
     const Context& context;
-    Coordinator& coordinator;
+    coord::Coordinator& coordinator;
   };
 
   /// Calls `act` on a thread for each rank, with a context that was made there. What hangs would hang for ever: `close_timeout` and
@@ -65,7 +65,7 @@ class LentTraining : public testing::TrainingTest, public ::testing::WithParamIn
       threads.emplace_back([&, rank] {
         try {
           ContextOptions options = small();
-          options.coordinator = std::make_shared<Coordinator>(network.transport(rank));
+          options.coordinator = std::make_shared<coord::Coordinator>(network.transport(rank));
           const Context context(options);
           act({rank, context, *options.coordinator});
         } catch (...) {

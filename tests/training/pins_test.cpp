@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 
 #include "io/attacked_syscalls.hpp"
-#include "store/internal/checkpoint_hold.hpp"
+#include "store/internal/checkpoint_lock.hpp"
 #include "support/held_syscalls.hpp"
 #include "training/fixture.hpp"
 
@@ -157,7 +157,7 @@ TEST_F(PinsBeside, ARewindStandOrAreRefused) {
 TEST_F(PinsBeside, ASlowRemovalAreRefused) {
   save_alone(std::to_string(kStep));
   const io::Directory directory = io::Directory::open(io::posix_syscalls(), root());
-  const store::CheckpointHold removal(directory, std::to_string(kStep));
+  const store::CheckpointLock removal(directory, std::to_string(kStep));
   ASSERT_TRUE(removal.is_held());
 
   EXPECT_THAT([&] { pin_patiently(other()); }, FailsWithErrno(EBUSY, HasSubstr("step 7")));

@@ -258,11 +258,11 @@ TEST_F(RanksOfATraining, HearWhatAPolicyThrowsAtItsStep) {
 
 TEST_F(RanksOfATraining, NameRank0WhenItDoesNotSayWhatIsNext) {
   testing::LocalRanks job(2);
-  CoordinatorOptions soon;
+  coord::CoordinatorOptions soon;
   soon.heartbeat = std::chrono::milliseconds(50);
   soon.lost_after = std::chrono::milliseconds(500);
   ContextOptions options = with_clock(std::make_shared<ManualClock>());
-  options.coordinator = std::make_shared<Coordinator>(job.transport(1), soon);
+  options.coordinator = std::make_shared<coord::Coordinator>(job.transport(1), soon);
   Context context(options);
   CheckpointerOptions how;
   how.save = save_when::continuously();
@@ -278,11 +278,11 @@ TEST_F(RanksOfATraining, NameRank0WhenItDoesNotSayWhatIsNext) {
 
 TEST_F(RanksOfATraining, DoNotResumeWithoutARankThatDoesNotAnswer) {
   testing::LocalRanks job(2);
-  CoordinatorOptions soon;
+  coord::CoordinatorOptions soon;
   soon.heartbeat = std::chrono::milliseconds(20);
   soon.lost_after = std::chrono::milliseconds(100);
   ContextOptions options = with_clock(std::make_shared<ManualClock>());
-  options.coordinator = std::make_shared<Coordinator>(job.transport(1), soon);  // There is no rank 0.
+  options.coordinator = std::make_shared<coord::Coordinator>(job.transport(1), soon);  // There is no rank 0.
   Context context(options);
   Checkpointer run(root(), {}, context);
 

@@ -28,16 +28,16 @@ using testing::ManualClock;
 using testing::RanksOfATraining;
 
 /// Counts what is sent through it.
-class CountingWire final : public Transport {
+class CountingWire final : public coord::Transport {
  public:
-  CountingWire(std::unique_ptr<Transport> wire, std::atomic<int>& packets)
+  CountingWire(std::unique_ptr<coord::Transport> wire, std::atomic<int>& packets)
       : wire_(std::move(wire)), packets_(packets) {}
 
   [[nodiscard]] std::size_t rank() const noexcept override { return wire_->rank(); }
   [[nodiscard]] std::size_t size() const noexcept override { return wire_->size(); }
   [[nodiscard]] std::span<const std::uint32_t> hosts() const noexcept override { return wire_->hosts(); }
   [[nodiscard]] Hash128 job() const noexcept override { return wire_->job(); }
-  void send(std::size_t to, Packet packet) override {
+  void send(std::size_t to, coord::Packet packet) override {
     ++packets_;
     wire_->send(to, std::move(packet));
   }
@@ -50,7 +50,7 @@ class CountingWire final : public Transport {
   [[nodiscard]] Time now() const override { return wire_->now(); }
 
  private:
-  const std::unique_ptr<Transport> wire_;
+  const std::unique_ptr<coord::Transport> wire_;
   std::atomic<int>& packets_;
 };
 
@@ -73,13 +73,13 @@ class MessagesOfATraining : public RanksOfATraining {
     std::vector<std::thread> ranks;
     for (std::size_t rank = 0; rank < kRanks; ++rank) {
       ranks.emplace_back([&, rank] {
-        CoordinatorOptions silent;  // A sign of life is no message of a training.
+        coord::CoordinatorOptions silent;  // A sign of life is no message of a training.
         silent.heartbeat = std::chrono::hours(1);
         silent.lost_after = std::chrono::hours(2);
         silent.fan_out = 3;
         auto clock = std::make_shared<ManualClock>();
         ContextOptions options = with_clock(clock);
-        options.coordinator = std::make_shared<Coordinator>(
+        options.coordinator = std::make_shared<coord::Coordinator>(
             std::make_unique<CountingWire>(job.transport(rank), packets), silent);
         Context context(options);
         CheckpointerOptions how;

@@ -35,7 +35,7 @@ class RanksOfATraining : public TrainingTest {
   /// Runs `train` on each rank. Their clocks differ by an hour. Returns what they threw, a line for each.
   std::string on_ranks(const std::function<void(Trainer&)>& train) {
     std::barrier all(kThree);
-    return failures_on_ranks(kThree, [&](const std::shared_ptr<Coordinator>& coordinator) {
+    return failures_on_ranks(kThree, [&](const std::shared_ptr<coord::Coordinator>& coordinator) {
       auto clock = std::make_shared<ManualClock>();
       clock->advance(std::chrono::hours(coordinator->rank()));
       ContextOptions options = with_clock(clock);

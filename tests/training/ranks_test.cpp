@@ -241,9 +241,9 @@ TEST_F(RanksOfATraining, WhereOneHasPassedTheStepSaveALaterOne) {
 }
 
 /// What is sent through it arrives late.
-class SlowWire final : public Transport {
+class SlowWire final : public coord::Transport {
  public:
-  SlowWire(std::unique_ptr<Transport> wire, std::chrono::milliseconds delay)
+  SlowWire(std::unique_ptr<coord::Transport> wire, std::chrono::milliseconds delay)
       : wire_(std::move(wire)), delay_(delay) {}
   ~SlowWire() override { std::this_thread::sleep_for(delay_ + delay_); }  // What was to be sent leaves.
 
@@ -251,7 +251,7 @@ class SlowWire final : public Transport {
   [[nodiscard]] std::size_t size() const noexcept override { return wire_->size(); }
   [[nodiscard]] std::span<const std::uint32_t> hosts() const noexcept override { return wire_->hosts(); }
   [[nodiscard]] Hash128 job() const noexcept override { return wire_->job(); }
-  void send(std::size_t to, Packet packet) override {
+  void send(std::size_t to, coord::Packet packet) override {
     wire_->call_after(delay_,
                       [wire = wire_.get(), to, packet = std::move(packet)] { wire->send(to, packet); });
   }
@@ -264,7 +264,7 @@ class SlowWire final : public Transport {
   [[nodiscard]] Time now() const override { return wire_->now(); }
 
  private:
-  const std::unique_ptr<Transport> wire_;
+  const std::unique_ptr<coord::Transport> wire_;
   const std::chrono::milliseconds delay_;
 };
 
@@ -281,7 +281,7 @@ TEST_F(RanksOfATraining, SaveTheSameStepHoweverLateTheyHearOfASignal) {
     for (std::size_t rank = 0; rank < kThree; ++rank) {
       ranks.emplace_back([&, rank] {
         ContextOptions options = with_clock(std::make_shared<ManualClock>());
-        options.coordinator = std::make_shared<Coordinator>(std::make_unique<SlowWire>(
+        options.coordinator = std::make_shared<coord::Coordinator>(std::make_unique<SlowWire>(
             job.transport(rank), std::chrono::milliseconds(rank == late ? 30 : 0)));
         Context context(options);
         CheckpointerOptions how;
@@ -310,11 +310,11 @@ TEST_F(RanksOfATraining, SaveTheSameStepHoweverLateTheyHearOfASignal) {
 TEST_F(RanksOfATraining, NameTheOneThatDoesNotAnswerASignal) {
   const PreemptionGuard guard;
   testing::LocalRanks job(2);
-  CoordinatorOptions soon;
+  coord::CoordinatorOptions soon;
   soon.heartbeat = std::chrono::milliseconds(50);
   soon.lost_after = std::chrono::milliseconds(500);
   ContextOptions options = with_clock(std::make_shared<ManualClock>());
-  options.coordinator = std::make_shared<Coordinator>(job.transport(0), soon);
+  options.coordinator = std::make_shared<coord::Coordinator>(job.transport(0), soon);
   Context context(options);
   CheckpointerOptions how;
   how.save = save_when::preempted();

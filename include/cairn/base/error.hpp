@@ -42,7 +42,7 @@ enum class Errc : int {
   closed,          ///< The object was closed before the operation ran.
   device_failure,  ///< An accelerator reported an error.
   io_failure,      ///< A storage operation broke its contract (a write of no bytes, say).
-  superseded,      ///< A save gave way to a later one, as it was asked to.
+  superseded,      ///< A save yielded to a later one, as it was asked to.
   still_running,   ///< `wait(timeout)` came back before the operation: nothing has been promised.
   peer_lost,       ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
 };

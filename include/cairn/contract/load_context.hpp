@@ -20,7 +20,7 @@
 namespace cairn {
 
 namespace contract {
-class LoadHost;
+class LoadBackend;
 }
 
 /// What a handler is given to load or describe one checkpointable: the files that it wrote.
@@ -31,7 +31,7 @@ class LoadHost;
 /// Threads: all coroutines of one load run one at a time; so may calls on a context.
 class LoadContext {
  public:
-  LoadContext(std::shared_ptr<contract::LoadHost> load, std::string name, std::string directory,
+  LoadContext(std::shared_ptr<contract::LoadBackend> load, std::string name, std::string directory,
               std::string handler_id);
   LoadContext(const LoadContext&);
   LoadContext(LoadContext&&) noexcept;
@@ -45,7 +45,7 @@ class LoadContext {
   [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
   /// Where its files are. Files read past this class are not verified.
   [[nodiscard]] std::filesystem::path directory() const;
-  [[nodiscard]] Coordinator& coordinator() const noexcept;
+  [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
   /// Who reaches the memory of a device; null when the context has nobody for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
@@ -99,7 +99,7 @@ class LoadContext {
  private:
   [[nodiscard]] const OptionSet& options() const noexcept;
 
-  std::shared_ptr<contract::LoadHost> load_;
+  std::shared_ptr<contract::LoadBackend> load_;
   std::string name_;
   std::string directory_;  // Relative to the checkpoint; empty for a foreign folder.
   std::string handler_id_;

@@ -24,7 +24,7 @@
 namespace cairn {
 
 namespace contract {
-class SaveHost;
+class SaveBackend;
 }
 
 /// What a handler is given to save one checkpointable: a directory of its own and the means to fill it.
@@ -34,7 +34,7 @@ class SaveHost;
 /// Threads: all coroutines of one save run one at a time; so may calls on a context.
 class SaveContext {
  public:
-  SaveContext(std::shared_ptr<contract::SaveHost> save, std::string name, std::string directory);
+  SaveContext(std::shared_ptr<contract::SaveBackend> save, std::string name, std::string directory);
   SaveContext(const SaveContext&);
   SaveContext(SaveContext&&) noexcept;
   SaveContext& operator=(const SaveContext&);
@@ -50,12 +50,12 @@ class SaveContext {
   [[nodiscard]] Background<> directory_created() const;
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
-  [[nodiscard]] Coordinator& coordinator() const noexcept;
+  [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
   /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins the same
-  /// subjects. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its steps.
+  /// channels. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its rounds.
   ///
-  /// Errors: Errc::invalid_argument for a subject that was begun before.
-  [[nodiscard]] std::optional<Subject> about(std::string_view subject) const;
+  /// Errors: Errc::invalid_argument for a channel that was begun before.
+  [[nodiscard]] std::optional<coord::Channel> channel(std::string_view name) const;
   /// Who reaches the memory of a device; null when the context has nobody for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
@@ -157,7 +157,7 @@ class SaveContext {
   /// Reserves the name of a text of that size; returns where it lies.
   [[nodiscard]] std::string claim(std::string_view file, std::size_t bytes) const;
 
-  std::shared_ptr<contract::SaveHost> save_;
+  std::shared_ptr<contract::SaveBackend> save_;
   std::string name_;
   std::string directory_;  // Relative to the checkpoint.
 };

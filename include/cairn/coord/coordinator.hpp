@@ -12,20 +12,18 @@
 #include <vector>
 
 #include "cairn/base/timeout.hpp"
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 #include "cairn/coord/transport.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 
-namespace coord {
-class LentThread;
+class BorrowedCallerThread;
 class Notices;
-}  // namespace coord
 
-/// Whose loss or failure ends a conversation.
-enum class Bond : std::uint8_t {
-  all,    ///< Any rank's.
-  above,  ///< Only that of rank 0 or a rank between: used where rank 0 sends the verdict on a failure.
+/// Whose loss or failure ends a session.
+enum class FailureScope : std::uint8_t {
+  job,   ///< Any rank's.
+  root,  ///< Only that of rank 0 or a rank between: used where rank 0 sends the verdict on a failure.
 };
 
 struct CoordinatorOptions {
@@ -55,7 +53,7 @@ class Coordinator {
  public:
   /// Errors: Errc::invalid_argument for a job of no ranks, a rank beyond it, or options that make no sense.
   explicit Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options = {});
-  /// Ends the conversations that are left with Errc::closed here, and tells all ranks: what they join later fails at once with
+  /// Ends the sessions that are left with Errc::closed here, and tells all ranks: what they join later fails at once with
   /// Errc::peer_failed, and names this one. MPI_Finalize does the same.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
@@ -76,12 +74,12 @@ class Coordinator {
   /// As CoordinatorOptions::lost_after.
   [[nodiscard]] Timeout lost_after() const noexcept { return lost_after_; }
 
-  /// Joins the next conversation: the n-th call on one rank meets the n-th on every other.
-  [[nodiscard]] Conversation join();
-  /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same bonds.
-  [[nodiscard]] std::vector<Conversation> join(const std::vector<Bond>& bonds);
+  /// Joins the next session: the n-th call on one rank meets the n-th on every other.
+  [[nodiscard]] Session join();
+  /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same scopes.
+  [[nodiscard]] std::vector<Session> join(const std::vector<FailureScope>& scopes);
 
-  /// Tells something outside of conversations: rank 0 tells all others, any other rank tells rank 0. Returns at once; it may be lost, as
+  /// Tells something outside of sessions: rank 0 tells all others, any other rank tells rank 0. Returns at once; it may be lost, as
   /// ranks may be, and a rank that does not listen does not hear it.
   void notify(std::string_view topic, std::string_view text);
   /// Calls `handler` with what others notify about a topic, until what is returned goes; then it does not run any more. On the
@@ -94,18 +92,18 @@ class Coordinator {
   bool progress();
 
  private:
-  friend class coord::LentThread;
+  friend class BorrowedCallerThread;
 
   /// As `progress`, of a thread that comes again at once.
   bool turn();
 
   const Timeout lost_after_;
-  std::shared_ptr<coord::Exchanges> exchanges_;
-  std::shared_ptr<coord::Notices> notices_;
-  std::unique_ptr<Transport> transport_;  // Goes first: then nobody calls the exchanges any more.
+  std::shared_ptr<Sessions> sessions_;
+  std::shared_ptr<Notices> notices_;
+  std::unique_ptr<Transport> transport_;  // Goes first: then nobody calls the sessions any more.
 };
 
 /// The coordinator of a program of one process. Lives as long as the process.
 [[nodiscard]] const std::shared_ptr<Coordinator>& single_process();
 
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -7,9 +7,9 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/some_ranks.hpp"
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 
 /// Where ranks have other values than rank 0.
 struct Differences {
@@ -21,8 +21,8 @@ struct Differences {
 /// Compares hashes of values with those of rank 0. Every rank has as many, in the same order; 0 is the same as anything. All
 /// ranks get the same answer.
 ///
-/// Takes three steps: 8 bytes a value go down from rank 0, and few bytes up and down, however many ranks and differences there are.
-/// Errors: as Subject::reduce; Errc::malformed_metadata.
-[[nodiscard]] Awaitable<Differences> find_differences(Subject& subject, std::vector<std::uint64_t> hashes);
+/// Takes three rounds: 8 bytes a value go down from rank 0, and few bytes up and down, however many ranks and differences there are.
+/// Errors: as Channel::reduce; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<Differences> find_differences(Channel& channel, std::vector<std::uint64_t> hashes);
 
-}  // namespace cairn
+}  // namespace cairn::coord

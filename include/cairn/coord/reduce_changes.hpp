@@ -6,9 +6,9 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/base/hash.hpp"
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 
 /// What a rank remembers of what all ranks have said about something, so that it need not be said again.
 struct SaidBefore {
@@ -26,18 +26,18 @@ struct Reduced {
   bool is_alike = true;   ///< All ranks gave the same `aside`.
 };
 
-/// As Subject::reduce, for what ranks say again and again and seldom change: as long as each rank says what it said `before`,
+/// As Channel::reduce, for what ranks say again and again and seldom change: as long as each rank says what it said `before`,
 /// 34 bytes go up and 18 down. Where a rank has nothing to remember, or something new to say, all texts are sent.
 ///
-/// Takes two steps, and two more where only some ranks have something new. Which of them may differ from rank to rank; so may
+/// Takes two rounds, and two more where only some ranks have something new. Which of them may differ from rank to rank; so may
 /// what they remember.
 ///
 /// `aside` is the hash of what may be new every time, and is not to be told, but should be the same on all ranks: whether it is,
 /// all learn. By default nothing.
-/// Errors: as Subject::reduce; Errc::malformed_metadata.
-[[nodiscard]] Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+/// Errors: as Channel::reduce; Errc::malformed_metadata.
+[[nodiscard]] Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::Merge merge,
                                                 std::optional<SaidBefore> before, Hash128 aside);
-[[nodiscard]] Awaitable<Reduced> reduce_changes(Subject& subject, std::string mine, Subject::Merge merge,
+[[nodiscard]] Awaitable<Reduced> reduce_changes(Channel& channel, std::string mine, Channel::Merge merge,
                                                 std::optional<SaidBefore> before);
 
-}  // namespace cairn
+}  // namespace cairn::coord

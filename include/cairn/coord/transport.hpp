@@ -11,7 +11,7 @@
 
 #include "cairn/base/hash.hpp"
 
-namespace cairn {
+namespace cairn::coord {
 
 /// Bytes on their way to other ranks. Shared, because one text often goes to several.
 using Packet = std::shared_ptr<const std::string>;
@@ -54,11 +54,11 @@ class Transport {
   virtual void look_within(std::chrono::nanoseconds /*latest*/) {}
 
   /// Lends the transport the calling thread, where it may have none of its own (MPI_THREAD_FUNNELED); returns whether it
-  /// needs that of this thread. Queued packets are sent during calls, so call once more after the last step of a conversation. Calls of
+  /// needs that of this thread. Queued packets are sent during calls, so call once more after the last round of a session. Calls of
   /// this library that block lend the thread that they block, unless the library has started it.
   ///
   /// Threads: may be called from any thread; does nothing on one that it must not use, or while another is lent.
   virtual bool progress() { return false; }
 };
 
-}  // namespace cairn
+}  // namespace cairn::coord

@@ -48,9 +48,9 @@ struct ContextOptions {
   std::size_t saves_in_flight = 8;
   /// Threads that copy and hash for one operation; 0: as many as the machine has cores, divided by the ranks that share it.
   std::size_t worker_threads = 0;
-  /// How far the background part of saves gives way to the program's own threads, 0 (not at all) to 19, as nice(1)
+  /// How far the background part of saves yields to the program's own threads, 0 (not at all) to 19, as nice(1)
   /// does: hashing takes a core for a tenth of a second a GiB. Where all cores are busy all the time, saves take longer to
-  /// commit. The copies of saves that return_when_accepted give way, too, and are then later `staged`.
+  /// commit. The copies of saves that return_when_accepted yield, too, and are then later `staged`.
   int background_niceness = 10;
   /// The byte budget: most host memory that holds bytes on their way to or from files. A smaller one saves
   /// memory, but blocks callers longer: a save larger than it streams. A save or load that has none while others have all gets one
@@ -91,7 +91,7 @@ struct ContextOptions {
   /// For tests and for programs of many processes. Shared, because the last operation to end may outlive its context.
   /// The processes that save together: every rank makes the same calls, in the same order, and one checkpoint comes of each; see
   /// docs/guide.md, "Several processes". Null: a single process.
-  std::shared_ptr<Coordinator> coordinator;
+  std::shared_ptr<coord::Coordinator> coordinator;
   std::shared_ptr<const Clock> clock;  ///< Null: the machine's.
   std::function<void(std::span<std::byte>)>
       random;                              ///< Fills memory with random bytes. Null: the operating system's.

@@ -36,7 +36,7 @@ struct SameOnRanks {
 ///
 /// Errors: also those of formats::merge_indexes, on all ranks.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,
-                                                   Subject ranks,
+                                                   coord::Channel ranks,
                                                    std::shared_ptr<SameOnRanks> same = nullptr);
 
 /// The files of a checkpointable, as the context reads them.

@@ -27,7 +27,7 @@ namespace cairn {
 struct RankOfJob {
   RankOfJob() = default;
   RankOfJob(std::uint32_t rank_value, std::uint32_t ranks_value) : rank(rank_value), ranks(ranks_value) {}
-  explicit RankOfJob(const Coordinator& job)
+  explicit RankOfJob(const coord::Coordinator& job)
       : RankOfJob(static_cast<std::uint32_t>(job.rank()), static_cast<std::uint32_t>(job.size())) {}
 
   std::uint32_t rank = 0;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "cairn/contract/any_value.hpp"
+#include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policy.hpp"
-#include "cairn/sharding/share_plan.hpp"
 
 namespace cairn {
 

@@ -12,7 +12,7 @@ namespace cairn {
 /// Carries packets by MPI, between all ranks of `communicator`; collective, as what duplicates a communicator is.
 ///
 /// With MPI_THREAD_MULTIPLE a thread of its own does that: it looks for packets every 50 µs, less and less often down
-/// to every 2 ms, while something is under way here (a packet to send, a conversation that was joined), and sleeps
+/// to every 2 ms, while something is under way here (a packet to send, a session that was joined), and sleeps
 /// otherwise. Ranks of its machine wake it when they send it something, by memory that they share; where some cannot,
 /// it looks once in the time of `look_within`. With less than MPI_THREAD_MULTIPLE it has none: saves, loads and waits
 /// that block carry packets themselves, and between them the program does, by `Coordinator::progress`. With
@@ -21,6 +21,6 @@ namespace cairn {
 /// sends and receives nothing more, and the listener is told. The duplicate is MPI's to free.
 /// Errors: Errc::invalid_argument when MPI was not initialised, was finalised, or MPI_Init was called instead of
 ///         MPI_Init_thread with MPI_THREAD_FUNNELED at least; Errc::io_failure with MPI's own words.
-[[nodiscard]] std::unique_ptr<Transport> mpi_transport(MPI_Comm communicator = MPI_COMM_WORLD);
+[[nodiscard]] std::unique_ptr<coord::Transport> mpi_transport(MPI_Comm communicator = MPI_COMM_WORLD);
 
 }  // namespace cairn

@@ -8,10 +8,10 @@
 
 #include "cairn/array/shape.hpp"
 
-namespace cairn {
+namespace cairn::sharding {
 
 /// A box of a table that a wanted box meets, and what they share.
-struct Meeting {
+struct BoxOverlap {
   std::size_t number = 0;  ///< The number of the box in the table.
   Box shared;
 };
@@ -32,7 +32,7 @@ class BoxTable {
   /// All boxes that share elements with `wanted`, in the order of their offsets.
   ///
   /// Errors: Errc::invalid_argument when `wanted` has another rank than the boxes.
-  [[nodiscard]] std::vector<Meeting> meeting(const Box& wanted) const;
+  [[nodiscard]] std::vector<BoxOverlap> overlaps(const Box& wanted) const;
 
  private:
   struct Level {
@@ -48,4 +48,4 @@ class BoxTable {
   std::vector<Level> levels_;       // The boxes; their bounds, kFan at a time; the bounds of those…
 };
 
-}  // namespace cairn
+}  // namespace cairn::sharding

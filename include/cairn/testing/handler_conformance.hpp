@@ -123,7 +123,7 @@ class HandlerConformance : public ::testing::Test {
 
   /// Saves what a rank holds, on each; returns what went wrong, or nothing.
   std::string save_on_ranks(std::size_t ranks) {
-    return failures_on_ranks(ranks, [this](std::shared_ptr<Coordinator> coordinator) {
+    return failures_on_ranks(ranks, [this](std::shared_ptr<coord::Coordinator> coordinator) {
       ContextOptions options;
       options.worker_threads = 1;
       options.coordinator = coordinator;

@@ -40,7 +40,7 @@ class LocalRanks {
 
   [[nodiscard]] std::size_t size() const { return boxes_.size(); }
   /// The transport of one rank; called once for each.
-  [[nodiscard]] std::unique_ptr<Transport> transport(std::size_t rank) {
+  [[nodiscard]] std::unique_ptr<coord::Transport> transport(std::size_t rank) {
     return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
   }
 
@@ -50,7 +50,7 @@ class LocalRanks {
   [[nodiscard]] std::uint64_t sent_bytes(std::size_t rank) const { return boxes_[rank]->sent_bytes; }
 
  private:
-  using Time = Transport::Time;
+  using Time = coord::Transport::Time;
 
   struct Later {
     Time time;
@@ -61,15 +61,15 @@ class LocalRanks {
   struct Mailbox {
     std::mutex mutex;  // Protects what follows.
     std::condition_variable changed;
-    std::deque<std::pair<std::size_t, Packet>> packets;
+    std::deque<std::pair<std::size_t, coord::Packet>> packets;
     std::priority_queue<Later> later;
-    Transport::Receiver receiver;
+    coord::Transport::Receiver receiver;
     bool is_closed = false;
     std::atomic<bool> is_cut{false};
     std::atomic<std::uint64_t> sent_bytes{0};
   };
 
-  class Wire final : public Transport {
+  class Wire final : public coord::Transport {
    public:
     Wire(std::vector<std::shared_ptr<Mailbox>> boxes, std::vector<std::uint32_t> hosts, Hash128 job,
          std::size_t rank)
@@ -89,7 +89,7 @@ class LocalRanks {
     std::size_t size() const noexcept override { return boxes_.size(); }
     std::span<const std::uint32_t> hosts() const noexcept override { return hosts_; }
     Hash128 job() const noexcept override { return job_; }
-    void send(std::size_t to, Packet packet) override {
+    void send(std::size_t to, coord::Packet packet) override {
       Mailbox& box = *boxes_[to];
       own().sent_bytes += packet->size();
       if (box.is_cut || own().is_cut) {
@@ -159,7 +159,7 @@ template <class Act>
 std::string failures_on_ranks(LocalRanks& job, const Act& act) {
   std::vector<std::future<void>> ends;
   for (std::size_t rank = 0; rank < job.size(); ++rank) {
-    auto coordinator = std::make_shared<Coordinator>(job.transport(rank));
+    auto coordinator = std::make_shared<coord::Coordinator>(job.transport(rank));
     ends.push_back(std::async(std::launch::async, [&act, coordinator] { act(coordinator); }));
   }
   std::string failures;

@@ -21,7 +21,7 @@ class Semaphore {
   explicit Semaphore(std::size_t capacity);
 
   /// Another share of the same semaphore: for somebody who must not have to wait until others give back all that they hold.
-  [[nodiscard]] Semaphore share() const;
+  [[nodiscard]] Semaphore fair_share() const;
 
   /// Waits until `count` permits are free, in arrival order, and takes them all at once. A share that holds nothing does
   /// not wait.
@@ -39,15 +39,15 @@ class Semaphore {
  private:
   friend class Permit;
   struct State;
-  struct Share;
+  struct FairShare;
   struct Waiter;
-  struct Place;
+  struct QueueEntry;
 
-  explicit Semaphore(std::shared_ptr<Share> share) noexcept;
+  explicit Semaphore(std::shared_ptr<FairShare> share) noexcept;
 
-  static Awaitable<Permit> acquire(std::shared_ptr<Share> share, std::size_t count);
+  static Awaitable<Permit> acquire(std::shared_ptr<FairShare> share, std::size_t count);
 
-  std::shared_ptr<Share> share_;
+  std::shared_ptr<FairShare> share_;
 };
 
 /// What a Semaphore has granted, given back when it goes away.
@@ -68,9 +68,9 @@ class Permit {
 
  private:
   friend class Semaphore;
-  Permit(std::shared_ptr<Semaphore::Share> share, std::size_t count) noexcept;
+  Permit(std::shared_ptr<Semaphore::FairShare> share, std::size_t count) noexcept;
 
-  std::shared_ptr<Semaphore::Share> share_;
+  std::shared_ptr<Semaphore::FairShare> share_;
   std::size_t count_ = 0;
 };
 

@@ -29,7 +29,7 @@ struct PoolThreads {
 /// Threads: every method may be called from any thread; the destructor not from one of the pool's own.
 class ThreadPool {
  public:
-  /// Starts threads named `name` where the system shows thread names; they give way to others by `niceness` (0 to 19).
+  /// Starts threads named `name` where the system shows thread names; they yield to others by `niceness` (0 to 19).
   explicit ThreadPool(PoolThreads threads, const char* name, int niceness = 0);
 
   /// Waits for running functions; functions that have not begun and suspended coroutines are destroyed.
@@ -59,9 +59,9 @@ Executor make_strand(const Executor& executor);
 /// pool. What it is given before anybody drives it waits. The code that makes one drives it.
 Executor make_driven_strand(const ThreadPool& pool);
 
-/// Another strand, beside a driven one: the thread that drives that runs its work, too, while it has nothing else to do. What
+/// A companion strand of a driven one: the thread that drives that runs its work, too, while it has nothing else to do. What
 /// blocks that thread does not keep this work waiting: the pool runs it.
-Executor make_strand_beside(const Executor& strand);
+Executor make_companion_strand(const Executor& strand);
 
 /// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
 /// runs then has ended.

@@ -15,8 +15,8 @@ namespace cairn {
 /// Whether `start_thread` has started the calling thread.
 [[nodiscard]] bool is_own_thread() noexcept;
 
-/// Makes the calling thread give way to others: adds `niceness`, 0 (nothing) to 19, to its own, as nice(1) does for
+/// Makes the calling thread yield to others: adds `niceness`, 0 (nothing) to 19, to its own, as nice(1) does for
 /// processes. Where the system refuses, nothing changes.
-void give_way(int niceness) noexcept;
+void lower_priority(int niceness) noexcept;
 
 }  // namespace cairn

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "async/internal/inside.hpp"
+#include "async/internal/thread_scope.hpp"
 
 namespace cairn::core {
 
@@ -12,14 +12,14 @@ class Services;
 /// The calling thread runs the blocking phase of an operation of a context while this lives.
 class DrivenHere {
  public:
-  explicit DrivenHere(const Services& services) noexcept : inside_(&services) {}
+  explicit DrivenHere(const Services& services) noexcept : scope_(&services) {}
 
   [[nodiscard]] static bool is_of(const Services& services) noexcept {
-    return async::Inside::is_in(&services);
+    return async::ThreadScope::is_in(&services);
   }
 
  private:
-  const async::Inside inside_;
+  const async::ThreadScope scope_;
 };
 
 /// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of

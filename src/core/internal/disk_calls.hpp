@@ -9,7 +9,7 @@
 
 #include "cairn/async/awaitable.hpp"
 
-#include "core/internal/fate.hpp"
+#include "core/internal/commit_state.hpp"
 
 namespace cairn {
 class Clock;
@@ -52,11 +52,11 @@ class DiskCalls {
                                   std::function<void()> work) const;
 
   /// As `run`, for work that changes the disk. It must not begin to do so once its caller was told that it is late, and so asks
-  /// Fate::begin_commit right before. Closing the context waits for it.
+  /// CommitState::begin_commit right before. Closing the context waits for it.
   ///
   /// Errors: Errc::timed_out, which says whether it goes on; Errc::closed.
   void change(const std::string& what, std::chrono::nanoseconds deadline,
-              std::function<void(Fate& fate)> work) const;
+              std::function<void(CommitState& commit)> work) const;
 
   /// As `run`, for work that returns something.
   template <class T>

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "cairn/coord/conversation.hpp"
+#include "cairn/coord/session.hpp"
 
 #include "base/internal/mutex.hpp"
 
@@ -21,13 +21,13 @@ class FailureListener {
  public:
   using Work = std::function<void(const std::exception_ptr& why)>;
 
-  /// Calls `work` when the conversation fails elsewhere; see Conversation::on_failure. Called once.
-  void listen(const Conversation& conversation, Work work) {
+  /// Calls `work` when the session fails elsewhere; see Session::on_failure. Called once.
+  void listen(const coord::Session& session, Work work) {
     {
       const MutexLock lock(state_->mutex);
       state_->work = std::move(work);
     }
-    conversation.on_failure([state = state_](const std::exception_ptr& why) {
+    session.on_failure([state = state_](const std::exception_ptr& why) {
       const MutexLock lock(state->mutex);
       if (state->work && !state->has_failed_itself) {
         state->work(why);

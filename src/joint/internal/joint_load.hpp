@@ -11,8 +11,8 @@
 #include "cairn/async/awaitable.hpp"
 #include "cairn/coord/coordinator.hpp"
 
-#include "joint/internal/claims.hpp"
 #include "joint/internal/failure_listener.hpp"
+#include "joint/internal/rank_values.hpp"
 
 namespace cairn::joint {
 
@@ -27,9 +27,9 @@ namespace cairn::joint {
 class JointLoad {
  public:
   /// Joins the others for the next load of this rank. Null where there are none.
-  static std::unique_ptr<JointLoad> join(Coordinator& coordinator);
+  static std::unique_ptr<JointLoad> join(coord::Coordinator& coordinator);
 
-  explicit JointLoad(Coordinator& coordinator);
+  explicit JointLoad(coord::Coordinator& coordinator);
   /// Leaves; a load that has not ended was dropped.
   ~JointLoad();
   JointLoad(const JointLoad&) = delete;
@@ -38,13 +38,13 @@ class JointLoad {
   [[nodiscard]] bool is_primary() const noexcept { return rank_ == 0; }
 
   /// What handlers have to say to each other. Every rank begins it, once.
-  [[nodiscard]] Subject about(std::string_view name) const { return work_.about(name); }
+  [[nodiscard]] coord::Channel channel(std::string_view name) const { return work_.channel(name); }
 
-  /// The ranks for which this one waits, as far as it knows; see Conversation::missing.
+  /// The ranks for which this one waits, as far as it knows; see Session::missing.
   [[nodiscard]] SomeRanks missing() const { return work_.missing(); }
 
-  /// Errors: Errc::invalid_argument on every rank: names a claim, two ranks, and what they say.
-  [[nodiscard]] Awaitable<> agree(Claims claims);
+  /// Errors: Errc::invalid_argument on every rank: names a value, two ranks, and what they say.
+  [[nodiscard]] Awaitable<> agree(RankValues rank_values);
   /// What rank 0 has to say of the checkpoint; `text` counts there.
   [[nodiscard]] Awaitable<std::string> share(std::string text) const;
   /// Returns when all ranks have called it.
@@ -58,7 +58,7 @@ class JointLoad {
 
  private:
   const std::uint32_t rank_;
-  Conversation work_;
+  coord::Session work_;
   FailureListener listener_;
   std::atomic<bool> has_ended_{false};
 };

@@ -27,7 +27,7 @@ struct SharedPlan {
   std::vector<std::string> files;                ///< The same on all ranks.
   std::vector<std::vector<std::size_t>> groups;  ///< Ranks that this one passes a run on to.
   std::vector<Read> reads;                       ///< By file and offset.
-  std::uint64_t to_hear = 0;                     ///< How many runs others pass on to this rank.
+  std::uint64_t to_receive = 0;                  ///< How many runs others pass on to this rank.
 };
 
 /// Gives each range one reader among the ranks that want it: the one that has least to read so far, in windows of one buffer.

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cairn/async/awaitable.hpp"
-#include "cairn/coord/conversation.hpp"
 #include "cairn/coord/coordinator.hpp"
+#include "cairn/coord/session.hpp"
 #include "cairn/staging/pieces.hpp"
 
 #include "async/internal/semaphore.hpp"
@@ -32,12 +32,12 @@ namespace cairn::joint {
 ///   wants     which ranges each rank wants                             up
 ///   plans     what each rank reads, for whom, and how much it hears    down, to each its own
 ///   runs      a run of a file, from its reader to who wants it         past the tree
-///   thanks    a run has come to where it belongs                       back
+///   acks      a run has come to where it belongs                       back
 ///   refusals  a run is where this rank cannot read it: send it         back
 ///   done      rank 0, another rank, has read its runs                  down, up
 /// A rank has a few runs on their way to others at a time, so nobody needs memory for more of each. Runs for ranks of
 /// its machine lie in memory that it shares with them, each in a slot, and only their places are sent. A slot is
-/// written again when all who were told of it have said thanks, and never after the load has failed, so nobody reads
+/// written again when all to whom it was sent have sent an ack, and never after the load has failed, so nobody reads
 /// what is half written; and what is in it was verified before. Other ranks are sent the bytes.
 /// Ownership: the frame that awaits `read` owns it.
 /// Threads:   coroutines on the plane's strand; copies and hashes run elsewhere.
@@ -47,17 +47,17 @@ class SharedReads {
   using Files = std::function<staging::FileToRead(const std::string& name)>;
 
   // outlives: the plane, the coordinator, and what `files` refers to outlive it.
-  SharedReads(staging::DataPlane& plane, const Coordinator& coordinator, Subject subject, Files files,
-              PiecesByFile pieces);
+  SharedReads(staging::DataPlane& plane, const coord::Coordinator& coordinator, coord::Channel channel,
+              Files files, PiecesByFile pieces);
 
-  /// Errors: as staging::RangeReader::read; those of the conversation, when another rank has failed.
+  /// Errors: as staging::RangeReader::read; those of the session, when another rank has failed.
   Awaitable<> read();
 
  private:
-  /// A run that is on its way: not all receivers have said thanks.
+  /// A run that is on its way: not all receivers have sent an ack.
   struct Sent {
     async::Permit permit;
-    std::size_t unthanked = 0;
+    std::size_t unacknowledged = 0;
     std::uint32_t file = 0;
     std::uint64_t offset_bytes = 0;
     std::span<std::byte> slot;  // Its bytes, where they are shared.
@@ -77,21 +77,21 @@ class SharedReads {
   Awaitable<std::span<std::byte>> lend(SharedPlan::Read read);
   // outlives: `data` is the caller's, who awaits this
   Awaitable<> pass_on(SharedPlan::Read read, std::span<const std::byte> data);
-  Awaitable<> hear_all();
-  Awaitable<> hear_one();
+  Awaitable<> receive_all();
+  Awaitable<> receive_one();
   /// Takes a run that another rank has read to where this one wants it.
-  // outlives: `told` is the caller's, who awaits this
-  Awaitable<> take_run(const Told& told, bool is_shared);
+  // outlives: `message` is the caller's, who awaits this
+  Awaitable<> take_run(const coord::Message& message, bool is_shared);
   /// The bytes that another rank says it shares; nothing where its memory is out of reach.
   [[nodiscard]] std::optional<std::span<const std::byte>> find_shared(std::size_t from, std::string_view text,
                                                                       const std::string& file);
   /// Sends a run to a rank that cannot read where it is.
   Awaitable<> send_again(std::size_t to, std::uint64_t number);
-  void take_thanks(std::uint64_t number);
+  void take_ack(std::uint64_t number);
 
   staging::DataPlane& plane_;
   const std::span<const std::uint32_t> hosts_;  // By rank.
-  Subject subject_;
+  coord::Channel channel_;
   const Files files_;
   PiecesByFile pieces_;  // The reader of a file takes a copy of its own.
   SharedPlan plan_;
@@ -105,7 +105,7 @@ class SharedReads {
   std::map<const std::byte*, Sent> lent_;  // By slot: what is being read.
   std::map<std::uint64_t, Sent> sent_;     // By number.
   std::uint64_t next_number_ = 0;
-  std::uint64_t to_hear_ = 0;
+  std::uint64_t to_receive_ = 0;
 };
 
 }  // namespace cairn::joint

@@ -32,7 +32,7 @@ class BufferPool {
   explicit BufferPool(std::size_t capacity_bytes, MemoryHook on_memory = {});
 
   /// Another share of the same pool, for an operation that must not have to wait for what others hold.
-  [[nodiscard]] BufferPool share() const;
+  [[nodiscard]] BufferPool fair_share() const;
 
   /// Takes memory for `bytes` (at most the capacity) from the system now and touches its pages with
   /// `threads` threads, so that the first save is not slower than the tenth.

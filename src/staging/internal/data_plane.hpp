@@ -31,11 +31,11 @@ namespace cairn::staging {
 struct DataPlane {
   io::Engine& engine;
   observe::Meter& meter;
-  async::LimitedPool workers;       ///< Copy and hash, and read what is in the page cache.
-  async::LimitedPool calls;         ///< For system calls that block.
-  async::LimitedPool behind;        ///< Hash, where that gives way to the program.
-  async::LimitedPool users;         ///< For code of handlers: it may wait for what the others do.
-  async::LimitedPool users_behind;  ///< Likewise, where it gives way.
+  async::LimitedPool workers;           ///< Copy and hash, and read what is in the page cache.
+  async::LimitedPool calls;             ///< For system calls that block.
+  async::LimitedPool background;        ///< Hash, where that yields to the program.
+  async::LimitedPool users;             ///< For code of handlers: it may wait for what the others do.
+  async::LimitedPool users_background;  ///< Likewise, where it yields.
   BufferPool buffers;
   async::Semaphore scratch;    ///< Memory for small runs of reads, which would waste most of a buffer.
   async::Semaphore transfers;  ///< One permit for each request in flight.
@@ -49,8 +49,8 @@ struct DataPlane {
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,
   async::Gate background_gate{};  ///< and from then on.
-  bool gives_way = false;         ///< Whether computing has a lower priority once the caller has gone on.
-  bool copies_give_way = false;   ///< Whether the caller has gone on from the start.
+  bool yields = false;            ///< Whether computing has a lower priority once the caller has gone on.
+  bool copies_yield = false;      ///< Whether the caller has gone on from the start.
   /// Destroys what may take its time over it, on a thread that may. Empty: here and now.
   std::function<void(std::shared_ptr<void>)> destroy_later{};
 

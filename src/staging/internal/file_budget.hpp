@@ -22,7 +22,7 @@ class FileBudget {
   explicit FileBudget(std::size_t descriptors);
 
   /// Another share of the same budget: a file of an operation that has none open does not wait for those of others.
-  [[nodiscard]] FileBudget share() const;
+  [[nodiscard]] FileBudget fair_share() const;
 
   /// Waits until so many descriptors may be opened, in arrival order.
   ///

@@ -32,7 +32,7 @@ struct CheckpointEntry {
 ///
 /// Left out is what never becomes a checkpoint again: trash, and what a save that is dead has written. Changes nothing;
 /// blocks.
-/// Errors: as `survey`.
+/// Errors: as `scan_directory`.
 [[nodiscard]] std::vector<CheckpointEntry> list_entries(const io::Directory& root);
 
 /// Moves an entry to another directory under the same name, which must be free there. Durable when it returns; the

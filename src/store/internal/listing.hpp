@@ -16,7 +16,7 @@ namespace cairn::store {
 /// The checkpoints of a directory, those that readers find, in the order that `options` ask for. Changes nothing, reads no
 /// data; blocks. Takes as long as there are entries and files in them: each entry is opened once.
 ///
-/// Errors: as `survey`. What is wrong with an entry is its `problem`.
+/// Errors: as `scan_directory`. What is wrong with an entry is its `problem`.
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls,
                                                             const std::filesystem::path& root,
                                                             const ListOptions& options = {});
@@ -40,7 +40,7 @@ struct NamedCheckpoint {
 
 /// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be damaged.
 ///
-/// Errors: as `survey`.
+/// Errors: as `scan_directory`.
 [[nodiscard]] std::vector<NamedCheckpoint> list_names(const io::Directory& root);
 
 /// Opens a directory of checkpoints.

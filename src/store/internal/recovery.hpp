@@ -13,8 +13,8 @@ namespace cairn::store {
 /// Says what each entry of a directory of checkpoints is, and what `recover` would do with it. Changes nothing; blocks.
 ///
 /// Errors: as `recover`.
-[[nodiscard]] RecoveryReport survey(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                    RecoveryOptions options = {});
+[[nodiscard]] RecoveryReport scan_directory(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                            RecoveryOptions options = {});
 
 /// Cleans a directory of checkpoints after a crash.
 ///

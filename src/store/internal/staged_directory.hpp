@@ -57,11 +57,11 @@ struct StagedOptions {
   /// checkpoint that was replaced. False: that one is left as it is, for recovery to remove, and
   /// `retirement_problem` says so. Empty: yes. Called as `may_publish` is; must not throw.
   std::function<bool()> may_retire;
-  /// Asked by `publish` right before a checkpoint is replaced, which it holds then (CheckpointHold): nobody can keep it, or remove it, until
+  /// Asked by `publish` right before a checkpoint is replaced, which it holds then (CheckpointLock): nobody can keep it, or remove it, until
   /// it is replaced. What it throws keeps the old one, and fails `publish`. May be asked again, as `may_publish`. Empty: nothing is held.
   std::function<void()> before_replacing;
   /// Asked while somebody else holds it: waits a while and returns whether to try again. Empty: no.
-  std::function<bool()> wait_for_hold;
+  std::function<bool()> wait_for_lock;
 };
 
 /// How another rank than rank 0 takes part in a save.

@@ -11,7 +11,7 @@
 
 int save_with_others() try {
   cairn::ContextOptions options;
-  options.coordinator = std::make_shared<cairn::Coordinator>(cairn::mpi_transport());
+  options.coordinator = std::make_shared<cairn::coord::Coordinator>(cairn::mpi_transport());
   const std::size_t rank = options.coordinator->rank();
   const cairn::Context context(std::move(options));
   const cairn::SaveResult saved = cairn::save("checkpoint of ranks", cairn::Tree{{"step", 7}}, {}, context);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cairn/core/load.hpp"
+
+#include "store/internal/committed_directory.hpp"
+
+namespace cairn::cli {
+
+/// Whether `path` is the directory of a checkpointable of the checkpoint above it.
+///
+/// Errors: what keeps the checkpoint above from being opened, unless there is none.
+[[nodiscard]] bool is_checkpointable(const std::filesystem::path& path);
+
+/// A checkpoint that is looked at, or one of two that are compared.
+class CheckpointView {
+ public:
+  /// With a name, only that checkpointable.
+  ///
+  /// Errors: as checkpointables_metadata.
+  explicit CheckpointView(std::filesystem::path path, const std::string& name = {});
+
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return metadata_; }
+  /// Whether this is all of a checkpoint, and not a part of one or files of other programs.
+  [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
+  [[nodiscard]] bool is_foreign() const noexcept { return !checkpoint_; }
+
+  /// The files of a checkpointable, by their paths in its directory; nothing when they are foreign.
+  [[nodiscard]] std::optional<std::map<std::string, store::FileEntry>> files(std::string_view name) const;
+  /// Reads and verifies one of them.
+  /// Errors: as CommittedDirectory::read_verified.
+  [[nodiscard]] std::string read(const store::FileEntry& file, std::size_t max_bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  CheckpointMetadata metadata_;
+  bool is_whole_ = false;
+  std::optional<store::CommittedDirectory> checkpoint_;
+};
+
+}  // namespace cairn::cli

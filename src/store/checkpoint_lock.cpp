@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/checkpoint_lock.hpp"
+
+#include <fcntl.h>
+#include <system_error>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+
+#include "io/internal/check.hpp"
+#include "store/internal/manifest.hpp"
+
+namespace cairn::store {
+
+namespace {
+
+/// Whether `name` led to another file than this one when both were asked: what one remembers of a file may be another number by now on
+/// overlayfs and FUSE.
+bool is_of_another(const io::Directory& parent, const std::string& name, const io::FileHandle& file) {
+  io::FileStatus own;
+  const int result = io::uninterrupted([&] { return parent.syscalls().status(file.fd(), own); });
+  io::require(result, "stat", parent.path() / name);
+  const std::optional<io::FileStatus> named = parent.status(name);
+  return named && named->id != own.id;
+}
+
+}  // namespace
+
+CheckpointLock::CheckpointLock(const io::Directory& parent, std::string_view entry) {
+  const std::string name = fmt::format("{}/{}", entry, kCommitName);
+  try {
+    commit_ = parent.open_file(name, O_RDWR);
+  } catch (const Error& error) {
+    const bool is_open_to_all =
+        error.code() == std::errc::permission_denied || error.code() == std::errc::read_only_file_system;
+    if (error.code() != Errc::not_found && !is_open_to_all) {
+      throw;
+    }
+    return;
+  }
+  is_held_ = parent.syscalls().try_lock(commit_.fd()) != -EAGAIN && !is_of_another(parent, name, commit_);
+}
+
+}  // namespace cairn::store
