@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A handler of a simulation that hands its parameters to the handler of trees, writes particles as they lie in memory, and keeps
-// a log whose size it does not know.
+// A handler of a simulation that hands its parameters to the handler of trees, writes particles as they lie in
+// memory, and keeps a log whose size it does not know.
 #include <cstddef>
 #include <cstdint>
 #include <iostream>

@@ -49,7 +49,7 @@ struct Strip {
   std::vector<double> cells;
 };
 
-/// What a rank saves: its rows, which are a box of the plate, and what all ranks have alike.
+/// Returns what a rank saves: its rows, which are a box of the plate, and what all ranks have alike.
 cairn::Tree held(Strip& strip, double time) {
   const cairn::Box box({strip.begin, 0}, {strip.rows(), kColumns});
   const cairn::ArrayView rows(strip.row(1), box.extents(), cairn::DType::float64);
@@ -58,7 +58,7 @@ cairn::Tree held(Strip& strip, double time) {
   return {{"temperature", plate}, {"time", time}};
 }
 
-/// What it loads, into its memory: its rows and their halo, in whatever boxes they were saved.
+/// Returns what it loads, into its memory: its rows and their halo, in whatever boxes they were saved.
 cairn::AbstractTree wanted(Strip& strip) {
   const std::uint64_t first = strip.begin == 0 ? 0 : strip.begin - 1;
   const std::uint64_t last = std::min(strip.end + 1, kRows);

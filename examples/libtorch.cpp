@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training with libtorch: the module and what its optimizer has learnt are saved, and a run that was interrupted ends with the same bits as
-// one that was not.
+// A training with libtorch: the module and what its optimizer has learnt are saved, and a run that was interrupted
+// ends with the same bits as one that was not.
 //
 // Build: see tests/interop/libtorch; run: libtorch_example FOLDER
 #include "cairn/interop/libtorch.hpp"
@@ -67,7 +67,7 @@ torch::nn::Sequential train(const std::filesystem::path& folder, std::uint64_t u
   return model;
 }
 
-/// Whether two modules hold the same bits.
+/// Returns whether two modules hold the same bits.
 bool are_same(const torch::nn::Sequential& one, const torch::nn::Sequential& other) {
   return cairn::interop::arrays_of(*one) == cairn::interop::arrays_of(*other);
 }

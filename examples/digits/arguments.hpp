@@ -11,7 +11,7 @@
 
 namespace digits {
 
-/// What the program was asked to do.
+/// Holds what the program was asked to do.
 struct Arguments {
   std::filesystem::path root;   ///< Of the checkpoints.
   std::filesystem::path data;   ///< digits.csv.
@@ -31,7 +31,7 @@ class UsageError : public std::runtime_error {
 /// Errors: UsageError.
 Arguments parse_arguments(std::span<const char* const> words);
 
-/// What `program` can be asked for.
+/// Returns what `program` can be asked for.
 std::string usage(std::string_view program);
 
 }  // namespace digits

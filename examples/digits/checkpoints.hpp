@@ -16,7 +16,7 @@
 
 namespace digits {
 
-/// What a checkpoint of this program holds.
+/// Holds what a checkpoint of this program holds.
 struct Snapshot {
   TrainingState state;
   History history;

@@ -11,7 +11,7 @@
 
 namespace digits {
 
-/// What was measured after one step.
+/// Holds what was measured after one step.
 struct Measurement {
   std::int64_t step = 0;
   float loss = 0;       ///< Mean over the images of the step.

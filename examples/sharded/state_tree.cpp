@@ -20,7 +20,7 @@ cairn::Tree to_tree(const digits::Settings& settings) {
           {"seed", settings.seed}};
 }
 
-/// What the rank holds of an array of `shape`: `values`, of the one box that the sharding gives it.
+/// Returns what the rank holds of an array of `shape`: `values`, of the one box that the sharding gives it.
 cairn::ShardedArray held(const std::vector<float>& values, const cairn::Shape& shape,
                          const cairn::Sharding& sharding, std::uint32_t rank) {
   const cairn::Shape extents = sharding.boxes(rank, shape).at(0).box.extents();

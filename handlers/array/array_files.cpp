@@ -82,7 +82,7 @@ array_store::StorageForm form_of(const array_store::WriterOptions& options) {
   return form;
 }
 
-/// What rules say, over what holds for all arrays.
+/// Returns what rules say, over what holds for all arrays.
 array_store::StorageForm combined(array_store::StorageForm form, const ArrayForm& ruled) {
   if (ruled.storage_dtype || ruled.keeps_dtype) {
     form.dtype = ruled.storage_dtype;
@@ -120,8 +120,8 @@ std::string merge(std::span<const std::string_view> texts) {
   return {reinterpret_cast<const char*>(merged.bytes.data()), merged.bytes.size()};
 }
 
-/// What the ranks but rank 0 have in the index, as long as none of them writes anything else: files and arrays stay, where only
-/// values change.
+/// Holds what the ranks but rank 0 have in the index, as long as none of them writes anything else: files and
+/// arrays stay, where only values change.
 struct KeptIndex {
   coord::SaidBefore said;
   std::string others;  ///< At rank 0.

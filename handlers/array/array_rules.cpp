@@ -31,7 +31,7 @@ std::vector<std::string_view> keys_of(std::string_view path) {
   return keys;
 }
 
-/// Whether a key is one that the pattern of a key stands for.
+/// Returns whether a key is one that the pattern of a key stands for.
 bool matches_key(std::string_view pattern, std::string_view key) {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0;

@@ -20,7 +20,7 @@ namespace {
       fmt::format("'{}': stored is a tree whose root is of kind {}, not one array", name, cairn::name(kind)));
 }
 
-/// What a checkpoint says of its array: the boxes that are stored, and how it was divided.
+/// Returns what a checkpoint says of its array: the boxes that are stored, and how it was divided.
 AbstractShardedArray stored_form(const AbstractArray& array, const std::string& name) {
   AbstractShardedArray form(array.shape, array.dtype);
   form.stored = array.stored;

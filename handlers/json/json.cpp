@@ -51,7 +51,7 @@ Awaitable<nlohmann::json> read(LoadContext context, AbstractJson wanted) {
 /// How much of a document is read to tell what its root is: white space may come first.
 constexpr std::uint64_t kBeginBytes = 4096;
 
-/// What the first byte of a document announces; nothing when it announces none.
+/// Returns what the first byte of a document announces; nothing when it announces none.
 std::optional<JsonKind> kind_announced_by(char first) noexcept {
   switch (first) {
     case '{':

@@ -29,7 +29,8 @@ void check_depth(std::size_t depth, std::string_view path) {
   }
 }
 
-/// Goes from JSON to a tree. `path` is that of `value`, and is so again afterwards; `depth` counts the containers around it.
+/// Goes from JSON to a tree. `path` is that of `value`, and is so again afterwards; `depth` counts the containers
+/// around it.
 Tree to_tree(const Json& value, std::string& path, std::size_t depth) {
   check_depth(depth, path);
   switch (value.type()) {

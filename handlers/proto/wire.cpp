@@ -22,7 +22,8 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::io::CodedInputStream;
 
-/// Whether messages of a type can hold others of the same type, so that nothing but their contents bounds their depth.
+/// Returns whether messages of a type can hold others of the same type, so that nothing but their contents
+/// bounds their depth.
 bool can_nest(const Descriptor* type, std::set<const Descriptor*>& open, std::set<const Descriptor*>& done) {
   if (open.contains(type)) {
     return true;

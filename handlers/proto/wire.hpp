@@ -13,8 +13,8 @@ namespace cairn::detail {
 /// Errors: Errc::malformed_metadata when they are not a message of its type, or required fields are missing.
 void parse_message(const std::string& bytes, google::protobuf::Message& message, std::string_view path);
 
-/// Refuses a message that parse_message would not read again, for its depth. `bytes` are its binary form, `name` is that
-/// of the checkpointable.
+/// Refuses a message that parse_message would not read again, for its depth. `bytes` are its binary form, `name` is
+/// that of the checkpointable.
 ///
 /// Errors: Errc::invalid_argument.
 void check_nesting(const std::string& bytes, const google::protobuf::Message& message, std::string_view name);

@@ -182,7 +182,8 @@ AbstractTree::AbstractTree(const AbstractTree& other) {
   TreeAccess::clone(other, *this, TreeAccess::copy_leaf<AbstractTree>);
 }
 
-// Not inline, as those of Tree: g++ 12 warns of members that are never used where it sees through the swap of two variants.
+// Not inline, as those of Tree: g++ 12 warns of members that are never used where it sees through the swap of two
+// variants.
 AbstractTree::AbstractTree(AbstractTree&& other) noexcept : value_(std::exchange(other.value_, Scalar())) {}
 
 AbstractTree& AbstractTree::operator=(AbstractTree other) noexcept {

@@ -21,15 +21,15 @@ struct ArrayLeaf {
   bool is_replicated = false;  ///< All ranks share it out.
 };
 
-/// What came of leaves that share memory.
+/// The result of comparing leaves that share memory.
 struct FoundAliases {
   std::map<std::string, std::string, std::less<>>
       names;            ///< Further names of arrays, each with the first one.
   std::string overlap;  ///< Names two arrays that share memory without being the same; empty where none do.
 };
 
-/// Compares leaves that may share memory, in the order of the tree. Two are the same array when all of it is: memory, shape, strides, type
-/// and policy, who writes it, and the boxes of sharded ones.
+/// Compares leaves that may share memory, in the order of the tree. Two are the same array when all of it is: memory,
+/// shape, strides, type and policy, who writes it, and the boxes of sharded ones.
 [[nodiscard]] FoundAliases find_aliases(std::span<const ArrayLeaf> leaves);
 
 }  // namespace cairn::detail

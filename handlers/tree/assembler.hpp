@@ -41,7 +41,8 @@ class Assembler {
     make_list(path, static_cast<std::size_t>(size), false);
   }
 
-  /// Adds a list as the caller wants it, who may want more elements than any file has; those that are not added stay null.
+  /// Adds a list as the caller wants it, who may want more elements than any file has; those that are not added stay
+  /// null.
   void add_wanted_list(std::string_view path, std::size_t size) { make_list(path, size, true); }
 
   /// The tree.
@@ -115,7 +116,7 @@ class Assembler {
     }
   }
 
-  /// Whether `path` lies below an open container.
+  /// Returns whether `path` lies below an open container.
   [[nodiscard]] bool contains(const Open& open, std::string_view path) const {
     const std::size_t end = open.path_end;
     return end == 0 || (path.size() > end && path[end] == '/' &&

@@ -102,7 +102,8 @@ struct TreeAccess {
     }
   }
 
-  /// Copies the containers of `from` into `to`; `copy_one(leaf, to)` copies the rest. The two may be of different kinds.
+  /// Copies the containers of `from` into `to`; `copy_one(leaf, to)` copies the rest. The two may be of different
+  /// kinds.
   template <class From, class To, class CopyLeaf>
   static void clone(const From& from, To& to, CopyLeaf copy_one) {
     std::vector<std::pair<const From*, To*>> pending;

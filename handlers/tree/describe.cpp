@@ -16,7 +16,7 @@
 namespace cairn::detail {
 namespace {
 
-/// Of the keys that an error lists.
+/// The most keys that an error lists.
 constexpr std::size_t kMostStrangers = 20;
 
 std::string child_path(std::string_view path, std::string_view key) {
@@ -43,7 +43,7 @@ void note_keys(const Tree::Map& children, std::span<const std::string_view> keys
   }
 }
 
-/// Whether a key without a member is a name of an array that has others, too.
+/// Returns whether a key without a member is a name of an array that has others, too.
 bool is_further_name(std::string_view key, const TreeReader& at) {
   if (at.array_names == nullptr) {
     return false;

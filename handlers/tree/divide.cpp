@@ -114,13 +114,14 @@ class HeldShards {
   sharding::BoxTable table_;
 };
 
-/// What this process writes of the arrays of a policy.
+/// Holds what this process writes of the arrays of a policy.
 struct PolicyParts {
   const ShardingPolicy* policy = nullptr;  ///< Null: of those that none divides.
   std::vector<WrittenPart> parts;
 };
 
-/// First what no policy divides, then the policies in the order of their first arrays, also where nothing is written of those here.
+/// First what no policy divides, then the policies in the order of their first arrays, also where nothing is written
+/// of those here.
 std::vector<PolicyParts> by_policy(std::span<const HeldArray> arrays, std::vector<WrittenPart> parts) {
   std::vector<PolicyParts> groups(1);
   std::unordered_map<const ShardingPolicy*, std::size_t> numbers = {{nullptr, 0}};
@@ -135,7 +136,7 @@ std::vector<PolicyParts> by_policy(std::span<const HeldArray> arrays, std::vecto
   return groups;
 }
 
-/// What a policy is shown of what this process writes.
+/// Shows a policy what this process writes.
 class PolicyInput {
  public:
   PolicyInput(const array_store::Writer& writer, std::span<const HeldArray> arrays,
@@ -226,12 +227,12 @@ void add_part(array_store::Writer& writer, const HeldArray& array, const Box& bo
   }
 }
 
-/// Of what no policy divides, most boxes of an array that lie in files of their own.
+/// The most boxes of an array that lie in files of their own, where no policy divides it.
 constexpr std::size_t kMostFiles = 16;
 
-/// Gives a writer the parts that no policy divides: the first box of each array goes into the file that is begun, the second into the
-/// next. Then no file holds two boxes of an array, of which torch would read the first only. Of an array in very many boxes, all are in
-/// one file, which torch refuses.
+/// Gives a writer the parts that no policy divides: the first box of each array goes into the file that is begun, the
+/// second into the next. Then no file holds two boxes of an array, of which torch would read the first only. Of an
+/// array in very many boxes, all are in one file, which torch refuses.
 void add_undivided(array_store::Writer& writer, std::span<const HeldArray> arrays,
                    std::span<const WrittenPart> parts) {
   std::vector<std::vector<const WrittenPart*>> files(1);

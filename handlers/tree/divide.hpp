@@ -18,8 +18,9 @@
 
 namespace cairn::detail {
 
-// How the arrays of a tree become parts of files: what is held becomes a plan of who writes what, that becomes parts that this
-// rank writes, those become files. The plan is all that ranks must agree on (ranks.hpp); nothing here talks to them or does I/O.
+// How the arrays of a tree become parts of files: what is held becomes a plan of who writes what, that becomes parts
+// that this rank writes, those become files. The plan is all that ranks must agree on (ranks.hpp); nothing here talks
+// to them or does I/O.
 
 /// An array of a tree, as this rank has it: one of both.
 struct HeldArray {
@@ -32,14 +33,14 @@ struct HeldArray {
       same_as;  ///< The path of an array before it, of whose shards these are further names; empty: they are its own.
 };
 
-/// What a rank writes of the sharded arrays, which are numbered in their order.
+/// Holds what a rank writes of the sharded arrays, which are numbered in their order.
 struct RankAssignments {
   std::vector<sharding::WriteAssignment> assignments;  ///< Sorted by array.
   std::vector<std::optional<std::uint32_t>>
       same_as;  ///< Of each array the one before it of which it is another name.
 };
 
-/// What a rank writes of an array.
+/// Holds what a rank writes of an array.
 struct WrittenPart {
   std::size_t array = 0;  ///< Its number among those that are held.
   Box box;
@@ -49,31 +50,35 @@ struct WrittenPart {
 /// The shards that have elements, in the order of their boxes and replicas.
 [[nodiscard]] std::vector<const Shard*> sorted_shards(const ShardedArray& array);
 
-/// What `rank` of `ranks` holds of the sharded ones among the arrays: boxes in order, with all replicas of each.
+/// Returns what `rank` of `ranks` holds of the sharded ones among the arrays: boxes in order, with all
+/// replicas of each.
 ///
 /// Errors: Errc::invalid_argument, naming path and box, when a box is held twice as the same replica.
 [[nodiscard]] std::vector<sharding::RankBoxes> rank_boxes_of(std::span<const HeldArray> arrays,
                                                              std::uint32_t rank, std::uint32_t ranks);
 
-/// What this rank writes where there is no other.
+/// Returns what this rank writes where there is no other.
 ///
-/// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their array.
+/// Errors: Errc::incomplete_shards and Errc::overlapping_shards, naming path and boxes, when shards do not tile their
+///         array.
 [[nodiscard]] RankAssignments assignments_alone(std::span<const HeldArray> arrays, ReplicaChoice choice);
 
-/// What `rank` writes, in the order of the arrays: its assignments of the sharded ones, and rank 0 all others.
+/// Returns what `rank` writes, in the order of the arrays: its assignments of the sharded ones, and rank 0
+/// all others.
 ///
 /// Shape: assignments number the sharded arrays in their order, and are sorted by that.
 [[nodiscard]] std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
                                                 std::span<const sharding::WriteAssignment> assignments,
                                                 std::size_t rank);
 
-/// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the further names of that.
+/// Gives a writer what this rank writes, in the files of the policies of the arrays: each is asked once; and the
+/// further names of that.
 ///
 /// Errors: those of the policy and of its result, with its description before them; those of Writer::add.
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,
                  const RankAssignments& assignments, const SaveContext& context);
 
-/// What the options of a save say of it.
+/// Returns what the options of a save say of it.
 [[nodiscard]] const ShardingOptions& sharding_options(const SaveContext& context);
 
 }  // namespace cairn::detail

@@ -31,7 +31,7 @@ class IndexedSlices final : public StoredSlices {
 
   [[nodiscard]] std::string_view policy() const override { return policy_of(index_, array_); }
 
-  /// That of an array, of whose files one policy made all.
+  /// Returns the policy of an array all of whose files one policy made; empty where none did.
   static std::string_view policy_of(const formats::Index& index, const formats::IndexArray& array) {
     if (index.policy_count() == 0 || array.slice_count == 0) {
       return {};

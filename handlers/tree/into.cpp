@@ -41,7 +41,7 @@ AbstractShardedArray wanted_in(const ShardedArray& array, Narrowing narrowing, s
   return wanted;
 }
 
-/// What is wanted for one leaf of a tree that is loaded into.
+/// Returns what is wanted for one leaf of a tree that is loaded into.
 AbstractTree wanted_for(const Tree& leaf, Narrowing narrowing, std::string_view path) {
   if (const Array* array = leaf.array_if()) {
     return wanted_in(*array, narrowing, path);

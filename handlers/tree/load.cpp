@@ -34,7 +34,7 @@ namespace {
 
 using formats::EntryKind;
 
-/// What is wanted of an array in boxes; null: all of it is.
+/// Returns what is wanted of an array in boxes; null: all of it is.
 const AbstractShardedArray* sharded_of(const detail::Selected& one) {
   return one.wanted ? detail::TreeAccess::leaf<AbstractShardedArray>(*one.wanted) : nullptr;
 }
@@ -112,7 +112,8 @@ TreeLoadOptions options_of(const LoadContext& context) {
   return given != nullptr ? *given : TreeLoadOptions();
 }
 
-/// Refuses an index whose arrays are larger than all files that could hold them: objects make room before those are looked at.
+/// Refuses an index whose arrays are larger than all files that could hold them: objects make room before those are
+/// looked at.
 void check_bytes(const formats::Index& index, const array_store::StoredFiles& files) {
   std::uint64_t left = 0;
   for (const std::string& file : files.names()) {
@@ -151,7 +152,8 @@ AbstractTree* new_node(AbstractTree& tree, std::string_view path) {
   return is_new ? at : nullptr;
 }
 
-/// What is stored, with the names of arrays that the caller says are of the same. `names` gets all of arrays that have several.
+/// Returns what is stored, with the names of arrays that the caller says are of the same. `names` gets all of
+/// arrays that have several.
 AbstractTree described(const formats::Index& index, const std::map<std::string, std::string>& aliases,
                        ArrayNames& names) {
   AbstractTree stored(index);
@@ -196,7 +198,7 @@ std::optional<std::set<std::string, std::less<>>> names_of(const AbstractTree& w
   return names;
 }
 
-/// What a load asks of the index of files that others wrote.
+/// Returns what a load asks of the index of files that others wrote.
 array_store::OpenOptions open_options(const LoadContext& context, const TreeLoadOptions& options) {
   array_store::OpenOptions open;
   open.has_file_metadata = options.file_metadata;

@@ -99,7 +99,7 @@ To saturated_integer(From value) {
   }
 }
 
-/// Of so many bytes, whose limits are `least` and `most`.
+/// Returns whether a number fits in so many bytes, whose limits are `least` and `most`.
 template <class Wide>
 Wide integer_number(const Tree& leaf, std::size_t bytes, std::string_view path, Narrowing narrowing) {
   const unsigned unused_bits = static_cast<unsigned>(sizeof(Wide) - std::min(sizeof(Wide), bytes)) * 8;
@@ -132,7 +132,7 @@ Wide integer_number(const Tree& leaf, std::size_t bytes, std::string_view path, 
   return std::clamp(wide, least, most);
 }
 
-/// Whether an integer is a value of a float with so many binary digits.
+/// Returns whether an integer is a value of a float with so many binary digits.
 bool is_exact(const Number& number, int digits) {
   const auto fits = [digits](std::uint64_t magnitude) {
     return magnitude == 0 ||

@@ -10,7 +10,7 @@
 
 namespace cairn::detail {
 
-/// Whether one can be asked for where the other is stored.
+/// Returns whether one can be asked for where the other is stored.
 [[nodiscard]] constexpr bool are_numbers(TreeKind a, TreeKind b) noexcept {
   const auto is_number = [](TreeKind kind) {
     return kind == TreeKind::integer || kind == TreeKind::floating;
@@ -20,7 +20,8 @@ namespace cairn::detail {
 
 /// An integer as a floating-point number, or the reverse, as signed_number, unsigned_number and floating_number say.
 ///
-/// Errors: theirs. An integer above the range of the wanted kind does not exist: a float saturates at the ends of 64 bits.
+/// Errors: theirs. An integer above the range of the wanted kind does not exist: a float saturates at the ends of 64
+///         bits.
 [[nodiscard]] Tree cast_number(const Tree& stored, TreeKind wanted, std::string_view path,
                                Narrowing narrowing);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kAllThatYouHold = "*";  // In place of assignments, none of which has so few bytes.
 
-/// What rank 0 answers each rank.
+/// Returns what rank 0 answers each rank.
 std::vector<std::string> assignments_by_rank(std::string_view gathered, const RankLeaves& mine) {
   const auto ranks = static_cast<std::uint32_t>(mine.ranks);
   const sharding::AssignmentPlan plan(sharding::decode_rank_boxes(gathered, mine.rank_boxes, ranks), ranks,

@@ -21,15 +21,15 @@
 
 namespace cairn::detail {
 
-// What the ranks of a job say to each other about a tree that they save together. All have the same leaves; of sharded arrays
-// each holds boxes, of all others rank 0 is the one that writes them.
+// What the ranks of a job say to each other about a tree that they save together. All have the same leaves; of
+// sharded arrays each holds boxes, of all others rank 0 is the one that writes them.
 
 /// One line of what all ranks must have alike.
 [[nodiscard]] std::string line_of_leaf(std::string_view path, std::string_view kind);
 [[nodiscard]] std::string line_of_array(std::string_view path, std::string_view kind, DType dtype,
                                         const Shape& shape);
 
-/// What this rank brings.
+/// The leaves that this rank brings.
 struct RankLeaves {
   std::string name;  ///< Of the checkpointable, for messages.
   std::size_t rank = 0;
@@ -41,25 +41,26 @@ struct RankLeaves {
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;  ///< That of rank 0 counts.
 };
 
-/// What a rank writes, as all have agreed in an earlier save: it stands while every rank holds what it held then.
+/// Holds what a rank writes, as all have agreed in an earlier save: it stands while every rank holds what it
+/// held then.
 struct KeptAssignments {
   coord::SaidBefore said;
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;
   RankAssignments assignments;
 };
 
-/// What came of it.
+/// The result of the agreement.
 struct AgreedLeaves {
   std::shared_ptr<const KeptAssignments> assignments;
   bool has_same_values = true;
   RankLeaves mine;  ///< What this rank brought.
 };
 
-/// Rank 0 hears what each rank holds, and tells each what it writes; or that it writes what it wrote `before` (or null), when
-/// nobody holds anything else.
+/// Rank 0 hears what each rank holds, and tells each what it writes; or that it writes what it wrote `before` (or
+/// null), when nobody holds anything else.
 ///
-/// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves; those of
-///         AssignmentPlan.
+/// Errors: on all ranks, naming array, boxes and ranks. Errc::invalid_argument when ranks have not the same leaves;
+///         those of AssignmentPlan.
 [[nodiscard]] Awaitable<AgreedLeaves> agree_on_assignments(coord::Channel& ranks, RankLeaves mine,
                                                            std::shared_ptr<const KeptAssignments> before);
 

@@ -13,10 +13,11 @@
 
 namespace cairn::detail {
 
-/// The values that a rank has of what is not sharded, as hashes: those of rank 0 are saved, and ranks that have others are named.
+/// The values that a rank has of what is not sharded, as hashes: those of rank 0 are saved, and ranks that have
+/// others are named.
 ///
-/// Compared are leaves of up to 64 KiB in memory of the host (a std::mt19937 has 2,496 bytes), the smallest first, until they have 16 MiB
-/// together: more would cost each rank a pass over memory that only rank 0 has to read.
+/// Compared are leaves of up to 64 KiB in memory of the host (a std::mt19937 has 2,496 bytes), the smallest first,
+/// until they have 16 MiB together: more would cost each rank a pass over memory that only rank 0 has to read.
 class SameValues {
  public:
   /// Adds a leaf. All ranks add the same leaves, in the same order.
@@ -49,9 +50,9 @@ class SameValues {
   std::size_t not_compared_ = 0;
 };
 
-/// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All ranks call
-/// it; `lines` are those of all leaves, as `line_of_leaf` makes them. The answer, on all ranks, is a sentence that names the
-/// first few leaves and ranks; empty when nothing differs that both ranks compare.
+/// Finds out which leaves differ from those of rank 0, and on which ranks: for when the hashes of all values do. All
+/// ranks call it; `lines` are those of all leaves, as `line_of_leaf` makes them. The answer, on all ranks, is a
+/// sentence that names the first few leaves and ranks; empty when nothing differs that both ranks compare.
 [[nodiscard]] Awaitable<std::string> name_differences(coord::Channel& ranks, SameValues mine,
                                                       std::string lines);
 

@@ -32,7 +32,7 @@
 namespace cairn {
 namespace {
 
-/// What a tree has, sorted by who writes it.
+/// The leaves of a tree, sorted by who writes them.
 struct Leaves {
   std::vector<detail::HeldArray> divided;  ///< Sharded arrays, and those that a policy divides.
   std::deque<ShardedArray> replicated;  ///< Arrays that rules say all ranks have; `divided` refers to them.
@@ -42,7 +42,7 @@ struct Leaves {
   detail::SameValues values;
 };
 
-/// Whether rules (null: there are none) decide how some array is divided among files or ranks.
+/// Returns whether rules (null: there are none) decide how some array is divided among files or ranks.
 bool has_divisions(const ArrayRules* rules) {
   return rules != nullptr &&
          std::any_of(rules->rules().begin(), rules->rules().end(), [](const ArrayRules::Rule& rule) {
@@ -56,8 +56,8 @@ struct Division {
   bool is_replicated = false;              ///< All ranks have it, and share it out.
 };
 
-/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its writer. Where arrays
-/// turn out to have several names, it walks a second time, and gives the writer those names.
+/// Walks the tree once: each array is looked at while it is in the caches. What rank 0 writes alone is given to its
+/// writer. Where arrays turn out to have several names, it walks a second time, and gives the writer those names.
 class LeafWalk {
  public:
   LeafWalk(array_store::Writer& writer, const SaveContext& context, bool has_ranks)
@@ -233,7 +233,7 @@ detail::RankLeaves leaves_of_rank(const SaveContext& context, Leaves& leaves) {
   return mine;
 }
 
-/// What this rank writes, as all ranks agree.
+/// Returns what this rank writes, as all ranks agree.
 Awaitable<detail::AgreedLeaves> agree(SaveContext context, coord::Channel* ranks, detail::RankLeaves mine) {
   const auto before = context.kept<detail::KeptAssignments>();
   detail::AgreedLeaves agreed = co_await detail::agree_on_assignments(*ranks, std::move(mine), before);
@@ -281,7 +281,8 @@ Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background
   }
 }
 
-/// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same leaves.
+/// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same
+/// leaves.
 Background<> compare_and_finish(SaveContext context, coord::Channel ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));

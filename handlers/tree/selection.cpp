@@ -75,7 +75,7 @@ class Stands {
   /// Shape: paths come sorted. They must outlive this.
   void add(std::string_view path) { paths_.push_back(path); }
 
-  /// Whether one of them is a container that `path` lies in.
+  /// Returns whether one of them is a container that `path` lies in.
   [[nodiscard]] bool hold(std::string_view path) const {
     if (paths_.empty()) {
       return false;
@@ -149,7 +149,7 @@ class Selector {
   }
 
  private:
-  /// Whether this is a tree to which nothing was added: who wants nothing of a map says so.
+  /// Returns whether this is a tree to which nothing was added: who wants nothing of a map says so.
   static bool has_no_keys_yet(std::string_view path, const AbstractTree& node) {
     return path.empty() && node.kind() == TreeKind::null;
   }

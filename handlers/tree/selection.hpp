@@ -19,21 +19,22 @@ struct Selected {
   const AbstractTree* wanted = nullptr;  ///< Null: as stored.
 };
 
-/// What a load takes, in the order of paths.
+/// Holds what a load takes, in the order of paths.
 struct Selection {
   std::vector<Selected> entries;
   std::deque<std::string> paths;  ///< Of entries that the index does not have.
 };
 
-/// The names of `aliases` (TreeLoadOptions) that the index does not have, each with the name that it has of the same array.
+/// The names of `aliases` (TreeLoadOptions) that the index does not have, each with the name that it has of the same
+/// array.
 [[nodiscard]] std::map<std::string, std::string, std::less<>> names_elsewhere(
     const formats::Index& index, const std::map<std::string, std::string>& aliases);
 
 /// Every entry.
 [[nodiscard]] Selection select_all(const formats::Index& index);
 
-/// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it. An array with several names is asked for
-/// by any of them.
+/// The entries that `wanted` asks for. `wanted` is materialised, and the result refers to it. An array with several
+/// names is asked for by any of them.
 ///
 /// Errors: Errc::structure_mismatch, listing missing and (unless the load is partial) unexpected paths;
 ///         Errc::type_mismatch, Errc::unsafe_cast and Errc::shape_mismatch, naming the path.

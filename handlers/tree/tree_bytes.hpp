@@ -9,8 +9,8 @@
 
 namespace cairn::detail {
 
-/// A tree as bytes: the size of an index (u64), the index, zeros up to a multiple of 8, then the elements of its arrays, each from a
-/// multiple of 8 on.
+/// A tree as bytes: the size of an index (u64), the index, zeros up to a multiple of 8, then the elements of its
+/// arrays, each from a multiple of 8 on.
 ///
 /// Errors: Errc::invalid_argument for arrays on devices and in shards; those of IndexBuilder.
 /// Source: docs/format.md, "Values of each rank".

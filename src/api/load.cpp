@@ -25,7 +25,8 @@
 namespace cairn {
 namespace {
 
-/// Adds the memory that one request names, which has that number. Two names of one array may have the same: the handler knows which are.
+/// Adds the memory that one request names, which has that number. Two names of one array may have the same: the
+/// handler knows which are.
 void add_destinations(const Request& request, std::uint64_t number, std::vector<Destination>& destinations) {
   const auto add = [&](std::string_view path, const AbstractArray& array) {
     if (array.destination) {

@@ -33,17 +33,19 @@ namespace {
 
 using core::DiskCalls;
 
-/// How often it is looked again for the newest because that was removed: a program that removes checkpoints faster than they can be
-/// opened must be told.
+/// How often it is looked again for the newest because that was removed: a program that removes checkpoints faster
+/// than they can be opened must be told.
 constexpr int kMostRestarts = 10;
 
 constexpr std::size_t kMostNamed = 3;  // Of the checkpoints of which none can be loaded.
 
-/// What a search for the newest checkpoint of a directory that can be loaded has come to. Who searches blocks or awaits, and asks
-/// this what to do next:
+/// Holds what a search for the newest checkpoint of a directory that can be loaded has come to. Who searches
+/// blocks or awaits, and asks this what to do next:
 ///
-///   do { choose_from(what `listing` finds); while (next()) { load it with `loading`: `found`, or `judge` the failure } }
-///   while (begins_again());
+///   do {
+///     choose_from(what `listing` finds);
+///     while (next()) { load it with `loading`: `found`, or `judge` the failure }
+///   } while (begins_again());
 class Search {
  public:
   /// The deadline counts from here.
@@ -142,7 +144,7 @@ class Search {
     found_.pop_back();
   }
 
-  /// Whether to list again, as one was removed meanwhile.
+  /// Returns whether to list again, as one was removed meanwhile.
   ///
   /// Errors: those of the newest, where there was any.
   bool begins_again() {
@@ -156,8 +158,8 @@ class Search {
   }
 
  private:
-  /// Whether the list cannot tell what is wrong with it, or with a later generation of it: the operating system has not let it look, or
-  /// it was readable by itself. A load says it with its code.
+  /// Returns whether the list cannot tell what is wrong with it, or with a later generation of it: the
+  /// operating system has not let it look, or it was readable by itself. A load says it with its code.
   static bool may_be_sound(const FoundCheckpoint& found) {
     return found.kind == store::EntryClass::unreadable || found.kind == store::EntryClass::committed;
   }

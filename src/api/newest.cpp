@@ -27,7 +27,7 @@ bool has_number(const FoundCheckpoint& found) {
   return std::any_of(name.begin(), name.end(), is_digit);
 }
 
-/// What names of one family have in common.
+/// Returns what names of one family have in common.
 std::string family_of(std::string_view name) {
   std::string family(name);
   std::erase_if(family, is_digit);

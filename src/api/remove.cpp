@@ -40,7 +40,8 @@ store::RemovalReport api::remove_into(const std::filesystem::path& path, const R
           core::throw_waits_for_itself("a removal");
         }
         ticket->turn().get();
-        // A removal that was given up must not begin: saves that came after it would be removed. One that has begun keeps its ticket.
+        // A removal that was given up must not begin: saves that came after it would be removed. One that has begun
+        // keeps its ticket.
         if (commit.begin_commit()) {
           *report =
               store::remove_checkpoint(calls.syscalls(), target.path, random, trash.get(), surroundings);

@@ -21,8 +21,8 @@ std::size_t bytes_of(DType dtype) {
   return bits(dtype) / 8;  // Packed types are not cast on their way to or from a device.
 }
 
-/// Calls `visit(stored, offset, part, elements)` for parts of a range of stored elements: their bytes, where they are on
-/// the device, and memory of the host for so many bytes there, as such and as an array.
+/// Calls `visit(stored, offset, part, elements)` for parts of a range of stored elements: their bytes, where they are
+/// on the device, and memory of the host for so many bytes there, as such and as an array.
 template <class Bytes, class Visit>
 void visit_parts(DType stored, DType dtype, std::uint64_t offset_bytes, Bytes bytes, Visit visit) {
   const std::uint64_t first = offset_bytes / bytes_of(stored);

@@ -24,13 +24,14 @@ namespace cairn::array_store {
 /// The fewest bytes that hold whole elements of a dtype; casts work on multiples of it.
 [[nodiscard]] std::size_t unit_bytes(DType dtype) noexcept;
 
-/// Who reaches the memory of a device, or null. An empty function reaches none.
+/// Finds the copier that reaches the memory of a device, or null. An empty function reaches none.
 using CopierOf = std::function<DeviceCopier*(Device)>;
 
-/// Who reaches the memory of an array, to copy it as `stored` or from it; null when it is the host's.
+/// Returns the copier that reaches the memory of an array, to copy it as `stored` or from it; null when it is
+/// the host's.
 ///
-/// Errors: Errc::invalid_argument, naming the array, when nobody does, or when it lies on a device and is not contiguous,
-///         or is to be cast and has or gets elements that share bytes.
+/// Errors: Errc::invalid_argument, naming the array, when nobody does, or when it lies on a device and is not
+///         contiguous, or is to be cast and has or gets elements that share bytes.
 [[nodiscard]] DeviceCopier* copier_for(std::string_view path, const ArrayView& view, DType stored,
                                        const CopierOf& copier_of);
 
@@ -116,7 +117,8 @@ struct ElementMemory {
   DeviceCopier* copier = nullptr;     ///< Reaches the memory; null: it is the host's.
 };
 
-/// The piece that takes a range of a file to memory: its bytes are all elements of the view, one behind the other. `what` names them.
+/// The piece that takes a range of a file to memory: its bytes are all elements of the view, one behind the other.
+/// `what` names them.
 [[nodiscard]] DestinationPiece make_piece(std::uint64_t begin_bytes, std::uint64_t end_bytes,
                                           ElementMemory to, Narrowing narrowing, std::string_view what);
 

@@ -52,8 +52,8 @@ struct BoxTarget {
   ElementMemory to;      ///< Of the extents of the box.
 };
 
-/// Takes bytes of a slice to those boxes of it that want them, and drops what nobody wants: columns of a matrix are read as
-/// whole rows, once for all that want some.
+/// Takes bytes of a slice to those boxes of it that want them, and drops what nobody wants: columns of a matrix are
+/// read as whole rows, once for all that want some.
 ///
 /// Each write makes at most two strided copies for each dimension and box.
 /// Threads: as ByteSink.
@@ -83,8 +83,8 @@ class BoxSink final : public ByteSink {
     std::size_t count = 0;
   };
 
-  /// Takes what the range has of a part of a box: the dimensions before `from` are at the indexes of `part`, which is as
-  /// long as 1 there, and that part begins at `base`.
+  /// Takes what the range has of a part of a box: the dimensions before `from` are at the indexes of `part`, which is
+  /// as long as 1 there, and that part begins at `base`.
   void take(std::size_t target, std::size_t from, std::int64_t base, Box part, const Range& range);
   void take_torn(std::size_t target, std::int64_t base, const Box& part, const Range& range);
   /// Takes a part of a box of which the range has all.

@@ -167,7 +167,7 @@ std::string index_file_of(const StoredFiles& files) {
   return found.empty() ? std::string() : std::move(found.front());
 }
 
-/// Whether a file is there that can be read.
+/// Returns whether a file is there that can be read.
 bool is_there(const StoredFiles& files, const std::string& file) {
   try {
     return files.size_bytes(file).has_value();
@@ -185,7 +185,7 @@ void tell(const OpenOptions& options, const std::string& problem) {
   }
 }
 
-/// Of a part of a model: leaves out of its list what is not wanted, or not there, and tells what is missing.
+/// Leaves out of the list of a part of a model what is not wanted, or not there, and tells what is missing.
 void leave_out(formats::HuggingFaceIndex& index, const StoredFiles& files, const OpenOptions& options) {
   std::set<std::string> missing;
   for (std::string& file : index.files()) {

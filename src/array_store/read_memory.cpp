@@ -19,8 +19,8 @@ constexpr std::uint64_t kMostGapBytes = 4096;  // Cheaper to read, too, than to 
 /// the last of them goes, which bounds the size.
 class Slab {
  public:
-  /// Whether the memory has a place for a region, or could be made anew to have one: `run_end` is where the small
-  /// arrays that follow without a gap end, and a short run is not worth a mapping of its own.
+  /// Returns whether the memory has a place for a region, or could be made anew to have one: `run_end` is
+  /// where the small arrays that follow without a gap end, and a short run is not worth a mapping of its own.
   bool reaches(const Region& region, std::uint64_t run_end) {
     if (memory_ && region.begin >= first_ && region.end <= first_ + memory_->size()) {
       return true;

@@ -17,20 +17,20 @@
 
 namespace cairn::array_store {
 
-// The steps of plan_read, in their order. Each takes values and returns values: what is stored and wanted becomes regions of
-// files, those are checked, get memory, and become pieces.
+// The steps of plan_read, in their order. Each takes values and returns values: what is stored and wanted becomes
+// regions of files, those are checked, get memory, and become pieces.
 
 /// The largest array that shares memory with its neighbours in the file.
 inline constexpr std::uint64_t kMostSmallBytes = 64 << 10;
 
-/// What a slice and a wanted box of an array share.
+/// The elements that a slice and a wanted box of an array share.
 struct SlicePart {
   std::uint32_t slice = 0;
   std::uint32_t shard = 0;  ///< Number of the wanted box.
   Box shared;               ///< In coordinates of the array; has elements.
 };
 
-/// What is read of an array of which boxes are wanted.
+/// The reads of an array of which boxes are wanted.
 struct ReadBoxes {
   std::span<const WantedShard> shards;
   std::vector<WantedShard> only;       ///< What `shards` shows where one box is wanted, as one array.
@@ -70,7 +70,8 @@ struct Region {
 using Regions = std::vector<Region>;
 using RegionsByFile = std::map<std::string, Regions, std::less<>>;
 
-/// What a read takes from where. An array that is wanted under several names is read once where all want the same.
+/// Says what a read takes from where. An array that is wanted under several names is read once where all want
+/// the same.
 struct LocatedArrays {
   std::vector<ReadArray> arrays;  ///< As they were asked for.
   std::deque<ReadBoxes> boxes;    ///< Of some of those.
@@ -78,32 +79,33 @@ struct LocatedArrays {
   std::size_t count = 0;  ///< How many arrays come of them.
 };
 
-/// Finds the bytes of arrays, and checks that they can be loaded to their destinations, that no two destinations overlap, and that slices tile
-/// what is wanted; others are left out. The result refers to all that is given.
+/// Finds the bytes of arrays, and checks that they can be loaded to their destinations, that no two destinations
+/// overlap, and that slices tile what is wanted; others are left out. The result refers to all that is given.
 ///
 /// Errors: those of plan_read that do not depend on the files.
 [[nodiscard]] LocatedArrays locate(const formats::Index& index, std::span<const WantedArray> wanted,
                                    const ReadOptions& options);
 
-/// Puts the regions of each file in order, and refuses those that overlap or that the file does not have: memory for all
-/// that are returned cannot exceed the files.
+/// Puts the regions of each file in order, and refuses those that overlap or that the file does not have: memory for
+/// all that are returned cannot exceed the files.
 ///
 /// Errors: Errc::not_found, Errc::malformed_metadata, naming file and path.
 [[nodiscard]] RegionsByFile check_regions(const formats::Index& index, std::span<const ReadArray> arrays,
                                           RegionsByFile regions, const StoredFiles& files);
 
-/// Makes views of files of all arrays that can be such, and takes their regions away. The others of `memory` stay without.
+/// Makes views of files of all arrays that can be such, and takes their regions away. The others of `memory` stay
+/// without.
 void map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions, const StoredFiles& files,
                 std::vector<Array>& memory);
 
-/// Gives memory to arrays that have none yet. What lies side by side in a file and is small lies side by side in memory,
-/// too, so that it is read at once and costs one allocation.
+/// Gives memory to arrays that have none yet. What lies side by side in a file and is small lies side by side in
+/// memory, too, so that it is read at once and costs one allocation.
 ///
 /// Shape: regions are in order, and those of mapped arrays are not among them.
 void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, std::vector<Array>& memory);
 
-/// Where the bytes of one file go. What lies side by side in the file and in memory is one piece; what several boxes want of
-/// a slice is one, too, where it interleaves.
+/// Where the bytes of one file go. What lies side by side in the file and in memory is one piece; what several boxes
+/// want of a slice is one, too, where it interleaves.
 ///
 /// Errors: Errc::invalid_argument for boxes that cut packed elements, naming the path.
 [[nodiscard]] std::vector<DestinationPiece> make_pieces(const formats::Index& index,
@@ -111,10 +113,12 @@ void allocate(std::span<const ReadArray> arrays, const RegionsByFile& regions, s
                                                         const Regions& regions,
                                                         std::span<const Array> memory);
 
-/// Makes one list of pieces of several: bytes that pieces of different lists want go to all of those. No list has pieces that overlap.
+/// Makes one list of pieces of several: bytes that pieces of different lists want go to all of those. No list has
+/// pieces that overlap.
 [[nodiscard]] std::vector<DestinationPiece> join_pieces(std::vector<std::vector<DestinationPiece>> lists);
 
-/// Adds the pieces of one region to those of its file: of an array that is stored in slices, or of which boxes are wanted.
+/// Adds the pieces of one region to those of its file: of an array that is stored in slices, or of which boxes are
+/// wanted.
 ///
 /// Errors: as make_pieces.
 void add_box_pieces(const formats::Index& index, const ReadArray& array, const Region& region,

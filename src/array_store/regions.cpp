@@ -157,8 +157,8 @@ ReadArray describe_array(const Index& index, const WantedArray& wanted, const Re
   return array;
 }
 
-/// Whether an array that is stored as one slice is aligned (in files that others wrote it need not be) and wanted as it
-/// is stored.
+/// Returns whether an array that is stored as one slice is aligned (in files that others wrote it need not
+/// be) and wanted as it is stored.
 bool is_plain(const ReadArray& array, const IndexSlice& slice) {
   const DType stored = array.stored.dtype;
   const bool is_aligned = is_packed(stored) || slice.offset % unit_bytes(stored) == 0;
@@ -225,7 +225,7 @@ void add_met_slices(const Index& index, std::size_t number, const formats::Index
   }
 }
 
-/// Who decided what is in a file, for messages.
+/// Returns the policy that decided what is in a file, for messages.
 std::string policy_of(const Index& index, std::string_view file) {
   for (std::size_t i = 0; i < index.file_count(); ++i) {
     if (index.file(i) == file) {
@@ -239,7 +239,7 @@ bool is_same_destination(const Array* a, const Array* b) {
   return a != nullptr && b != nullptr ? is_same_memory(a->view(), b->view()) : a == b;
 }
 
-/// Whether two reads of one array give the same.
+/// Returns whether two reads of one array give the same.
 bool is_same_read(const ReadArray& a, const ReadArray& b) {
   if (a.dtype != b.dtype || (a.boxes != nullptr) != (b.boxes != nullptr)) {
     return false;

@@ -33,7 +33,7 @@ struct FlatArray {
   const std::byte* data = nullptr;  ///< Its elements; copied from there unless a piece of it is held.
 };
 
-/// What is said of an array of the plan that is a part of one.
+/// Holds what is said of an array of the plan that is a part of one.
 struct FlatPart {
   std::size_t array = 0;     ///< Its number in the plan; rising.
   Shape whole;               ///< Extents of the array that it is a part of.
@@ -77,8 +77,8 @@ struct WritePlan {
   std::pmr::vector<std::uint64_t> dims{memory.get()};
   std::pmr::vector<FlatArray> arrays{memory.get()};  ///< In the order in which they were added.
   std::pmr::vector<formats::TensorMeasure> measures{memory.get()};  ///< Of those, as they are stored.
-  /// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising. Their places
-  /// are known when the files are laid out.
+  /// Pieces of arrays that are more than copied from the host's memory, by the number of their array, rising. Their
+  /// places are known when the files are laid out.
   std::vector<std::pair<std::size_t, SourcePiece>> held;
   std::vector<FlatPart> parts;         ///< Of those; all others are whole.
   std::vector<FileBegin> file_begins;  ///< Where that was asked for.
@@ -100,8 +100,8 @@ struct WritePlan {
   }
 };
 
-/// The name of the tensor that holds the array of a path: the path itself. Only "__metadata__", which safetensors reserves, gets another
-/// name, which is not the path of any array.
+/// The name of the tensor that holds the array of a path: the path itself. Only "__metadata__", which safetensors
+/// reserves, gets another name, which is not the path of any array.
 [[nodiscard]] constexpr std::string_view tensor_name(std::string_view path) noexcept {
   return path == "__metadata__" ? "~__metadata__" : path;
 }

@@ -25,7 +25,8 @@ void check_owner(std::string_view path, const Array& array, Snapshot snapshot) {
   }
 }
 
-/// What reads an array whose bytes need more than to be copied from the host's memory; null for all others.
+/// Returns what reads an array whose bytes need more than to be copied from the host's memory; null for all
+/// others.
 std::shared_ptr<const ByteSource> source_of(std::string_view path, const Array& array, DType stored,
                                             DeviceCopier* copier, Narrowing narrowing) {
   const bool is_cast = array.dtype() != stored;

@@ -24,14 +24,14 @@ struct Semaphore::Waiter {
   Permit permit;
 };
 
-/// What all shares of a semaphore have in common.
+/// The state that all shares of a semaphore have in common.
 struct Semaphore::State {
   using Waiters = std::list<std::shared_ptr<Waiter>>;
 
   explicit State(std::size_t most) : capacity(most) {}
 
   [[nodiscard]] bool fits(const FairShare& share, std::size_t count) const CAIRN_REQUIRES(mutex);
-  /// Whether nobody waits that comes first.
+  /// Returns whether nobody waits that comes first.
   [[nodiscard]] bool is_next(const FairShare& share) const CAIRN_REQUIRES(mutex);
   void grant(Waiter& waiter) CAIRN_REQUIRES(mutex);
 

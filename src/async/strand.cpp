@@ -126,8 +126,8 @@ void StrandQueue::post_turn() {
 
 bool StrandQueue::take_in(std::shared_ptr<StrandQueue> companion) {
   const MutexLock lock(mutex_);
-  // A driver that is busy may run a handler, which may block for long: the companion then goes to the pool, which has other threads.
-  // A call by the driving thread itself is fine: it comes back to the queue when its item ends.
+  // A driver that is busy may run a handler, which may block for long: the companion then goes to the pool, which has
+  // other threads. A call by the driving thread itself is fine: it comes back to the queue when its item ends.
   if (!is_driven_ || companion_ || !(is_idle_ || driver_ == std::this_thread::get_id())) {
     return false;
   }
@@ -159,7 +159,8 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
   bool has_worked = true;
   while (is_driven_) {
     if (const std::shared_ptr<StrandQueue> companion = std::exchange(companion_, nullptr)) {
-      // One turn of the companion, then a look at `is_driven_` again: the caller leaves even while the companion goes on.
+      // One turn of the companion, then a look at `is_driven_` again: the caller leaves even while the companion goes
+      // on.
       lock.unlock();
       const bool has_more = companion->run_those_there();
       lock.lock();
@@ -187,8 +188,8 @@ void StrandQueue::drive(const std::function<std::chrono::nanoseconds(bool has_wo
       is_idle_ = false;
     }
   }
-  // The caller leaves; what is left goes to the pool. `has_turn_` has been true for as long as the queue was driven, so nobody
-  // else has posted a turn.
+  // The caller leaves; what is left goes to the pool. `has_turn_` has been true for as long as the queue was driven,
+  // so nobody else has posted a turn.
   driver_ = std::thread::id();
   has_turn_ = !items_.is_empty();
   const bool has_more = has_turn_;

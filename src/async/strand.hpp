@@ -26,7 +26,7 @@ using PoolExecutor = boost::asio::thread_pool::executor_type;
 
 class StrandLane;
 
-/// What waits for its turn on a strand.
+/// Work that waits for its turn on a strand.
 class StrandItem {
  public:
   StrandItem() = default;
@@ -40,7 +40,7 @@ class StrandItem {
   virtual void drop() = 0;
 
   StrandItem* next = nullptr;
-  /// Whose work it is: once the lane is closed, the work is given up instead. Null: it is always done.
+  /// The lane of the work: once it is closed, the work is given up instead. Null: the work is always done.
   std::shared_ptr<const StrandLane> lane;
 };
 
@@ -56,8 +56,8 @@ class StrandItems {
   StrandItem* last_ = nullptr;
 };
 
-/// Counts what waits for the threads of a pool or runs on them, and asks for another thread when all of them are busy: what
-/// blocks one of them keeps nobody else waiting.
+/// Counts what waits for the threads of a pool or runs on them, and asks for another thread when all of them are
+/// busy: what blocks one of them keeps nobody else waiting.
 ///
 /// Threads: every method may be called from any thread, but `grow` from the one that makes the pool.
 class BusyThreads final : public boost::asio::execution_context::service {
@@ -66,7 +66,7 @@ class BusyThreads final : public boost::asio::execution_context::service {
 
   explicit BusyThreads(boost::asio::execution_context& context) : service(context) {}
 
-  /// Those of the pool that `executor` belongs to.
+  /// Returns the counts of the pool that `executor` belongs to.
   static BusyThreads& of(const PoolExecutor& executor);
 
   /// There are `threads` now; `start` adds one, `most` in all, and may refuse by returning false.
@@ -87,8 +87,8 @@ class BusyThreads final : public boost::asio::execution_context::service {
 };
 
 /// The queue of a strand: one thread at a time takes its turn and runs what has come until then. As a rule that is a
-/// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else. Turns of a queue that has
-/// a leader go to the thread that drives the leader, while that has nothing to do; else to the pool.
+/// thread of the pool; a queue that is driven is run by the thread that drives it, and by nobody else. Turns of a
+/// queue that has a leader go to the thread that drives the leader, while that has nothing to do; else to the pool.
 class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
  public:
   StrandQueue(const PoolExecutor& pool, bool is_driven, std::shared_ptr<StrandQueue> leader = nullptr)
@@ -99,15 +99,16 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
         has_turn_(is_driven) {}
 
   [[nodiscard]] const PoolExecutor& pool() const noexcept { return pool_; }
-  /// Whether the calling thread has its turn.
+  /// Returns whether the calling thread has its turn.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
   /// Queues `item`. When nobody has a turn, one begins: posted, or at once where that is possible and
   /// allowed.
   void push(StrandItem& item, bool is_never_at_once);
 
-  /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over. `while_idle`,
-  /// if it is not empty, is called while there are none, as often as it says: `has_worked` since it was called last. Must not throw.
+  /// Runs items on the calling thread, as they come, until `release` has been called; then the pool takes over.
+  /// `while_idle`, if it is not empty, is called while there are none, as often as it says: `has_worked` since it was
+  /// called last. Must not throw.
   void drive(const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle) noexcept;
   /// Sends the driver away, after the item that it runs. Does nothing to a queue that nobody drives.
   void release() noexcept;
@@ -116,8 +117,8 @@ class StrandQueue : public std::enable_shared_from_this<StrandQueue> {
   class Turn;
 
   void post_turn();
-  /// Gives the turn that `companion` has to this queue's driver. Returns false when there is no driver, or it is busy with an item.
-  /// A call by the driving thread itself succeeds: the item that it runs ends first.
+  /// Gives the turn that `companion` has to this queue's driver. Returns false when there is no driver, or it is busy
+  /// with an item. A call by the driving thread itself succeeds: the item that it runs ends first.
   [[nodiscard]] bool take_in(std::shared_ptr<StrandQueue> companion);
   /// Runs all items that are there. Returns whether others have come meanwhile.
   [[nodiscard]] bool run_those_there();

@@ -19,7 +19,7 @@ std::uint64_t eight_at(const char* text) noexcept {
 
 constexpr std::size_t kEight = sizeof(std::uint64_t);
 
-/// Whether all of eight or more characters are ASCII; the last ones may be looked at twice.
+/// Returns whether all of eight or more characters are ASCII; the last ones may be looked at twice.
 bool is_ascii(std::string_view text) noexcept {
   std::uint64_t bits = eight_at(text.data() + text.size() - kEight);
   for (std::size_t at = 0; at + kEight < text.size(); at += kEight) {

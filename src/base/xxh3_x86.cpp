@@ -8,8 +8,8 @@
 namespace cairn {
 namespace {
 
-// Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs concurrently was seen to take
-// several times as long.
+// Not by the dispatch of libxxhash: it takes AVX-512 where there is some, hashes no faster, and what runs
+// concurrently was seen to take several times as long.
 bool has_avx2() noexcept {
   static const bool has = __builtin_cpu_supports("avx2") != 0;
   return has;

@@ -28,7 +28,7 @@ std::optional<Number> parsed(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-/// What a unit multiplies by; nothing for what is not one.
+/// Returns what a unit multiplies by; nothing for what is not one.
 std::optional<std::uint64_t> unit_bytes(std::string unit) {
   std::transform(unit.begin(), unit.end(), unit.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

@@ -10,8 +10,8 @@
 
 namespace cairn::cli {
 
-// Checks for `transform`, so that CLI11 converts what they have understood: on its own it takes "-1" for 2^64 - 1 and "010" for 8.
-// What they refuse they quote; CLI11 puts the option before it.
+// Checks for `transform`, so that CLI11 converts what they have understood: on its own it takes "-1" for 2^64 - 1 and
+// "010" for 8. What they refuse they quote; CLI11 puts the option before it.
 
 /// A decimal number from `least` to `most`.
 [[nodiscard]] CLI::Validator whole_number(std::uint64_t least,

@@ -21,8 +21,8 @@ struct ArrayPiece {
   std::span<const std::byte> bytes;
 };
 
-/// Reads the arrays of a checkpointable one after the other, whatever boxes they were written in, and verifies them. Holds two
-/// batches of 64 MiB at a time: one is read while the other is used.
+/// Reads the arrays of a checkpointable one after the other, whatever boxes they were written in, and verifies them.
+/// Holds two batches of 64 MiB at a time: one is read while the other is used.
 class ArrayStream {
  public:
   ArrayStream(std::filesystem::path source, std::string item, std::span<const ExportedArray> arrays)

@@ -14,7 +14,7 @@
 
 namespace cairn::cli {
 
-/// Whether `path` is the directory of a checkpointable of the checkpoint above it.
+/// Returns whether `path` is the directory of a checkpointable of the checkpoint above it.
 ///
 /// Errors: what keeps the checkpoint above from being opened, unless there is none.
 [[nodiscard]] bool is_checkpointable(const std::filesystem::path& path);
@@ -29,7 +29,7 @@ class CheckpointView {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
   [[nodiscard]] const CheckpointMetadata& metadata() const noexcept { return metadata_; }
-  /// Whether this is all of a checkpoint, and not a part of one or files of other programs.
+  /// Returns whether this is all of a checkpoint, and not a part of one or files of other programs.
   [[nodiscard]] bool is_whole() const noexcept { return is_whole_; }
   [[nodiscard]] bool is_foreign() const noexcept { return !checkpoint_; }
 

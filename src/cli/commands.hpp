@@ -13,7 +13,7 @@
 
 namespace cairn::cli {
 
-/// What is to be kept: each that is given keeps what it says.
+/// Holds what is to be kept: each that is given keeps what it says.
 struct PruneArguments {
   std::optional<std::uint64_t> latest;
   std::optional<std::uint64_t> every_steps;
@@ -38,7 +38,7 @@ struct ExportArguments {
   bool first_names_only = false;                          ///< Of an array with several names.
 };
 
-/// What stands after the name of a command.
+/// Holds what stands after the name of a command.
 struct Arguments {
   std::filesystem::path path;
   std::vector<std::filesystem::path> paths;  ///< verify.
@@ -64,8 +64,8 @@ struct Arguments {
 /// Each command writes what was asked for and returns the exit status: 0, or 1 when it has told on standard
 /// error what is wrong.
 ///
-/// Errors: UsageError, of which main() makes the status 2; whatever keeps it from answering, of which it makes one line and the
-///         status 1.
+/// Errors: UsageError, of which main() makes the status 2; whatever keeps it from answering, of which it makes one
+///         line and the status 1.
 int ls(const Arguments& arguments, Output& out);
 int inspect(const Arguments& arguments, Output& out);
 int show(const Arguments& arguments, Output& out);

@@ -23,13 +23,13 @@ std::string shown(const Json& value) {
   return text.size() <= kMostShownBytes ? text : count_text(text.size(), "byte") + " of JSON";
 }
 
-/// What a pointer names, "/a/b", below the title of the document.
+/// Returns what a pointer names, "/a/b", below the title of the document.
 std::string title_of(const std::string& title, const Json::json_pointer& pointer) {
   return title + pointer.to_string();
 }
 
-/// Whether two values load as the same: to `==` of the JSON library 1 is 1.0, and zero is minus zero. Arrays count as
-/// different here: those of one length have been walked through.
+/// Returns whether two values load as the same: to `==` of the JSON library 1 is 1.0, and zero is minus zero.
+/// Arrays count as different here: those of one length have been walked through.
 bool is_same_scalar(const Json& a, const Json& b) {
   if (a.type() != b.type() || a.is_structured()) {
     return false;

@@ -45,7 +45,7 @@ struct ArrayPair {
   std::uint64_t bytes = 0;
 };
 
-/// What both sides call a checkpointable.
+/// Holds what both sides call a checkpointable.
 struct ItemPair {
   std::string name_a;
   std::string name_b;
@@ -55,7 +55,7 @@ std::string title_of(const std::string& item, const std::string& path) {
   return path.empty() ? item : item + "/" + path;
 }
 
-/// What a description tells apart. Ownership: refers to its values.
+/// Returns what a description tells apart. Ownership: refers to its values.
 Leaves leaves_of(const Description& description, bool is_foreign) {
   Leaves leaves;
   const auto add = [&](std::string path, std::string kind, const DescribedValue* value, AbstractArray array) {
@@ -90,7 +90,8 @@ bool has_same_files(const std::optional<Files>& a, const std::optional<Files>& b
          });
 }
 
-/// How far two values lie apart, if they are numbers of one kind: of integers exact, though neither need fit in a double.
+/// How far two values lie apart, if they are numbers of one kind: of integers exact, though neither need fit in a
+/// double.
 std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
   const auto* x = std::get_if<double>(&a.value);
   const auto* y = std::get_if<double>(&b.value);
@@ -118,7 +119,7 @@ std::optional<double> apart(const DescribedValue& a, const DescribedValue& b) {
   return static_cast<double>(is_left_larger ? *left - *right : *right - *left);
 }
 
-/// Whether two values are the same, bit by bit.
+/// Returns whether two values are the same, bit by bit.
 bool is_same_value(const DescribedValue& a, const DescribedValue& b) {
   const auto* x = std::get_if<double>(&a.value);
   const auto* y = std::get_if<double>(&b.value);
@@ -328,7 +329,8 @@ void Comparer::compare_values(const std::string& title, const DescribedValue& a,
   }
 }
 
-/// What arrays and values do not say: texts do or, where they are not all there is, the files themselves.
+/// Compares what arrays and values do not say: texts or, where they are not all there is, the files
+/// themselves.
 void Comparer::compare_files(const ItemPair& item, const Description& description, const Files& a,
                              const Files& b) {
   if (description.says_all) {
@@ -386,7 +388,7 @@ void Comparer::compare_texts(const ItemPair& item, const std::vector<std::string
   }
 }
 
-/// What is left of both texts without the lines that they begin and end with alike.
+/// Compares what is left of both texts without the lines that they begin and end with alike.
 void Comparer::compare_lines(const std::string& title, const std::string& a, const std::string& b) {
   std::vector<std::string> left = lines_of(a);
   std::vector<std::string> right = lines_of(b);

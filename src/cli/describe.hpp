@@ -26,14 +26,16 @@ namespace cairn::cli {
 /// damaged. A checkpointable whose handler the tool lacks is not.
 [[nodiscard]] int judge(const CheckpointMetadata& metadata, Output& out);
 
-/// Whether Cairn did not write it as a checkpoint: files of other programs, and single data files of its own.
+/// Returns whether Cairn did not write it as a checkpoint: files of other programs, and single data files of
+/// its own.
 [[nodiscard]] bool is_foreign(const CheckpointMetadata& metadata);
 
-/// The path of an array as people know it. Of foreign files it is the tensor's name, which a load takes as one key with escapes;
-/// of a data file of Cairn that is the path in its checkpoint.
+/// The path of an array as people know it. Of foreign files it is the tensor's name, which a load takes as one key
+/// with escapes; of a data file of Cairn that is the path in its checkpoint.
 [[nodiscard]] std::string shown_path(std::string_view path, bool is_foreign);
 
-/// What people call an array or a value: its path, or the name of the checkpointable where it is all there is.
+/// Returns what people call an array or a value: its path, or the name of the checkpointable where it is all
+/// there is.
 [[nodiscard]] std::string part_title(std::string_view checkpointable, std::string_view path);
 
 /// How many bytes an array has, or of which one it is another name.
@@ -42,11 +44,11 @@ namespace cairn::cli {
 /// A value as people read it; empty when its kind says all.
 [[nodiscard]] std::string value_text(const DescribedValue& value);
 
-/// What keeps a checkpointable from being described; empty when nothing does but that the tool lacks its handler, whose files
-/// are then shown.
+/// Returns what keeps a checkpointable from being described; empty when nothing does but that the tool lacks
+/// its handler, whose files are then shown.
 [[nodiscard]] std::string problem_text(const ItemMetadata& item);
 
-/// Whether arrays that are divided are written with each of their parts, which may be many.
+/// Says whether arrays that are divided are written with each of their parts, which may be many.
 enum class Parts : std::uint8_t { counted, shown };
 
 /// Writes the key "arrays" with the list of those of `item`; with what they hold, when `statistics` are as many.

@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 
 /// The directory that the target is to be in.
 ///
-/// Errors: Errc::invalid_argument when that is a checkpoint's, or the folder of other programs' files that `source` is: a file more there
-///         would be read with the others.
+/// Errors: Errc::invalid_argument when that is a checkpoint's, or the folder of other programs' files that `source`
+///         is: a file more there would be read with the others.
 io::Directory open_parent(const fs::path& source, const fs::path& target) {
   const fs::path path = parent_of(target);
   io::Directory parent = io::Directory::open(io::posix_syscalls(), path);
@@ -47,7 +47,8 @@ io::Directory open_parent(const fs::path& source, const fs::path& target) {
   return parent;
 }
 
-/// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it became the target.
+/// A folder next to the target, in which all is made before it gets its name. Removed with what is in it, unless it
+/// became the target.
 class ExportStaging {
  public:
   ExportStaging(io::Directory parent, const fs::path& target)

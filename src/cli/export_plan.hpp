@@ -22,14 +22,15 @@ struct ExportedArray {
   std::uint64_t bytes = 0;
 };
 
-/// A safetensors file that is planned, and the arrays that go into it: those from `first` on, as many as its layout has.
+/// A safetensors file that is planned, and the arrays that go into it: those from `first` on, as many as its layout
+/// has.
 struct ExportedFile {
   std::string name;
   std::size_t first = 0;
   formats::SafetensorsLayout layout;
 };
 
-/// What an export takes out of a checkpoint.
+/// Holds what an export takes out of a checkpoint.
 struct ExportPlan {
   std::string item;  ///< The checkpointable.
   std::vector<ExportedArray> arrays;
@@ -50,8 +51,9 @@ struct ExportOptions {
 
 /// Decides what goes into which file.
 ///
-/// Errors: as checkpointables_metadata; Errc::invalid_argument, which names the culprit: there are several checkpointables
-///         with arrays, or none; two arrays would have one name; the names do not fit into the header of a single file.
+/// Errors: as checkpointables_metadata; Errc::invalid_argument, which names the culprit: there are several
+///         checkpointables with arrays, or none; two arrays would have one name; the names do not fit into the header
+///         of a single file.
 [[nodiscard]] ExportPlan plan_export(const std::filesystem::path& source, const ExportOptions& options);
 
 }  // namespace cairn::cli

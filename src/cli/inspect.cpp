@@ -72,7 +72,7 @@ void write_value(JsonWriter& json, const DescribedValue& described) {
   json.end();
 }
 
-/// What the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
+/// Returns what the arrays of a checkpointable hold, in their order. Reads all of them, in bounded memory.
 std::vector<Statistics> gather(const CheckpointView& checkpoint, const std::string& title,
                                const ArrayEntries& entries) {
   std::vector<ExportedArray> arrays;

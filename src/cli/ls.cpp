@@ -24,7 +24,7 @@
 namespace cairn::cli {
 namespace {
 
-/// What lies in a directory of checkpoints, and which of it are steps.
+/// Holds what lies in a directory of checkpoints, and which of it are steps.
 struct Listed {
   std::vector<store::FoundCheckpoint> checkpoints;
   std::vector<StepFacts> steps;  ///< In the same order.

@@ -141,7 +141,7 @@ ContextOptions small_context_of_prune() {
   return options;
 }
 
-/// What the tool has to say of a directory of steps.
+/// The answer of the tool about a directory of steps.
 struct PruneAnswer {
   std::vector<StepInfo> steps;
   Others others;

@@ -29,7 +29,7 @@ using store::EntryClass;
 using store::RecoveryAction;
 using store::RecoveryEntry;
 
-/// What a directory takes, as far as it can be looked at.
+/// The bytes and files of a directory, as far as it can be looked at.
 struct Extent {
   std::uint64_t bytes = 0;
   fs::file_time_type changed = fs::file_time_type::min();  ///< The latest change of anything in it.
@@ -83,7 +83,7 @@ bool is_removal(const Line& line) {
   return line.entry.action == RecoveryAction::remove;
 }
 
-/// What the tool has to say of a directory.
+/// The answer of the tool about a directory.
 struct Answer {
   std::vector<Line> lines;
   training::Rewound rewound;  ///< No recovery touches it.
@@ -96,7 +96,7 @@ struct Answer {
   [[nodiscard]] std::uint64_t count(EntryClass kind) const {
     return count([kind](const Line& line) { return line.entry.kind == kind; });
   }
-  /// What is removed, or would be.
+  /// Returns what is removed, or would be.
   [[nodiscard]] std::uint64_t removals() const {
     return count([this](const Line& line) { return is_removal(line) && (is_dry || line.entry.is_removed); });
   }

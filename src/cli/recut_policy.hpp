@@ -24,8 +24,8 @@ struct RecutArguments {
   bool is_one_file = false;
 };
 
-/// As many files as parts: each has its part of every array, cut as ranks cut it that divide it equally: blocks of ceil(n / parts),
-/// the last ones shorter or missing. What has no such axis, and packed types, are in the first file.
+/// As many files as parts: each has its part of every array, cut as ranks cut it that divide it equally: blocks of
+/// ceil(n / parts), the last ones shorter or missing. What has no such axis, and packed types, are in the first file.
 class EqualParts final : public ShardingPolicy {
  public:
   EqualParts(std::uint64_t parts, std::size_t axis) : parts_(parts), axis_(axis) {}

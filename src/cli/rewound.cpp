@@ -51,7 +51,7 @@ std::string checkpoints_text(const RewoundLine& line) {
              : fmt::format("{} to {}", first, printable(line.checkpoints.back().name));
 }
 
-/// What lies in a directory, and what of it goes.
+/// Holds what lies in a directory, and what of it goes.
 struct Answer {
   Rewound rewound;
   std::size_t lines = 0;  ///< That go, or are gone.

@@ -9,7 +9,7 @@
 
 namespace cairn::cli {
 
-/// What rewinds of a training have set aside in a directory of checkpoints.
+/// Returns what rewinds of a training have set aside in a directory of checkpoints.
 ///
 /// Errors: as `store::open_root`.
 [[nodiscard]] training::Rewound find_rewound(const std::filesystem::path& path);

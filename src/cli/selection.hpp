@@ -26,8 +26,9 @@ using Selection = std::vector<SelectedRange>;
 [[nodiscard]] std::pair<std::string_view, std::optional<std::string_view>> split_subscript(
     std::string_view text);
 
-/// What "0:5, :" selects of an array, as numpy says it: indices and ranges, also open and negative ones, and one "...".
-/// Dimensions that are not named are whole. Ranges are cut off at the ends of their dimension, indices are not.
+/// Returns what "0:5, :" selects of an array, as numpy says it: indices and ranges, also open and negative
+/// ones, and one "...". Dimensions that are not named are whole. Ranges are cut off at the ends of their
+/// dimension, indices are not.
 ///
 /// Errors: Errc::invalid_argument, which names the array and the culprit: no number or range, a step, an index
 ///         outside the array, more indices than dimensions.

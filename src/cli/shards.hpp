@@ -13,12 +13,13 @@
 
 namespace cairn::cli {
 
-/// Whether an array lies in several parts, or was divided among ranks.
+/// Returns whether an array lies in several parts, or was divided among ranks.
 [[nodiscard]] bool is_divided(const ArrayEntry& array);
-/// Whether some are.
+/// Returns whether some of these arrays are divided.
 [[nodiscard]] bool are_divided(const ArrayEntries& arrays);
 
-/// How an array was divided among ranks, in words; "-" when nobody said so. A layout that Cairn does not know is shown as it is stored.
+/// How an array was divided among ranks, in words; "-" when nobody said so. A layout that Cairn does not know is
+/// shown as it is stored.
 [[nodiscard]] std::string layout_text(const ArrayEntry& array);
 
 /// Which rank wrote a file of a checkpointable; nothing where one process wrote all, or there is no such file.
@@ -27,8 +28,8 @@ namespace cairn::cli {
 /// The rank as people read it; "-" when there is none.
 [[nodiscard]] std::string rank_text(std::optional<std::uint32_t> rank);
 
-/// The ranks that wrote the files of a checkpointable, and those that wrote the parts of an array that is divided; none where one
-/// process wrote all.
+/// The ranks that wrote the files of a checkpointable, and those that wrote the parts of an array that is divided;
+/// none where one process wrote all.
 ///
 /// Errors (and those of write_shards and print_shards): Errc::malformed_metadata when the index is damaged.
 [[nodiscard]] std::set<std::uint32_t> writers(const ItemMetadata& item);

@@ -33,7 +33,7 @@ namespace {
 
 constexpr std::size_t kMostTextBytes = 4096;  // Of a string or of bytes that are shown to people.
 
-/// What has a name in a checkpoint: an array, a value, or a whole checkpointable.
+/// Holds what has a name in a checkpoint: an array, a value, or a whole checkpointable.
 struct Named {
   std::string title;  ///< "checkpointable/path".
   std::string item;
@@ -62,7 +62,7 @@ std::vector<std::string> titles_of(const CheckpointView& checkpoint, std::string
   return titles;
 }
 
-/// What lies below `name`: a title, or a path in some checkpointable.
+/// Returns what lies below `name`: a title, or a path in some checkpointable.
 std::vector<std::string> titles_below(const CheckpointView& checkpoint, std::string_view name) {
   const std::string subtree = fmt::format("{}/", name);
   std::vector<std::string> below;

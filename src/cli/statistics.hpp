@@ -12,7 +12,8 @@
 
 namespace cairn::cli {
 
-/// What an array holds. NaNs are counted and otherwise left out; of complex numbers only they and zeros are told.
+/// Holds what an array holds. NaNs are counted and otherwise left out; of complex numbers only they and zeros
+/// are told.
 struct Statistics {
   std::uint64_t elements = 0;
   std::uint64_t nans = 0;

@@ -33,8 +33,9 @@ std::optional<std::uint64_t> number_at_the_end(std::string_view name) {
   return error == std::errc() && !digits.empty() ? std::optional(number) : std::nullopt;
 }
 
-/// Pins are of numbers. A step that no Checkpointer has saved (a PartialSave has, say) has its number only in its name, whose format is the
-/// program's: it is shown where it is pinned and no other checkpoint says that it is that step.
+/// Pins are of numbers. A step that no Checkpointer has saved (a PartialSave has, say) has its number only in its
+/// name, whose format is the program's: it is shown where it is pinned and no other checkpoint says that it is that
+/// step.
 void find_pinned_by_name(std::set<std::uint64_t> pins, const std::vector<store::FoundCheckpoint>& checkpoints,
                          std::vector<StepFacts>& all) {
   for (const StepFacts& facts : all) {

@@ -14,14 +14,14 @@
 
 namespace cairn::cli {
 
-/// What a listing tells of a checkpoint that is a step of a training.
+/// Holds what a listing tells of a checkpoint that is a step of a training.
 struct StepFacts {
   std::optional<std::uint64_t> step;  ///< Nothing: it is none.
   Metrics metrics;
   bool is_pinned = false;
 };
 
-/// Those of checkpoints of a directory, in their order.
+/// Returns the facts on the checkpoints of a directory, in their order.
 ///
 /// Errors: OS errors on the directory.
 [[nodiscard]] std::vector<StepFacts> step_facts(const std::filesystem::path& root,

@@ -9,8 +9,8 @@
 
 namespace cairn::cli {
 
-/// How many columns `text` takes in a terminal: two for what East Asian writing and emoji show wide, none for marks that join the
-/// character before.
+/// How many columns `text` takes in a terminal: two for what East Asian writing and emoji show wide, none for marks
+/// that join the character before.
 [[nodiscard]] std::size_t display_width(std::string_view text) noexcept;
 
 /// "512 B", "4.0 GiB".

@@ -47,7 +47,7 @@ std::string nearest_command(const CLI::App& app, const std::string& word) {
   return nearest;
 }
 
-/// What CLI11 says of an option with too many values or none, in our words; all else as it says it.
+/// Returns what CLI11 says of an option with too many values or none, in our words; all else as it says it.
 std::string in_other_words(const CLI::ParseError& error) {
   const std::string text = error.what();
   if (error.get_name() != "ArgumentMismatch") {

@@ -7,7 +7,7 @@
 
 namespace cairn::cli {
 
-/// What is wrong with the words that the parser refused.
+/// Returns what is wrong with the words that the parser refused.
 [[nodiscard]] std::string usage_problem(const CLI::App& app, const CLI::ParseError& error);
 
 /// Says on standard error what is wrong, and where help is: that of the command, where one was given.

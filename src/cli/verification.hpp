@@ -26,7 +26,7 @@ struct VerifyTarget {
   std::string aside;
 };
 
-/// What became of it.
+/// The outcome of verifying a target.
 struct VerifyOutcome {
   VerifyTarget target;
   std::optional<store::VerifyReport> report;  ///< Nothing for foreign files, and where there is a problem.
@@ -34,8 +34,8 @@ struct VerifyOutcome {
   [[nodiscard]] bool is_sound() const { return target.problem.empty() && (!report || report->is_sound()); }
 };
 
-/// What `path` stands for: itself or, where it is a directory of checkpoints, all in it that is or was Cairn's; there
-/// may be none.
+/// Returns what `path` stands for: itself or, where it is a directory of checkpoints, all in it that is or
+/// was Cairn's; there may be none.
 ///
 /// Errors: whatever keeps it from being opened, unless it is one checkpoint of several.
 [[nodiscard]] std::vector<VerifyTarget> verify_targets_of(const std::filesystem::path& path);

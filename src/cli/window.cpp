@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::uint64_t kMostEdge = 3;  // As numpy.
 
-/// Whether no more than `limit` elements, which is positive, are shown with that many at each end; 0: with all.
+/// Returns whether no more than `limit` elements, which is positive, are shown with that many at each end; 0:
+/// with all.
 bool fits(const Selection& selection, std::uint64_t edge, std::uint64_t limit) {
   std::uint64_t count = 1;
   for (const SelectedRange& range : selection) {

@@ -34,7 +34,7 @@ struct WindowSide {
   bool is_index = false;
 };
 
-/// What is shown of a selection. Only that is read, and where elements share bytes a few beside it.
+/// Holds what is shown of a selection. Only that is read, and where elements share bytes a few beside it.
 ///
 /// Invariant: one side for each dimension of the array.
 struct Window {

@@ -1,5 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0
-# Installs the libraries with the package that find_package(cairn) finds, the file for pkg-config, the tool and the documents.
+# SPDX-License-Identifier: Apache-2.0 Installs the libraries with the package that find_package(cairn) finds, the file
+# for pkg-config, the tool and the documents.
 include(CMakePackageConfigHelpers)
 
 # Splits "<left>=<right>" at the first equals sign.
@@ -75,7 +75,8 @@ if(NOT BUILD_SHARED_LIBS)
   # There is only the static library, so who links it needs these without --static, too.
   string(APPEND CAIRN_PKGCONFIG_REQUIRES " ${CAIRN_PKGCONFIG_PRIVATE}")
 endif()
-# As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one of the library.
+# As for users with CMake; see CairnLibraries.cmake. pkg-config cannot ask for the compiler: it is taken to be the one
+# of the library.
 set(CAIRN_PKGCONFIG_CFLAGS)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(CAIRN_PKGCONFIG_CFLAGS " -Wno-mismatched-new-delete")

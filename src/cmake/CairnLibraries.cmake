@@ -1,6 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0
-# The libraries that users link: libcairn, and one for each component. They are static, or shared with BUILD_SHARED_LIBS,
-# and consist of the objects of modules.
+# SPDX-License-Identifier: Apache-2.0 The libraries that users link: libcairn, and one for each component. They are
+# static, or shared with BUILD_SHARED_LIBS, and consist of the objects of modules.
 
 # Sets <result> to the targets of other projects that <modules> link as <property> says: not the modules themselves.
 function(cairn_foreign_libraries result property)
@@ -37,8 +36,9 @@ function(cairn_library name file type)
   target_link_libraries(${target} PUBLIC ${arg_LINKS} ${public} PRIVATE ${all})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_definitions(${target} PUBLIC ${CAIRN_COMPILE_DEFINITIONS})
-  # g++ (12.2 and 14.2 do so) often inlines only one of operator new and operator delete of Asio's coroutine frames, and takes the two for a
-  # mismatch. It warns at the end of the user's own coroutines, which a pragma in our headers does not reach.
+  # g++ (12.2 and 14.2 do so) often inlines only one of operator new and operator delete of Asio's coroutine frames,
+  # and takes the two for a mismatch. It warns at the end of the user's own coroutines, which a pragma in our headers
+  # does not reach.
   target_compile_options(${target} INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-mismatched-new-delete>)
   # Before 1.0 a new minor version may change the interface, so it is part of the name that the loader looks for.
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} OUTPUT_NAME ${file} LINKER_LANGUAGE CXX

@@ -60,11 +60,12 @@ function(cairn_module name)
   endif()
 endfunction()
 
-# Defines one test program from the files of one folder and registers it with ctest: each of its tests, or where CAIRN_WHOLE_TEST_PROGRAMS is
-# on the program as a whole, divided among as many SHARDS. A program with a label of CAIRN_LABELS_LEFT_OUT is not registered, and built on
-# demand only.
+# Defines one test program from the files of one folder and registers it with ctest: each of its tests, or where
+# CAIRN_WHOLE_TEST_PROGRAMS is on the program as a whole, divided among as many SHARDS. A program with a label of
+# CAIRN_LABELS_LEFT_OUT is not registered, and built on demand only.
 #
-#   cairn_test(<module> SOURCES <files> LIBRARIES <targets> [LABEL <label>] [TIMEOUT <seconds of a test>] [SHARDS <number>])
+#   cairn_test(<module> SOURCES <files> LIBRARIES <targets>
+#              [LABEL <label>] [TIMEOUT <seconds of a test>] [SHARDS <number>])
 function(cairn_test module)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT;SHARDS" "SOURCES;LIBRARIES")
   set(target cairn_${module}_test)

@@ -69,8 +69,8 @@ Awaitable<> FileStream::State::append(std::shared_ptr<State> self, std::span<con
 Awaitable<> FileStream::State::finish(std::shared_ptr<State> self) {
   self->begin_call();
   if (!self->file_) {
-    // All at once from here on: it can wait for its turn among other files. A stream that stays open while its handler does
-    // other things must not: several of them could wait for each other.
+    // All at once from here on: it can wait for its turn among other files. A stream that stays open while its
+    // handler does other things must not: several of them could wait for each other.
     self->place_ = co_await self->plane_.files.acquire(1);
   }
   if (!self->file_ || !self->collected_.empty()) {

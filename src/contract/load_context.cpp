@@ -52,7 +52,7 @@ staging::FileToRead file_of(const LoadBackend& load, const std::string& relative
   return file;
 }
 
-/// What is noted of a file.
+/// Returns what is noted of a file.
 std::string note_of(const NotesByFile& notes, const std::string& relative) {
   const auto found = notes.find(relative);
   return found == notes.end() ? std::string() : found->second;

@@ -31,7 +31,7 @@ bool is_id(std::string_view id) {
          std::all_of(version.begin(), version.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Whether both are one object, or were made of one type alike.
+/// Returns whether both are one object, or were made of one type alike.
 bool is_same(const ErasedHandler& a, const ErasedHandler& b) {
   return a.object() == b.object() ||
          (a.is_made_of_type() && b.is_made_of_type() && a.handler_type == b.handler_type);

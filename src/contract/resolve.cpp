@@ -35,7 +35,7 @@ std::string short_name(std::type_index type) {
   return short_name(type_name(type));
 }
 
-/// What a load asks for, in the words of the program that does.
+/// Returns what a load asks for, in the words of the program that does.
 std::string show_wanted(const AnyValue& wanted) {
   if (const auto* object = wanted.as<StatefulReference>()) {
     return fmt::format("into({})", short_name(object->type()));
@@ -43,7 +43,7 @@ std::string show_wanted(const AnyValue& wanted) {
   return short_name(wanted.type());
 }
 
-/// What a handler loads, likewise.
+/// Returns what a handler loads, likewise.
 std::string show_loaded(const ErasedHandler& handler) {
   return handler.abstract_type == typeid(StatefulReference) ? "into(object)"
                                                             : short_name(handler.abstract_type);
@@ -64,7 +64,7 @@ std::string list(const RegistrySnapshot& registry, WhyNot why_not) {
   return text;
 }
 
-/// What somebody can do whose type no handler takes.
+/// Returns what somebody can do whose type no handler takes.
 std::string remedy_for_save(std::string_view shown_type, std::string_view near_miss) {
   if (!near_miss.empty()) {
     return fmt::format(". It nearly saves itself: {}", near_miss);

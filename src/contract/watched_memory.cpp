@@ -17,7 +17,7 @@ constexpr std::size_t kFirstPagesBytes = std::size_t{64} << 10;
 constexpr std::size_t kMostPagesBytes = std::size_t{64} << 20;
 
 constinit thread_local WatchedMemory* allocating = nullptr;
-/// Whether the program has the operators that ask for watched memory.
+/// Says whether the program has the operators that ask for watched memory.
 constinit std::atomic<bool> has_operators{false};
 
 }  // namespace

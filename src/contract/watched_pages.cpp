@@ -23,8 +23,8 @@ constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kMostQuarantined = 32;
 constexpr std::size_t kMostPassed = 1000;  // Or a fault that comes again for other reasons would never end.
 
-/// A lock that a signal handler may wait for: who holds it neither touches watched memory nor allocates any, so that a thread
-/// never waits for itself.
+/// A lock that a signal handler may wait for: who holds it neither touches watched memory nor allocates any, so that
+/// a thread never waits for itself.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -44,7 +44,7 @@ constinit std::atomic<std::size_t> listed_pages{0};
 constinit std::size_t quarantined = 0;
 struct sigaction earlier_action;
 
-/// What is not about watched pages gets what it would have got without us.
+/// Passes a signal that is not about watched pages to the handler that would have got it without us.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((earlier_action.sa_flags & SA_SIGINFO) != 0) {
     earlier_action.sa_sigaction(signal, info, context);

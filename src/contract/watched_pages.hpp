@@ -11,8 +11,8 @@ namespace cairn::contract {
 
 /// Pages that nobody may touch while they are watched, and the first touch of them.
 ///
-/// The process has one handler of SIGSEGV for all of them. It is installed when the first ones are watched, stays, and passes
-/// on what is not about watched pages to the handler before it.
+/// The process has one handler of SIGSEGV for all of them. It is installed when the first ones are watched, stays,
+/// and passes on what is not about watched pages to the handler before it.
 /// Threads: one at a time; touches may come from any thread, and so may `forget`.
 class WatchedPages {
  public:
@@ -20,8 +20,8 @@ class WatchedPages {
   WatchedPages(const WatchedPages&) = delete;
   WatchedPages& operator=(const WatchedPages&) = delete;
 
-  /// Gives the memory back, once all of it that was counted has been forgotten. The addresses stay taken for a while: a touch
-  /// of them then ends the process, with words to stderr that say whose they were.
+  /// Gives the memory back, once all of it that was counted has been forgotten. The addresses stay taken for a while:
+  /// a touch of them then ends the process, with words to stderr that say whose they were.
   static void retire(WatchedPages* pages) noexcept;
 
   /// Fresh pages, `bytes` at least. Not while they are watched.
@@ -31,7 +31,7 @@ class WatchedPages {
 
   /// Counts memory in the pages that others free; see `forget`.
   void count() noexcept;
-  /// Whether `memory` was counted in any pages; if so, it is not any more.
+  /// Returns whether `memory` was counted in any pages; if so, it is not any more.
   static bool forget(const void* memory) noexcept;
 
   /// Errors: OS errors; then nothing is watched.

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kMostValues = 4;  // That are named.
 
-/// Counts all ranks of the values that stay: what differs in one of the first values is among the first of each message, too.
+/// Counts all ranks of the values that stay: what differs in one of the first values is among the first of each
+/// message, too.
 void add(Differences& differences, std::uint64_t value, const SomeRanks& ranks) {
   differences.by_value[value].add(ranks);
   if (differences.by_value.size() > kMostValues) {

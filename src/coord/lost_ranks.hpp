@@ -40,7 +40,8 @@ class LostRanks {
   /// Nothing is sent any more.
   void close() noexcept;
 
-  /// What is told to whoever begins something with all ranks: Errc::peer_lost. Null: nobody is lost.
+  /// Returns the error for whoever begins something with all ranks: Errc::peer_lost. Null when nobody is
+  /// lost.
   [[nodiscard]] std::exception_ptr failure() const;
 
  private:
@@ -74,7 +75,7 @@ class LostRanks {
   std::map<std::pair<std::size_t, std::size_t>, std::uint32_t> answered_ CAIRN_GUARDED_BY(mutex_);
 };
 
-/// What to do about a rank that is lost: for messages.
+/// Tells people what to do about a rank that is lost.
 inline constexpr std::string_view kEndAndStartAgain = "end, and start again with the ranks that there are";
 
 }  // namespace cairn::coord

@@ -17,7 +17,7 @@
 
 namespace cairn::coord {
 
-/// What ranks tell each other outside of sessions: to rank 0, and from there to all.
+/// Carries what ranks tell each other outside of sessions: to rank 0, and from there to all.
 ///
 /// Threads: every method may be called from any thread; handlers are called on the transport's.
 class Notices {
@@ -25,7 +25,7 @@ class Notices {
   Notices(Transport& transport, const CoordinatorOptions& options)
       : transport_(&transport), rank_(transport.rank()), tree_{transport.size(), options.fan_out} {}
 
-  /// Whether a packet is one, and not of a session.
+  /// Returns whether a packet is a notice, and not part of a session.
   [[nodiscard]] static bool is_notice(std::string_view packet) noexcept;
 
   void send(std::string_view topic, std::string_view text);

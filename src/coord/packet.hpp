@@ -13,11 +13,13 @@
 
 namespace cairn::coord {
 
-/// What a packet is about.
+/// Says what a packet is about.
 enum class PacketKind : std::uint8_t {
-  alive,  ///< I have joined, and am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody: empty.
-  up,     ///< A text on its way to rank 0.
-  down,   ///< A text of rank 0 for everybody.
+  /// I have joined, and am there. Up: whom I miss below me; down: whom all miss, as far as I know. Often nobody:
+  /// empty.
+  alive,
+  up,        ///< A text on its way to rank 0.
+  down,      ///< A text of rank 0 for everybody.
   scatter,   ///< Texts of rank 0 for the ranks of a subtree.
   fail,      ///< The session has failed.
   left,      ///< I say nothing more.
@@ -28,7 +30,8 @@ enum class PacketKind : std::uint8_t {
   ask,       ///< The rank between us is gone: tell me yourself what you, rank 0, have said, and will say.
   question,  ///< I wait for you to join: are you there?
   here,      ///< I am, but have not joined.
-  lost,  ///< A rank (u32), which this session needs, was found lost by another one (u32), which has found so many (u32).
+  /// A rank (u32), which this session needs, was found lost by another one (u32), which has found so many (u32).
+  lost,
   found,  ///< The same: it has heard so, and is there again.
 };
 

@@ -16,7 +16,7 @@
 namespace cairn::coord {
 namespace {
 
-/// What a text that goes up, or down, has in front of its seal.
+/// Says what a text that goes up, or down, holds.
 enum class Kind : char {
   known = 'k',  ///< Up: the hash of all that was said before. Down: nothing.
   news = 'n',   ///< Up: what is said. Down: the hash of all of it.
@@ -35,7 +35,7 @@ Hash128 take_hash(std::string_view& text) {
   return hash;
 }
 
-/// What comes behind a text. At the end: texts are large, and nothing of them is moved.
+/// Comes behind a text. It is at the end because texts are large, and nothing of them is moved.
 struct Seal {
   Kind kind = Kind::again;
   Hash128 aside;

@@ -35,7 +35,7 @@ Awaitable<std::string> merged_text_of(std::shared_ptr<Round> round, bool is_root
   co_return is_root ? std::move(round->text) : std::string();
 }
 
-/// Who says what; empty when all say the same.
+/// Returns which ranks say what; empty when all say the same.
 std::string difference_in(std::string_view merged) {
   std::vector<ValueGroup> groups = decode_value_groups(merged);
   if (groups.size() < 2) {

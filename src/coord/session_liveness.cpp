@@ -13,7 +13,8 @@
 namespace cairn::coord {
 namespace {
 
-/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not silent then.
+/// A rank that was suspended, or whose transport was lent no thread, has received nothing meanwhile: others were not
+/// silent then.
 constexpr int kMostTicksAtOnce = 2;
 
 }  // namespace

@@ -390,7 +390,7 @@ void SessionState::take_direct(std::size_t from, const DecodedPacket& decoded, c
   pending->done.set();
 }
 
-// What neighbours say.
+// Packets of neighbours.
 
 void SessionState::receive(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
   const PacketKind kind = decoded.head.kind;

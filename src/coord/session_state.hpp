@@ -45,9 +45,9 @@ struct PendingReceive {
   Message message;
 };
 
-/// What one rank knows of a session. It exists from the first packet on, if that comes before the rank joins: it passes on texts
-/// of rank 0 and failures even then, so that nobody waits for a rank that is late. (Once its transport delivers them, that is: the one
-/// of MPI may sleep until the rank joins.)
+/// The state of a session on one rank. It exists from the first packet on, if that comes before the rank
+/// joins: it passes on texts of rank 0 and failures even then, so that nobody waits for a rank that is late.
+/// (Once its transport delivers them, that is: the one of MPI may sleep until the rank joins.)
 ///
 /// Threads: every method may be called from any thread.
 class SessionState : public std::enable_shared_from_this<SessionState> {
@@ -71,11 +71,11 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
 
   /// Tells the neighbours that this rank says nothing more. Returns whether it had joined, and had not left before.
   bool leave() noexcept;
-  /// Whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it speaks. They are given
-  /// time to notice that the rank which should have passed it on is lost.
+  /// Returns whether somebody may still ask for what was said here: left by rank 0, but not by all to whom it
+  /// speaks. They are given time to notice that the rank which should have passed it on is lost.
   [[nodiscard]] bool is_needed() const noexcept;
-  /// Tells the neighbours that this rank will be silent for as long as its program likes; not again when it has sent nothing since.
-  /// Returns whether it told them.
+  /// Tells the neighbours that this rank will be silent for as long as its program likes; not again when it has sent
+  /// nothing since. Returns whether it told them.
   bool rest() noexcept;
   /// A rank has closed its coordinator before it joined: fails it, if this rank has joined, and needs that one.
   void miss(std::size_t rank) noexcept;
@@ -118,7 +118,7 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
     SomeRanks missing{};                  // As it has said last: below it, or, if it is above, of all.
   };
 
-  /// What this rank was told in a channel, or who waits for that: one of the two is empty.
+  /// Messages that have come in a channel, or the receivers that wait for one: one of the two is empty.
   struct Mailbox {
     std::deque<Message> messages;
     std::deque<std::shared_ptr<PendingReceive>> receivers;
@@ -142,7 +142,8 @@ class SessionState : public std::enable_shared_from_this<SessionState> {
   void count_silence(std::chrono::nanoseconds elapsed) CAIRN_REQUIRES(mutex_);
   [[nodiscard]] const Neighbour* find_lost() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_needed_here(const Neighbour& neighbour) const CAIRN_REQUIRES(mutex_);
-  /// FailureScope::root: when the rank above is lost or has left, listens to rank 0 itself from here on. Returns whether it does.
+  /// FailureScope::root: when the rank above is lost or has left, listens to rank 0 itself from here on. Returns
+  /// whether it does.
   bool turn_to_root(Neighbour& gone) CAIRN_REQUIRES(mutex_);
   void send_signs_of_life() CAIRN_REQUIRES(mutex_);
   [[nodiscard]] bool is_bound_to(std::size_t neighbour) const;

@@ -89,7 +89,7 @@ void Sessions::receive(std::size_t from, const Packet& packet) noexcept {
   }
 }
 
-/// Those that begin later fail at once when they are joined.
+/// Fails the sessions that need the lost rank. Sessions that begin later fail at once when they are joined.
 void Sessions::take_lost(std::size_t from, const DecodedPacket& decoded, const Packet& packet) {
   lost_->take_lost(from, decoded, packet);
   const std::exception_ptr why = lost_->failure();

@@ -24,9 +24,11 @@ class Sessions {
 
   /// The next ones, one for each scope.
   [[nodiscard]] std::vector<std::shared_ptr<SessionState>> join(const std::vector<FailureScope>& scopes);
-  /// What belongs to a session that was left here is dropped: late packets of an old one never reach a new one.
+  /// Takes a packet. It drops those of sessions that were left here: late packets of an old one never reach a
+  /// new one.
   void receive(std::size_t from, const Packet& packet) noexcept;
-  /// Drops a session that was left: now, or, while a rank may still ask for what was said in it, when this rank joins later ones.
+  /// Drops a session that was left: now, or, while a rank may still ask for what was said in it, when this rank joins
+  /// later ones.
   void forget(std::uint64_t number) noexcept;
   /// As SessionState::rest, in all that this rank has joined.
   bool rest() noexcept;

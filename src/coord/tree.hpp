@@ -7,7 +7,7 @@
 
 namespace cairn::coord {
 
-/// Who talks to whom: rank 0 is the root, and each rank has up to `fan_out` children.
+/// The tree along which ranks talk: rank 0 is the root, and each rank has up to `fan_out` children.
 struct Tree {
   std::size_t size = 1;
   std::size_t fan_out = 16;
@@ -30,7 +30,7 @@ struct Tree {
     return ranks;
   }
 
-  /// Whether `above` is between `rank` and the root, or is it.
+  /// Returns whether `above` is between `rank` and the root, or is it.
   [[nodiscard]] bool is_above(std::size_t above, std::size_t rank) const noexcept {
     while (rank > above) {
       rank = parent(rank);

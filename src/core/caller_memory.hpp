@@ -15,11 +15,11 @@ enum class CallerMemoryUse : std::uint8_t {
   until_done,    ///< Nothing is copied: it is read, or written, to the end.
 };
 
-/// The caller's memory while an operation has it: a gate around each phase that may touch it, and an event for when it is the
-/// caller's again.
+/// The caller's memory while an operation has it: a gate around each phase that may touch it, and an event for when
+/// it is the caller's again.
 ///
-/// Code that touches such memory visits the gate of its phase meanwhile. Handlers run inside these gates, too, so that what they
-/// have left to do can be given up together.
+/// Code that touches such memory visits the gate of its phase meanwhile. Handlers run inside these gates, too, so
+/// that what they have left to do can be given up together.
 /// Threads: every method may be called from any thread.
 class CallerMemory {
  public:
@@ -30,7 +30,7 @@ class CallerMemory {
   /// The same gate where the memory is used to the end.
   [[nodiscard]] const async::Gate& background_gate() const noexcept { return background_; }
 
-  /// Whether it is used without a copy.
+  /// Returns whether the operation uses the memory without a copy.
   [[nodiscard]] bool is_to_the_end() const noexcept { return kind_ == CallerMemoryUse::until_done; }
 
   /// The blocking phase is over.

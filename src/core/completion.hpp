@@ -8,7 +8,7 @@
 
 namespace cairn::core {
 
-/// What becomes of an operation, and in which order that is told. Each event happens once:
+/// Tracks how an operation ends, and in which order that is told. Each event happens once:
 ///   prepared  the blocking phase is over, or the operation has ended without that;
 ///   decided   it is clear what the answer will be;
 ///   answered  everybody may know how it ended;
@@ -23,11 +23,12 @@ class Completion {
   [[nodiscard]] const async::Event& told() const noexcept { return told_; }
   [[nodiscard]] const async::Event& done() const noexcept { return done_; }
 
-  /// Called by all that decide how it ends, its own end and what gives it up, before they do. True for the first.
+  /// Claims the right to decide how the operation ends: its own end calls this before it decides, and so does
+  /// whoever gives it up. Returns true for the first caller.
   [[nodiscard]] bool claim_end() noexcept { return !is_ending_.exchange(true); }
   [[nodiscard]] bool is_ending() const noexcept { return is_ending_; }
 
-  /// It is given up: its answer is not its end.
+  /// Notes that the operation is given up: its answer is not its end.
   void give_up() noexcept { is_given_up_ = true; }
   [[nodiscard]] bool is_given_up() const noexcept { return is_given_up_; }
 
@@ -37,7 +38,7 @@ class Completion {
     told_.set();
   }
 
-  /// Whether it is done, or was answered by its end: then nothing of it is left but the telling.
+  /// Returns whether the operation is done, or was answered by its end: then only the telling is left.
   [[nodiscard]] bool is_done() const {
     return done_.has_happened() || (answered_.has_happened() && !is_given_up_);
   }

@@ -28,7 +28,8 @@ namespace {
 /// is left after the destructor; a response that the caller keeps holds the services for longer.
 constexpr std::chrono::milliseconds kLetGo{100};
 
-/// In one call, so that lines of several threads do not mix. Where nobody reads a pipe any more the program must not end by SIGPIPE.
+/// In one call, so that lines of several threads do not mix. Where nobody reads a pipe any more the program must not
+/// end by SIGPIPE.
 void write_to_stderr(std::string_view line) noexcept {
   sigset_t broken_pipe;
   sigset_t before;

@@ -10,9 +10,9 @@
 
 namespace cairn::core {
 
-/// What an operation does at a certain time, unless it has ended by then.
+/// Makes the calls that an operation wants at certain times, unless it has ended by then.
 ///
-/// Not on the thread of the timers itself: what is told there may be heard by code of the program's.
+/// The pool makes these calls, not the thread of the timers: they may run code of the program's.
 /// Threads: every method may be called from any thread. Timers and pool outlive it.
 class Deadlines {
  public:

@@ -21,7 +21,7 @@
 namespace cairn::core {
 namespace {
 
-/// What a call that is given up tells its caller.
+/// Returns what a call that is given up tells its caller.
 std::exception_ptr too_late(const std::string& what, std::chrono::nanoseconds deadline,
                             std::string_view remark) {
   return std::make_exception_ptr(

@@ -8,8 +8,8 @@
 
 namespace cairn::core {
 
-/// Destroys `thing` on a thread for system calls that block: to close a file may take as long as the disk likes, and the last
-/// reference is often dropped by somebody who must not wait for that.
+/// Destroys `thing` on a thread for system calls that block: to close a file may take as long as the disk likes, and
+/// the last reference is often dropped by somebody who must not wait for that.
 template <class T>
 void drop_later(const std::shared_ptr<Services>& services, T thing) noexcept {
   if (!services->is_own_process()) {

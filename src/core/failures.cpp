@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostFailures = 5;  // In one text.
 constexpr std::size_t kMostNames = 20;
 
-/// Of each failure after the first: a handler may say as much as it likes.
+/// The bytes that are shown of each failure after the first: a handler may say as much as it likes.
 constexpr std::size_t kMostBytes = 1000;
 
 /// The beginning of a text, not cut within a character of UTF-8.
@@ -37,7 +37,8 @@ std::string beginning(const std::string& text) {
   return text.substr(0, end) + "...";
 }
 
-/// Whether it is a verdict that only an operation gives, of its own end; a cancellation is not among them.
+/// Returns whether it is a verdict that only an operation gives, of its own end; a cancellation is not among
+/// them.
 bool is_verdict_of_another(const std::exception_ptr& failure) {
   const auto code = code_of(failure);
   return code == Errc::commit_unknown || code == Errc::timed_out || code == Errc::superseded;

@@ -12,21 +12,23 @@
 
 namespace cairn::core {
 
-/// What had been asked of a handler when it failed.
+/// Says what had been asked of a handler when it failed.
 enum class Asked : std::uint8_t {
   nothing,
   to_end,   ///< Another handler of the operation has failed.
   to_stop,  ///< The operation was stopped.
 };
 
-/// What was asked of a coroutine that has this cancellation state; `is_stopped` is whether its operation was stopped.
+/// Returns what was asked of a coroutine that has this cancellation state; `is_stopped` is whether its
+/// operation was stopped.
 [[nodiscard]] Asked asked_of(const boost::asio::cancellation_state& state, bool is_stopped);
 
-/// Throws a failure of a handler with `who` before its text; a cancellation that was asked for as it is, because it is nobody's fault.
+/// Throws a failure of a handler with `who` before its text; a cancellation that was asked for as it is, because it
+/// is nobody's fault.
 ///
-/// A handler may fail with the verdict of an operation of its own, of another save for example (commit_unknown, timed_out, superseded,
-/// cancelled). That is not the verdict of this operation: it becomes Errc::handler_failed with the original nested, or counts as the
-/// cancellation that was asked for.
+/// A handler may fail with the verdict of an operation of its own, of another save for example (commit_unknown,
+/// timed_out, superseded, cancelled). That is not the verdict of this operation: it becomes Errc::handler_failed with
+/// the original nested, or counts as the cancellation that was asked for.
 [[noreturn]] void rethrow_of(const std::exception_ptr& failure, std::string_view who, Asked asked);
 
 /// The failure with `problem` in its text; as it is when there is no problem, or it is a cancellation.

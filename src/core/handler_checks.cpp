@@ -28,8 +28,8 @@ std::unique_ptr<HandlerChecks> HandlerChecks::make(const ContextOptions& options
 HandlerChecks::~HandlerChecks() {
   for (const Copy& copy : copies_) {
     if (copy.memory) {
-      // A copy keeps the memory that it lies in: a circle, which ends when `end` destroys the copy. Handlers that still share an array of
-      // it keep the memory for longer.
+      // A copy keeps the memory that it lies in: a circle, which ends when `end` destroys the copy. Handlers that
+      // still share an array of it keep the memory for longer.
       copy.memory->end();
     }
   }

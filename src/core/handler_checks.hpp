@@ -30,14 +30,14 @@ class HandlerChecks {
   HandlerChecks(const HandlerChecks&) = delete;
   HandlerChecks& operator=(const HandlerChecks&) = delete;
 
-  /// What to give the handler: a copy, or the value itself where there is no way to copy it.
+  /// Returns what to give the handler: a copy, or the value itself where there is no way to copy it.
   const void* hand_over(std::size_t index, const Checkpointable& item, const ErasedHandler& handler);
   /// The handler's blocking phase is over.
   void watch(std::size_t index);
 
   /// The failure of a background phase, or null, with what the check has found.
   [[nodiscard]] std::exception_ptr judge(std::size_t index, std::exception_ptr failure) const;
-  /// What was not checked, and why; empty when everything was.
+  /// Returns what was not checked, and why; empty when everything was.
   [[nodiscard]] std::string not_checked() const;
 
  private:

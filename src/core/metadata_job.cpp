@@ -15,7 +15,7 @@
 namespace cairn::core {
 namespace {
 
-/// Whether a failure says something of what was read, and not of the program that reads it.
+/// Returns whether a failure says something of what was read, and not of the program that reads it.
 bool is_about_item(const std::exception_ptr& failure, Asked asked) {
   if (asked != Asked::nothing && async::is_cancelled(failure)) {
     return false;

@@ -194,12 +194,12 @@ void Operation::finish(const std::exception_ptr& failure) noexcept {
   if (!completion_.claim_end()) {
     return;  // It was given up, and answered so. Or it has ended, and a deadline came late.
   }
-  // All of this before the answer: a program that has heard it may start the next save, which must find a place, and may read
-  // the metrics, which must count this one.
+  // All of this before the answer: a program that has heard it may start the next save, which must find a place, and
+  // may read the metrics, which must count this one.
   make_way();
   count_end(failure);
-  // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory. `close`
-  // waits for this one, and so does not wait for the disk.
+  // Before the memory: the answer is certain now, but may have to wait until a stuck system call has left the memory.
+  // `close` waits for this one, and so does not wait for the disk.
   decided().set();
   caller_memory_.give_back();
   // A caller that has lent its memory, or that runs the blocking phase, is told nothing before the memory is free.

@@ -36,13 +36,14 @@ enum class BlockingPhase : std::uint8_t {
 
 /// A save or a load in flight: its strand, and the order in which things happen to it.
 ///
-/// Each of its parts decides one thing: CallerMemory, how long it has the caller's memory; StopReason, why it was asked to stop;
-/// Completion, what is known of its end; Deadlines, what happens at a certain time; OperationStats, what it has done.
+/// Each of its parts decides one thing: CallerMemory, how long it has the caller's memory; StopReason, why it was
+/// asked to stop; Completion, what is known of its end; Deadlines, what happens at a certain time; OperationStats,
+/// what it has done.
 ///
-/// It is prepared, answered and done in this order; of one that fails, the caller's memory may be released before its answer.
-/// Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for `released`.
-/// An operation that is stopped and does not end within the grace is given up: it is answered without its end, and what
-/// handlers have left to do is destroyed, not run.
+/// It is prepared, answered and done in this order; of one that fails, the caller's memory may be released before its
+/// answer. Where memory is used without a copy, and where the blocking phase is the caller's, `answered` waits for
+/// `released`. An operation that is stopped and does not end within the grace is given up: it is answered without its
+/// end, and what handlers have left to do is destroyed, not run.
 /// Threads: every public method may be called from any thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
@@ -64,8 +65,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// stopped.
   void launch(Awaitable<> work, std::chrono::nanoseconds deadline);
 
-  /// The caller's part of an operation whose blocking phase it runs: returns once it is prepared, or has failed and no longer
-  /// touches the caller's memory. Between its parts the thread is lent to the coordinator, where that needs it.
+  /// The caller's part of an operation whose blocking phase it runs: returns once it is prepared, or has failed and
+  /// no longer touches the caller's memory. Between its parts the thread is lent to the coordinator, where that needs
+  /// it.
   void drive() noexcept;
 
   /// Asks the work to stop, and says why. When it does not end within the grace, the operation is answered without it.
@@ -82,10 +84,11 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Happens when nothing of it touches the caller's memory any more.
   [[nodiscard]] const async::Event& released() const noexcept;
 
-  /// Whether the calling thread runs some of it, a handler of it included, or tells its answer: then it must not wait for its end.
+  /// Returns whether the calling thread runs part of this operation, one of its handlers included, or
+  /// delivers its answer. Such a thread must not wait for its end.
   [[nodiscard]] bool runs_here() const noexcept;
 
-  /// Whether the caller has seen, or has asked for, how it ended.
+  /// Says whether the caller has seen, or has asked for, how it ended.
   std::atomic<bool> is_observed{false};
 
   /// The last response to it was dropped.
@@ -93,7 +96,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   /// "save of <path>": for messages.
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
-  /// What it waits for at this moment, as far as it knows: for messages.
+  /// Returns what it waits for at this moment, as far as it knows: for messages.
   [[nodiscard]] std::string waits_for() const;
   [[nodiscard]] Services& services() const noexcept { return *services_; }
   [[nodiscard]] const std::shared_ptr<Services>& services_owner() const noexcept { return services_; }
@@ -104,7 +107,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Tasks concurrent with the main work, on a strand of their own: those that move bytes.
   [[nodiscard]] async::TaskGroup& helpers() const noexcept { return *helpers_; }
 
-  /// What its files are written and read with.
+  /// Returns what its files are written and read with.
   [[nodiscard]] staging::DataPlane& plane() noexcept { return plane_; }
   [[nodiscard]] const staging::DataPlane& plane() const noexcept { return plane_; }
 
@@ -113,9 +116,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  protected:
   [[nodiscard]] bool is_stopped() const { return stop_reason_.is_set(); }
-  /// Whether it was answered without its end.
+  /// Returns whether it was answered without its end.
   [[nodiscard]] bool is_given_up() const noexcept { return completion_.is_given_up(); }
-  /// What waiters are told of a failure, see StopReason::explain; for null: why it was stopped.
+  /// Returns what waiters are told of a failure, see StopReason::explain; for null: why it was stopped.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const {
     return failure ? stop_reason_.explain(failure) : std::make_exception_ptr(stop_reason_.error());
   }
@@ -126,8 +129,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Runs what handlers do in one phase, all at once; throws what went wrong as one failure.
   static Awaitable<> run_phase(Executor lane, std::vector<Awaitable<>> tasks);
 
-  /// Whether code of handlers runs, which may keep the caller's thread for as long as it likes: where the coordinator needs that, this rank
-  /// tells the others that it may be silent. On the strand.
+  /// Notes whether code of handlers runs, which may keep the caller's thread for as long as it likes: where
+  /// the coordinator needs that thread, this rank tells the others that it may be silent. Called on the
+  /// strand.
   void set_callers_thread_busy(bool is_busy) noexcept;
 
   /// Makes `prepared` happen, and lets the caller go. What follows on the strand is the context's to run after
@@ -145,7 +149,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   virtual void refuse_effect() noexcept {}
   /// The other ranks for which it waits at this moment.
   [[nodiscard]] virtual SomeRanks missing_ranks() const { return {}; }
-  /// What waiters are told when the operation has not ended within the grace; `reason` says why it was stopped.
+  /// Returns what waiters are told when the operation has not ended within the grace; `reason` says why it
+  /// was stopped.
   [[nodiscard]] virtual std::exception_ptr verdict_without_end(const Error& reason);
   /// Releases what later operations wait for; called before this one is answered.
   virtual void make_way() noexcept {}

@@ -79,7 +79,8 @@ void OperationRegistry::stop(Operations running) {
 void OperationRegistry::stop_all(Operations running) const {
   stop(running);
   static_cast<void>(wait_for_all(running, {}, options_.stop_grace));
-  // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs for it.
+  // It is decided now how they end: to do so, and to tell all who listen, takes no time but what the machine needs
+  // for it.
   const auto wait_for = [this](const async::Event& event) {
     static_cast<void>(coord::wait_with_progress(coordinator_of(options_), event, kTelling, system_clock()));
   };

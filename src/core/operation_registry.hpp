@@ -18,7 +18,8 @@ namespace cairn::core {
 
 class Operation;
 
-/// The operations of a context that are in flight, and the failures that nobody waited for: what `close` ends and tells.
+/// The operations of a context that are in flight, and the failures that nobody waited for: what `close` ends and
+/// tells.
 ///
 /// Threads: every method may be called from any thread.
 class OperationRegistry {
@@ -45,9 +46,9 @@ class OperationRegistry {
   /// Keeps the failure of an operation that nobody waited for.
   void lose(const std::string& path, const std::exception_ptr& failure);
 
-  /// Refuses new operations and calls, waits for those in flight, stops operations that take too long; what does not end then is left
-  /// behind after the grace. What the calling thread runs itself is stopped at once, and not waited for.
-  /// Returns the first lost failure; when there is none, what still runs; else null.
+  /// Refuses new operations and calls, waits for those in flight, stops operations that take too long; what does not
+  /// end then is left behind after the grace. What the calling thread runs itself is stopped at once, and not waited
+  /// for. Returns the first lost failure; when there is none, what still runs; else null.
   std::exception_ptr close();
 
  private:

@@ -12,7 +12,8 @@
 
 namespace cairn::core {
 
-/// What an operation has done, and how long it took: its meter, its engine, and the report that is made of both.
+/// Measures what an operation does and how long it takes: its meter, its engine, and the report that is made
+/// of both.
 ///
 /// Threads: as the meter.
 class OperationStats {

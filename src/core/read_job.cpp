@@ -18,8 +18,9 @@
 namespace cairn::core {
 namespace {
 
-/// Whether a failure is what a load meets whose checkpoint has been replaced: its files are gone, or, on NFS, no longer
-/// those that were opened. A handler that did not write them may take that for another type.
+/// Returns whether a failure is what a load meets whose checkpoint has been replaced: its files are gone, or,
+/// on NFS, no longer those that were opened. A handler that did not write them may take that for another
+/// type.
 bool says_gone(const std::exception_ptr& failure) {
   const auto code = code_of(failure);
   return code == make_error_code(Errc::not_found) || code == make_error_code(Errc::type_mismatch) ||

@@ -21,8 +21,8 @@ namespace cairn::core {
 
 /// An operation that reads a checkpoint: what loads and questions for metadata have in common.
 ///
-/// Finds what was requested, everything when nothing was, and begins again when a save replaces the checkpoint meanwhile.
-/// Coroutines that are members are awaited by the operation's own work, which keeps it.
+/// Finds what was requested, everything when nothing was, and begins again when a save replaces the checkpoint
+/// meanwhile. Coroutines that are members are awaited by the operation's own work, which keeps it.
 class ReadJob : public Operation, public contract::LoadBackend {
  public:
   ReadJob(std::shared_ptr<Services> services, std::filesystem::path path, Requests requests,
@@ -58,7 +58,7 @@ class ReadJob : public Operation, public contract::LoadBackend {
   /// Drops what an attempt has collected.
   virtual void forget_attempt() = 0;
 
-  /// Whether it may begin again by itself.
+  /// Returns whether it may begin again by itself.
   [[nodiscard]] virtual bool may_start_over() const noexcept { return true; }
 
   /// Attempts until no save replaces the checkpoint under it.
@@ -74,11 +74,11 @@ class ReadJob : public Operation, public contract::LoadBackend {
   [[nodiscard]] std::string explain(const Part& part) const;
   /// Names the part before what failed, see `rethrow_of`.
   [[noreturn]] void rethrow(const std::exception_ptr& failure, const Part& part, Asked asked) const;
-  /// Whether another checkpoint is at the path than the one that was opened; asks the disk.
+  /// Returns whether another checkpoint is at the path than the one that was opened; asks the disk.
   ///
   /// Errors: those of opening it, when nobody can tell.
   [[nodiscard]] bool was_replaced() const;
-  /// Whether the checkpoint that was opened is still the one at the path; asks the disk.
+  /// Returns whether the checkpoint that was opened is still the one at the path; asks the disk.
   [[nodiscard]] bool is_current() const;
 
  private:

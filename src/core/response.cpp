@@ -18,8 +18,8 @@
 namespace cairn::core {
 namespace {
 
-/// Errors: Errc::invalid_argument when the calling thread must not wait for what `event` says of the operation, unless there is
-///         nothing to wait for.
+/// Errors: Errc::invalid_argument when the calling thread must not wait for what `event` says of the operation,
+///         unless there is nothing to wait for.
 void require_may_wait(const Operation& operation, const async::Event& event) {
   if (!event.has_happened() && is_busy_here(operation.services())) {
     throw Error(Errc::invalid_argument, fmt::format("{}: would deadlock: waited for on one of the context's "
@@ -29,7 +29,8 @@ void require_may_wait(const Operation& operation, const async::Event& event) {
   }
 }
 
-/// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs it.
+/// Blocks, and rethrows what the event says. The thread carries the coordinator's packets meanwhile, where that needs
+/// it.
 void wait_until(const Operation& operation, const async::Event& event) {
   coord::get_with_progress(operation.services().coordinator, event);
 }
@@ -49,8 +50,8 @@ Awaitable<> await_event(std::shared_ptr<Operation> operation, async::Event event
   static_cast<void>(operation);
 }
 
-/// Stops an operation that has not released the caller's memory, and blocks until it has; not on a thread that runs it, which would
-/// wait for itself.
+/// Stops an operation that has not released the caller's memory, and blocks until it has; not on a thread that runs
+/// it, which would wait for itself.
 void take_memory_back(Operation& operation) noexcept {
   if (!operation.released().has_happened()) {
     operation.stop(Errc::cancelled, "its response was dropped before the caller's memory was free");

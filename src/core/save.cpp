@@ -38,7 +38,7 @@ struct Call {
   bool is_on_own_thread = false;  ///< Of the context's.
 };
 
-/// Whether the value may be gone when the call has returned.
+/// Returns whether the value may be gone when the call has returned.
 bool must_last(const SaveOptions& options, const Call& call) {
   return call.waiting != core::Waiting::for_the_end &&
          (options.snapshot == Snapshot::borrow || call.is_accepted);

@@ -322,7 +322,7 @@ void SaveJob::close_directory() noexcept {
 void SaveJob::clear_up() noexcept {
   services().saves.leave(this);  // It may have been given up before it entered.
   checks_.reset();
-  // Not earlier, even when it was given up: its rename may still be under way, and must not come after that of a later save.
+  // Not earlier, even when given up: its rename may still be under way, and must not come after that of a later save.
   ticket_.reset();
   if (joint_) {
     joint_->leave();
@@ -342,8 +342,8 @@ void SaveJob::report_leftover() noexcept {
 
 std::exception_ptr SaveJob::verdict_without_end(const Error& reason) {
   services().metrics.give_up_save();
-  // One atomic step: the thread that publishes sees either that its end is not waited for, and removes nothing of the old
-  // checkpoint, or has committed before.
+  // One atomic step: the thread that publishes sees either that its end is not waited for, and removes nothing of the
+  // old checkpoint, or has committed before.
   switch (commit_.forget()) {
     case CommitState::State::committed:
       add_unremoved("told before its clean-up had ended: what it has replaced may be left to recovery");

@@ -45,7 +45,7 @@ struct SaveItem {
 /// A save in flight.
 class SaveJob final : public Operation, public contract::SaveBackend {
  public:
-  /// What is known of a save before it begins.
+  /// A save before it begins.
   struct Plan {
     Plan(std::filesystem::path where, std::vector<SaveItem> what, SaveOptions how, Kind who)
         : path(std::move(where)), items(std::move(what)), options(std::move(how)), kind(who) {}
@@ -64,13 +64,14 @@ class SaveJob final : public Operation, public contract::SaveBackend {
 
   ~SaveJob() override;
 
-  /// Starts the whole save, steps 1 to 8 of docs/reliability.md: the look at its target now, the rest when it is its turn.
+  /// Starts the whole save, steps 1 to 8 of docs/reliability.md: the look at its target now, the rest when it is its
+  /// turn.
   ///
   /// Errors: Errc::closed.
   void start();
 
-  /// Happens when it has its place among the saves of its target and of its context, or fails: was refused after the look at
-  /// its target, or ended before that.
+  /// Happens when it has its place among the saves of its target and of its context, or fails: was refused after the
+  /// look at its target, or ended before that.
   [[nodiscard]] const async::Event& accepted() const noexcept { return accepted_; }
 
   [[nodiscard]] const SaveOptions& options() const noexcept { return options_; }
@@ -99,8 +100,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   void add_policy(const std::string& description, const WorkFigures& figures) noexcept override;
   void note_alone(std::uint64_t bytes) noexcept override { alone_bytes_ += bytes; }
 
-  /// What a committed save has done. Does not throw, because that would say that it has not committed; without memory for a copy
-  /// the process ends.
+  /// Returns what a committed save has done. Does not throw, because that would say that it has not
+  /// committed; without memory for a copy the process ends.
   [[nodiscard]] SaveResult result() const noexcept;
   [[nodiscard]] SaveProgress progress() const;
 
@@ -115,7 +116,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
 
   // Coroutines that are members are awaited by `work`, which keeps the save.
   Awaitable<> work();
-  /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on. Returns its turn.
+  /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on.
+  /// Returns its turn.
   Awaitable<async::Event> take_ticket();
   Awaitable<> stage_all(Backgrounds* backgrounds);
   Awaitable<> stage_item(std::size_t index, Backgrounds* backgrounds);
@@ -126,7 +128,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
                                     Asked asked) const;
   static Awaitable<> create_directory(std::shared_ptr<SaveJob> self);
 
-  // Of a save of several ranks.
+  // The following are for saves of several ranks.
   [[nodiscard]] bool is_primary() const noexcept { return !joint_ || joint_->is_primary(); }
   [[nodiscard]] bool takes_part(const SaveItem& item) const;
   [[nodiscard]] joint::RankValues rank_values() const;
@@ -134,7 +136,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   void join_directory();
   /// Waits until every other rank is prepared.
   Awaitable<> collect_votes();
-  /// What a rank other than rank 0 does instead of publishing.
+  /// Takes part in the commit, on a rank other than rank 0, instead of publishing.
   Awaitable<> take_part();
   std::vector<store::FileEntry> prepare_part();
   /// Errors: when the checkpoint is not committed.
@@ -143,9 +145,10 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   /// Refuses files of handlers that work on all ranks which nobody has announced: they would be lost.
   void require_announced(std::span<const io::FileDigest> digests) const;
   void take_peer_failure(const std::exception_ptr& why) noexcept;
-  /// Whether a failure of this rank may be that it misses what rank 0 has removed, because another rank has failed.
+  /// Returns whether a failure of this rank may be that it misses what rank 0 has removed, because another
+  /// rank has failed.
   [[nodiscard]] bool may_follow(const std::exception_ptr& failure) const;
-  /// What the other ranks are told of a failure of this one.
+  /// Returns what the other ranks are told of a failure of this one.
   [[nodiscard]] std::exception_ptr for_others(const std::exception_ptr& failure) const;
   /// The failure of another rank where `failure` is only its consequence; else `failure`.
   Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
@@ -160,12 +163,12 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   /// The digests of all files, also of those that handlers wrote without their context.
   [[nodiscard]] std::vector<io::FileDigest> digest_files();
   void publish();
-  /// What is left to do for a save that has failed, once nobody works in its directory any more. Returns its failure, with what
-  /// went wrong here.
+  /// Cleans up after a save that has failed, once nobody works in its directory any more. Returns its
+  /// failure, with what went wrong here.
   [[nodiscard]] std::exception_ptr clean_up(std::exception_ptr failure);
   /// Removes what was made, once nobody works in it any more. May be called again.
   void abandon() noexcept;
-  /// What kept it from removing all; empty when nothing did.
+  /// Returns what kept it from removing all; empty when nothing did.
   [[nodiscard]] std::string abandonment_problem();
   /// Reports what could not be removed, unless its error has said so.
   void report_leftover() noexcept;

@@ -23,7 +23,7 @@ class SaveQueue {
   /// Lets `most` go on at once; 0: all.
   explicit SaveQueue(std::size_t most);
 
-  /// What a save has found when it entered.
+  /// The answer to a save that enters.
   struct Entered {
     async::Event turn;  ///< Happens when it may go on.
     /// Saves that must yield to it (SaveJob::yield_to); null where one has ended meanwhile.
@@ -32,8 +32,8 @@ class SaveQueue {
 
   /// Enters a save. Waits for nobody, and calls nobody.
   ///
-  /// `directory` is that of its target. A save that coalesces passes the earlier ones that coalesce in the same directory, all but the
-  /// oldest: so one is always completed, however quickly others follow.
+  /// `directory` is that of its target. A save that coalesces passes the earlier ones that coalesce in the same
+  /// directory, all but the oldest: so one is always completed, however quickly others follow.
   [[nodiscard]] Entered enter(const std::shared_ptr<SaveJob>& save, io::FileId directory);
 
   /// Lets the next one go on. Does nothing for a save that has left.

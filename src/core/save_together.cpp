@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a save does because other ranks save the same checkpoint. Rank 0 publishes; the others make durable what they have
-// written, say so, and wait for its verdict. From the moment at which a rank has said so rank 0 may publish, whatever
-// happens here: this rank says nothing else than rank 0, or than the disk.
+// What a save does because other ranks save the same checkpoint. Rank 0 publishes; the others make durable what they
+// have written, say so, and wait for its verdict. From the moment at which a rank has said so rank 0 may publish,
+// whatever happens here: this rank says nothing else than rank 0, or than the disk.
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -29,12 +29,13 @@ constexpr int kMostLooks = 1200;
 /// Values that are sent as texts; the rest as one hash.
 constexpr std::size_t kMostItems = 16;
 
-/// What another rank says of the save, with the save named once.
+/// Returns what another rank says of the save, with the save named once.
 std::string named(std::string_view words, std::string_view title) {
   return words.starts_with(title) ? std::string(words) : fmt::format("{}: {}", title, words);
 }
 
-/// The text of a failure. Of another rank's it leaves out what its code adds, which the new error adds again.
+/// Returns the text of a failure. For the failure of another rank it leaves out the words that its code adds,
+/// because the new error adds them again.
 std::string words_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

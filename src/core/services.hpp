@@ -44,7 +44,7 @@ struct Disk {
   staging::FileBudget files;
 };
 
-/// What a Context owns, shared with its operations: the last of them to end may outlive the context.
+/// Everything that a Context owns. Its operations share it: the last of them to end may outlive the context.
 class Services {
  public:
   explicit Services(ContextOptions options);
@@ -52,7 +52,8 @@ class Services {
   /// Makes services whose destruction never happens on one of their own threads.
   static std::shared_ptr<Services> create(ContextOptions options);
 
-  /// Whether this is the process that made them: in one that was forked from it, their threads do not run.
+  /// Returns whether this is the process that made them: in one that was forked from it, their threads do not
+  /// run.
   [[nodiscard]] bool is_own_process() const noexcept;
   /// Errors: Errc::closed when it is not.
   void require_own_process() const;
@@ -74,7 +75,7 @@ class Services {
   const pid_t process_;
 };
 
-/// What a context keeps to itself.
+/// Gives the library the services of a context, which users cannot reach.
 struct ContextServices {
   static const std::shared_ptr<Services>& of(const Context& context) noexcept { return context.services_; }
 };

@@ -12,7 +12,7 @@
 
 namespace cairn::core {
 
-/// Whether an operation was asked to stop, and why: the first reason counts.
+/// Records whether an operation was asked to stop, and why: the first reason counts.
 ///
 /// Threads: every method may be called from any thread.
 class StopReason {
@@ -26,7 +26,7 @@ class StopReason {
   [[nodiscard]] bool is_set() const;
   /// Why it was asked; Errc::cancelled when it was not.
   [[nodiscard]] Error error() const;
-  /// What waiters are told of a failure: instead of a cancellation, the reason for it.
+  /// Returns what waiters are told of a failure: instead of a cancellation, the reason for it.
   [[nodiscard]] std::exception_ptr explain(const std::exception_ptr& failure) const;
 
  private:

@@ -58,7 +58,7 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-/// What a stream had been given when it was made.
+/// Holds what a stream had been given when it was made.
 class Event {
  public:
   Event(Device device, cudaStream_t stream) : device_(device), stream_(stream) {

@@ -40,7 +40,7 @@ std::string unescape(std::string_view key) {
   return out;
 }
 
-/// Whether no key is empty or escaped, as nearly all are: one look at each character.
+/// Returns whether no key is empty or escaped, as nearly all are: one look at each character.
 bool has_plain_keys(std::string_view path) noexcept {
   char previous = '/';
   for (const char c : path) {

@@ -7,7 +7,8 @@
 
 namespace cairn::formats {
 
-/// Whether `name` can only mean a file in the folder that it is looked up in: one component, neither "." nor "..".
+/// Returns whether `name` can only mean a file in the folder that it is looked up in: one component, neither
+/// "." nor "..".
 [[nodiscard]] inline bool is_plain_file_name(std::string_view name) noexcept {
   constexpr std::size_t kMaxBytes = 255;  // NAME_MAX of Linux.
   constexpr std::string_view kForbidden("/\\\0", 3);

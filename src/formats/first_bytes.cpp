@@ -9,7 +9,7 @@
 namespace cairn::formats {
 namespace {
 
-/// What files of a kind begin with.
+/// Holds what files of a kind begin with.
 struct Kind {
   std::string_view begin;  ///< Texts in lower case.
   bool is_text = false;    ///< Then spaces before it and capital letters do not count.
@@ -51,7 +51,8 @@ bool begins_with(std::string_view bytes, const Kind& kind) {
          });
 }
 
-/// A pickle of protocol 2 and later, before torch 1.6. Its third byte is an opcode; that of a short header's length is zero.
+/// A pickle of protocol 2 and later, before torch 1.6. Its third byte is an opcode; that of a short header's length
+/// is zero.
 bool is_pickle(std::string_view bytes) {
   return bytes.size() >= 3 && bytes[0] == '\x80' && bytes[1] >= 2 && bytes[1] <= 5 && bytes[2] != '\0';
 }

@@ -186,8 +186,8 @@ void Index::check_columns() const {
   }
 }
 
-// There are few. What is checked here lets every later access take an alias for an entry of the columns. A binary search finds no lower
-// place for a higher name, whatever the order of the entries is: so the places rise.
+// There are few. What is checked here lets every later access take an alias for an entry of the columns. A binary
+// search finds no lower place for a higher name, whatever the order of the entries is: so the places rise.
 void Index::place_aliases() {
   if (alias_ends_.empty()) {
     return;

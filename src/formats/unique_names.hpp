@@ -13,8 +13,9 @@ namespace cairn::formats {
 
 /// The first name found that `names` holds twice, or nothing.
 ///
-/// Names that are sorted already take one look each. Else it sorts hashes, several times quicker than sorting names with long common
-/// beginnings. Equal hashes are ordered by name, so that names chosen to collide cost a sort and not a square.
+/// Names that are sorted already take one look each. Else it sorts hashes, several times quicker than sorting names
+/// with long common beginnings. Equal hashes are ordered by name, so that names chosen to collide cost a sort and not
+/// a square.
 [[nodiscard]] inline std::optional<std::string_view> find_duplicate(
     const std::vector<std::string_view>& names) {
   if (std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end()) {

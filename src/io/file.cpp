@@ -78,7 +78,7 @@ void remove_below(const Directory& top, const std::string& path, std::span<const
   }
 }
 
-/// What opening a file for reading failed with, in the words of somebody who expected a file there.
+/// Throws the failure of opening a file for reading, in the words of somebody who expected a file there.
 [[noreturn]] void throw_open_failure(int error, const std::filesystem::path& path) {
   switch (error) {
     case ENOENT:

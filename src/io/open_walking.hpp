@@ -5,7 +5,8 @@
 
 namespace cairn::io {
 
-/// What `Syscalls::open_beneath` does without openat2: opens one component after the other, following no link.
+/// Does what `Syscalls::open_beneath` does, without openat2: opens one component after the other, following
+/// no link.
 int open_walking(int directory, const char* path, int flags, std::uint32_t mode) noexcept;
 
 }  // namespace cairn::io

@@ -27,8 +27,8 @@ class Crew {
   /// Which part of a share this is.
   enum class Kind : std::uint8_t { transfers, syncs };
 
-  /// Starts `first` threads; others join, up to `kMostThreads`, when all are busy with requests of other shares, or of this one
-  /// and it has fewer than `most`.
+  /// Starts `first` threads; others join, up to `kMostThreads`, when all are busy with requests of other shares, or
+  /// of this one and it has fewer than `most`.
   Crew(Kind kind, std::size_t first, std::size_t most, Syscalls& syscalls)
       : syscalls_(syscalls), kind_(kind), most_(most) {
     threads_.reserve(kMostThreads);
@@ -106,8 +106,8 @@ class Crew {
     return kind_ == Kind::transfers ? share.transfers : share.syncs;
   }
 
-  /// One of the share is done: the next of it comes behind what others have asked for meanwhile. The calling thread looks at the
-  /// queue next, so nobody is woken.
+  /// One of the share is done: the next of it comes behind what others have asked for meanwhile. The calling thread
+  /// looks at the queue next, so nobody is woken.
   void make_room(EngineShare::Part& part) noexcept CAIRN_REQUIRES(mutex_) {
     if (part.waiting.is_empty()) {
       --part.at_work;

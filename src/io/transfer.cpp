@@ -41,7 +41,7 @@ std::string_view name_of(Operation operation) {
   return "transfer";
 }
 
-/// What a transfer moves, and where.
+/// Holds what a transfer moves, and where.
 struct Span {
   Operation operation;
   int fd;

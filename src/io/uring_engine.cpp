@@ -216,7 +216,8 @@ class UringEngine final : public Engine {
     }
   }
 
-  /// With those that wait for room: perhaps nothing of their share is in the ring any more, whose end would tell of them.
+  /// With those that wait for room: perhaps nothing of their share is in the ring any more, whose end would tell of
+  /// them.
   void leave_to_threads(Request& request) noexcept {
     RequestQueue waiting;
     waiting.take(part_of(request).waiting);

@@ -22,8 +22,8 @@ constexpr unsigned kSetupFlags[] = {
 constexpr std::chrono::milliseconds kTryAgain{1};
 
 // The kernel gives a closed ring's addresses to the next ring, which another thread may own. That orders the two, but
-// liburing maps by system calls of its own, so a program under ThreadSanitizer would be told of a race. Rings counted as
-// closed before they are unmapped, and looked at after one is mapped, show it the order.
+// liburing maps by system calls of its own, so a program under ThreadSanitizer would be told of a race. Rings counted
+// as closed before they are unmapped, and looked at after one is mapped, show it the order.
 std::atomic<unsigned> closed_rings{0};
 
 int set_up(unsigned entries, io_uring& ring) noexcept {
@@ -38,7 +38,7 @@ int set_up(unsigned entries, io_uring& ring) noexcept {
   return result;
 }
 
-/// Whether the kernel has the operations that Cairn uses (Linux 5.6).
+/// Returns whether the kernel has the operations that Cairn uses (Linux 5.6).
 bool can_read_and_write(io_uring& ring) noexcept {
   io_uring_probe* probe = io_uring_get_probe_ring(&ring);
   if (probe == nullptr) {
@@ -51,8 +51,9 @@ bool can_read_and_write(io_uring& ring) noexcept {
   return is_able;
 }
 
-/// Lets the kernel start a thread for the ring, which is there for as long as the ring: every sync needs one. It counts among
-/// the user's (RLIMIT_NPROC, pids.max), and where none may be started the kernel drops all that needs it.
+/// Lets the kernel start a thread for the ring, which is there for as long as the ring: every sync needs one. It
+/// counts among the user's (RLIMIT_NPROC, pids.max), and where none may be started the kernel drops all that needs
+/// it.
 ///
 /// Returns 0, -ECANCELED when there can be no such thread, or with what the kernel refuses the ring.
 int start_kernel_thread(io_uring& ring) noexcept {
@@ -78,8 +79,8 @@ int start_kernel_thread(io_uring& ring) noexcept {
   return -EAGAIN;
 }
 
-/// Lets the kernel start a thread for each request that it holds. By itself it starts a few (four for each core), and while those
-/// are stuck the others would wait. Kernels before Linux 5.15 keep their number.
+/// Lets the kernel start a thread for each request that it holds. By itself it starts a few (four for each core), and
+/// while those are stuck the others would wait. Kernels before Linux 5.15 keep their number.
 void allow_threads(io_uring& ring, unsigned requests) noexcept {
   unsigned most[2] = {0, 0};  // For files, and for what may never end. Zero asks.
   if (io_uring_register_iowq_max_workers(&ring, most) == 0 && most[0] < requests) {

@@ -125,7 +125,7 @@ Awaitable<Verdict> decode_verdict(Awaitable<std::string> told) {
   co_return verdict;
 }
 
-/// What the others are told of a failure at rank 0.
+/// Returns the verdict that rank 0 tells the others of its failure.
 Verdict verdict_of(const std::exception_ptr& why) {
   const std::optional<std::error_code> code = code_of(why);
   Verdict verdict(code == Errc::commit_unknown ? Verdict::Kind::unknown : Verdict::Kind::aborted, "");

@@ -27,14 +27,14 @@ GroupValues values_of(const ValueGroup& group) {
   return values;
 }
 
-/// What a group has of something; nothing where it is silent.
+/// Returns the value that a group has of something; nothing where it is silent.
 std::optional<std::string_view> find(const GroupValues& values, std::string_view what) {
   const auto found =
       std::find_if(values.begin(), values.end(), [what](const auto& each) { return each.first == what; });
   return found == values.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// Who has what of something, the lowest ranks first; empty where all have the same.
+/// Returns which ranks have which value of something, the lowest ranks first; empty where all have the same.
 std::string difference_of(std::string_view what, const std::vector<ValueGroup>& groups,
                           const std::vector<GroupValues>& values) {
   std::vector<std::string> texts;

@@ -34,8 +34,8 @@ void* map_file(const std::string& path, int flags, std::size_t bytes) noexcept {
   return memory;
 }
 
-/// MAP_FAILED on all ranks of the machine where it fails on one. The name is gone when this returns, so nobody else gets at the memory,
-/// and nothing is left behind by ranks that are killed.
+/// MAP_FAILED on all ranks of the machine where it fails on one. The name is gone when this returns, so nobody else
+/// gets at the memory, and nothing is left behind by ranks that are killed.
 void* map_together(MPI_Comm machine, const std::string& path, std::size_t bytes) {
   int rank = 0;
   check(MPI_Comm_rank(machine, &rank), "MPI_Comm_rank");

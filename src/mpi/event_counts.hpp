@@ -11,8 +11,9 @@
 
 namespace cairn::mpi {
 
-/// Lets a thread sleep until another rank of its machine has something for it. MPI has no call that waits without looking for packets
-/// again and again, so the ranks of one machine count events in memory that they share: one count for each rank of the job.
+/// Lets a thread sleep until another rank of its machine has something for it. MPI has no call that waits without
+/// looking for packets again and again, so the ranks of one machine count events in memory that they share: one count
+/// for each rank of the job.
 ///
 /// 1. The thread reads the count of its rank, and then does all that there is to do.
 /// 2. It sleeps until that count is another one than it has read, which it may be already.
@@ -30,7 +31,8 @@ class EventCounts {
   EventCounts(const EventCounts&) = delete;
   EventCounts& operator=(const EventCounts&) = delete;
 
-  /// Whether ranks of this machine wake each other. Else the memory is this process's own, and a rank wakes itself only.
+  /// Returns whether ranks of this machine wake each other. Else the memory is this process's own, and a rank
+  /// wakes itself only.
   [[nodiscard]] bool is_shared() const noexcept { return is_shared_; }
 
   [[nodiscard]] std::uint32_t of(std::size_t rank) const noexcept { return counts_[rank]; }

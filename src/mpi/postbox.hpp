@@ -21,7 +21,7 @@ namespace cairn::mpi {
 class Postbox {
  public:
   explicit Postbox(MPI_Comm communicator) : communicator_(communicator) {}
-  /// What MPI still reads or writes is left to it: nobody may wait for a rank that never receives.
+  /// Leaves to MPI what it still reads or writes: nobody may wait for a rank that never receives.
   ~Postbox();
   Postbox(const Postbox&) = delete;
   Postbox& operator=(const Postbox&) = delete;

@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kLongestFlush{500};
 /// How long a thread that is woken looks for packets: they may come a little later than what wakes it.
 constexpr std::chrono::milliseconds kAwake{20};
 
-/// What MPI_Init_thread has given.
+/// Returns what MPI_Init_thread has given.
 int level_of_threads() {
   int is_initialised = 0;
   int is_finalised = 0;
@@ -78,7 +78,7 @@ MPI_Comm machine_of(MPI_Comm communicator) {
   return machine;
 }
 
-/// Of each rank the least one of its machine.
+/// Returns for each rank the lowest rank of its machine.
 std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, MPI_Comm machine, std::size_t rank,
                                     std::size_t size) {
   auto least = static_cast<std::uint32_t>(rank);
@@ -88,7 +88,7 @@ std::vector<std::uint32_t> hosts_of(MPI_Comm communicator, MPI_Comm machine, std
   return hosts;
 }
 
-/// Of each rank whether its transport has a thread.
+/// Returns for each rank whether its transport has a thread.
 std::vector<std::uint8_t> threads_of(MPI_Comm communicator, int level, std::size_t size) {
   const std::uint8_t has_thread = level == MPI_THREAD_MULTIPLE ? 1 : 0;
   std::vector<std::uint8_t> threads(size);

@@ -19,7 +19,7 @@ namespace {
   throw Error(code, fmt::format("'{}': {}", array.name, why));
 }
 
-/// Who holds each part of a grid: a sort by part that keeps the order of the ranks.
+/// Returns which ranks hold each part of a grid: it sorts by part and keeps the order of the ranks.
 Parts parts_of_grid(const GridRule& rule) {
   Parts parts;
   parts.firsts.assign(std::size_t{rule.parts()} + 1, 0);

@@ -33,7 +33,7 @@ struct Parts {
 
   std::vector<std::uint32_t> firsts = {0};  // By part, into `holders`.
   std::vector<Holder> holders;
-  // Of tables: by the number of the box (kNoPart: it has no elements), and the reverse.
+  // For tables: the part by the number of the box (kNoPart: it has no elements), and the reverse.
   std::vector<std::uint32_t> part_of_box;
   std::vector<std::uint32_t> box_of_part;
 };
@@ -70,7 +70,7 @@ class PartsFinder {
   std::map<std::string, GridEntry> grids_;  // By what the sharding says.
 };
 
-/// Who holds a part.
+/// Returns which ranks hold a part.
 [[nodiscard]] SomeRanks ranks_of(const Parts& parts, std::size_t part);
 
 /// The boxes of a part that have elements.

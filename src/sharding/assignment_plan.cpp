@@ -66,7 +66,7 @@ void AssignmentPlan::Plan::append_part(std::uint32_t array, std::uint32_t part,
   }
 }
 
-/// What a rank holds of an array without copies.
+/// Appends what a rank holds of an array without copies.
 void AssignmentPlan::Plan::append_held(std::uint32_t rank, std::uint32_t array,
                                        std::vector<WriteAssignment>& assignments) const {
   const Sharding& sharding = arrays[array].sharding;
@@ -274,7 +274,7 @@ class AssignmentPlan::Planner {
     return ends;
   }
 
-  /// Whether rows of so many bytes, divided so, give each about its amount.
+  /// Returns whether rows of so many bytes, divided so, give each about its amount.
   [[nodiscard]] bool are_close(const std::vector<std::uint64_t>& ends, std::uint64_t row_bytes,
                                const std::vector<RankLoads::Amount>& amounts) const {
     std::uint64_t begin = 0;
@@ -287,8 +287,8 @@ class AssignmentPlan::Planner {
     return true;
   }
 
-  /// Cuts a box into ranges of rows, in proportion to the amounts; a row is an index of as many outer dimensions as it takes
-  /// to come close to them. The fewer these are, the fewer boxes there are.
+  /// Cuts a box into ranges of rows, in proportion to the amounts; a row is an index of as many outer dimensions as
+  /// it takes to come close to them. The fewer these are, the fewer boxes there are.
   [[nodiscard]] std::vector<SplitPiece> cut_into(const Box& box, std::uint64_t bytes,
                                                  const std::vector<RankLoads::Amount>& amounts) const {
     std::uint64_t rows = 1;

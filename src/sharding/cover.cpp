@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-/// What of the boxes lies in the region, and what to say of it.
+/// Finds the boxes that lie in a region, and says what is wrong with them.
 class Cover {
  public:
   Cover(std::string_view array, const Box& region, std::span<const Box> boxes, const HoldersOfBox& holders)
@@ -89,7 +89,8 @@ class Cover {
     return lines;
   }
 
-  /// Whether every cell between lines through the whole region is exactly one of the boxes: then they tile it.
+  /// Returns whether every cell between lines through the whole region is exactly one of the boxes: then they
+  /// tile it.
   [[nodiscard]] bool is_grid() const {
     std::vector<std::vector<std::uint64_t>> by_dimension;
     std::size_t cells = 1;
@@ -217,7 +218,7 @@ class Cover {
     return gap;
   }
 
-  /// Whether a box shares its place with the gap in all dimensions but one.
+  /// Returns whether a box shares its place with the gap in all dimensions but one.
   [[nodiscard]] bool is_level(std::size_t number, const Box& gap, std::size_t but) const {
     for (std::size_t d = 0; d < region_.rank(); ++d) {
       if (d != but && (begin(number, d) >= gap.end(d) || end(number, d) <= gap.begin(d))) {
@@ -236,7 +237,8 @@ class Cover {
     return false;
   }
 
-  /// What lies next to a gap that is as large as it can be: nothing only where there is nothing at all.
+  /// Returns what lies next to a gap that is as large as it can be: nothing only where there is nothing at
+  /// all.
   [[nodiscard]] std::string beside(const Box& gap) const {
     constexpr std::size_t kMostNamed = 4;
     std::string text;

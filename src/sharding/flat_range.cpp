@@ -11,8 +11,8 @@
 namespace cairn {
 namespace {
 
-/// The box of the elements from `at` on that agree with `at` in the dimensions before `dimension`, are `count` along it and
-/// whole behind it.
+/// The box of the elements from `at` on that agree with `at` in the dimensions before `dimension`, are `count` along
+/// it and whole behind it.
 Box slab_at(const Box& box, const Shape& strides, std::uint64_t at, std::size_t dimension,
             std::uint64_t count) {
   Shape offsets = box.offsets();

@@ -9,7 +9,8 @@
 
 namespace cairn::sharding_detail {
 
-/// What ranks write of arrays that several hold something of. Found by rank, without a look at what others write.
+/// Keeps which rank writes which part of arrays that several ranks hold. A rank's parts are found without a
+/// look at what others write.
 class GivenParts {
  public:
   static constexpr std::uint32_t kWhole = UINT32_MAX;

@@ -27,8 +27,9 @@ class HeldArrays {
 
   /// `rank` holds these boxes of an array. Ranks come in ascending order; one that holds nothing may be left out.
   ///
-  /// Errors: all name the array and the ranks. Errc::shape_mismatch and Errc::dtype_mismatch when the rank that spoke of it
-  ///         first said otherwise; Errc::invalid_argument when a box is not within the shape, or ranks are not in order.
+  /// Errors: all name the array and the ranks. Errc::shape_mismatch and Errc::dtype_mismatch when the rank that spoke
+  ///         of it first said otherwise; Errc::invalid_argument when a box is not within the shape, or ranks are not
+  ///         in order.
   void add(std::uint32_t rank, std::string_view name, DType dtype, const Shape& shape,
            std::span<const PlacedBox> boxes);
 

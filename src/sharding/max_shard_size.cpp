@@ -189,7 +189,8 @@ std::vector<FilePlan> filled(std::uint64_t max_bytes, Boxes boxes, std::span<con
 
 constexpr std::size_t kMostWarnings = 5;  // Of what there may be a hundred thousand.
 
-/// What is larger than a file may be: the first few parts, and how many more there are.
+/// Returns warnings of the first few parts that are larger than a file may be, and of how many more there
+/// are.
 std::vector<std::string> warnings_of(std::uint64_t max_bytes, std::span<const ShardableTensor> tensors,
                                      std::span<const FilePlan> files) {
   std::vector<std::string> warnings;

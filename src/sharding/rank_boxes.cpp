@@ -21,13 +21,13 @@
 namespace cairn::sharding {
 namespace {
 
-/// What one rank says of boxes that no rule gives, encoded.
+/// The boxes of one rank that no rule gives, encoded.
 struct Record {
   std::uint32_t rank = 0;
   std::string_view boxes;
 };
 
-/// What ranks say that have the same rules: those, and a record for each rank.
+/// Ranks that say the same rules: those, and a record for each rank.
 struct Group {
   std::string_view rules;
   std::vector<Record> records;
@@ -89,7 +89,8 @@ void put_group(std::string& text, const Group& group) {
   put_text(text, records);
 }
 
-/// Of each array the number of the first one that it is the same as, which may be its own; nothing where each is its own.
+/// For each array the number of the first one that it is the same as, which may be its own; empty where each
+/// is its own.
 using Firsts = std::vector<std::uint32_t>;
 
 template <class Arrays>
@@ -243,7 +244,7 @@ std::string_view take_line(std::string_view& text) {
                   to_string(different)));
 }
 
-/// What all ranks hold, put together.
+/// Puts together what all ranks hold.
 class Gathered {
  public:
   Gathered(std::string_view text, std::span<const RankBoxes> mine) : mine_(mine), message_(text) {
@@ -290,7 +291,7 @@ class Gathered {
     std::size_t group = 0;
   };
 
-  /// Where all ranks say that an array is divided by one rule, that.
+  /// Returns the rule by which all ranks say that an array is divided; null where they do not say one.
   [[nodiscard]] const Sharding* rule_of_all(std::size_t array) const {
     return rules_.size() == 1 && rules_[0][array] ? &*rules_[0][array] : nullptr;
   }

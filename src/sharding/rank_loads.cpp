@@ -17,7 +17,8 @@ constexpr std::uint64_t kSmallestPiece = 64;  // A rank with less room than 1 / 
 constexpr std::uint64_t kMostAbove = 50;
 constexpr std::uint64_t kMostBelow = 20;
 
-// Whatever rounding has left, one rank of a group that expects something is not full: its room is at least the tolerance.
+// Whatever rounding has left, one rank of a group that expects something is not full: its room is at least the
+// tolerance.
 static_assert(kSmallestPiece * kTolerancePercent >= 100);
 
 using Wide = unsigned __int128;  // Sums of sizes.
@@ -126,8 +127,8 @@ std::uint64_t RankLoads::level_of(const Members& members) const {
   return water_level(loads, members.expected_bytes);
 }
 
-/// The least loaded ranks: as many as the part fills up to the level, or else to a little above it. None when it does not
-/// fit so.
+/// The least loaded ranks: as many as the part fills up to the level, or else to a little above it. None when it does
+/// not fit so.
 std::vector<RankLoads::Entry> RankLoads::take(Members& members, std::uint64_t bytes) {
   std::vector<Entry> taken;
   std::uint64_t above_level = bytes;  // What does not fit below the level.

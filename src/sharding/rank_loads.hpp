@@ -12,14 +12,14 @@ namespace cairn::sharding_detail {
 
 /// How many bytes each rank writes so far, and who has least of the ranks that hold a part.
 ///
-/// Ranks that hold the same parts are a group. A group knows how much is still to be given to it, and so the level at which
-/// its ranks end when all have the same. A part that is cut fills one rank after the other up to that level, so that each
-/// piece ends a part or fills a rank: a group has about as many pieces as parts and ranks together.
+/// Ranks that hold the same parts are a group. A group knows how much is still to be given to it, and so the level at
+/// which its ranks end when all have the same. A part that is cut fills one rank after the other up to that level, so
+/// that each piece ends a part or fills a rank: a group has about as many pieces as parts and ranks together.
 class RankLoads {
  public:
   using Group = std::uint32_t;
 
-  /// What a rank gets of a part.
+  /// The bytes of a part that a rank gets.
   struct Amount {
     std::uint32_t rank = 0;
     std::uint64_t bytes = 0;
@@ -46,13 +46,14 @@ class RankLoads {
   /// The lowest of the ranks that have least.
   [[nodiscard]] std::uint32_t least_loaded(Group group);
 
-  /// Whether an expected part would leave even the least loaded with too much, and is worth a cut.
+  /// Returns whether an expected part would leave even the least loaded with too much, and is worth a cut.
   [[nodiscard]] bool is_too_much(std::uint64_t bytes, Group group);
 
-  /// Who gets how much of an expected part: the least loaded first, and as few as keep the balance. Adds nothing yet.
+  /// Returns which ranks get how much of an expected part: the least loaded first, and as few as keep the
+  /// balance. Adds nothing yet.
   [[nodiscard]] std::vector<Amount> divide(Group group, std::uint64_t bytes);
 
-  /// Whether a piece is about as large as it should be.
+  /// Returns whether a piece is about as large as it should be.
   [[nodiscard]] bool is_close(std::uint64_t bytes, std::uint64_t wanted) const noexcept;
 
  private:

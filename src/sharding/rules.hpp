@@ -14,7 +14,7 @@
 
 namespace cairn::sharding_detail {
 
-/// What a Sharding says; it does not change.
+/// A rule by which a Sharding divides arrays; it does not change.
 class Rule {
  public:
   virtual ~Rule() = default;
@@ -24,7 +24,7 @@ class Rule {
   [[nodiscard]] virtual std::vector<PlacedBox> boxes(std::uint32_t rank, const Shape& shape) const = 0;
   /// The members of the JSON object behind "kind".
   virtual void write(JsonWriter& json) const = 0;
-  /// What to_string(const Sharding&) says.
+  /// Returns what to_string(const Sharding&) says.
   [[nodiscard]] virtual std::string text() const = 0;
 };
 
@@ -61,7 +61,7 @@ class GridRule : public Rule {
   [[nodiscard]] std::uint32_t parts() const noexcept;
   /// How many pieces a dimension has; 1 for those that are not cut.
   [[nodiscard]] std::uint64_t pieces(std::size_t dimension) const noexcept;
-  /// What a piece has of `extent`; one empty interval when it has nothing.
+  /// Returns what a piece has of `extent`; one empty interval when it has nothing.
   [[nodiscard]] std::vector<Interval> intervals(std::size_t dimension, std::uint64_t piece,
                                                 std::uint64_t extent) const;
   /// The boxes of a part.
@@ -96,7 +96,7 @@ class ReplicatedRule final : public GridRule {
   std::uint32_t ranks_;
 };
 
-/// What cuts by the axes of a mesh.
+/// A rule that cuts by the axes of a mesh.
 class MeshRule : public GridRule {
  public:
   explicit MeshRule(Mesh mesh) : mesh_(std::move(mesh)) {}

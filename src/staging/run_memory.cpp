@@ -19,7 +19,7 @@ static_assert(kBufferBytes / kSlotBytes == 64, "a bit for each slot of a buffer"
 
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
 
-/// Of `count` slots, from `first` on; not 0.
+/// Returns the bits of `count` slots, from `first` on; not 0.
 std::uint64_t bits_of(unsigned first, unsigned count) {
   return (kAll >> (64 - count)) << first;
 }

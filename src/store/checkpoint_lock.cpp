@@ -19,8 +19,8 @@ namespace cairn::store {
 
 namespace {
 
-/// Whether `name` led to another file than this one when both were asked: what one remembers of a file may be another number by now on
-/// overlayfs and FUSE.
+/// Returns whether `name` led to another file than this one when both were asked: what one remembers of a
+/// file may be another number by now on overlayfs and FUSE.
 bool is_of_another(const io::Directory& parent, const std::string& name, const io::FileHandle& file) {
   io::FileStatus own;
   const int result = io::uninterrupted([&] { return parent.syscalls().status(file.fd(), own); });

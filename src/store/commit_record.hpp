@@ -9,11 +9,12 @@ namespace cairn::store {
 
 /// Reads a directory's COMMIT, the first link of the chain.
 ///
-/// Errors: Errc::not_committed when it has none, or not the whole of it yet, as `has_commit` says; those of `decode_commit`.
+/// Errors: Errc::not_committed when it has none, or not the whole of it yet, as `has_commit` says; those of
+///         `decode_commit`.
 [[nodiscard]] CommitRecord read_commit_record(const io::Directory& directory);
 
-/// Whether a directory has a COMMIT, sound or not. On a file system without hard links a save writes it where it belongs: what is not the
-/// whole of it, beside the mark of that save, is none.
+/// Returns whether a directory has a COMMIT, sound or not. On a file system without hard links a save writes
+/// it where it belongs: what is not the whole of it, beside the mark of that save, is none.
 ///
 /// Errors: OS errors.
 [[nodiscard]] bool has_commit(const io::Directory& directory);

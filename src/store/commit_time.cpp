@@ -21,7 +21,7 @@ bool matches(std::string_view text) noexcept {
   return true;
 }
 
-/// Of digits only.
+/// Returns the number that `digits` say; all of them are digits.
 unsigned number(std::string_view digits) noexcept {
   unsigned value = 0;
   for (const char digit : digits) {

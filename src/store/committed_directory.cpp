@@ -45,7 +45,7 @@ std::string read_part(const io::Directory& directory, std::string_view name, std
   }
 }
 
-/// Whether a text is the manifest that COMMIT vouches for.
+/// Returns whether a text is the manifest that COMMIT vouches for.
 bool vouches_for(const CommitRecord& commit, std::string_view text) {
   return text.size() == commit.manifest_bytes && hash_text(text) == commit.manifest_hash;
 }
@@ -174,7 +174,7 @@ std::optional<Found> find_undisturbed(io::Syscalls& syscalls, const std::filesys
   }
 }
 
-/// Whether an error says nothing about the checkpoint.
+/// Returns whether an error says nothing about the checkpoint.
 bool is_shortage(const Error& error) {
   return error.code() == std::errc::too_many_files_open ||
          error.code() == std::errc::too_many_files_open_in_system ||

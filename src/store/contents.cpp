@@ -29,7 +29,7 @@ constexpr int kMostEmptyDepth = 128;  // Of directories that hold no file; deepe
 constexpr std::array<std::string_view, 5> kOwnFiles = {kChunksName, kOwnerName, kUncommittedName,
                                                        kManifestName, kCommitName};
 
-/// Whether there is no file below a directory, however many directories there are.
+/// Returns whether there is no file below a directory, however many directories there are.
 bool holds_no_file(const io::Directory& directory, int depth) {
   const std::vector<io::DirectoryEntry> entries = directory.list();
   return depth < kMostEmptyDepth &&

@@ -11,7 +11,7 @@
 
 namespace cairn::store {
 
-/// What lies in a checkpoint's directory and is not the checkpoint's: never removed.
+/// Holds what lies in a checkpoint's directory and is not the checkpoint's: never removed.
 struct Foreign {
   std::vector<std::string> paths;  ///< The first ones, relative; of a whole tree its top.
   std::size_t count = 0;
@@ -20,13 +20,14 @@ struct Foreign {
 /// "'plots', 'notes.txt' and 3 more".
 [[nodiscard]] std::string listed(const Foreign& foreign);
 
-/// Whether directly in a checkpoint Cairn keeps a file of that name: COMMIT, say.
+/// Returns whether directly in a checkpoint Cairn keeps a file of that name: COMMIT, say.
 [[nodiscard]] bool is_own_file(std::string_view name) noexcept;
 
-/// Whether a directory holds nothing but files of that kind, and directories without a file in them.
+/// Returns whether a directory holds nothing but files of that kind, and directories without a file in them.
 [[nodiscard]] bool holds_only_own_files(const io::Directory& directory);
 
-/// In marker mode a COMMIT may be visible while its name is not durable; nor are its bytes, where there are no hard links.
+/// In marker mode a COMMIT may be visible while its name is not durable; nor are its bytes, where there are no hard
+/// links.
 ///
 /// Errors: OS errors pass through.
 void sync_commit(const io::Directory& directory);
@@ -34,7 +35,9 @@ void sync_commit(const io::Directory& directory);
 /// In which order a power cut may undo a removal.
 enum class RemovalOrder {
   any,
-  durable,  ///< The files that a manifest lists are gone for good before it goes: whatever is left can be told to be ours. Costs a sync.
+  /// The files that a manifest lists are gone for good before it goes: whatever is left can be told to be ours. Costs
+  /// a sync.
+  durable,
 };
 
 /// Removes the files that `manifest` lists, the directories that are empty then, and our own few files; COMMIT last:

@@ -57,7 +57,7 @@ std::optional<Uuid> commit_uuid(const io::Directory& directory) {
   }
 }
 
-/// What stands where a checkpoint belongs.
+/// The checkpoint that stands where one belongs, as readers find it.
 struct CurrentCheckpoint {
   enum class Kind : std::uint8_t { nothing, sound, something };
   Kind kind = Kind::nothing;
@@ -124,7 +124,8 @@ void mark_superseded(std::vector<ScannedEntry>& found) {
   }
 }
 
-/// Whether the name that a displaced checkpoint belongs to is free, or is that of a save which was cut short.
+/// Returns whether the name that a displaced checkpoint belongs to is free, or is that of a save which was
+/// cut short.
 bool is_free_soon(const std::vector<ScannedEntry>& found, const std::string& blocked_by) {
   return blocked_by.empty() || std::any_of(found.begin(), found.end(), [&](const ScannedEntry& each) {
            return each.entry.name == blocked_by && each.entry.kind == EntryClass::abandoned;
@@ -146,8 +147,8 @@ void settle_conflicts(std::vector<ScannedEntry>& found) {
   }
 }
 
-/// Calls `work` for each number below `count`, on this thread and on others besides it, `threads` in all. Fewer do the same where
-/// no more can be had.
+/// Calls `work` for each number below `count`, on this thread and on others besides it, `threads` in all. Fewer do
+/// the same where no more can be had.
 ///
 /// Errors: the first that `work` throws; what has not begun then is left out.
 template <class Work>
@@ -184,7 +185,8 @@ void share_out(std::size_t count, std::size_t threads, const Work& work) {
   }
 }
 
-/// `path`, which cannot be found, and which part of it that is: where a link leads nowhere, or the first directory that is missing.
+/// `path`, which cannot be found, and which part of it that is: where a link leads nowhere, or the first directory
+/// that is missing.
 std::string describe_missing(io::Syscalls& syscalls, const std::filesystem::path& path) {
   io::FileStatus status;
   const auto is_there = [&](const std::filesystem::path& part) {
@@ -202,7 +204,7 @@ std::string describe_missing(io::Syscalls& syscalls, const std::filesystem::path
   return first == path ? path.string() : fmt::format("{}: {} is missing", path.string(), first.string());
 }
 
-/// What is said of a directory of parts, by which its checkpoint may stand already.
+/// Returns the note on a directory of parts, beside which its checkpoint may stand already.
 std::string note_on_parts(const io::Directory& root, std::string_view name) {
   const std::string base(name.substr(kPartialPrefix.size()));
   return current_checkpoint_of(root, base).kind == CurrentCheckpoint::Kind::nothing
@@ -300,8 +302,8 @@ Classification DirectoryScan::look_at(const io::DirectoryEntry& entry) const {
     for (int restarts = 0;; ++restarts) {
       const io::Directory directory = root_.open_directory(entry.name);
       Classification classification = classify(directory, entry.name);
-      // What is missing in a checkpoint that was just replaced is not damage; and a save that has just ended has moved its
-      // directory to where it belongs.
+      // What is missing in a checkpoint that was just replaced is not damage; and a save that has just ended has
+      // moved its directory to where it belongs.
       const bool may_have_moved =
           classification.kind == EntryClass::damaged || classification.kind == EntryClass::displaced;
       if (!may_have_moved || restarts == kMostRestarts || !directory.is_replaced()) {
@@ -344,8 +346,9 @@ void DirectoryScan::classify_reserved(Classification& classification, const io::
   for (const std::string_view mark : {kOwnerName, kUncommittedName}) {
     if (is_regular(directory, mark)) {
       classify_holder(classification, directory, mark);
-      // A directory that was not made for the save in its COMMIT was a checkpoint before. The mark was left in it, and
-      // says nothing of what it is now. (What other ranks have moved to the trash has the uuid of its save: it never was one.)
+      // A directory that was not made for the save in its COMMIT was a checkpoint before. The mark was left in it,
+      // and says nothing of what it is now. (What other ranks have moved to the trash has the uuid of its save: it
+      // never was one.)
       const bool is_left = commit && *commit != reserved.uuid;
       if (is_left && classification.kind == EntryClass::abandoned) {
         break;

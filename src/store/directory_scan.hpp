@@ -17,7 +17,7 @@
 
 namespace cairn::store {
 
-/// What a directory is taken for, and why.
+/// Says what a directory is taken for, and why.
 struct Classification {
   EntryClass kind = EntryClass::foreign;
   std::string note;
@@ -45,8 +45,8 @@ class DirectoryScan {
  public:
   DirectoryScan(const io::Directory& root, RecoveryOptions options);
 
-  /// All that recovery decides is decided here, whether or not it is done afterwards. Where there is much to look at, as many as
-  /// `most_threads` do so. What is foreign goes to `foreign`, or nowhere. Both are sorted by name.
+  /// All that recovery decides is decided here, whether or not it is done afterwards. Where there is much to look at,
+  /// as many as `most_threads` do so. What is foreign goes to `foreign`, or nowhere. Both are sorted by name.
   /// Memory: of a foreign entry what `foreign` gets.
   [[nodiscard]] std::vector<ScannedEntry> run(std::size_t most_threads = 1,
                                               std::vector<RecoveryEntry>* foreign = nullptr) const;
@@ -54,11 +54,11 @@ class DirectoryScan {
   /// Judges a directory by its name, by what is in it, and by what stands where it belongs.
   [[nodiscard]] Classification classify(const io::Directory& directory, std::string_view name) const;
 
-  /// Whether readers find a later generation, a sound one, instead of the one called `name`.
+  /// Returns whether readers find a later generation, a sound one, instead of the one called `name`.
   [[nodiscard]] bool has_sound_successor(std::string_view name) const;
 
  private:
-  /// Who holds a directory, as far as its owner file tells.
+  /// Says who holds a directory, as far as its owner file tells.
   enum class Holder : std::uint8_t { nobody, somebody, unknown };
 
   [[nodiscard]] std::vector<ScannedEntry> look_at_all(const std::vector<io::DirectoryEntry>& entries,

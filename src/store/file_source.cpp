@@ -15,7 +15,7 @@
 namespace cairn::store {
 namespace {
 
-/// Whether a directory is a checkpoint, sound or not; what may not be looked into is not.
+/// Returns whether a directory is a checkpoint, sound or not; what may not be looked into is not.
 bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
   try {
     return has_commit(parent.open_directory(name));
@@ -24,7 +24,7 @@ bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
   }
 }
 
-/// Whether a file of others says by its name that it lists the files of a model.
+/// Returns whether a file of others says by its name that it lists the files of a model.
 bool lists_others(const std::string& name) {
   return name.ends_with(".json") && name.find(".index.") != std::string::npos;
 }

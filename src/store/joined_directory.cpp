@@ -96,7 +96,7 @@ io::FileHandle open_mark(const io::Directory& staged) {
   }
 }
 
-/// Whether a directory is seen to be gone: another rank that removes it, too, was faster.
+/// Returns whether a directory is seen to be gone: another rank that removes it, too, was faster.
 bool is_gone(const io::Directory& parent, const std::string& name) noexcept {
   io::FileStatus ignored;
   return io::uninterrupted([&] { return parent.syscalls().status_at(parent.fd(), name.c_str(), ignored); }) ==
@@ -126,7 +126,7 @@ void remove_rest(const State& state) {
   throw Error(Errc::commit_unknown, fmt::format("{}: {}", state.target.string(), why));
 }
 
-/// Whether one of the target's generations is the checkpoint of this save.
+/// Returns whether one of the target's generations is the checkpoint of this save.
 bool is_visible(const State& state) {
   for (const std::uint32_t generation : list_generations(state.parent, state.name)) {
     const CommitCheck check = check_commit(state.parent, generation_name(state.name, generation), false);
@@ -151,8 +151,8 @@ LoneVerdict confirm_visible(const State& state) {
   return LoneVerdict::committed;
 }
 
-/// Makes it durable that rank 0's directory was moved away: a power cut must not give it its name back, under which rank 0 could still
-/// publish it.
+/// Makes it durable that rank 0's directory was moved away: a power cut must not give it its name back, under which
+/// rank 0 could still publish it.
 LoneVerdict confirm_aborted(State& state) {
   state.is_disputed = true;
   if (const int result = state.parent.syscalls().sync(state.parent.fd()); result < 0) {
@@ -185,7 +185,8 @@ LoneVerdict decide(State& state) {
         state);  // Moved here or, where that failed, by another rank; or its answer was lost.
   }
   if (moved >= 0) {
-    // The old checkpoint: the exchange of an overwrite has happened. What is left of it is rank 0's, or recovery's, to remove.
+    // The old checkpoint: the exchange of an overwrite has happened. What is left of it is rank 0's, or recovery's,
+    // to remove.
     static_cast<void>(rename(trash, state.staged_name));
   } else if (moved != -ENOENT) {
     throw_unknown(state, fmt::format("rename {} failed ({})", (state.parent.path() / trash).string(),

@@ -55,8 +55,8 @@ FoundCheckpoint found_of(const std::filesystem::path& root, const ScannedEntry& 
     found.annotations = facts.annotations;
     found.is_open = !reserved_kind(found.entry);
   }
-  // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name. One that is only called so is opened
-  // by all of it.
+  // An overwritten checkpoint lies in "<name>.g<generation>" and is opened by its name. One that is only called so is
+  // opened by all of it.
   const GenerationName parsed = parse_generation(found.entry);
   if (found.is_sound() && parsed.generation == found.generation) {
     found.name = parsed.base;
@@ -115,7 +115,8 @@ std::set<std::string, std::less<>> accompanied_names(const std::vector<io::Direc
   return names;
 }
 
-/// Whether a directory has a COMMIT. One that cannot be looked at may have one: who opens it is told why.
+/// Returns whether a directory has a COMMIT. One that cannot be looked at may have one: who opens it is told
+/// why.
 bool may_be_checkpoint(const io::Directory& root, const std::string& name) {
   try {
     const io::Directory directory = root.open_directory(name);

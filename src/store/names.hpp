@@ -41,7 +41,7 @@ struct ReservedName {
 /// Nothing for any other name.
 [[nodiscard]] std::optional<ReservedName> parse_reserved(std::string_view name);
 
-/// Whether `name` begins as these do; somebody may have cut or mended what follows.
+/// Returns whether `name` begins as these do; somebody may have cut or mended what follows.
 [[nodiscard]] bool has_reserved_prefix(std::string_view name) noexcept;
 
 /// Which of the two `name` is; nothing for any other name.
@@ -58,7 +58,7 @@ struct GenerationName {
 /// Splits what `generation_name` makes; any other name is the first generation of itself.
 [[nodiscard]] GenerationName parse_generation(std::string_view name) noexcept;
 
-/// What a directory holds, in no order; nothing when it may be entered, but not listed.
+/// Returns what a directory holds, in no order; nothing when it may be entered, but not listed.
 [[nodiscard]] std::optional<std::vector<io::DirectoryEntry>> list_if_allowed(const io::Directory& directory);
 
 /// The directories of `parent` that are called as a generation of `name`, the highest first. When `parent` may

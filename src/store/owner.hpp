@@ -10,7 +10,7 @@
 
 namespace cairn::store {
 
-/// Who writes a temporary directory: what its `.owner` says.
+/// The process that writes a temporary directory, as its `.owner` says.
 struct Owner {
   Uuid uuid;  ///< Of the attempt, as in the directory's name.
   std::string host;
@@ -25,8 +25,8 @@ struct Owner {
 /// Nothing for any text that `encode_owner` does not write.
 [[nodiscard]] std::optional<Owner> parse_owner(std::string_view text);
 
-/// Whether the process that `owner` names is known to be gone: another boot of this host, or no such process.
-/// A process of another host is never known to be gone.
+/// Returns whether the process that `owner` names is known to be gone: another boot of this host, or no such
+/// process. A process of another host is never known to be gone.
 [[nodiscard]] bool is_gone(const Owner& owner);
 
 }  // namespace cairn::store

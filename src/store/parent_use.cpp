@@ -31,7 +31,7 @@ struct ParentUse::Shared {
   bool is_kept CAIRN_GUARDED_BY(mutex) = false;
   bool is_removed CAIRN_GUARDED_BY(mutex) = false;
 
-  /// Of all directories in which saves of this process are under way.
+  /// The uses of all directories in which saves of this process are under way.
   struct Table {
     Mutex mutex;
     std::map<Key, std::weak_ptr<Shared>> entries CAIRN_GUARDED_BY(mutex);
@@ -61,7 +61,8 @@ struct ParentUse::Shared {
     return users == 0 && !is_kept && made && made->is_own;
   }
 
-  /// Takes it away when it is empty. The next directory may get its number at once: whoever joins that one finds nothing of this.
+  /// Takes it away when it is empty. The next directory may get its number at once: whoever joins that one finds
+  /// nothing of this.
   void remove() noexcept CAIRN_REQUIRES(mutex) {
     is_removed = true;
     const io::Directory& parent = *made->parent;

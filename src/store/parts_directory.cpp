@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in a directory of parts is Cairn's only where Cairn can tell: a part by its annotation, a temporary by the rules of recovery, a
-// mark by its name and size. All else may be a user's, and stays where it is.
+// What lies in a directory of parts is Cairn's only where Cairn can tell: a part by its annotation, a temporary by
+// the rules of recovery, a mark by its name and size. All else may be a user's, and stays where it is.
 #include "store/internal/parts_directory.hpp"
 
 #include <fcntl.h>
@@ -40,7 +40,8 @@ std::string name_of(const SaveTarget& target) {
   return std::string(kPartialPrefix) + target.name;
 }
 
-/// Another may have made it, and have died before its name was durable; or makes it meanwhile, and begins to work there.
+/// Another may have made it, and have died before its name was durable; or makes it meanwhile, and begins to work
+/// there.
 void make_if_missing(const io::Directory& parent, const std::string& name) {
   const int made = io::uninterrupted(
       [&] { return parent.syscalls().make_directory_at(parent.fd(), name.c_str(), io::kDirectoryMode); });
@@ -66,7 +67,7 @@ bool is_mark(const io::Directory& directory, std::string_view name) {
   return (name == kOwnerName && is_small_file(directory, name)) || is_next_mark(directory, name);
 }
 
-/// What the mark says; nothing for another text, and where there is none.
+/// Returns what the mark says; nothing for another text, and where there is none.
 std::optional<Owner> read_mark(const io::Directory& directory) {
   if (!is_small_file(directory, kOwnerName)) {
     return std::nullopt;
@@ -114,7 +115,8 @@ bool is_remnant(const io::Directory& part) {
   return !part.status(kManifestName) && holds_only_own_files(part);
 }
 
-/// What a save by marker leaves at the name of its part where it ends before COMMIT: recovery removes it.
+/// Returns whether a save by marker has left this at the name of its part, because it ended before COMMIT:
+/// recovery removes it.
 bool is_unpublished(const io::Directory& part) {
   return is_small_file(part, kUncommittedName) &&
          parse_owner(io::read_small_file(part, kUncommittedName, kMostMarkBytes)).has_value();
@@ -141,7 +143,7 @@ std::string describe_others(const std::filesystem::path& where, const Foreign& o
                                          where.string(), listed(others));
 }
 
-/// What `PartsDirectory::remove` takes, and what it leaves.
+/// Holds what `PartsDirectory::remove` takes, and what it leaves.
 struct Contents {
   std::vector<std::size_t> parts;
   Foreign others;
@@ -160,7 +162,8 @@ Contents contents_of(const io::Directory& directory) {
   return contents;
 }
 
-/// What lies in a directory that is neither empty nor ours: without a part, and without the mark of a program.
+/// Returns what lies in a directory that is neither empty nor ours: without a part, and without the mark of a
+/// program.
 Foreign others_in(const io::Directory& directory) {
   Foreign others;
   if (read_mark(directory)) {
@@ -182,7 +185,8 @@ Foreign others_in(const io::Directory& directory) {
   return others;
 }
 
-/// Removes what the manifest of a part lists, as that of any checkpoint, and says what else was there, and where: `home`.
+/// Removes what the manifest of a part lists, as that of any checkpoint, and says what else was there, and where:
+/// `home`.
 std::string remove_part(const io::Directory& directory, const std::string& name, const io::Directory& part,
                         const std::filesystem::path& home) {
   const Foreign others =
@@ -249,7 +253,8 @@ PartsDirectory::PartsDirectory(io::Directory parent, std::string name, io::Direc
   claim();
 }
 
-/// Locks the mark, and replaces it by one that names this process. Whoever has opened the old one finds that it is not the mark any more.
+/// Locks the mark, and replaces it by one that names this process. Whoever has opened the old one finds that it is
+/// not the mark any more.
 void PartsDirectory::claim() {
   const std::filesystem::path path = directory_.path() / kOwnerName;
   if (directory_.status(kOwnerName) && !is_small_file(directory_, kOwnerName)) {
@@ -347,7 +352,7 @@ PartsDirectory PartsDirectory::make(SaveTarget target) {
   return PartsDirectory(std::move(target.parent), std::move(name), std::move(directory));
 }
 
-/// What saves of parts have left is for recovery to judge.
+/// Leaves to recovery what saves of parts have left.
 void PartsDirectory::settle_temporaries() const {
   const std::vector<io::DirectoryEntry> entries = directory_.list();
   if (std::any_of(entries.begin(), entries.end(), is_temporary_of_part)) {

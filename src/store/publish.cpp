@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit: reliability rests on the order of the steps in this file. docs/reliability.md gives the reasons; a lint compares the
-// steps.
+// The commit: reliability rests on the order of the steps in this file. docs/reliability.md gives the reasons; a lint
+// compares the steps.
 //
 //   1. The target is checked                                            save_target.cpp
 //   2. .tmp-<name>-<uuid> is made next to it                            staged_directory.cpp
@@ -9,7 +9,8 @@
 //   5. chunks.xxh3, checkpoint.json and, last, COMMIT are written       publish_staged, seal
 //   6. Every directory is synced, innermost first                       sync_tree
 //   7. The save asks whether it may                                     require_permission; rename_staged, link_commit
-//   8. The parent is synced, and then .owner                            settle: sync_visible, require_working_file_system
+//   8. The parent is synced, and then .owner                            settle: sync_visible,
+//                                                                       require_working_file_system
 //   9. .owner goes                                                      drop_mark; what was replaced goes before
 #include <fcntl.h>
 
@@ -64,7 +65,8 @@ void sync_tree(const io::Directory& directory) {
   directory.sync();
 }
 
-/// What other ranks have made durable must be here to be seen, too: on a network file system it came through other machines.
+/// Requires that what other ranks have made durable is here to be seen, too: on a network file system it came
+/// through other machines.
 ///
 /// Errors: Errc::io_failure.
 void require_visible(const io::Directory& staged, std::span<const FileEntry> others) {
@@ -115,10 +117,11 @@ void require_permission(const State& state) {
   }
 }
 
-/// Whether something is of this save. An error is not an answer: from `unknown` nothing may follow.
+/// Says whether something is of this save. An error is not an answer: from `unknown` nothing may follow.
 enum class Whose : std::uint8_t { ours, not_ours, unknown };
 
-/// Whether an error says nothing about whose a file is: neither that it is missing nor that it is another one.
+/// Returns whether an error says nothing about whose a file is: neither that it is missing nor that it is
+/// another one.
 bool says_nothing(const Error& error) {
   return error.code() != Errc::not_found && error.code() != Errc::malformed_metadata;
 }
@@ -187,8 +190,9 @@ int rename_staged(State& state, const std::string& name, io::RenameMode mode) {
   }
 }
 
-/// Makes COMMIT in the directory that has its final name, where nothing can be linked. While it is not whole it lies beside the mark of this
-/// save, and is nobody's. From the first byte on it may be whole, whatever the file system says.
+/// Makes COMMIT in the directory that has its final name, where nothing can be linked. While it is not whole it lies
+/// beside the mark of this save, and is nobody's. From the first byte on it may be whole, whatever the file system
+/// says.
 ///
 /// Errors: as `link_commit`.
 void create_commit(State& state, const io::Directory& published) {
@@ -258,8 +262,8 @@ void sync_visible(const State& state, const io::Directory& directory) {
   }
 }
 
-/// Makes sure that the syncs before were true: when XFS has shut down, because its journal could not be written, the sync of a
-/// directory still succeeds; that of a file fails.
+/// Makes sure that the syncs before were true: when XFS has shut down, because its journal could not be written, the
+/// sync of a directory still succeeds; that of a file fails.
 void require_working_file_system(const State& state) {
   const int result = state.owner.syscalls().sync(state.owner.fd());
   if (result < 0) {
@@ -434,7 +438,8 @@ std::uint32_t next_generation(const State& state) {
   return std::max(generations.empty() ? 1 : generations.front(), 1u) + 1;
 }
 
-/// Whether `name` is an older generation of the target, and not somebody else's directory that is called so.
+/// Returns whether `name` is an older generation of the target, and not somebody else's directory that is
+/// called so.
 bool is_older_generation(const State& state, const std::string& name, std::uint32_t generation,
                          const Current& current) {
   if (generation == 1 || name == current.name) {
@@ -490,8 +495,8 @@ void replace(State& state, Manifest& manifest, const Current& current) {
     const std::optional<CheckpointLock> checkpoint_lock = lock_replaced(state, current.name);
     publish_as(state, generation_name(state.name, generation));
   }
-  // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it would take it for a
-  // copy that somebody has put there.
+  // While the mark is there, recovery knows that an older generation was replaced by this one. Without the mark it
+  // would take it for a copy that somebody has put there.
   if (remove_older(state, current, generation)) {
     drop_mark(state);
   }

@@ -132,8 +132,9 @@ class Recovery {
     }
   }
 
-  /// Removes an older generation, which is committed by itself. Returns false when it lies in the lower layer of an overlay
-  /// file system: then it stays for good, as a copy that nobody reads, and the overwrite has ended all the same.
+  /// Removes an older generation, which is committed by itself. Returns false when it lies in the lower layer of an
+  /// overlay file system: then it stays for good, as a copy that nobody reads, and the overwrite has ended all the
+  /// same.
   bool retire_older(const std::string& name, const io::Directory& directory, std::string& kept) const {
     try {
       kept = retire(root_, name, base_of(name), directory, Retirement::replaced, system_random);
@@ -187,7 +188,7 @@ class Recovery {
     }
   }
 
-  /// Whether something is left that a checkpoint with a mark has replaced.
+  /// Returns whether something is left that a checkpoint with a mark has replaced.
   [[nodiscard]] bool has_older_generations(const std::string& name) const {
     const GenerationName own = parse_generation(name);
     return own.generation > 1 && std::any_of(found_.begin(), found_.end(), [&](const ScannedEntry& each) {

@@ -27,7 +27,7 @@
 namespace cairn::store {
 namespace {
 
-/// Whether `directory` is that generation of a checkpoint, as readers see it.
+/// Returns whether `directory` is that generation of a checkpoint, as readers see it.
 ///
 /// Errors: Errc::malformed_metadata when that cannot be told.
 bool is_generation(const io::Directory& directory, std::uint32_t generation) {
@@ -55,7 +55,7 @@ struct Generation {
   io::Directory directory;
 };
 
-/// Those of `generations`, the highest first, that are there.
+/// Returns those of `generations` that are there, the highest first.
 std::vector<Generation> find_generations(const io::Directory& parent, const Target& target,
                                          const std::vector<std::uint32_t>& generations) {
   std::vector<Generation> found;
@@ -78,7 +78,8 @@ std::vector<Generation> find_generations(const io::Directory& parent, const Targ
       found.push_back({target.name, open_first(parent, target.name, *first)});
     }
   } catch (const Error& error) {
-    // Next to a later generation, this name may belong to somebody else: to what was kept of an earlier one, for example.
+    // Next to a later generation, this name may belong to somebody else: to what was kept of an earlier one, for
+    // example.
     if (error.code() != Errc::not_committed || found.empty()) {
       throw;
     }
@@ -101,7 +102,7 @@ void require_known_files(const io::Directory& directory) {
   }
 }
 
-/// Whether a removal may take what a save of this checkpoint has left behind.
+/// Returns whether a removal may take what a save of this checkpoint has left behind.
 bool is_dead_leftover(const DirectoryScan& scan, const io::Directory& directory, std::string_view name) {
   const Classification classification = scan.classify(directory, name);
   return classification.has_commit &&
@@ -109,7 +110,7 @@ bool is_dead_leftover(const DirectoryScan& scan, const io::Directory& directory,
           classification.kind == EntryClass::abandoned);
 }
 
-/// What one removal renames away, for who tries again what it leaves.
+/// Collects what one removal renames away, for whoever tries again to remove what it leaves.
 class OwnTrash {
  public:
   explicit OwnTrash(Trash* all) : all_(all) {}
@@ -151,8 +152,9 @@ std::optional<std::string> why_kept(const io::Directory& directory) {
   }
 }
 
-/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable. What is damaged so that its files cannot
-/// be told from others keeps its name, under which nobody takes it for a checkpoint, and is named in `kept`.
+/// Gives what saves of this checkpoint have left behind the names of trash, and makes that durable. What is damaged
+/// so that its files cannot be told from others keeps its name, under which nobody takes it for a checkpoint, and is
+/// named in `kept`.
 std::vector<Generation> set_leftovers_aside(const io::Directory& parent, const std::string& name,
                                             const RandomSource& random, OwnTrash& own,
                                             std::vector<std::string>& kept) {
@@ -200,7 +202,8 @@ class Removal {
           Surroundings surroundings)
       : parent_(parent), target_(target), random_(random), own_(trash), surroundings_(surroundings) {}
 
-  /// Which directories there are that may be generations of the checkpoint: changed means that somebody replaces or removes it.
+  /// Which directories there are that may be generations of the checkpoint: changed means that somebody replaces or
+  /// removes it.
   [[nodiscard]] std::vector<std::pair<std::string, io::FileId>> seen() const {
     std::vector<std::pair<std::string, io::FileId>> all;
     for (const std::uint32_t generation : generations()) {
@@ -237,10 +240,10 @@ class Removal {
     }
   }
 
-  /// What was known is out of date.
+  /// Forgets what was known, which is out of date.
   void look_around() noexcept { surroundings_ = Surroundings::unknown; }
 
-  /// Whether it has failed in what nobody else removes.
+  /// Returns whether it has failed in what nobody else removes.
   [[nodiscard]] bool is_at_ours() const { return is_at_ours_; }
 
   [[nodiscard]] RemovalReport report() { return std::move(report_); }
@@ -279,7 +282,7 @@ class Removal {
     aside_.reset();
   }
 
-  /// What is left of it to be removed.
+  /// Returns what is left of it to be removed.
   [[nodiscard]] std::vector<Generation> find() const {
     try {
       return find_generations(parent_, target_, generations());

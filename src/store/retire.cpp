@@ -22,7 +22,7 @@
 namespace cairn::store {
 namespace {
 
-/// What tells the checkpoint's files from others; nothing when there are none but our own few.
+/// Returns what tells the checkpoint's files from others; nothing when there are none but our own few.
 ///
 /// Errors: Errc::malformed_metadata.
 std::optional<Manifest> manifest_of(const io::Directory& directory) {

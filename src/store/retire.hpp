@@ -55,7 +55,8 @@ void rename_to_free_name(const io::Directory& parent, const std::string& name, c
 void rename_to_free_name(const io::Directory& parent, const std::string& name, const io::Directory& to,
                          const std::string& free_name);
 
-/// Whether `parent` is seen to have `directory` under that name. False says nothing: it may not have been seen.
+/// Returns whether `parent` is seen to have `directory` under that name. False says nothing: it may not have
+/// been seen.
 [[nodiscard]] bool is_called(const io::Directory& parent, const std::string& name,
                              const io::Directory& directory) noexcept;
 

@@ -38,7 +38,8 @@ SaveTarget opened(Target parsed, io::Directory parent) {
   return {std::move(parsed.path), std::move(parsed.name), std::move(parent), id, nullptr};
 }
 
-/// What there is of the way to a target's directory, and the names that are missing below it, outermost first.
+/// The part of the way to a target's directory that is there, and the names that are missing below it,
+/// outermost first.
 struct Way {
   io::Directory there;
   std::vector<std::string> missing;
@@ -113,7 +114,8 @@ struct Reached {
   std::shared_ptr<ParentUse> use;
 };
 
-/// Makes a directory that is missing, and joins those that use it. Nothing when somebody has removed it meanwhile, or the one above.
+/// Makes a directory that is missing, and joins those that use it. Nothing when somebody has removed it meanwhile, or
+/// the one above.
 std::optional<Reached> make_level(const Reached& above, const std::string& name) {
   const io::Directory& parent = *above.directory;
   // After an interrupted call nobody can tell whose it is: then it counts as somebody else's.

@@ -26,7 +26,8 @@ namespace cairn::store {
 namespace {
 
 constexpr int kMostLevels = 4096;  // Of directories above a target: no path has more.
-/// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes several.
+/// A recovery that runs right now may take a directory that has no owner yet: one that runs without a pause takes
+/// several.
 constexpr int kMostAttempts = 100;
 
 /// Removes a directory of this save as far as possible: what it failed for is what counts, and recovery
@@ -65,7 +66,8 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
   try {
     return parent.make_directory(name, mode);
   } catch (const Error& error) {
-    // A call that failed may have made it all the same. Its name has the uuid of this save; what has something in it stays.
+    // A call that failed may have made it all the same. Its name has the uuid of this save; what has something in it
+    // stays.
     static_cast<void>(
         io::uninterrupted([&] { return parent.syscalls().unlink_at(parent.fd(), name.c_str(), true); }));
     if (error.code() != std::errc::no_such_file_or_directory || attempt + 1 == kMostAttempts) {
@@ -75,7 +77,8 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
   }
 }
 
-/// What `name` is, seen from a directory; nothing when there is no such thing, or when nobody may look.
+/// Returns what `name` is, seen from a directory; nothing when there is no such thing, or when nobody may
+/// look.
 std::optional<io::FileStatus> look_up(const io::Directory& directory, const std::string& name) {
   io::FileStatus status;
   const int result =

@@ -14,7 +14,7 @@
 
 namespace cairn::store {
 
-/// What stands at the target of a save.
+/// Holds what stands at the target of a save.
 struct Current {
   std::string name;  ///< The highest generation that has a COMMIT, or whatever has the target's name.
   std::uint32_t generation = 1;
@@ -23,7 +23,7 @@ struct Current {
 /// Errors: OS errors, also those of a later generation that cannot be read: a save below it would not be seen.
 [[nodiscard]] std::optional<Current> find_current(const io::Directory& parent, const std::string& name);
 
-/// Whether a directory has the files that every checkpoint has, sound or not.
+/// Returns whether a directory has the files that every checkpoint has, sound or not.
 [[nodiscard]] bool is_checkpoint(const io::Directory& directory);
 
 /// Refuses a target that `overwrite` does not cover: anything that is not a checkpoint.
@@ -53,7 +53,7 @@ struct StagedDirectory::State {
   bool is_settled = false;  ///< Published, or gone, or nobody knows: nothing may be removed any more.
   std::string retirement_problem;
 
-  // Of a directory that was joined.
+  // The following are for a directory that was joined.
   bool is_joined = false;
   bool is_disputed = false;  ///< Other ranks still look at it: all but this rank's own files stays.
   std::uint32_t rank = 0;

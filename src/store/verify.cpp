@@ -31,7 +31,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kProgressInterval{100};
 
-/// Of small files, which a worker checks one after the other; larger ones are checked in runs, by several.
+/// The bytes of small files that a worker checks one after the other; larger files are checked in runs, by
+/// several workers.
 constexpr std::uint64_t kVisitBytes = std::uint64_t{8} << 20;
 constexpr std::size_t kVisitFiles = 64;
 
@@ -67,8 +68,8 @@ std::string origin_text(std::optional<std::uint32_t> rank) {
   return rank ? fmt::format(" (written by rank {})", *rank) : "";
 }
 
-/// The check of one checkpoint: coroutines on a strand take files in the manifest's order, and large ones apart; workers
-/// read what is small or cached, and compare.
+/// The check of one checkpoint: coroutines on a strand take files in the manifest's order, and large ones apart;
+/// workers read what is small or cached, and compare.
 class Check {
  public:
   Check(io::Syscalls& syscalls, const CommittedDirectory& checkpoint, const VerifyOptions& options)
@@ -108,7 +109,7 @@ class Check {
                  std::span<std::byte> buffer);
   void compare(Examined& file, std::uint64_t offset_bytes, std::span<const std::byte> data);
   void compare_root(const Examined& file);
-  /// Who wrote a file of several ranks' checkpoint.
+  /// Returns which rank wrote a file of several ranks' checkpoint.
   [[nodiscard]] std::optional<std::uint32_t> writer_of(const std::string& file) const;
   void report(Damage damage, std::string file, std::uint64_t size_bytes, std::string_view why);
   void report_chunk(Damage damage, const FileEntry& entry, std::uint64_t chunk, std::string_view why);

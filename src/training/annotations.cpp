@@ -68,7 +68,7 @@ Metrics read_metrics(JsonReader& json) {
   return metrics;
 }
 
-/// Those that JSON has no number for.
+/// Reads the metrics that JSON has no number for.
 void read_not_finite(JsonReader& json, Metrics& metrics) {
   begin_object(json, kNotFinite);
   while (const auto key = json.next_key()) {

@@ -15,8 +15,8 @@
 
 namespace cairn::training {
 
-/// Runs `task` on the calling thread, which it blocks until it has ended, and lends to the coordinator where that needs it.
-/// Returns its result, rethrows its failure.
+/// Runs `task` on the calling thread, which it blocks until it has ended, and lends to the coordinator where that
+/// needs it. Returns its result, rethrows its failure.
 template <class T>
 T await_here(coord::Coordinator& coordinator, Awaitable<T> task) {
   boost::asio::io_context here(1);

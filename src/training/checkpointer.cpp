@@ -30,7 +30,7 @@ using training::StepUser;
 
 namespace {
 
-/// Of a save that has not ended a moment ago: what it waits for.
+/// Returns what a save that has not ended waits for.
 std::string words_of_unfinished(const StepSave& save) {
   try {
     static_cast<void>(save.response().wait(Timeout(std::chrono::nanoseconds(0))));
@@ -43,8 +43,8 @@ std::string words_of_unfinished(const StepSave& save) {
   return "it ends just now";
 }
 
-/// Keeps what a thread that it would have to wait for is in the middle of: a function of the program's has ended the Checkpointer that has
-/// called it, with the whole program perhaps (std::exit). That thread then does nothing more.
+/// Keeps what a thread that it would have to wait for is in the middle of: a function of the program's has ended the
+/// Checkpointer that has called it, with the whole program perhaps (std::exit). That thread then does nothing more.
 template <class State>
 void leave_for_ever(std::shared_ptr<State> state) {
   static Mutex mutex;

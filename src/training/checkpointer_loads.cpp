@@ -72,7 +72,8 @@ void Checkpointer::State::prepare_load(const LoadOptions& how, const std::functi
   }
 }
 
-/// What cannot be told is not damage: the failure itself counts.
+/// Returns whether a failure says that the step is damaged. Where that cannot be told it is not damage: the
+/// failure itself counts.
 bool Checkpointer::State::is_damage(const std::exception_ptr& failure,
                                     const std::filesystem::path& path) const {
   const std::optional<std::error_code> code = code_of(failure);
@@ -103,7 +104,7 @@ std::string Checkpointer::State::refusal_of(Resumed& resumed, const ResumeOption
                                    directory.path(resumed.step).string());
 }
 
-/// Of one process: the newest step that the program accepts.
+/// Finds the newest step that the program accepts, in a job of one process.
 std::optional<Resumed> Checkpointer::State::resume_alone(const Requests& requests, const ResumeOptions& how) {
   std::set<std::uint64_t> without;
   std::vector<PassedOver> refused;

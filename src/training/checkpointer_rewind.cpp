@@ -48,7 +48,8 @@ void Checkpointer::State::rewind_here(std::uint64_t step) {
   }
 }
 
-/// What keeps rank 0 from moving steps away, which sees only its own uses; empty: nothing here.
+/// Returns what keeps rank 0, which sees only its own uses, from moving steps away; empty when nothing on
+/// this rank does.
 std::string Checkpointer::State::find_use_above(std::uint64_t step) const {
   const std::set<std::uint64_t> in_use = remover.uses()->in_use();
   const auto above = in_use.upper_bound(step);
@@ -85,7 +86,8 @@ void Checkpointer::State::require_lasting(std::uint64_t step, const Metrics& met
           step, directory.root().string(), remover.policy_name(), listed->back(), last));
 }
 
-/// Whether a step is to be saved whatever becomes of it: it was forced, or the program is about to end.
+/// Returns whether a step is to be saved whatever becomes of it: it was forced, or the program is about to
+/// end.
 bool Checkpointer::State::is_saved_anyway(const StepOptions& how) const {
   return how.force || (options.preemption != nullptr && options.preemption->is_preempted()) ||
          (ranks && ranks->is_preempted());

@@ -41,8 +41,8 @@ bool Checkpointer::State::decide(std::uint64_t step, bool is_forced) {
   }
 }
 
-/// What is the same on all ranks is decided; the others wait for one that fails from here on. However it ends, they go by the same word on
-/// what to save next.
+/// From here on all ranks have decided to save, and the others wait for one that fails. However the save
+/// ends, all go by the same word on what to save next.
 StepResponse Checkpointer::State::save(std::uint64_t step, const Checkpointables& items,
                                        const StepOptions& how) {
   const TimePoint called = clock.steady_now();
@@ -92,8 +92,9 @@ void Checkpointer::State::tell_others(const std::exception_ptr& why) const noexc
   }
 }
 
-/// What an earlier save has failed with is told in place of this one, if that is due, and only here perhaps. So the others have not failed:
-/// would they throw this at their next save, ranks that ask no response could fail each other's saves for ever.
+/// Throws the failure of an earlier save that nobody was told of. When this save `is_due` on all ranks, it
+/// calls it off for the others first: they have not failed. If they threw this failure at their next save,
+/// ranks that ask for no response could fail each other's saves for ever.
 void Checkpointer::State::throw_earlier_failure(bool is_due) {
   const std::exception_ptr failure = take_save_failure(Tells::at_save);
   if (!failure) {
@@ -219,7 +220,7 @@ void Checkpointer::State::keep_pinned(std::uint64_t step, SaveOptions& save) {
   };
 }
 
-/// What is left of the deadline of a save: it counts from the call. Zero: there is none.
+/// Returns how much of the deadline of a save is left: it counts from the call. Zero: there is none.
 ///
 /// Errors: Errc::timed_out.
 Timeout Checkpointer::State::time_left(std::uint64_t step, Timeout deadline, TimePoint called) const {
@@ -408,8 +409,9 @@ void Checkpointer::State::enter_history(bool is_over) noexcept {
   }
 }
 
-/// Whether the calling thread is one without which a save or a removal does not end: one of its own (the policies of what to keep and
-/// `on_retention_failure` are called there), or of the context's, where a save is in flight.
+/// Returns whether the calling thread is one without which a save or a removal does not end: one of its own
+/// (the policies of what to keep and `on_retention_failure` are called there), or of the context's, where a
+/// save is in flight.
 bool Checkpointer::State::waits_for_itself() const {
   const std::shared_ptr<StepSave> save = in_flight();
   return saves.runs_here() || removals.runs_here() || (save && save->runs_here());

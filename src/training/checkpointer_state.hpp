@@ -29,8 +29,8 @@
 
 namespace cairn {
 
-/// What a Checkpointer knows and does: its saves are in checkpointer_saves.cpp, its loads in checkpointer_loads.cpp,
-/// its ways back in checkpointer_rewind.cpp.
+/// The state and the work of a Checkpointer: its saves are in checkpointer_saves.cpp, its loads in
+/// checkpointer_loads.cpp, its ways back in checkpointer_rewind.cpp.
 struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   State(std::filesystem::path root, CheckpointerOptions how, const Context& where)
       : options(std::move(how)),
@@ -87,7 +87,8 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   void enter_history(bool is_over) noexcept;
   void require_may_wait() const;
   [[nodiscard]] bool waits_for_itself() const;
-  /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or who waits for all.
+  /// Whom a failure of a save is told: the next save, which does not fail because an earlier one was called off, or
+  /// who waits for all.
   enum class Tells : std::uint8_t { at_save, at_end };
   [[nodiscard]] std::exception_ptr take_save_failure(Tells when);
   void throw_earlier_failure(bool is_due);
@@ -148,14 +149,14 @@ struct Checkpointer::State : std::enable_shared_from_this<Checkpointer::State> {
   std::exception_ptr retention_failure CAIRN_GUARDED_BY(mutex);
   bool is_closed CAIRN_GUARDED_BY(mutex) = false;
   bool has_saved_preempted CAIRN_GUARDED_BY(mutex) = false;  // A save has begun since the preemption.
-  // Of a save, also of an earlier process.
+  // When the last save began, also one of an earlier process.
   std::optional<std::chrono::steady_clock::time_point> last_begin CAIRN_GUARDED_BY(mutex);
   bool is_last_looked_up CAIRN_GUARDED_BY(mutex) = false;
   std::atomic<bool> has_answered_signal{false};  // The policy was asked since; of a process that is alone.
   std::atomic<bool> has_rewound{false};          // The program knows how to go back.
   // Steps saved by force or because of a signal: a step below them is not below its own line for that.
   std::set<std::uint64_t> uncounted CAIRN_GUARDED_BY(mutex);
-  // Those in the directory, and the one that is being saved.
+  // The steps in the directory, and the one that is being saved.
   StepDirectory::Steps announced CAIRN_GUARDED_BY(mutex);
 
   // Names of metrics that were not finite, and sentences on them that no result has told yet.

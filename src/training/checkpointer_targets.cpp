@@ -14,14 +14,15 @@
 
 namespace cairn {
 
-/// Whether something has the name of a step, be it a step or what is left of one.
+/// Returns whether something has the name of a step, be it a step or what is left of one.
 bool Checkpointer::State::is_on_disk(std::uint64_t step) const {
   std::error_code unknown;  // Then it may be there.
   return std::filesystem::exists(directory.path(step), unknown) || unknown ||
          std::filesystem::exists(directory.entry(step), unknown) || unknown;
 }
 
-/// Refuses to overwrite a step that is pinned. Asked at the call, before anything is copied, and by the commit, when nobody can pin it any more.
+/// Refuses to overwrite a step that is pinned. Asked at the call, before anything is copied, and by the commit, when
+/// nobody can pin it any more.
 void Checkpointer::State::require_unpinned(std::uint64_t step) const {
   if (directory.is_pinned(step)) {
     throw Error(Errc::already_exists,
@@ -30,8 +31,8 @@ void Checkpointer::State::require_unpinned(std::uint64_t step) const {
   }
 }
 
-/// Refuses to save in another root than before, and a step where another one is that is not to go; moves away what is known to be damaged
-/// and no save could replace. On rank 0, which alone knows what the disk holds.
+/// Refuses to save in another root than before, and a step where another one is that is not to go; moves away what is
+/// known to be damaged and no save could replace. On rank 0, which alone knows what the disk holds.
 void Checkpointer::State::make_way(std::uint64_t step, bool overwrite) const {
   directory.held_root()->require_same();
   const std::string path = directory.path(step).string();

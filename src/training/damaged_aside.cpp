@@ -18,7 +18,7 @@
 namespace cairn::training {
 namespace {
 
-/// Whether it has the files by which a save knows what it may replace.
+/// Returns whether it has the files by which a save knows what it may replace.
 bool is_replaceable(const io::Directory& checkpoint) {
   const auto has = [&checkpoint](std::string_view name) {
     const std::optional<io::FileStatus> status = checkpoint.status(name);
@@ -27,7 +27,8 @@ bool is_replaceable(const io::Directory& checkpoint) {
   return has(store::kCommitName) && has(store::kManifestName);
 }
 
-/// Whether recovery, too, takes it for a damaged checkpoint: not for a save that goes on, nor for somebody else's directory.
+/// Returns whether recovery, too, takes it for a damaged checkpoint: not for a save that goes on, nor for
+/// somebody else's directory.
 bool is_damaged_checkpoint(io::Syscalls& syscalls, const std::filesystem::path& root,
                            const std::string& name) {
   const store::RecoveryReport report = store::scan_directory(syscalls, root);

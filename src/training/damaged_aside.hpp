@@ -13,8 +13,9 @@ namespace cairn::training {
 /// Holds in a root what was set aside, so that nobody takes it for a step: "<name>-<uuid>".
 inline constexpr std::string_view kDamagedName = ".cairn-damaged";
 
-/// Moves the checkpoint called `name` there if no save may replace it, as its COMMIT or its manifest is missing; nothing of it is removed.
-/// Returns whether it was moved; then that is durable. What is not a damaged checkpoint, or is being written, stays.
+/// Moves the checkpoint called `name` there if no save may replace it, as its COMMIT or its manifest is missing;
+/// nothing of it is removed. Returns whether it was moved; then that is durable. What is not a damaged checkpoint, or
+/// is being written, stays.
 ///
 /// Source: docs/format.md, "Steps of a training".
 /// Errors: OS errors.

@@ -12,7 +12,7 @@ namespace cairn::training {
 /// The members of a JSON object, each value as text.
 using JsonMembers = std::map<std::string, std::string, std::less<>>;
 
-/// Those of `text`, which `name` stands for in errors; `null` has none.
+/// Returns the members of the object `text`; `null` has none. Errors call it `name`.
 ///
 /// Errors: `code` when it is another value, no JSON, or has a key twice.
 [[nodiscard]] JsonMembers members_of(std::string_view text, std::string_view name, Errc code);

@@ -31,7 +31,8 @@ std::string whose(std::string_view leaf, std::uint32_t part, std::string_view al
                      part);
 }
 
-/// Calls `visit(name, first_name)` for each leaf; the first name is that of the array that an alias stands for, else empty.
+/// Calls `visit(name, first_name)` for each leaf; the first name is that of the array that an alias stands for, else
+/// empty.
 template <class Visit>
 void visit_leaves(const formats::Index& index, Visit visit) {
   const std::vector<std::string_view> first_names =

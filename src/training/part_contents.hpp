@@ -16,7 +16,7 @@
 
 namespace cairn::training {
 
-/// Whether the leaves of such a checkpointable may come from several parts.
+/// Returns whether the leaves of such a checkpointable may come from several parts.
 [[nodiscard]] bool is_tree(const store::CheckpointableEntry& item) noexcept;
 
 /// The index of a tree, checked.
@@ -25,13 +25,13 @@ namespace cairn::training {
 [[nodiscard]] formats::Index open_index(const store::CommittedDirectory& part,
                                         const store::CheckpointableEntry& item);
 
-/// What parts hold together: which part has what.
+/// Holds what parts hold together: which part has what.
 class PartContents {
  public:
   /// Adds what a part holds, or nothing of it.
   ///
-  /// Errors: Errc::already_exists: a leaf or a checkpointable of another part (both are named); Errc::malformed_metadata and
-  ///         Errc::checksum_mismatch: what is wrong with the part.
+  /// Errors: Errc::already_exists: a leaf or a checkpointable of another part (both are named);
+  ///         Errc::malformed_metadata and Errc::checksum_mismatch: what is wrong with the part.
   void add(const store::CommittedDirectory& part, std::uint32_t number);
 
   /// Refuses what one more part brings along if the checkpoint of all could not hold it.

@@ -18,8 +18,8 @@
 
 namespace cairn::training {
 
-/// Puts parts together in a staged directory: their data files get a second name there (a hard link), or are copied where there are no
-/// links; the indexes of a tree become one.
+/// Puts parts together in a staged directory: their data files get a second name there (a hard link), or are copied
+/// where there are no links; the indexes of a tree become one.
 /// Memory: the indexes, eight bytes for each MiB of the files.
 class PartMerge {
  public:

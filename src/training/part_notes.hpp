@@ -11,7 +11,7 @@
 
 namespace cairn::training {
 
-/// What the annotations of a part say of it, or those of a checkpoint of the parts that it was made of.
+/// Holds what the annotations of a part say of it, or those of a checkpoint of the parts that it was made of.
 struct PartNotes {
   std::string run;
   std::optional<std::uint64_t> part;  ///< Of a part: its number.

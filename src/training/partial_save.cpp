@@ -134,7 +134,7 @@ struct PartialSave::State {
     return CommittedDirectory::open(syscalls(), parts.directory().path() / part_name(number));
   }
 
-  /// Whether a part is the one that was taken in, without a list of all of them.
+  /// Returns whether a part is the one that was taken in, without a list of all of them.
   [[nodiscard]] bool is_known(const PartsDirectory& parts, std::size_t number) const {
     const store::CommitCheck check = store::check_commit(parts.directory(), part_name(number), false);
     return check.is_committed ? check.uuid == uuids[number]
@@ -170,7 +170,8 @@ struct PartialSave::State {
     }
   }
 
-  /// Parts that this object counts on were taken away, by `who` where the mark tells: for good, whatever is added by others.
+  /// Parts that this object counts on were taken away, by `who` where the mark tells: for good, whatever is added by
+  /// others.
   [[noreturn]] void throw_gone(const std::string& who) {
     const std::string what = is_finalized() ? "they were finalized: the checkpoint is made of them"
                                             : "they were abandoned, or removed by hand";
@@ -209,7 +210,8 @@ struct PartialSave::State {
     return report;
   }
 
-  /// Ends what has been published: by the first part it is known that these are the parts, and not those of another checkpoint to come.
+  /// Ends what has been published: by the first part it is known that these are the parts, and not those of another
+  /// checkpoint to come.
   [[nodiscard]] store::RemovalReport remove_published() const {
     std::optional<PartsDirectory> parts = open();
     const bool is_there = parts && parts->directory().status(part_name(0)).has_value();
@@ -222,7 +224,8 @@ struct PartialSave::State {
     uuids.clear();
   }
 
-  /// What stands at the target; nothing when it is not a sound checkpoint: publishing deals with that.
+  /// Returns what stands at the target; nothing when it is not a sound checkpoint: publishing deals with
+  /// that.
   [[nodiscard]] std::optional<CommittedDirectory> open_standing() const {
     try {
       return CommittedDirectory::open(syscalls(), target);
@@ -234,7 +237,7 @@ struct PartialSave::State {
     }
   }
 
-  /// Whether it is made of the parts that there are.
+  /// Returns whether it is made of the parts that there are.
   [[nodiscard]] bool is_finalized() const {
     const std::optional<CommittedDirectory> standing = open_standing();
     const std::optional<training::PartNotes> notes = standing ? notes_of(*standing) : std::nullopt;
@@ -295,7 +298,8 @@ struct PartialSave::State {
     return result;
   }
 
-  /// Removes the directory of the parts when the first one could not be saved. If that fails, later parts remove what is left.
+  /// Removes the directory of the parts when the first one could not be saved. If that fails, later parts remove what
+  /// is left.
   void remove_empty(PartsDirectory& parts) const noexcept {
     try {
       if (count_parts(parts.directory()) == 0) {

@@ -84,7 +84,8 @@ double expected_loss(nanoseconds period, const PeriodCosts& costs) {
   }
   const double t = seconds_of(period);
   const double m = seconds_of(costs.mtbf);
-  // What is computed after the last durable save is computed again: half a period, and the time that a save takes to be durable.
+  // What is computed after the last durable save is computed again: half a period, and the time that a save takes to
+  // be durable.
   const double again = t / 2 + seconds_of(costs.durable);
   return std::min(1.0, seconds_of(costs.blocking) / t + again / m + seconds_of(costs.restart) / m);
 }

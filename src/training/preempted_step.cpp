@@ -136,7 +136,8 @@ void PreemptedStep::wait_for_agreement() {
   }
 }
 
-/// A rank that lends its thread may have passed the step, and wait in MPI for this one: it answers only when this one has gone on.
+/// A rank that lends its thread may have passed the step, and wait in MPI for this one: it answers only when this one
+/// has gone on.
 void PreemptedStep::give_up_proposal() {
   Notice notice;
   {

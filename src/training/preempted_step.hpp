@@ -20,19 +20,22 @@ namespace cairn::training {
 
 /// The step at which all ranks save because one of them was sent a signal, though they hear of it at different steps.
 ///
-/// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before that step; if so it waits
-/// there until rank 0 has heard it of all, which is soon: transports answer, not trainings. If one has passed the step, rank 0
-/// proposes a later one, and the ranks that wait go on; also where ranks without a thread of the transport's do not answer soon, as they may
-/// have passed it and wait for rank 0 in a call of MPI. Without a signal nothing is sent. Where no step is ahead of all ranks any more, as
-/// steps have numbers below 2^64, there is none.
+/// A rank that was sent a signal tells rank 0, which proposes a step ahead. Each rank answers whether it is before
+/// that step; if so it waits there until rank 0 has heard it of all, which is soon: transports answer, not trainings.
+/// If one has passed the step, rank 0 proposes a later one, and the ranks that wait go on; also where ranks without a
+/// thread of the transport's do not answer soon, as they may have passed it and wait for rank 0 in a call of MPI.
+/// Without a signal nothing is sent. Where no step is ahead of all ranks any more, as steps have numbers below 2^64,
+/// there is none.
 /// Threads: `is_at` by one thread at a time, on each rank for the same steps; `has_come` from any.
 class PreemptedStep {
  public:
-  /// `preemption` may be null; else it and the coordinator are the caller's and outlive this. `margin`: see CheckpointerOptions.
+  /// `preemption` may be null; else it and the coordinator are the caller's and outlive this. `margin`: see
+  /// CheckpointerOptions.
   PreemptedStep(const PreemptionGuard* preemption, coord::Coordinator& coordinator, std::uint64_t margin,
                 std::string topic);
 
-  /// Whether it is this step: the first one that is asked about and is not below the one that was agreed on. May wait for other ranks.
+  /// Returns whether it is this step: the first one that is asked about and is not below the one that was
+  /// agreed on. May wait for other ranks.
   ///
   /// Errors: Errc::peer_failed: ranks (by number) did not answer within CoordinatorOptions::lost_after.
   [[nodiscard]] bool is_at(std::uint64_t step);
@@ -40,7 +43,7 @@ class PreemptedStep {
   void propose_again(std::uint64_t step);
   /// The training goes back to a step: what is proposed from here on is ahead of that.
   void go_back(std::uint64_t step);
-  /// Whether it was asked about.
+  /// Returns whether it was asked about.
   [[nodiscard]] bool has_come() const;
 
  private:
@@ -64,7 +67,7 @@ class PreemptedStep {
   void give_up_proposal();
   void wake_waiter() CAIRN_REQUIRES(mutex_);
   void agree() CAIRN_REQUIRES(mutex_);
-  /// Whether the training may not go on from the step that is asked about.
+  /// Returns whether the training may not go on from the step that is asked about.
   [[nodiscard]] bool is_held() const CAIRN_REQUIRES(mutex_);
   [[nodiscard]] std::string missing_answers() const CAIRN_REQUIRES(mutex_);
 

@@ -19,7 +19,8 @@ namespace {
 
 constexpr int kSignals = 65;  // Of Linux: 1 to 64.
 
-// Of the process, as signals are: a handler is given nothing else. Without locks, as a handler may interrupt a thread that holds one.
+// The state of the guard is the process's, as signals are: their handler is given nothing else. It has no
+// locks, because the handler may interrupt a thread that holds one.
 std::atomic<bool> is_guarded{false};
 std::atomic<bool> has_come{false};
 std::array<struct sigaction, kSignals> earlier{};

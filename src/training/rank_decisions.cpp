@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kAnswerAgain{50};
 
 constexpr std::uint64_t kLastStep = std::numeric_limits<std::uint64_t>::max();
 
-/// So many steps later; the last one that has a number where that is beyond it.
+/// Returns `step + more`, or the last step number where the sum would be beyond it.
 std::uint64_t later_step(std::uint64_t step, std::uint64_t more) {
   return step + std::min(more, kLastStep - step);
 }
@@ -51,7 +51,7 @@ std::uint64_t number_in(std::string_view text) {
   return std::strtoull(std::string(text).c_str(), nullptr, 10);
 }
 
-/// What every rank sees alike.
+/// Returns the part of a moment that every rank sees alike.
 SaveMoment alike(const SaveMoment& here, bool is_preempted) {
   SaveMoment moment;
   moment.step = here.step;

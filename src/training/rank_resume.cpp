@@ -22,7 +22,7 @@
 namespace cairn::training {
 namespace {
 
-/// What the first rank says that has something to say.
+/// Returns the text of the first rank that has one.
 std::string first_said(const std::vector<std::string>& texts) {
   const auto said =
       std::find_if(texts.begin(), texts.end(), [](const std::string& text) { return !text.empty(); });
@@ -35,13 +35,13 @@ Awaitable<bool> agreed(Awaitable<> agreement) {
   co_return true;
 }
 
-/// What a rank has against a step; nothing where the text is empty.
+/// Holds what a rank has against a step; nothing where the text is empty.
 struct Complaint {
   std::string text;
   std::error_code code = make_error_code(Errc::invalid_argument);
 };
 
-/// What rank 0 has loaded and passed over, for the others: texts that end in a zero each.
+/// Returns what rank 0 has loaded and passed over, for the others: texts that end in a zero each.
 std::string words_of(const Resumed& resumed) {
   std::string text = std::to_string(resumed.step) + '\0';
   for (const PassedOver& each : resumed.passed_over) {
@@ -174,8 +174,8 @@ class Talk {
     return complaint;
   }
 
-  /// What the first rank has to complain of, of all. Rethrows a failure of another rank of which that does not
-  /// complain.
+  /// Returns the objection of the first rank that has one. Rethrows a failure of another rank of which that
+  /// does not complain.
   std::string agree(const std::string& mine) {
     const std::string merged = await_here(coordinator_, channel_.reduce(mine, first_said));
     std::string complaint = await_here(coordinator_, channel_.broadcast(merged));

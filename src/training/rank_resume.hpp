@@ -26,7 +26,7 @@ struct RankResume {
   std::function<Loaded(std::uint64_t step)> load;
   /// Why this rank does not take what was loaded; empty where it does.
   std::function<std::string(Resumed& resumed)> refusal;
-  /// Whether a failure of `load` is one of the step itself, for which another is tried.
+  /// Says whether a failure of `load` is one of the step itself, for which another is tried.
   std::function<bool(std::uint64_t step, const std::exception_ptr& failure)> may_fall_back;
   /// Where a step lies.
   std::function<std::filesystem::path(std::uint64_t step)> path;

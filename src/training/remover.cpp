@@ -26,7 +26,8 @@ std::size_t count_unreadable(const std::vector<StepInfo>& steps) {
       std::count_if(steps.begin(), steps.end(), [](const StepInfo& each) { return !each.problem.empty(); }));
 }
 
-/// Those that stay so that the newest state can be loaded: the newest, and the newest that is not known to be damaged.
+/// Returns the steps that stay so that the newest state can be loaded: the newest, and the newest that is not
+/// known to be damaged.
 std::set<std::uint64_t> newest_sound(const std::vector<StepInfo>& steps, const StepUse& use) {
   std::set<std::uint64_t> newest;
   for (auto each = steps.rbegin(); each != steps.rend(); ++each) {
@@ -140,8 +141,8 @@ void Remover::finish_removals() {
   }
 }
 
-/// Asks the policy about `steps`, and again where the manifest turns out to be unreadable of a step that is to go, or of one for whose sake
-/// others may: no policy may go by a step that nobody can load.
+/// Asks the policy about `steps`, and again where the manifest turns out to be unreadable of a step that is to go, or
+/// of one for whose sake others may: no policy may go by a step that nobody can load.
 RetentionPlan Remover::plan_removals(std::uint64_t just_saved, std::vector<StepInfo>& steps) {
   StepUse use;
   use.in_use = uses_->in_use();

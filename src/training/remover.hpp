@@ -39,15 +39,16 @@ class Remover {
   Remover(KeepPolicy policy, LinkOptions links, Timeout removal_deadline, StepDirectory& directory,
           const Context& context);
 
-  /// Lists, asks the policy, updates links and removes, in this order, after `just_saved` was committed: whatever is removed, a newer one is there. What
-  /// cannot be removed is left for the next time, and does not keep others. Where something is to go, the manifests of all steps are
-  /// read, each once, and that of what goes and of the newest again.
+  /// Lists, asks the policy, updates links and removes, in this order, after `just_saved` was committed: whatever is
+  /// removed, a newer one is there. What cannot be removed is left for the next time, and does not keep others. Where
+  /// something is to go, the manifests of all steps are read, each once, and that of what goes and of the newest
+  /// again.
   ///
   /// Errors: those of the policy; then nothing is removed. The first failure of a removal.
   void retain(std::uint64_t just_saved);
 
-  /// Whether the last `retain` has asked the policy in vain, or left something that is to go, or something was renamed away and is not
-  /// removed.
+  /// Returns whether the last `retain` has asked the policy in vain, or left something that is to go, or
+  /// something was renamed away and is not removed.
   [[nodiscard]] bool is_unfinished() const;
   /// Tries that again.
   ///
@@ -65,10 +66,10 @@ class Remover {
   ///         links: nothing is moved. OS errors.
   void rewind(std::uint64_t step);
 
-  /// Whether a step that is about to be saved below others would be there still once the next one is: asks the policy
-  /// about the steps with both among them. Of the next one nothing is known but that it comes before the other steps. A
-  /// policy that fails removes nothing. Neither those that are `uncounted` nor those that are damaged are shown to the
-  /// policy.
+  /// Returns whether a step that is about to be saved below others would be there still once the next one is:
+  /// asks the policy about the steps with both among them. Of the next one nothing is known but that it comes
+  /// before the other steps. A policy that fails removes nothing. Neither those that are `uncounted` nor
+  /// those that are damaged are shown to the policy.
   [[nodiscard]] bool would_last(std::uint64_t step, const Metrics& metrics,
                                 const std::set<std::uint64_t>& uncounted);
 
@@ -79,7 +80,7 @@ class Remover {
   void set_damaged(std::uint64_t step, bool is_damaged);
   [[nodiscard]] bool is_damaged(std::uint64_t step) const;
 
-  /// What `retain` waits for: for messages.
+  /// Returns what `retain` waits for: for messages.
   [[nodiscard]] std::string doing() const;
 
   /// Nothing more is removed, and no link is made.

@@ -29,7 +29,7 @@ void add_reasons(const KeepPolicy& policy, std::span<const StepInfo> steps, Comm
   }
 }
 
-/// Those that no policy may have removed.
+/// Adds the steps that no policy may remove.
 void add_safety(std::span<const StepInfo> steps, const StepUse& use, std::vector<Reasons>& reasons) {
   bool has_sound = false;
   for (std::size_t i = steps.size(); i-- > 0;) {

@@ -34,7 +34,7 @@ class Rewinding {
   /// Errors: Errc::invalid_argument; OS errors.
   Rewinding(std::uint64_t step, StepDirectory& directory, StepUses& uses);
 
-  /// Whether there is nothing above the step.
+  /// Returns whether there is nothing above the step.
   [[nodiscard]] bool is_over() const noexcept { return above_.empty(); }
 
   /// Steps 3 to 5. What was moved is known not to be there when it throws.

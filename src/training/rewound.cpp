@@ -85,7 +85,7 @@ std::optional<Numbered> numbered(std::string_view name) {
   return number ? std::optional(Numbered{name.substr(0, digits), *number}) : std::nullopt;
 }
 
-/// Whether the step called `a` comes after the one called `b`.
+/// Returns whether the step called `a` comes after the one called `b`.
 bool is_above(std::string_view a, std::string_view b) {
   const std::optional<Numbered> first = numbered(a);
   const std::optional<Numbered> second = numbered(b);
@@ -118,7 +118,7 @@ void require_room(const io::Directory& root, const std::vector<store::Checkpoint
   }
 }
 
-/// What is said of `.cairn-rewound` and what lies there.
+/// Lists what lies in `.cairn-rewound`.
 void list_lines(const io::Directory& root, Rewound& found) {
   const std::optional<io::FileStatus> status = root.status(kRewoundName);
   if (!status) {

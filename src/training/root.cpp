@@ -31,7 +31,7 @@ std::string place_of(const io::Directory& directory) {
   return std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", directory.fd()), unknown).string();
 }
 
-/// Whether the kernel says that it was removed: no path leads to it any more.
+/// Returns whether the kernel says that it was removed: no path leads to it any more.
 bool is_removed(const io::Directory& directory) {
   constexpr std::string_view kRemoved = " (deleted)";
   const std::string place = place_of(directory);

@@ -11,8 +11,8 @@
 
 namespace cairn::training {
 
-/// The root of a run: the directory that its path led to when it was first seen there, held open. A path that leads elsewhere later, as a
-/// link in it was turned, must not take what is saved and removed to the steps of another run.
+/// The root of a run: the directory that its path led to when it was first seen there, held open. A path that leads
+/// elsewhere later, as a link in it was turned, must not take what is saved and removed to the steps of another run.
 ///
 /// Threads: every method may be called from any thread.
 class Root {
@@ -28,12 +28,13 @@ class Root {
 
   /// Opens what the path leads to. Nothing where that is yet to be made, or is gone.
   ///
-  /// Both directories are asked now who they are: a number that was remembered may be another one by now on overlayfs and FUSE.
+  /// Both directories are asked now who they are: a number that was remembered may be another one by now on overlayfs
+  /// and FUSE.
   /// Errors: Errc::invalid_argument: another directory than before; both are named. As store::open_root.
   [[nodiscard]] std::optional<io::Directory> open() const;
 
-  /// For what is about to save: as `open`, but a directory that is elsewhere by now, while nothing has its path, is another one, too. One
-  /// that was removed may be made again.
+  /// For what is about to save: as `open`, but a directory that is elsewhere by now, while nothing has its path, is
+  /// another one, too. One that was removed may be made again.
   void require_same() const;
 
  private:

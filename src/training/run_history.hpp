@@ -22,24 +22,25 @@ inline constexpr std::string_view kRunsName = ".cairn-runs";
 /// More are not kept: the oldest go.
 inline constexpr std::size_t kMostRuns = 1000;
 
-/// What programs of a run have left in its root of how they went: when each began, when it was last known to live, and whether it was closed.
+/// Records in the root of a run how its programs went: when each began, when it was last known to live, and
+/// whether it was closed.
 ///
 /// Threads: every method may be called from any thread.
 /// Source: docs/format.md, "Steps of a training".
 class RunHistory {
  public:
-  /// Reads what earlier programs have left; what is not a record of theirs, or cannot be read, is passed over. `is_kept`: this one is entered,
-  /// too.
+  /// Reads what earlier programs have left; what is not a record of theirs, or cannot be read, is passed over.
+  /// `is_kept`: this one is entered, too.
   RunHistory(const std::filesystem::path& root, bool is_kept, const Context& context);
 
-  /// Whether programs are entered: else `enter` does nothing.
+  /// Returns whether programs are entered: else `enter` does nothing.
   [[nodiscard]] bool is_kept() const noexcept { return is_kept_; }
 
-  /// A step was saved, or the program is `closed`; one that has saved nothing is not entered. What cannot be written is left out: an estimate
-  /// is not a reason to fail.
+  /// A step was saved, or the program is `closed`; one that has saved nothing is not entered. What cannot be written
+  /// is left out: an estimate is not a reason to fail.
   void enter(bool is_closed) noexcept;
 
-  /// What is known now, this program included.
+  /// Returns what is known now, this program included.
   [[nodiscard]] FailureHistory failures() const;
 
  private:

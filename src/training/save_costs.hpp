@@ -11,7 +11,7 @@
 
 namespace cairn::training {
 
-/// What the saves of this process cost: the last ones count most.
+/// Measures what the saves of this process cost; the last ones count most.
 ///
 /// Threads: every method may be called from any thread.
 class SaveCosts {

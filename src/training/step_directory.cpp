@@ -100,7 +100,7 @@ store::CheckpointLock wait_for_lock(const io::Directory& root, const std::string
   }
 }
 
-/// What tells a checkpoint from another one in the same place; empty where it cannot be read.
+/// Returns what tells a checkpoint from another one in the same place; empty where it cannot be read.
 std::string identity_of(const io::Directory& root, const std::string& entry) {
   constexpr std::size_t kMostBytes = 4096;
   try {
@@ -130,7 +130,7 @@ struct StepDirectory::State {
     return step;
   }
 
-  /// What is on the disk now.
+  /// Returns what is on the disk now.
   [[nodiscard]] KnownSteps list() const {
     KnownSteps found;
     const std::optional<io::Directory> directory = open_root();
@@ -155,8 +155,8 @@ struct StepDirectory::State {
     return found;
   }
 
-  /// A list that is older than a change which this process has made is not believed: it may lack what was saved, or hold what was
-  /// removed.
+  /// A list that is older than a change which this process has made is not believed: it may lack what was saved, or
+  /// hold what was removed.
   void list_again(bool keeps_manifests) {
     for (;;) {
       std::uint64_t before = 0;
@@ -185,7 +185,7 @@ struct StepDirectory::State {
     }
   }
 
-  /// What the directory of a step is called; empty when it is not known.
+  /// Returns what the directory of a step is called; empty when it is not known.
   [[nodiscard]] std::string entry_of(std::uint64_t step) const {
     const MutexLock lock(mutex);
     const auto found = known.find(step);
@@ -194,7 +194,7 @@ struct StepDirectory::State {
 
   [[nodiscard]] bool pin(const io::Directory& directory, std::uint64_t step, const std::string& entry) const;
 
-  /// What the last list has said of what lies beside a step, if it was made a moment ago.
+  /// Returns what the last list has said of what lies beside a step, if it was made a moment ago.
   [[nodiscard]] store::Surroundings surroundings_of(std::uint64_t step) const {
     constexpr std::chrono::seconds kMoment{60};
     const MutexLock lock(mutex);
@@ -204,8 +204,8 @@ struct StepDirectory::State {
     return is_alone ? store::Surroundings::alone : store::Surroundings::unknown;
   }
 
-  /// What the directory of a step is called that was overwritten: another one, where names cannot be exchanged. Empty when nobody can tell
-  /// now; then the next list does.
+  /// Returns what the directory of a step is called that was overwritten: another one, where names cannot be
+  /// exchanged. Empty when nobody can tell now; then the next list does.
   [[nodiscard]] std::string look_for_entry(const std::string& name) const {
     try {
       const std::optional<io::Directory> directory = open_root();

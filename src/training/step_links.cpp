@@ -20,7 +20,7 @@
 namespace cairn::training {
 namespace {
 
-/// Whether there is such a link.
+/// Returns whether there is such a link.
 ///
 /// Errors: Errc::already_exists.
 bool has_link(const io::Directory& root, const std::string& name) {
@@ -86,8 +86,8 @@ void StepLinks::update(std::span<const StepInfo> steps, const core::DiskCalls& c
             });
 }
 
-/// Another program that sets the same link may use the same name, or take away what this one has made under it: then the link is made under
-/// a name of its own, which nobody takes. Not always, or a crash would leave one each time.
+/// Another program that sets the same link may use the same name, or take away what this one has made under it: then
+/// the link is made under a name of its own, which nobody takes. Not always, or a crash would leave one each time.
 void StepLinks::place(const io::Directory& root, io::Syscalls& syscalls, const Wanted& wanted) {
   const std::string next = "." + wanted.name;  // A crash may have left one.
   const bool is_there = has_link(root, wanted.name);

@@ -34,14 +34,14 @@ class StepLinks {
   StepLinks(LinkOptions options, const StepDirectory& directory)
       : options_(std::move(options)), directory_(directory) {}
 
-  /// Whether it needs the metrics of steps.
+  /// Returns whether it needs the metrics of steps.
   [[nodiscard]] bool reads_manifests() const { return !options_.best_metric.empty(); }
 
   /// Lets them lead to the newest and the best of `steps`, sorted; a link to nothing goes.
   ///
   /// Threads: by one thread at a time.
-  /// Errors: Errc::already_exists: the name is taken by something that is not a link. Errc::timed_out, after `deadline`: it goes on, unless
-  ///         another call does it meanwhile. OS errors.
+  /// Errors: Errc::already_exists: the name is taken by something that is not a link. Errc::timed_out, after
+  ///         `deadline`: it goes on, unless another call does it meanwhile. OS errors.
   void update(std::span<const StepInfo> steps, const core::DiskCalls& calls, Timeout deadline);
 
  private:
@@ -51,7 +51,7 @@ class StepLinks {
     std::optional<std::string> target;
   };
 
-  /// What calls that have not ended yet share.
+  /// The state that calls which have not ended yet share.
   struct Turn {
     Mutex mutex;  // Held while links are made.
     std::uint64_t newest CAIRN_GUARDED_BY(mutex) = 0;

@@ -33,7 +33,7 @@ class StepSave {
   StepSave(std::uint64_t step, AsyncResponse response, std::shared_ptr<core::Services> services,
            std::unique_ptr<StepUser> user, std::vector<std::string> problems, OnEnd on_end);
 
-  /// Those that the result tells besides its own.
+  /// The problems that the result lists besides its own.
   [[nodiscard]] const std::vector<std::string>& problems() const noexcept { return problems_; }
   [[nodiscard]] std::uint64_t step() const noexcept { return step_; }
   [[nodiscard]] const AsyncResponse& response() const noexcept { return response_; }
@@ -42,21 +42,22 @@ class StepSave {
   ///
   /// Errors: Errc::invalid_argument on one of the context's own threads, which would wait for itself.
   bool settle();
-  /// Whether the calling thread is one that it needs, while it is in flight.
+  /// Returns whether the calling thread is one that it needs, while it is in flight.
   [[nodiscard]] bool runs_here() const { return refusal_to_wait() == Code::of_wait; }
   /// Blocks until the end; for users, who are told here.
   SaveResult wait();
   SaveResult wait(Timeout timeout);
-  /// Blocks until the values may be changed; for users, who are told here of a failure before that. It is the end that the
-  /// Checkpointer waits for which ends the save.
+  /// Blocks until the values may be changed; for users, who are told here of a failure before that. It is the end
+  /// that the Checkpointer waits for which ends the save.
   void wait_staged();
   void wait_staged(Timeout timeout);
 
-  /// Whether a user was told of its failure, or is now.
+  /// Returns whether a user was told of its failure, or is now.
   bool tell() noexcept { return is_told_.exchange(true); }
 
  private:
-  /// Whose error it is, when a code may come from the save itself and from a wait that comes back before the save has ended.
+  /// Whose error it is, when a code may come from the save itself and from a wait that comes back before the save has
+  /// ended.
   enum class Code : std::uint8_t { of_save, of_wait };
 
   SaveResult tell_result(SaveResult (*result_of)(const AsyncResponse&, Timeout), Timeout timeout,
@@ -64,7 +65,7 @@ class StepSave {
   void tell_stage(void (*wait_for)(const AsyncResponse&, Timeout), Timeout timeout, Code still_running);
   /// Whose error Errc::invalid_argument is on this thread: on one of the context's own it refuses the wait.
   [[nodiscard]] Code refusal_to_wait() const;
-  /// Whether the exception that is being handled is how the save has failed.
+  /// Returns whether the exception that is being handled is how the save has failed.
   [[nodiscard]] static bool is_failure_of_save(Code still_running, Code invalid_argument);
   void end(const std::exception_ptr& failure);
 

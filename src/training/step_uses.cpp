@@ -18,7 +18,7 @@ namespace cairn::training {
 
 namespace {
 
-/// Of the process, as a promise about the process must be.
+/// The roots in use; there is one table for the process, because the promise holds for the process.
 struct Roots {
   Mutex mutex;
   std::map<std::pair<const io::Syscalls*, std::string>, std::weak_ptr<StepUses>> all CAIRN_GUARDED_BY(mutex);

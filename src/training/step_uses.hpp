@@ -21,8 +21,8 @@ namespace cairn::training {
 /// Threads: every method may be called from any thread.
 class StepUses {
  public:
-  /// Those of the directory at `root`, shared by all Checkpointers of the process that see the same file system: the operating system's, or
-  /// the one that a context brings along.
+  /// Returns the uses of the directory at `root`, shared by all Checkpointers of the process that see the
+  /// same file system: the operating system's, or the one that a context brings along.
   static std::shared_ptr<StepUses> of(const std::filesystem::path& root, const io::Syscalls* syscalls);
 
   [[nodiscard]] std::set<std::uint64_t> in_use() const;

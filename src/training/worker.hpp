@@ -31,11 +31,11 @@ class Worker {
   /// Errors: as `start`; then nothing is done.
   void post(std::function<void()> work);
 
-  /// Happens when all is done that was posted before. Who waits for it lends the thread (coord::wait_with_progress): what is to be done may be to
-  /// wait for other ranks.
+  /// Happens when all is done that was posted before. Who waits for it lends the thread (coord::wait_with_progress):
+  /// what is to be done may be to wait for other ranks.
   [[nodiscard]] async::Event idle() const;
 
-  /// Whether the calling thread is this one: it must not wait for itself.
+  /// Returns whether the calling thread is this one: it must not wait for itself.
   [[nodiscard]] bool runs_here() const noexcept { return async::ThreadScope::is_in(this); }
 
  private:

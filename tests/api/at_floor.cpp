@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that has little: `at_floor ROOT WORK ENGINE WORKERS LIMIT AMOUNT` makes a context, does some work that saves and
-// loads, and says on its last line "done", or "error: " and what kept it from that; "skipped: " where there can be no such
-// limit. LIMIT is "threads", "descriptors", "memory" (MiB) or "none", AMOUNT what there is of it beside what the process has
-// when it begins.
+// A program that has little: `at_floor ROOT WORK ENGINE WORKERS LIMIT AMOUNT` makes a context, does some work that
+// saves and loads, and says on its last line "done", or "error: " and what kept it from that; "skipped: " where there
+// can be no such limit. LIMIT is "threads", "descriptors", "memory" (MiB) or "none", AMOUNT what there is of it
+// beside what the process has when it begins.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

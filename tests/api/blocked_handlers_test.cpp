@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A handler that blocks its thread keeps nothing that other operations need: requests in flight, staging memory, open files.
+// A handler that blocks its thread keeps nothing that other operations need: requests in flight, staging memory, open
+// files.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -174,7 +174,8 @@ TEST_F(CheckHandlers, LetsAHandlerPassThatTakesWhatItNeeds) {
 }
 
 TEST_F(CheckHandlers, NamesEveryHandlerThatIsFound) {
-  // The first one to be late touches both values: the failure of one may end the other before it is late, or while it writes.
+  // The first one to be late touches both values: the failure of one may end the other before it is late, or while it
+  // writes.
   auto kept = std::make_shared<std::vector<const Point*>>();
   auto has_touched = std::make_shared<std::atomic<bool>>(false);
   use<Point>([=](const Point& point) -> Late {

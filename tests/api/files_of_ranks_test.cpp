@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data files that several ranks write, as programs see them that know nothing of Cairn's index: torch's reader, say.
+// The data files that several ranks write, as programs see them that know nothing of Cairn's index: torch's reader,
+// say.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -55,7 +56,8 @@ ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t
 
 class FilesOfRanks : public testing::ApiTest {
  protected:
-  /// Saves the arrays, each divided by the sharding of its number, on that many ranks. Whether one of them has told of marked files.
+  /// Saves the arrays, each divided by the sharding of its number, on that many ranks. Whether one of them has told
+  /// of marked files.
   bool save_on(std::uint32_t ranks, const Tree& wholes, const std::vector<Sharding>& shardings,
                const SaveOptions& options) {
     JointJob job{JointJob::Options(ranks)};

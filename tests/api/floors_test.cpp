@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of floors in the guide: with that little everything works; with one less a program hears why, and loses nothing.
+// The table of floors in the guide: with that little everything works; with one less a program hears why, and loses
+// nothing.
 #include <sys/stat.h>
 
 #include <array>

@@ -181,7 +181,8 @@ TEST_F(GoldenCheckpoint, SaysOfItselfWhatWasSaved) {
   EXPECT_EQ(metadata.at("settings").handler_id, "cairn.proto/1");
 }
 
-/// With CAIRN_WRITE_GOLDEN=<path> in the environment, writes a golden checkpoint there: for a new version of the format.
+/// With CAIRN_WRITE_GOLDEN=<path> in the environment, writes a golden checkpoint there: for a new version of the
+/// format.
 TEST_F(GoldenCheckpoint, IsWrittenTheSameToTheByte) {
   if (GOOGLE_PROTOBUF_VERSION / 1'000'000 != 3) {
     GTEST_SKIP() << "this protobuf writes texts in its own way";

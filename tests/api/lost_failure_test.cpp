@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of saves that nobody waits for: in programs that end after they have dropped the response, and of overwrites that have
-// committed and could not remove the old checkpoint.
+// Failures of saves that nobody waits for: in programs that end after they have dropped the response, and of
+// overwrites that have committed and could not remove the old checkpoint.
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function that takes a path, a name or options, with arguments that make no sense: it works or throws an Error, whose
-// text a terminal can show, and touches nothing but what was named.
+// Every function that takes a path, a name or options, with arguments that make no sense: it works or throws an
+// Error, whose text a terminal can show, and touches nothing but what was named.
 #include <unistd.h>
 
 #include <cstdint>

@@ -400,8 +400,8 @@ TEST(Cast, RefusesUnknownTypes) {
   EXPECT_THAT([&] { cast(in, DType::float32, out, DType{}); }, Fails(Errc::invalid_argument));
 }
 
-// Subnormal numbers, such as become subnormal, ties, what lies between two values and what is beyond a range; eight for each
-// integer, which are not values of the floats.
+// Subnormal numbers, such as become subnormal, ties, what lies between two values and what is beyond a range; eight
+// for each integer, which are not values of the floats.
 std::vector<std::uint8_t> awkward_values(DType dtype) {
   if (is_integer(dtype) && bits(dtype) == 64) {
     const std::vector<std::int64_t> integers = {

@@ -23,12 +23,13 @@ void run_training(const Workload& workload);
 /// A checkpoint of `saves` parts, into D/ck.
 void run_partial(const Workload& workload);
 
-/// Saves that are accepted while the program computes 0.4 s long: on all cores but one, and on all. What it loses beside computing alone,
-/// and how long a save with copies blocks it.
+/// Saves that are accepted while the program computes 0.4 s long: on all cores but one, and on all. What it loses
+/// beside computing alone, and how long a save with copies blocks it.
 void run_accepted(const Workload& workload);
 /// A struct of `count` vectors, loaded with load_into and with place_into in turns; `saves` rounds, each cold and warm.
 void run_load_into(const Workload& workload);
-/// The list of `count` small checkpoints in D/run, made when missing; by the library and by the tool beside the program.
+/// The list of `count` small checkpoints in D/run, made when missing; by the library and by the tool beside the
+/// program.
 void run_list(const Workload& workload);
 /// The first 100 rows of one array.
 void run_rows(const Workload& workload);

@@ -163,7 +163,8 @@ class Ranks {
   std::vector<std::unique_ptr<Context>> contexts_;
 };
 
-/// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other. "together8": by eight ranks together.
+/// "alone8": each box of cols8 by a load of its own, as of a rank that knows of no other. "together8": by eight ranks
+/// together.
 void load_as(const std::string& layout, const Workload& workload, const Context& context,
              const std::vector<Array>& saved) {
   const bool is_alone = layout.starts_with("alone");

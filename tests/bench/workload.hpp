@@ -48,7 +48,7 @@ class ValuePool {
   /// Writes array number `index` of `step` to `out`.
   void fill(std::size_t index, int step, std::span<float> out) const;
 
-  /// Whether `values` are array number `index` of `step`.
+  /// Returns whether `values` are array number `index` of `step`.
   [[nodiscard]] bool matches(std::size_t index, int step, std::span<const float> values) const;
 
  private:

@@ -30,7 +30,8 @@ using testing::run_cli;
 using ::testing::StartsWith;
 using testing::TempDir;
 
-/// A root as a training leaves it: steps 100 to 500, of which 300 is the best and 100 is pinned, and a checkpoint that is no step.
+/// A root as a training leaves it: steps 100 to 500, of which 300 is the best and 100 is pinned, and a checkpoint
+/// that is no step.
 class CliPrune : public ::testing::Test {
  protected:
   CliPrune() : root_(directory_ / "run") {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Sets <result> to whether the commit at hand changes how Cairn is built or packaged. CAIRN_TOUCHED in the environment lists the paths that it
-# changes, one a line; where that is missing or `all`, nobody knows of one commit, and everything counts as changed.
+# Sets <result> to whether the commit at hand changes how Cairn is built or packaged. CAIRN_TOUCHED in the environment
+# lists the paths that it changes, one a line; where that is missing or `all`, nobody knows of one commit, and
+# everything counts as changed.
 function(cairn_touches_the_build result)
   set(${result} FALSE PARENT_SCOPE)
   set(touched "$ENV{CAIRN_TOUCHED}")

@@ -1,7 +1,7 @@
-# SPDX-License-Identifier: Apache-2.0
-# Installs Cairn, moves the installation, and builds and runs PROJECT against it; COMPONENTS, which asks for what is missing; and WARNINGS, which
-# must give none, and is built by hand, too.
-# Everything happens in FOLDER, whose name has a blank; the definitions that it takes are in CMakeLists.txt beside this file.
+# SPDX-License-Identifier: Apache-2.0 Installs Cairn, moves the installation, and builds and runs PROJECT against it;
+# COMPONENTS, which asks for what is missing; and WARNINGS, which must give none, and is built by hand, too.
+# Everything happens in FOLDER, whose name has a blank; the definitions that it takes are in CMakeLists.txt beside
+# this file.
 
 function(run_step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)

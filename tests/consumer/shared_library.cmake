@@ -1,6 +1,6 @@
-# SPDX-License-Identifier: Apache-2.0
-# Builds Cairn shared, installs that, and builds and runs PROJECT and PLUGIN against it. Everything but that build happens
-# in FOLDER; the definitions that it takes are in CMakeLists.txt beside this file.
+# SPDX-License-Identifier: Apache-2.0 Builds Cairn shared, installs that, and builds and runs PROJECT and PLUGIN
+# against it. Everything but that build happens in FOLDER; the definitions that it takes are in CMakeLists.txt beside
+# this file.
 include("${CMAKE_CURRENT_LIST_DIR}/Touched.cmake")
 
 function(run_step)

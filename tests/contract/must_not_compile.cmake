@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DCOMPILER=<c++> -DINCLUDE=<dir> -DGOOD=<file> -DBAD=<file> -DSENTENCE=<text> -P must_not_compile.cmake
 #
-# Fails unless the compiler takes the good source, and refuses the bad one, which differs in one place, with the sentence.
+# Fails unless the compiler takes the good source, and refuses the bad one, which differs in one place, with the
+# sentence.
 set(command ${COMPILER} -std=c++20 -fsyntax-only "-I${INCLUDE}" -x c++)
 execute_process(COMMAND ${command} "${GOOD}" RESULT_VARIABLE result ERROR_VARIABLE output)
 if(NOT result EQUAL 0)

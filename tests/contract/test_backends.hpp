@@ -19,7 +19,8 @@
 
 namespace cairn::contract {
 
-/// A save that nothing runs: what contexts are given where a handler is tested alone. Its directory is there from the start.
+/// A save that nothing runs: what contexts are given where a handler is tested alone. Its directory is there from the
+/// start.
 class TestSave final : public SaveBackend {
  public:
   explicit TestSave(const std::filesystem::path& directory)

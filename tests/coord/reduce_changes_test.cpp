@@ -34,8 +34,8 @@ std::string in_a_row(std::vector<std::string> texts) {
   return fmt::format("{}", fmt::join(texts, ""));
 }
 
-/// Round after round, with what each has left for the next: whether it was known, and at rank 0 what all said. A rank that
-/// forgets has nothing from before. Texts are merged in the order of the tree.
+/// Round after round, with what each has left for the next: whether it was known, and at rank 0 what all said. A rank
+/// that forgets has nothing from before. Texts are merged in the order of the tree.
 Awaitable<std::string> say(Shared session, std::size_t rank, int rounds, Texts texts, std::size_t forgetful) {
   std::optional<SaidBefore> before;
   std::string all;

@@ -31,7 +31,8 @@ struct SimulatedOptions {
   bool needs_threads = false;  ///< Transports say so, and work all the same.
 };
 
-/// A job of many ranks in one thread, whose time is ours: packets take as long as a seed says, ranks crash, stop and go on.
+/// A job of many ranks in one thread, whose time is ours: packets take as long as a seed says, ranks crash, stop and
+/// go on.
 ///
 /// Coroutines of the ranks run on `executor()`, in `run`.
 class SimulatedNetwork {

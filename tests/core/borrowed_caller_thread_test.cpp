@@ -65,7 +65,8 @@ class LentJob : public ::testing::TestWithParam<LentThreads> {
     coordinating_.fan_out = 2;
   }
 
-  /// Calls `act` on a thread for each rank, with a context that was made there. Returns what each threw; empty where nothing.
+  /// Calls `act` on a thread for each rank, with a context that was made there. Returns what each threw; empty where
+  /// nothing.
   std::vector<std::string> on_all(const std::function<void(const Rank& rank)>& act) {
     LentRanks network(kRanks, GetParam());
     std::vector<std::string> failures(kRanks);

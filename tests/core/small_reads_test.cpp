@@ -62,7 +62,7 @@ void put_out_of_cache(const std::filesystem::path& root) {
   }
 }
 
-/// Whether the files that are loaded are in the page cache, where they can be put out of it.
+/// Says whether the files that are loaded are in the page cache, where they can be put out of it.
 class SmallReads : public ::testing::TestWithParam<bool> {
  protected:
   void save(std::size_t count, std::size_t bytes) {

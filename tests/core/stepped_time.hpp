@@ -19,7 +19,8 @@
 
 namespace cairn::testing {
 
-/// The time of a job's network, in steps: hours of silence pass in milliseconds, and no rank seems silent because the machine is busy.
+/// The time of a job's network, in steps: hours of silence pass in milliseconds, and no rank seems silent because the
+/// machine is busy.
 ///
 /// Outlives the transports that it gives.
 class SteppedTime {
@@ -29,7 +30,8 @@ class SteppedTime {
     return std::make_unique<Wire>(*this, std::move(inner));
   }
 
-  /// Sets the clock forward. All that is due then has been done when this returns, and what was sent by it has been received.
+  /// Sets the clock forward. All that is due then has been done when this returns, and what was sent by it has been
+  /// received.
   void advance(std::chrono::nanoseconds by) {
     const MutexLock lock(wires_mutex_);
     {

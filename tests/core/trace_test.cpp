@@ -81,7 +81,7 @@ std::uint64_t bytes_of(const std::vector<Event>& events, std::string_view name) 
   return bytes;
 }
 
-/// Whether two events of one row lie apart, or one within the other.
+/// Returns whether two events of one row lie apart, or one within the other.
 bool are_nested(const Event& a, const Event& b) {
   const bool is_apart = a.end <= b.begin || b.end <= a.begin;
   const bool is_within = (a.begin <= b.begin && b.end <= a.end) || (b.begin <= a.begin && a.end <= b.end);

@@ -129,8 +129,8 @@ const Content& content_of_step(int step) {
   return contents[step - 1];
 }
 
-/// Steps 2 and 3 of a training whose step 1 is there, as a Checkpointer saves them that keeps the newest. Right before it removes, which is
-/// when its policy is asked, the step that it has just saved must be there.
+/// Steps 2 and 3 of a training whose step 1 is there, as a Checkpointer saves them that keeps the newest. Right
+/// before it removes, which is when its policy is asked, the step that it has just saved must be there.
 void train(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
   const Context context = make_context(process);
@@ -250,7 +250,8 @@ bool rewind_again(SimulatedProcess& process, const Promise& /*promise*/) {
   return false;
 }
 
-/// The link leads to a step that is there; the training is started again, and removes all steps but the newest and those that are pinned.
+/// The link leads to a step that is there; the training is started again, and removes all steps but the newest and
+/// those that are pinned.
 bool train_on(SimulatedProcess& process, const Promise& promise) {
   if (const std::optional<std::string> link = process.read_link("latest")) {
     static_cast<void>(store::CommittedDirectory::open(process, path_of(*link)));
@@ -353,8 +354,8 @@ Promise promise_of_parts() {
           {kParts[1], {nullptr, &content.parts[1]}}};
 }
 
-/// Ranks that save together, each with a context and a machine of its own. One of them may be killed before the `call`th call
-/// of any.
+/// Ranks that save together, each with a context and a machine of its own. One of them may be killed before the
+/// `call`th call of any.
 class ContextRanks final : public Scheduler {
  public:
   ContextRanks(SimulatedMachine& machine, std::size_t victim, int call)
@@ -366,7 +367,8 @@ class ContextRanks final : public Scheduler {
 
   /// Returns how many calls there were.
   ///
-  /// Errors: std::runtime_error when two ranks contradict each other, or a rank does not say committed though nothing has happened.
+  /// Errors: std::runtime_error when two ranks contradict each other, or a rank does not say committed though nothing
+  ///         has happened.
   int save(int step, const Content* content) {
     std::vector<std::thread> threads;
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) {

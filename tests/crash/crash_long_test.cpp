@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // All scenes in many states: prints one line with the counts.
 //
-// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin; CAIRN_CRASH_ONLY: part of
-// the names of the scenes to play.
+// CAIRN_CRASH_STATES: how many states (200,000 when unset); CAIRN_CRASH_SEED: where the random ones begin;
+// CAIRN_CRASH_ONLY: part of the names of the scenes to play.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

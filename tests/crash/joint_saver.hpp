@@ -34,7 +34,8 @@ inline constexpr const char* kVoteWord = "vote";
 inline constexpr const char* kWaitWord = "wait for the votes";
 inline constexpr const char* kCommittedWord = "committed";
 
-/// A rank that saves `new_content` with the others: what core::SaveJob does, in the same order, one call after the other.
+/// A rank that saves `new_content` with the others: what core::SaveJob does, in the same order, one call after the
+/// other.
 ///
 /// The session, the commit state and the directories are the library's own.
 /// Threads: one, in the turns of the schedule.

@@ -47,7 +47,8 @@ struct JointEnd {
 
 /// Plays it on a machine, and tells that what each verdict promises.
 ///
-/// Errors: std::runtime_error when one rank says committed and another aborted, or when not all say committed though nothing happened.
+/// Errors: std::runtime_error when one rank says committed and another aborted, or when not all say committed though
+///         nothing happened.
 JointEnd save_together(SimulatedMachine& machine, const JointPlan& plan);
 
 /// A save of several ranks of which one has a mishap, once before each call of any rank: a scene for each.
@@ -70,8 +71,8 @@ struct MishapScene {
 /// Null: there is none.
 [[nodiscard]] const MishapScene* find_mishap_scene(std::string_view name);
 
-/// Enumerates what is left after a mishap before each call, in several schedules; where there are too few states for all, before
-/// some of the calls.
+/// Enumerates what is left after a mishap before each call, in several schedules; where there are too few states for
+/// all, before some of the calls.
 [[nodiscard]] EnumerationReport enumerate(const MishapScene& scene, const EnumerationOptions& options);
 
 }  // namespace cairn::crash

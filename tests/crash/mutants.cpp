@@ -373,7 +373,7 @@ void add_recovery(std::vector<Mutant>& mutants) {
                      "it syncs what it has seen before it removes anything"});
 }
 
-/// Of a save of several ranks.
+/// The following are for saves of several ranks.
 void add_votes(std::vector<Mutant>& mutants) {
   const char* calm = "save by 2 ranks, 0";
   const char* lost = "save by 2 ranks, rank 1 loses its machine";

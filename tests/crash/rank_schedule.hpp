@@ -14,8 +14,8 @@
 
 namespace cairn::crash {
 
-/// Lets the ranks of a job run in turns that follow from a seed: bursts of system calls, one rank at a time. Between them packets
-/// arrive and simulated time goes on.
+/// Lets the ranks of a job run in turns that follow from a seed: bursts of system calls, one rank at a time. Between
+/// them packets arrive and simulated time goes on.
 ///
 /// Each rank has a thread, of which all but one wait; so nothing here needs a lock.
 class RankSchedule final : public Scheduler {

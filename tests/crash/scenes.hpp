@@ -23,9 +23,9 @@ struct Scene {
   std::function<Promise()> promise;  ///< From the beginning on.
   /// Does it, and promises more as soon as it may. What it throws is a failure of the protocol.
   std::function<void(SimulatedMachine&)> act;
-  /// Goes on, after a recovery, where the power cut came, and returns true: then the first target has one of the contents that were
-  /// promised at the beginning. False: nobody can say what it has. `promise` is that of the moment. Empty: nobody goes on,
-  /// and recovery leaves nothing but checkpoints.
+  /// Goes on, after a recovery, where the power cut came, and returns true: then the first target has one of the
+  /// contents that were promised at the beginning. False: nobody can say what it has. `promise` is that of the
+  /// moment. Empty: nobody goes on, and recovery leaves nothing but checkpoints.
   std::function<bool(SimulatedProcess&, const Promise&)> resume = {};
   bool has_links = true;
 };

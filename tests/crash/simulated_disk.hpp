@@ -52,10 +52,10 @@ class Fate {
 /// - Of an unsynced file it keeps any size that the file has had, and of each sector any content that it has
 ///   had, zeros, or garbage.
 ///
-/// Several machines may share it, as a network file system. What one has changed all see at once; but the data of a file, and the
-/// name of a new one, are with the machine that has written it until it is synced, or opened by another, and are lost with
-/// that machine. Other changes of names go to the server at once, after the new names that the machine still had.
-/// Copies share what they have in common.
+/// Several machines may share it, as a network file system. What one has changed all see at once; but the data of a
+/// file, and the name of a new one, are with the machine that has written it until it is synced, or opened by
+/// another, and are lost with that machine. Other changes of names go to the server at once, after the new names that
+/// the machine still had. Copies share what they have in common.
 /// Threads: a value.
 class SimulatedDisk {
  public:
@@ -81,7 +81,8 @@ class SimulatedDisk {
   void write_as(int machine) { writer_ = machine; }
   /// A machine opens a file: what another one had to itself is the server's from here on.
   void open_as(int machine, Inode file);
-  /// A machine is lost. Of what it has not synced `fate` says what is left of the data; the names of new files are gone.
+  /// A machine is lost. Of what it has not synced `fate` says what is left of the data; the names of new files are
+  /// gone.
   void lose_machine(int machine, Fate& fate);
 
   /// Changes of names that a power cut may undo.

@@ -96,8 +96,9 @@ class SimulatedMachine {
   /// What a reader may find from now on.
   void promise(const std::string& target, std::vector<const Content*> allowed);
   void promise(Promise promise);
-  /// One of several programs knows more: of what a reader may find, only that is left which `allowed` has, too. The others go on,
-  /// so nothing is late yet. Returns whether anything is left: else two programs contradict each other, and nothing changes.
+  /// One of several programs knows more: of what a reader may find, only that is left which `allowed` has, too. The
+  /// others go on, so nothing is late yet. Returns whether anything is left: else two programs contradict each other,
+  /// and nothing changes.
   bool narrow(const std::string& target, const std::vector<const Content*>& allowed);
   /// One of the machines that share the disk is lost.
   void lose_machine(int machine, Fate& fate);
@@ -167,8 +168,8 @@ class Turns final : public Scheduler {
   bool has_left_[2] = {false, false};
 };
 
-/// A program's view of a machine: its system calls and its open files. Where several machines share the disk, each has one
-/// process, and the number of that.
+/// A program's view of a machine: its system calls and its open files. Where several machines share the disk, each
+/// has one process, and the number of that.
 class SimulatedProcess final : public io::Syscalls {
  public:
   explicit SimulatedProcess(SimulatedMachine& machine, Scheduler* scheduler = nullptr, int number = 0)
@@ -178,8 +179,8 @@ class SimulatedProcess final : public io::Syscalls {
   /// System calls so far.
   [[nodiscard]] int calls() const { return calls_; }
 
-  /// From here on it changes nothing, and holds no lock: what its thread still does is done by nobody. Any thread may kill it
-  /// between two calls.
+  /// From here on it changes nothing, and holds no lock: what its thread still does is done by nobody. Any thread may
+  /// kill it between two calls.
   void die();
   [[nodiscard]] bool is_dead() const { return is_dead_; }
   /// Says something to other ranks: `effect`, unless it is dead, or a saboteur is in between.

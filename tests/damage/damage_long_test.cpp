@@ -51,7 +51,7 @@ void damage(const fs::path& path, std::uint64_t begin, std::uint64_t count, int 
   file.seekp(static_cast<std::streamoff>(begin)).write(bytes.data(), static_cast<std::streamsize>(count));
 }
 
-/// Whether a load of everything fails and names `file`.
+/// Returns whether a load of everything fails and names `file`.
 bool load_blames(const fs::path& checkpoint, const std::string& file) {
   try {
     static_cast<void>(load_checkpointables(checkpoint));

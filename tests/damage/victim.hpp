@@ -24,7 +24,8 @@
 
 namespace cairn::damage {
 
-/// Whether a load may overlook a damage: then it must give the values that were saved, and `verify` alone complains.
+/// Says whether a load may overlook a damage: then it must give the values that were saved, and `verify`
+/// alone complains.
 enum class Load { fails, may_succeed };
 
 /// A checkpoint of a few KiB to be damaged, and one who judges what is then said of it.
@@ -58,8 +59,9 @@ class Victim {
            misjudged_by([&] { return verify_complaint(); }, culprits, false, "verify");
   }
 
-  /// What a load of everything says; nothing when it gives the values that were saved. Where files of the checkpoint `other`
-  /// come and go, its custom metadata are an answer, too: COMMIT vouches for checkpoint.json, and both may have been its own.
+  /// What a load of everything says; nothing when it gives the values that were saved. Where files of the checkpoint
+  /// `other` come and go, its custom metadata are an answer, too: COMMIT vouches for checkpoint.json, and both may
+  /// have been its own.
   [[nodiscard]] std::string load_complaint(std::optional<std::int64_t> other = {}) const {
     testing::Counter counter;
     std::string metadata;

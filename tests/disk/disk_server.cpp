@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CachedDisk as a file: `disk_server FOLDER BYTES` mounts a FUSE file system on FOLDER that has one file, `disk.img`,
-// for a loop device to use: its flushes arrive here as syncs. A process of its own, so that a test never waits for itself. Says
-// "ready", and then answers each line of standard input with one of its own:
+// A CachedDisk as a file: `disk_server FOLDER BYTES` mounts a FUSE file system on FOLDER that has one file,
+// `disk.img`, for a loop device to use: its flushes arrive here as syncs. A process of its own, so that a test never
+// waits for itself. Says "ready", and then answers each line of standard input with one of its own:
 //
 //   fail read|write|sync SKIPPED TIMES BEGIN END   heal   cut SEED   on
 //

@@ -23,8 +23,8 @@ struct Case {
 /// Prepares the scene and runs its operation, with `fault` or with none.
 [[nodiscard]] Case run_case(Scene& scene, const Machine& machine, const Fault* fault);
 
-/// The same in a child process, for faults that may end it. What it leaves on disk is there for the parent to judge; of a case that
-/// leaks, a second run counts: threads of Asio's keep some memory to use it again.
+/// The same in a child process, for faults that may end it. What it leaves on disk is there for the parent to judge;
+/// of a case that leaks, a second run counts: threads of Asio's keep some memory to use it again.
 [[nodiscard]] Case run_case_in_child(Scene& scene, const Machine& machine, const Fault& fault);
 
 }  // namespace cairn::faults

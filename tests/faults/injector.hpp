@@ -43,7 +43,8 @@ struct Order {
 
 /// Counts calls and lets one of them fail, while it is armed.
 ///
-/// Threads: `next` and the counters may be called from any thread, the rest not while calls are made. Allocates nothing.
+/// Threads: `next` and the counters may be called from any thread, the rest not while calls are made. Allocates
+///          nothing.
 class Injector {
  public:
   void arm(const Fault* fault) noexcept;
@@ -64,7 +65,7 @@ class Injector {
   /// Of the memory that was refused.
   [[nodiscard]] std::size_t refused_bytes() const noexcept { return refused_bytes_; }
 
-  /// Whether a call is slow, and not released yet.
+  /// Returns whether a call is slow, and not released yet.
   [[nodiscard]] bool is_holding() const noexcept { return is_holding_; }
   void release() noexcept { is_released_ = true; }
 

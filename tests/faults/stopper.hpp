@@ -25,7 +25,7 @@ class Stopper {
 
  private:
   void run();
-  /// Whether it is at its end, after a short pause.
+  /// Returns whether it is at its end, after a short pause.
   bool pause_until_end();
   void cancel();
 

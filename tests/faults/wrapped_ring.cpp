@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands between the library and liburing. A request that is to fail is made one that does nothing before the kernel sees
-// it, and its completion is given the error before the library sees that: so a write that fails has written nothing.
+// Stands between the library and liburing. A request that is to fail is made one that does nothing before the kernel
+// sees it, and its completion is given the error before the library sees that: so a write that fails has written
+// nothing.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -15,7 +15,8 @@
 
 namespace cairn::testing {
 
-/// The bytes of an index as programs see it that do not know the columns of aliases: both are missing in the list of its fields.
+/// The bytes of an index as programs see it that do not know the columns of aliases: both are missing in the list of
+/// its fields.
 inline std::string without_aliases(std::span<const std::byte> index) {
   constexpr std::size_t kFirstField = 23;
   std::string bytes(reinterpret_cast<const char*>(index.data()), index.size());

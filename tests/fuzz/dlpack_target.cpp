@@ -60,7 +60,7 @@ void take_fields(cairn::fuzz::Input& input, Tensor& tensor) {
   }
 }
 
-/// Whether every element lies in the memory that the tensor really has, and not on a device.
+/// Returns whether every element lies in the memory that the tensor really has, and not on a device.
 bool is_inside(const cairn::ArrayView& view, const Tensor& tensor) {
   if (!view.device().is_host() || view.byte_count() == 0 || view.byte_count() > kMemoryBytes) {
     return false;

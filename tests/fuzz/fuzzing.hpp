@@ -28,7 +28,7 @@ struct Verdicts {
 
 Verdicts& verdicts() noexcept;
 
-/// Whether `error` may be thrown where these codes are documented, and says something.
+/// Returns whether `error` may be thrown where these codes are documented, and says something.
 [[nodiscard]] bool is_refusal(const Error& error, std::initializer_list<Errc> codes) noexcept;
 
 /// What `read` returns, or nothing when it refuses with one of `codes`. Any other exception ends the program.

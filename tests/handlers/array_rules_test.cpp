@@ -31,7 +31,7 @@ using ::testing::Not;
 
 constexpr auto kAllowed = Narrowing::allowed;
 
-/// Whether a rule of that pattern is about an array of that path.
+/// Returns whether a rule of that pattern is about an array of that path.
 bool is_match(const std::string& pattern, std::string_view path) {
   ArrayRules rules;
   rules.add(pattern, DType::float16);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Times how the ranks of a large job agree on who writes what, all in one thread, and how the metadata of what a tenth of them
-// has written is read:  cairn_rank_figures [ranks [arrays]]
+// Times how the ranks of a large job agree on who writes what, all in one thread, and how the metadata of what a
+// tenth of them has written is read: cairn_rank_figures [ranks [arrays]]
 
 #include <sys/resource.h>
 

@@ -24,7 +24,7 @@ class AttackedSyscalls final : public testing::ForwardingSyscalls {
     seen_ = 0;
     is_reached_ = false;
   }
-  /// Whether there were as many calls as the attacker waits for.
+  /// Returns whether there were as many calls as the attacker waits for.
   [[nodiscard]] bool is_reached() const { return is_reached_; }
 
   bool lacks_rename_modes = false;

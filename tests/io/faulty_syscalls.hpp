@@ -139,8 +139,9 @@ class FaultySyscalls final : public testing::ForwardingSyscalls {
   std::atomic<int> calls_{0};
 };
 
-/// Lets the first call of each kind fail, then the second and so on, `times` in a row, until `try_fault` says that there were
-/// not as many or a test has failed. Returns how many faults there were. Where a sanitizer watches it tries a sample of them.
+/// Lets the first call of each kind fail, then the second and so on, `times` in a row, until `try_fault` says that
+/// there were not as many or a test has failed. Returns how many faults there were. Where a sanitizer watches it
+/// tries a sample of them.
 template <class Try>
 int try_each_fault(int times, Try try_fault) {
   const testing::Sample sample = testing::sample_for_sanitizers();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An engine where the system lets a user start few threads: `few_threads KIND SPARE FILE` makes one of the least size, with
-// so many threads beside its own, and writes, syncs and reads a file. It says what each gave, a line each. 77: a limit of
-// its own cannot be had here.
+// An engine where the system lets a user start few threads: `few_threads KIND SPARE FILE` makes one of the least
+// size, with so many threads beside its own, and writes, syncs and reads a file. It says what each gave, a line each.
+// 77: a limit of its own cannot be had here.
 #include <fcntl.h>
 #include <unistd.h>
 

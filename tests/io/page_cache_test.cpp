@@ -29,7 +29,7 @@ class PageCache : public ::testing::Test {
     fd_ = ::open((directory_ / "file").c_str(), O_RDONLY | O_CLOEXEC);
   }
 
-  /// Whether this file system says at all what is in the cache.
+  /// Returns whether this file system says at all what is in the cache.
   [[nodiscard]] bool can_be_asked() const {
     char byte = 0;
     iovec one{&byte, 1};

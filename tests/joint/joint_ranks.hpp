@@ -31,8 +31,8 @@ Awaitable<> play(coord::Coordinator* coordinator, Part<Joint> part, testing::End
   end.is_reached = true;
 }
 
-/// Has all ranks of a job do a part each, the same or their own; one comes after the other, so that much is said before the last is there.
-/// Returns how that has ended for each of them.
+/// Has all ranks of a job do a part each, the same or their own; one comes after the other, so that much is said
+/// before the last is there. Returns how that has ended for each of them.
 template <class Joint>
 std::vector<testing::End> play(testing::Job& job, const std::vector<Part<Joint>>& parts) {
   const auto ends = std::make_shared<std::vector<testing::End>>(job.size());

@@ -6,7 +6,8 @@
 //   own       has a context of its own, and a child that is told what to do
 //   add       forks in the middle of an addition; adds another part while the child lives
 //   killed    the same, but it is killed there; the child waits for a line
-// The first three say "children N, stuck N, wrong N" and what was wrong; the fourth says "added"; the last says "forked".
+// The first three say "children N, stuck N, wrong N" and what was wrong; the fourth says "added"; the last says
+// "forked".
 #include <sys/wait.h>
 #include <unistd.h>
 

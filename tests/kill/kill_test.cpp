@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that saves is killed again and again; after each time, all it was told must be true of the disk. In every other pair of
-// cycles its calls of the system are slow. Prints one line with the counts.
+// A process that saves is killed again and again; after each time, all it was told must be true of the disk. In every
+// other pair of cycles its calls of the system are slow. Prints one line with the counts.
 //
-// CAIRN_KILL_CYCLES: how often (200 when unset); CAIRN_KILL_SEED: where the random moments begin; CAIRN_KILL_SLOWEST: how many
-// milliseconds a slow call takes at most (20 when unset).
+// CAIRN_KILL_CYCLES: how often (200 when unset); CAIRN_KILL_SEED: where the random moments begin; CAIRN_KILL_SLOWEST:
+// how many milliseconds a slow call takes at most (20 when unset).
 #include <algorithm>
 #include <chrono>
 #include <csignal>

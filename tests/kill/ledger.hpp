@@ -22,8 +22,8 @@ class Ledger {
   /// Enters what one victim has said until its end; see README.md for the words.
   void read(const std::vector<std::string>& lines);
 
-  /// Compares what is on the disk with what may be there: as the victim has left it, after a recovery, and after another one.
-  /// What is there then is there from now on. Returns what is wrong; empty when nothing is.
+  /// Compares what is on the disk with what may be there: as the victim has left it, after a recovery, and after
+  /// another one. What is there then is there from now on. Returns what is wrong; empty when nothing is.
   [[nodiscard]] std::string complaint(const std::filesystem::path& root, const Context& context);
 
   /// Why the last victim has ended by itself; empty when it has not.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The power of a disk is cut while a process saves on it, and the disk forgets what it held in its cache; mounted again,
-// all that was said to be saved must be there. Prints one line for each file system. Where syncs or flushes are left out,
-// the same must find losses.
+// The power of a disk is cut while a process saves on it, and the disk forgets what it held in its cache; mounted
+// again, all that was said to be saved must be there. Prints one line for each file system. Where syncs or flushes
+// are left out, the same must find losses.
 //
 // CAIRN_POWER_CUTS: how often on each (20 when unset); CAIRN_POWER_SEED: where the random moments begin.
 #include <chrono>
@@ -86,7 +86,7 @@ TEST_P(LostCacheTest, LosesNothingThatWasSaidToBeSaved) {
   EXPECT_GT(disk.ledger().interrupted(), cuts / 2);
 }
 
-/// Whether a few cuts lose something.
+/// Returns whether a few cuts lose something.
 bool finds_a_loss(LostCaches& disk, const std::string& program) {
   for (std::uint64_t i = 0; i < kCutsToFindALoss; ++i) {
     if (!disk.complaint_after_a_cut(program, "threads").empty()) {

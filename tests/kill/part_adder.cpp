@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the parts of a checkpoint that are not there yet: `part_adder TARGET ENGINE SEED WORLD FIRST EVERY PARTS`. Of several beside each other each adds
-// those that are FIRST modulo EVERY; one that is alone (EVERY is 1) makes the checkpoint of them, too. WORLD is what calls of the system are
-// like (see program.hpp). A line each:
+// Adds the parts of a checkpoint that are not there yet: `part_adder TARGET ENGINE SEED WORLD FIRST EVERY PARTS`. Of
+// several beside each other each adds those that are FIRST modulo EVERY; one that is alone (EVERY is 1) makes the
+// checkpoint of them, too. WORLD is what calls of the system are like (see program.hpp). A line each:
 //   found COUNT       parts there were
 //   added NUMBER      a part is durable
 //   known NUMBER      it was there already

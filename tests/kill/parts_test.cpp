@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that add the parts of a checkpoint are killed, and others go on, until the checkpoint is there: no part that one was told of may be
-// lost, nothing may be there too early, and the checkpoint holds all. In every other pair of checkpoints calls of the system are slow. Prints
-// a line with the counts for each test.
+// Programs that add the parts of a checkpoint are killed, and others go on, until the checkpoint is there: no part
+// that one was told of may be lost, nothing may be there too early, and the checkpoint holds all. In every other pair
+// of checkpoints calls of the system are slow. Prints a line with the counts for each test.
 //
-// CAIRN_PARTS_ROUNDS: how many checkpoints (40 when unset, and a third of it by two programs beside each other); CAIRN_KILL_SEED: where the
-// random moments begin.
+// CAIRN_PARTS_ROUNDS: how many checkpoints (40 when unset, and a third of it by two programs beside each other);
+// CAIRN_KILL_SEED: where the random moments begin.
 #include "kill/parts.hpp"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ class PartsTest : public ::testing::Test {
     return is_finalized;
   }
 
-  /// Whether the checkpoint is there, whole. Nobody finds one before.
+  /// Returns whether the checkpoint is there, whole. Nobody finds one before.
   [[nodiscard]] bool is_there() {
     const std::vector<FoundCheckpoint> all = list_checkpoints(root_.path(), {}, context_);
     if (all.empty()) {

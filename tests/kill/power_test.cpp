@@ -36,7 +36,7 @@ constexpr int kLongestMicroseconds = 60'000;
 
 /// ext4's and XFS' ioctl that ends all writing at once: nothing that is not on the device gets there.
 constexpr unsigned long kShutDown = _IOR('X', 125, std::uint32_t);
-/// Whether the journal is written first, as far as it has got: a cut that comes a little later.
+/// Says whether the journal is written first, as far as it has got: a cut that comes a little later.
 constexpr std::array<std::uint32_t, 2> kFlags{1, 2};
 
 struct FileSystem {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One of several processes that share a root until they are killed. `rival ROOT ENGINE FIRST OWN WORLD` saves, replacing what is
-// there, to OWN and to `shared` in turn, some with a deadline, and says "save NAME NUMBER" and then "done", "refused" (it has failed)
-// or "unknown"; WORLD is what its calls of the system are like (see program.hpp). `rival ROOT recover` runs recovery without end, and
-// says "recovery" before each. At any other error it says "failed: <what>" and ends. It goes when its parent goes.
+// One of several processes that share a root until they are killed. `rival ROOT ENGINE FIRST OWN WORLD` saves,
+// replacing what is there, to OWN and to `shared` in turn, some with a deadline, and says "save NAME NUMBER" and then
+// "done", "refused" (it has failed) or "unknown"; WORLD is what its calls of the system are like (see program.hpp).
+// `rival ROOT recover` runs recovery without end, and says "recovery" before each. At any other error it says
+// "failed: <what>" and ends. It goes when its parent goes.
 #include <sys/prctl.h>
 
 #include <csignal>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that save to one root, each to a name of its own and all of them to one, are killed, each at its own moment,
-// while one more recovers the root all the time. After each round, all they were told must be true of the disk. In every other pair
-// of rounds their calls of the system are slow. Prints one line with the counts.
+// Processes that save to one root, each to a name of its own and all of them to one, are killed, each at its own
+// moment, while one more recovers the root all the time. After each round, all they were told must be true of the
+// disk. In every other pair of rounds their calls of the system are slow. Prints one line with the counts.
 //
-// CAIRN_KILL_CYCLES: how many rounds (40 when unset); CAIRN_KILL_SEED: where the random moments begin; CAIRN_KILL_SLOWEST: how many
-// milliseconds a slow call takes at most (20 when unset).
+// CAIRN_KILL_CYCLES: how many rounds (40 when unset); CAIRN_KILL_SEED: where the random moments begin;
+// CAIRN_KILL_SLOWEST: how many milliseconds a slow call takes at most (20 when unset).
 #include <algorithm>
 #include <array>
 #include <chrono>

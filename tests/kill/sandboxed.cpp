@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that is forbidden to enter its ring while it has a context: `sandboxed ROOT`. It saves, locks itself in,
-// saves and loads again, and says after each what the result says of the engine; then "done". `sandboxed ROOT links` forbids itself hard
-// links and renames that refuse to replace, as on gcsfuse, saves and overwrites, and says what it finds.
+// saves and loads again, and says after each what the result says of the engine; then "done". `sandboxed ROOT links`
+// forbids itself hard links and renames that refuse to replace, as on gcsfuse, saves and overwrites, and says what it
+// finds.
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>

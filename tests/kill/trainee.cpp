@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that goes on from its newest step, saves, pins and lets old steps be removed, until it is killed:
-// `trainee ROOT ENGINE SEED WORLD PARITY TRAINEES`. Of several on one root each has the steps that are PARITY modulo TRAINEES; only one that is
-// alone pins. `trainee ROOT ENGINE SEED WORLD reader` resumes without end, and saves nothing. WORLD is what calls of the system
-// are like (see program.hpp). A line each:
+// `trainee ROOT ENGINE SEED WORLD PARITY TRAINEES`. Of several on one root each has the steps that are PARITY modulo
+// TRAINEES; only one that is alone pins. `trainee ROOT ENGINE SEED WORLD reader` resumes without end, and saves
+// nothing. WORLD is what calls of the system are like (see program.hpp). A line each:
 //   resumed STEP | resumed none   what it went on from
 //   step STEP                     it is about to ask for a save of that step
 //   committed STEP                that was saved
 //   retained STEP                 and so were all before; what the policy does not keep is removed
 //   pin STEP, pinned STEP, unpin STEP, unpinned STEP
-//   closed STEP | closed none     after SIGTERM, with nothing left to do; the last that was saved, since when the rest is retained
+//   closed STEP | closed none     after SIGTERM, with nothing left to do; the last that was saved
 //   failed: WHAT                  what no training here may be told
 // It goes when its parent goes.
 #include <sys/prctl.h>

@@ -16,12 +16,13 @@ namespace cairn::kill {
 /// What trainings on one root have said, and whether the disk agrees.
 class TrainingDiary {
  public:
-  /// Enters what one trainee has said, see trainee.cpp. Of trainees that ran at the same time it does not matter who is first.
+  /// Enters what one trainee has said, see trainee.cpp. Of trainees that ran at the same time it does not matter who
+  /// is first.
   void read(const std::vector<std::string>& lines);
 
-  /// What is wrong with the steps of `root`, empty when nothing is: `lost` (the newest that was committed, one that the policy keeps for ever, one
-  /// that is pinned), `damage` (wrong bytes, or not to be loaded), `foreign` (nobody has saved it), `excess` (a step that should
-  /// have been removed), `failed` (what a trainee may not be told).
+  /// What is wrong with the steps of `root`, empty when nothing is: `lost` (the newest that was committed, one that
+  /// the policy keeps for ever, one that is pinned), `damage` (wrong bytes, or not to be loaded), `foreign` (nobody
+  /// has saved it), `excess` (a step that should have been removed), `failed` (what a trainee may not be told).
   [[nodiscard]] std::string complaint(const std::filesystem::path& root, const Context& context);
 
   /// The same after a recovery, which leaves nothing but steps and pins.

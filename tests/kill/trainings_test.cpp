@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainings that save, pin and remove steps are killed or told to end, again and again, alone and beside others; each time the newest
-// step that one was told of must be there, and what policies and pins keep. In every other pair of cycles calls of the system are slow. Prints a
-// line with the counts for each test.
+// Trainings that save, pin and remove steps are killed or told to end, again and again, alone and beside others; each
+// time the newest step that one was told of must be there, and what policies and pins keep. In every other pair of
+// cycles calls of the system are slow. Prints a line with the counts for each test.
 //
-// CAIRN_TRAININGS_CYCLES: how often (200 when unset, and a fifth of it beside others); CAIRN_KILL_SEED: where the random moments begin;
-// CAIRN_KILL_SLOWEST: how many milliseconds a slow call takes at most (20 when unset).
+// CAIRN_TRAININGS_CYCLES: how often (200 when unset, and a fifth of it beside others); CAIRN_KILL_SEED: where the
+// random moments begin; CAIRN_KILL_SLOWEST: how many milliseconds a slow call takes at most (20 when unset).
 #include <chrono>
 #include <csignal>
 #include <cstdint>

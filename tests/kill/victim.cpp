@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that saves, replaces and removes checkpoints until it is killed: `victim ROOT ENGINE FIRST WORLD`; WORLD is what its
-// calls of the system are like (see program.hpp). On standard output it says what it begins and what it is told (README.md has the
-// words). It goes when its parent goes. `victim ROOT ENGINE FIRST fsize|nofile` saves once, with a limit on the size of files or on
-// their number, and says what the save failed with.
+// A process that saves, replaces and removes checkpoints until it is killed: `victim ROOT ENGINE FIRST WORLD`; WORLD
+// is what its calls of the system are like (see program.hpp). On standard output it says what it begins and what it
+// is told (README.md has the words). It goes when its parent goes. `victim ROOT ENGINE FIRST fsize|nofile` saves
+// once, with a limit on the size of files or on their number, and says what the save failed with.
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kNames = 3;
 constexpr rlim_t kMostFileBytes = 1 << 20;  // Less than the state has.
 
-/// Whether a save may fail with that in a world where nothing is broken.
+/// Returns whether a save may fail with that in a world where nothing is broken.
 bool is_known(const Error& error) {
   constexpr std::array<Errc, 5> kKnown = {Errc::already_exists, Errc::cancelled, Errc::timed_out,
                                           Errc::superseded, Errc::commit_unknown};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job that saves and loads together, of which one rank is killed, or stopped for a while, at a random moment.
-// Usage: kills ROOT.SEED.killed|ROOT.SEED.stopped. Whatever a rank is told is compared with what is there, at once and a second later. Exits
-// with 0 when all was true.
+// One rank of a job that saves and loads together, of which one rank is killed, or stopped for a while, at a random
+// moment.
+// Usage: kills ROOT.SEED.killed|ROOT.SEED.stopped. Whatever a rank is told is compared with what is there, at once
+// and a second later. Exits with 0 when all was true.
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds on this rank. SECONDS is
-// how long `idle` looks on (2). CAIRN_MPI_LARGE_ROUNDS: in how many of its 20 rounds `talk` speaks of megabytes (3).
+// One rank of a job under mpirun. Usage: ranks SCENE [SECONDS]. Exits with 0 when what the scene claims holds here.
+// SECONDS: how long `idle` looks on (2). CAIRN_MPI_LARGE_ROUNDS: rounds of 20 in which `talk` speaks of megabytes (3).
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -333,7 +333,8 @@ std::string fail_together(Saver& saver, const std::shared_ptr<coord::Coordinator
   return text;
 }
 
-/// The last rank is stopped while it writes: the others fail without it. When it goes on, it hears so, and takes part in the next.
+/// The last rank is stopped while it writes: the others fail without it. It hears so when it goes on, and takes part
+/// again.
 void save_stopped(const std::shared_ptr<coord::Coordinator>& coordinator) {
   const SharedDirectory directory(coordinator);
   const std::size_t last = coordinator->size() - 1;
@@ -418,7 +419,7 @@ std::vector<std::string> names_after_recovery(const std::filesystem::path& path)
   return names;
 }
 
-/// The last rank has died, or dies in the next save: the others fail, from then on at once. Recovery leaves so many names.
+/// The last rank has died, or dies in the next save: the others fail, then at once. Recovery leaves so many names.
 [[noreturn]] void outlive_last(Saver& saver, const std::shared_ptr<coord::Coordinator>& coordinator,
                                const SharedDirectory& directory, std::size_t left) {
   const auto fail = [&](const std::string& words, std::chrono::seconds latest) {
@@ -509,7 +510,7 @@ void save_root_killed(const std::shared_ptr<coord::Coordinator>& coordinator) {
   survive(coordinator->rank());
 }
 
-/// Whether somebody is to be found lost.
+/// Returns whether somebody is to be found lost.
 bool ends_by_silence(const std::string& scene) {
   return scene == "stop" || scene.ends_with("late") || scene.ends_with("stopped") ||
          scene.ends_with("killed");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a training under mpirun. Usage: training ROOT. The clocks of ranks differ by an hour each; the last one is sent SIGTERM at step 150.
-// Exits with 0 when all ranks have saved the same steps, and have gone on from the same one.
+// One rank of a training under mpirun. Usage: training ROOT. The clocks of ranks differ by an hour each; the last one
+// is sent SIGTERM at step 150. Exits with 0 when all ranks have saved the same steps, and have gone on from the same
+// one.
 #include <chrono>
 #include <csignal>
 #include <cstdint>

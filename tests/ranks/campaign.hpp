@@ -19,7 +19,8 @@ struct Figures {
   std::string first_lie;   ///< With the story of its job.
 };
 
-/// Plays the jobs with these seeds, some at a time: most of a job's time is waited. CAIRN_RANKS_STORY=1: tells what happens.
+/// Plays the jobs with these seeds, some at a time: most of a job's time is waited. CAIRN_RANKS_STORY=1: tells what
+/// happens.
 [[nodiscard]] Figures play_jobs(std::span<const std::uint64_t> seeds, std::size_t at_once);
 
 }  // namespace cairn::ranks

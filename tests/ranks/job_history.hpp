@@ -21,8 +21,8 @@ namespace cairn::ranks {
 
 /// What the ranks of a job were told, and what was seen: an oracle of their verdicts.
 ///
-/// All ranks make the same saves in the same order, which is that of the numbers: each save has its place as soon as one rank has called
-/// it. What one rank was told holds for all.
+/// All ranks make the same saves in the same order, which is that of the numbers: each save has its place as soon as
+/// one rank has called it. What one rank was told holds for all.
 /// Threads: every method may be called from any thread.
 class JobHistory {
  public:

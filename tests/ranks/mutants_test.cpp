@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs find ranks that say the wrong things: each of these mutants does, in one way; and a rank 0 whose renames lie.
+// The jobs find ranks that say the wrong things: each of these mutants does, in one way; and a rank 0 whose renames
+// lie.
 #include "verdicts/mutants.hpp"
 
 #include <algorithm>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random jobs of 2 to 4 ranks, in one process, that save sharded trees together: calls of the system are slow, fail, or lose their
-// answers, ranks cancel, hurry, forget, fail, or fall silent. What each rank is told is compared with what the others are told and
-// with what is there. Prints one line with the counts.
+// Random jobs of 2 to 4 ranks, in one process, that save sharded trees together: calls of the system are slow, fail,
+// or lose their answers, ranks cancel, hurry, forget, fail, or fall silent. What each rank is told is compared with
+// what the others are told and with what is there. Prints one line with the counts.
 //
-// CAIRN_RANKS_JOBS: how many; CAIRN_RANKS_SEED: the first one's seed, the others follow; CAIRN_RANKS_STORY: 1: every job is told.
+// CAIRN_RANKS_JOBS: how many; CAIRN_RANKS_SEED: the first one's seed, the others follow; CAIRN_RANKS_STORY: 1: every
+// job is told.
 #include <cstdint>
 #include <numeric>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Usage: cairn_torch_layouts FOLDER CHECKPOINTS SEED
-// Saves random arrays in random layouts on random numbers of ranks, with every sharding policy, for torch to read. Elements are their
-// numbers in the array. Prints a line of JSON for each checkpoint: its path, whether a save has said that torch will refuse it, and the
-// shapes of its arrays.
+// Usage: cairn_torch_layouts FOLDER CHECKPOINTS SEED Saves random arrays in random layouts on random numbers of
+// ranks, with every sharding policy, for torch to read. Elements are their numbers in the array. Prints a line of
+// JSON for each checkpoint: its path, whether a save has said that torch will refuse it, and the shapes of its
+// arrays.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>

@@ -31,7 +31,7 @@ struct PlaneThatYields : TestPlane {
     plane->yields = true;
   }
 
-  /// Whether what computes runs there now.
+  /// Returns whether what computes runs there now.
   bool runs_in_background() {
     bool is_background = false;
     std::function<void()> look = [&] { is_background = background.runs_this_thread(); };

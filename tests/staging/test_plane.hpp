@@ -148,7 +148,7 @@ struct TestPlane {
     return testing::sync_wait(strand, std::move(task));
   }
 
-  /// Whether nothing is taken of what has an end.
+  /// Returns whether nothing is taken of what has an end.
   [[nodiscard]] bool is_unused() const {
     return plane->files.taken() == 0 && plane->buffers.leased_bytes() == 0 && plane->transfers.taken() == 0 &&
            plane->gathers.taken() == 0 && plane->scratch.taken() == 0;

@@ -52,7 +52,8 @@ void save_generations(io::Engine& engine, const std::filesystem::path& target) {
   mark_as_unfinished(target.parent_path() / (target.filename().string() + ".g2"));
 }
 
-/// Overwrites a checkpoint of two files, and leaves the old one as a save does that cannot remove it; `is_begun`: it has removed one.
+/// Overwrites a checkpoint of two files, and leaves the old one as a save does that cannot remove it; `is_begun`: it
+/// has removed one.
 void save_beside_leftover(io::Engine& engine, const std::filesystem::path& target, bool is_begun) {
   const std::filesystem::path old = target.parent_path() / temporary_name("step", make_uuid(system_random));
   StagedDirectory staged = StagedDirectory::create(engine, target, {});

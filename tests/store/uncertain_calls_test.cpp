@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that were done and answered otherwise, or not done for now: what is made is not forgotten, and what is removed is gone.
+// Calls that were done and answered otherwise, or not done for now: what is made is not forgotten, and what is
+// removed is gone.
 #include <cerrno>
 #include <filesystem>
 #include <memory>

@@ -176,7 +176,8 @@ class WithoutLinksFailing : public WithoutLinks, public ::testing::WithParamInte
 
 TEST_P(WithoutLinksFailing, IsUnknownAndLeftToRecovery) {
   save("old");
-  // Each call of this kind from some number on: the last save that does not say unknown has failed before it made COMMIT.
+  // Each call of this kind from some number on: the last save that does not say unknown has failed before it made
+  // COMMIT.
   std::optional<std::error_code> verdict;
   for (int first = 1; first < 100 && verdict != make_error_code(Errc::commit_unknown); ++first) {
     syscalls_.plan({GetParam(), first, io::kForEver, -EIO});

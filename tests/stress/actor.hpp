@@ -46,8 +46,8 @@ void fill_root(const World& world);
 void look_at_all(const World& world);
 
 /// One thread of a program that does everything at any time: saves, loads, cancels, deadlines, removals, recoveries,
-/// contexts that end with work in flight. What it does next depends on its seed only. All that it is told, and all that it
-/// then finds, it tells the chronicle.
+/// contexts that end with work in flight. What it does next depends on its seed only. All that it is told, and all
+/// that it then finds, it tells the chronicle.
 ///
 /// Threads: one; several actors share a world.
 class Actor {
@@ -85,7 +85,8 @@ class Actor {
   [[nodiscard]] ContextOptions context_options();
   void make_context();
 
-  /// Runs `work`; counts it as `done`, or as how it failed. What others may do to it is `allowed`. Returns what it threw.
+  /// Runs `work`; counts it as `done`, or as how it failed. What others may do to it is `allowed`. Returns what it
+  /// threw.
   template <class Work>
   std::exception_ptr count(const std::string& done, const Codes& allowed, Work work);
   /// A save of `target`, by `work`, which is given its number and its options; then a look at what is there.

@@ -45,7 +45,8 @@ struct Open {
   }
 };
 
-/// What is open now, or as soon as it is no more than was expected: operations that nobody waited for may still be going.
+/// What is open now, or as soon as it is no more than was expected: operations that nobody waited for may still be
+/// going.
 Open settled(const Open& expected) {
   constexpr std::chrono::seconds kPatience{20};
   const auto end = std::chrono::steady_clock::now() + kPatience;

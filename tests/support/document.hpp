@@ -7,7 +7,8 @@
 
 namespace cairn::testing {
 
-/// The rows of the first table below a heading of a document, without its head: what is in each cell, without backticks.
+/// The rows of the first table below a heading of a document, without its head: what is in each cell, without
+/// backticks.
 ///
 /// `page` is the name of a file in docs/. Throws where that does not have the heading `## <heading>` with a table.
 [[nodiscard]] std::vector<std::vector<std::string>> documented(std::string_view page,

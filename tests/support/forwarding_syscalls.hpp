@@ -39,7 +39,8 @@ class PassingCall {
   void* call_ = nullptr;  // Lives as long as the call goes on.
 };
 
-/// The operating system as it is. What a test's own version changes of all calls it changes in `pass`; what it changes of one, there.
+/// The operating system as it is. What a test's own version changes of all calls it changes in `pass`; what it
+/// changes of one, there.
 ///
 /// Threads: every method may be called from any thread.
 class ForwardingSyscalls : public io::Syscalls {
@@ -111,7 +112,8 @@ class ForwardingSyscalls : public io::Syscalls {
   int is_network_file_system(int fd) noexcept override { return real_.is_network_file_system(fd); }
 
  protected:
-  /// Every call but `is_network_file_system` comes through here: makes it, or not, or later. Returns what the program is told.
+  /// Every call but `is_network_file_system` comes through here: makes it, or not, or later. Returns what the program
+  /// is told.
   virtual std::int64_t pass(const PassingCall& call) noexcept { return call.make(); }
 
  private:

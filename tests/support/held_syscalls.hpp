@@ -14,8 +14,8 @@ namespace cairn::testing {
 /// A kind of call that can be held.
 using Held = CallKind;
 
-/// The operating system, but calls of one kind are held, before they are done, until they are let go: a disk that answers when
-/// the test says so.
+/// The operating system, but calls of one kind are held, before they are done, until they are let go: a disk that
+/// answers when the test says so.
 class HeldSyscalls final : public ForwardingSyscalls {
  public:
   /// From here on, calls of `kind` wait; at most `most` of them, and of transfers those of `least_bytes` or more.
@@ -31,7 +31,7 @@ class HeldSyscalls final : public ForwardingSyscalls {
   }
   /// How many wait, or have waited.
   [[nodiscard]] int held() const { return held_; }
-  /// Whether a call is held within ten seconds.
+  /// Returns whether a call is held within ten seconds.
   [[nodiscard]] bool holds(int calls = 1) const {
     for (int i = 0; i < 10000 && held_ < calls; ++i) {
       static_cast<void>(async::Event().wait_for(std::chrono::milliseconds(1)));

@@ -33,8 +33,9 @@ inline void flush_subnormals_to_zero() {}
 
 #endif
 
-/// While it lives, this thread, and each that it begins, computes as programs may that Cairn is linked into: rounded in another
-/// direction, and with subnormal numbers taken for zero, as an object that was linked with -ffast-math has it.
+/// While it lives, this thread, and each that it begins, computes as programs may that Cairn is linked into: rounded
+/// in another direction, and with subnormal numbers taken for zero, as an object that was linked with -ffast-math has
+/// it.
 class OtherArithmetic {
  public:
   explicit OtherArithmetic(int rounding) {

@@ -22,7 +22,7 @@ T run(Awaitable<T> task, std::size_t threads = 2) {
   return testing::sync_wait(async::make_strand(pool.executor()), std::move(task));
 }
 
-/// Whether `claim` becomes true within half a minute.
+/// Returns whether `claim` becomes true within half a minute.
 inline bool eventually(const std::function<bool()>& claim) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (!claim()) {

@@ -31,8 +31,8 @@ class Sample {
   std::uint64_t number_;  ///< Of the seed.
 };
 
-/// All elements; one in four where a sanitizer watches, which takes many times as long over what the same commit's tests
-/// without it do for each.
+/// All elements; one in four where a sanitizer watches, which takes many times as long over what the same commit's
+/// tests without it do for each.
 [[nodiscard]] Sample sample_for_sanitizers();
 
 }  // namespace cairn::testing

@@ -52,7 +52,7 @@ class SlowCalls : public ForwardingSyscalls {
 
   /// Spends the time that a call of `kind` takes.
   virtual void spend(CallKind kind, Duration time) noexcept;
-  /// Whether this call is always as the system has it.
+  /// Returns whether this call is always as the system has it.
   [[nodiscard]] virtual bool is_spared(const PassingCall& call) const noexcept;
   /// Told of whatever goes wrong, on the thread that makes the call.
   virtual void tell(CallKind kind, const std::string& what) noexcept;

@@ -31,10 +31,11 @@ struct Lie {
 
 /// The calls that change one target, and what the target may therefore hold.
 ///
-/// Each save saves its own number, so that whoever finds a checkpoint knows whose it is. A call *takes effect* at one moment
-/// between its beginning and its end; it is *known* to have done so when it was told to be done, or when its checkpoint was seen.
-/// One call of a process is *before* another when its place in the order was certain when the other began. So a target never holds
-/// a save that has failed, nor one that is before a call that is known to have had its effect.
+/// Each save saves its own number, so that whoever finds a checkpoint knows whose it is. A call *takes effect* at one
+/// moment between its beginning and its end; it is *known* to have done so when it was told to be done, or when its
+/// checkpoint was seen. One call of a process is *before* another when its place in the order was certain when the
+/// other began. So a target never holds a save that has failed, nor one that is before a call that is known to have
+/// had its effect.
 /// Threads: one at a time.
 class TargetHistory {
  public:
@@ -52,24 +53,26 @@ class TargetHistory {
   void place(Number number);
   /// Every call has ended, also those that nobody was told of: what begins from now on comes after all of them.
   void settle();
-  /// Nothing runs, and `holder` was found: that is what is there from now on, and nothing else that was called until now.
+  /// Nothing runs, and `holder` was found: that is what is there from now on, and nothing else that was called until
+  /// now.
   void restart(std::optional<Number> holder);
   /// What a call was told, which implies `place`. Returns the lie, if it is one.
   std::optional<Lie> answer(Number number, Answer answer);
 
   /// The moment at which a look at the target begins.
   [[nodiscard]] Tick now() { return ++tick_; }
-  /// What a look that began at `since` has found: the number of a save, or no checkpoint. Returns the lie, if there is one.
+  /// What a look that began at `since` has found: the number of a save, or no checkpoint. Returns the lie, if there
+  /// is one.
   std::optional<Lie> see(std::optional<Number> holder, Tick since);
   std::optional<Lie> see(std::optional<Number> holder) { return see(holder, now()); }
 
-  /// Whether there may have been nothing at some moment since `since`.
+  /// Returns whether there may have been nothing at some moment since `since`.
   [[nodiscard]] bool may_be_absent(Tick since) const;
-  /// Whether there may have been something, of another call, at some moment since that call began.
+  /// Returns whether there may have been something, of another call, at some moment since that call began.
   [[nodiscard]] bool may_have_existed_for(Number number) const;
-  /// Whether nothing may have been there at some moment since that call began.
+  /// Returns whether nothing may have been there at some moment since that call began.
   [[nodiscard]] bool may_have_been_absent_for(Number number) const;
-  /// Whether a call has had no answer, and may yet take effect.
+  /// Returns whether a call has had no answer, and may yet take effect.
   [[nodiscard]] bool is_busy() const;
   [[nodiscard]] bool was_seen(Number number) const { return calls_.at(number).was_seen; }
   [[nodiscard]] const std::string& name() const { return name_; }

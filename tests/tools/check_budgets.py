@@ -33,7 +33,8 @@ FROM_CACHE_S = 1.0  # Hardly an object of this project is compiled in less.
 STEP_S = 5
 COLUMNS = f"# {'folder':<22}{'compile s':>10}{'run s':>8}\n"
 HEADER = f"""# SPDX-License-Identifier: Apache-2.0
-# Each folder may take these seconds in the preset checked: of jobs to compile, of processes to run. See docs/contributing.md.
+# Each folder may take these seconds in the preset checked: of jobs to compile, of processes to run. See
+# docs/contributing.md.
 {COLUMNS}"""
 
 

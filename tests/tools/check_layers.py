@@ -32,7 +32,8 @@ LAYERS = {
     "flash": [*INTERFACES, "handlers", "api", "training"],
     "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
 }
-# Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not installed) or private.
+# Headers are public (include/: installed), internal (src/<module>/internal/: for other modules, too, but not
+# installed) or private.
 PUBLIC_ONLY = ("handlers", "examples")  # Use nothing that a user could not.
 APPLICATIONS = ("cli", "examples", "tests")  # May include every public header; nobody includes them.
 USER_CODE = ("examples/", "tests/consumer/")  # Includes <cairn/...> as users do.

@@ -4,11 +4,12 @@ import re
 import subprocess
 import sys
 
-from source_text import CPP_SUFFIXES, Finding, SOURCE_FOLDERS, Text, functions, run, source_files
+from source_text import CPP_SUFFIXES, Finding, LITERAL_OR_COMMENT, SOURCE_FOLDERS, Text, functions, run, source_files
 
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "include", "src", "handlers", "examples", "tests", "docs", "README.md", "LICENSE"}
 MAX_LINES = {".hpp": 300, ".cpp": 600}
 MAX_FUNCTION_LINES = 60
+MAX_COLUMNS = 120  # Of comments, and of prose in documents. Code is as wide as clang-format makes it.
 LICENCE = "SPDX-License-Identifier: Apache-2.0"
 LICENSED_SUFFIXES = {".hpp", ".cpp", ".cmake", ".py", ".sh", ".fbs", ".proto"}
 SYSTEM_HEADERS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<((?:sys|linux|asm)/[^>]*|fcntl\.h|unistd\.h|pthread\.h|poll\.h)>", re.MULTILINE)
@@ -41,6 +42,41 @@ def check_any(path, text):
             yield number, f"'{match.group()}' is a path of one machine"
     if text and not text.endswith("\n"):
         yield len(lines), "no line end at the end of the file"
+    for number in wide_prose(text) if name.endswith(".md") else wide_comments(name, text):
+        yield number, f"{len(lines[number - 1])} columns of words, {MAX_COLUMNS} at most"
+
+
+HASH_COMMENT = re.compile(r"^[ \t]*#(?!!)[^\n]*", re.MULTILINE)
+FENCE = re.compile(r"^[ \t]*(?:```|~~~)")
+NOT_PROSE = re.compile(r"^(?: {4,}|[ \t]*(?:\||#|<|\[[^\]]+\]:))")  # Indented code, tables, headings, HTML, the targets of links.
+WHOLE = re.compile(r"!?\[[^\]\n]*\]\([^)\s]*\)|`[^`\n]*`")  # What cannot go on in another line.
+
+
+def wide_comments(name, text):
+    """Yields the numbers of lines with a comment that is too wide."""
+    if "." + name.rpartition(".")[2] in CPP_SUFFIXES:
+        comments = [match for match in LITERAL_OR_COMMENT.finditer(text) if match.group().startswith("/")]
+    elif name == "CMakeLists.txt" or name.endswith((".cmake", ".py", ".sh")) or text.startswith("#!"):
+        comments = HASH_COMMENT.finditer(text)
+    else:
+        comments = []
+    lines = text.split("\n")
+    for comment in comments:
+        first = text.count("\n", 0, comment.start())
+        for number in range(first, first + comment.group().count("\n") + 1):
+            if len(lines[number]) > MAX_COLUMNS:
+                yield number + 1
+
+
+def wide_prose(text):
+    """Yields the numbers of lines of prose that are too wide, though there is a blank at which they could end."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if FENCE.match(line):
+            is_code = not is_code
+        elif not is_code and len(line) > MAX_COLUMNS and not NOT_PROSE.match(line):
+            if " " in WHOLE.sub(lambda match: "x" * len(match.group()), line).lstrip()[2:MAX_COLUMNS]:
+                yield number
 
 
 CONDITIONAL = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif|else)\b", re.MULTILINE)
@@ -184,6 +220,12 @@ BAD = {
     "no assertion": ("asserts nothing", "tests/a_test.cpp", HEAD + "TEST(A, B) {\n  f();  // EXPECT_TRUE(x)\n}\n"),
     "no assertion in a fixture": ("asserts nothing", "tests/a_test.cpp", HEAD + "TEST_P(A, B) { run(f()); }\n"),
     "no line end": ("no line end", "src/a.cpp", HEAD + "int a;"),
+    "a wide comment": ("columns of words", "src/a.cpp", HEAD + "// " + "word " * 24 + "end\n"),
+    "a wide comment behind code": ("columns of words", "src/a.cpp", HEAD + "int a;  // " + "word " * 23 + "end\n"),
+    "a wide line of a block": ("columns of words", "src/a.cpp", HEAD + "/* a\n" + "word " * 24 + "end */\n"),
+    "a wide comment in cmake": ("columns of words", "src/CMakeLists.txt", f"# {LICENCE}\n  # " + "word " * 24 + "\n"),
+    "wide prose": ("columns of words", "docs/a.md", "- " + "word " * 24 + "\n"),
+    "wide prose with a link": ("columns of words", "docs/a.md", "word " * 22 + "[a b](c.md#d) words\n"),
 }
 GOOD = {
     "header": ("src/a.hpp", HEADER + "namespace a {\n#ifdef B\nint c;\n#endif\n}\n"),
@@ -200,6 +242,10 @@ GOOD = {
     "assertion": ("tests/a_test.cpp", HEAD + "TEST(A, B) {\n  EXPECT_EQ(f({1}), 2);\n}\n"),
     "helper": ("tests/a_test.cpp", HEAD + "TYPED_TEST(A, B) {\n  expect_round_trip(1);\n}\n"),
     "script": ("tests/run", f"#!/bin/bash\n# {LICENCE}\n"),
+    "a wide literal": ("src/a.cpp", HEAD + 'const char* a = "// ' + "word " * 24 + '";\n'),
+    "a comment as wide as may be": ("src/a.cpp", HEAD + "// " + "w" * 117 + "\n"),
+    "wide tables and code": ("docs/a.md", "| " + "word " * 30 + "|\n```\n" + "word " * 30 + "\n```\n    " + "word " * 30 + "\n"),
+    "a wide link": ("docs/a.md", "- [a word](" + "c" * 120 + ")\n"),
     "path inside a path": ("docs/a.md", f"mnt{WORK}/x and {WORK}ing\n"),
 }
 

@@ -123,7 +123,8 @@ def functions(text):
         after = AFTER_PARAMETERS.match(text.code, closing + 1)
         if after:
             found.append(Function(match.start(), (opening, closing), (after.end(), text.close(after.end()))))
-    # A call such as `EXPECT_TRUE(x) {` does not exist, but a lambda's `operator` text or a nested block may match twice.
+    # A call such as `EXPECT_TRUE(x) {` does not exist, but a lambda's `operator` text or a nested block may match
+    # twice.
     outer = []
     for function in found:
         if not outer or function.body[0] > outer[-1].body[1]:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says what policies decide:  cairn_training_decisions < questions
-// A question is a line of JSON, {"policy": name, "n": its number, "steps": [[step, nanoseconds of its commit, metric or null], …], "now":
-// nanoseconds} and what the policy asks for besides; the answer is a line of 0 and 1, one for each step, or one for the save that is asked about.
+// Says what policies decide: cairn_training_decisions < questions A question is a line of JSON, {"policy": name, "n":
+// its number, "steps": [[step, nanoseconds of its commit, metric or null], …], "now": nanoseconds} and what the
+// policy asks for besides; the answer is a line of 0 and 1, one for each step, or one for the save that is asked
+// about.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>

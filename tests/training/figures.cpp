@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Times what a training does at each step, and what a directory of many steps costs:  cairn_training_figures [steps [arrays]]
-// Ends with 1 where a step that is declined takes memory.
+// Times what a training does at each step, and what a directory of many steps costs: cairn_training_figures [steps
+// [arrays]] Ends with 1 where a step that is declined takes memory.
 
 #include <algorithm>
 #include <chrono>

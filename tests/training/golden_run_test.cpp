@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checkpoints of a training that were written once and are never replaced: what a step says of itself, and a pin. When one of these
-// tests fails, trainings that exist can no longer be read or are no longer written the same: raise the format's version instead.
+// The checkpoints of a training that were written once and are never replaced: what a step says of itself, and a pin.
+// When one of these tests fails, trainings that exist can no longer be read or are no longer written the same: raise
+// the format's version instead.
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>

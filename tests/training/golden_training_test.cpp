@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What else a training leaves, written once and never replaced: a checkpoint that was made of parts, a part that waits for others, and how a
-// program has ended. What golden_run_test.cpp says of a test that fails holds here, too.
+// What else a training leaves, written once and never replaced: a checkpoint that was made of parts, a part that
+// waits for others, and how a program has ended. What golden_run_test.cpp says of a test that fails holds here, too.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -106,7 +106,8 @@ TEST_F(GoldenTraining, KnowsHowItsProgramHasEnded) {
   EXPECT_EQ(history.lived, std::chrono::hours(5));
 }
 
-/// With CAIRN_WRITE_GOLDEN_TRAINING=<path> in the environment, writes a golden one there: for a new version of the format.
+/// With CAIRN_WRITE_GOLDEN_TRAINING=<path> in the environment, writes a golden one there: for a new version of the
+/// format.
 TEST_F(GoldenTraining, IsWrittenTheSameToTheByte) {
   const char* wanted = std::getenv("CAIRN_WRITE_GOLDEN_TRAINING");
   const fs::path path = wanted != nullptr ? fs::path(wanted) : root();

@@ -36,8 +36,8 @@ inline std::vector<StepInfo> step_infos(const std::vector<std::uint64_t>& steps)
 /// As many as the directory of a long training holds.
 inline constexpr std::size_t kThousands = 4000;
 
-/// Steps as a long training leaves them, `most` at most: some missing, some without a time or metrics, equal times, clocks that were set
-/// back.
+/// Steps as a long training leaves them, `most` at most: some missing, some without a time or metrics, equal times,
+/// clocks that were set back.
 inline std::vector<StepInfo> random_steps(Dice& dice, std::size_t most) {
   const std::uint64_t range = dice.one_in(4) ? std::numeric_limits<std::uint64_t>::max() : 5 * most + 1;
   std::set<std::uint64_t> numbers;

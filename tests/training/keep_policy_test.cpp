@@ -45,7 +45,8 @@ Numbers kept(const KeepPolicy& policy, const std::vector<StepInfo>& steps, Commi
   return numbers;
 }
 
-/// Each policy with a model that looks at each step by itself, in the words of the documentation, however long that takes.
+/// Each policy with a model that looks at each step by itself, in the words of the documentation, however long that
+/// takes.
 struct ModelledKeep {
   KeepPolicy policy;
   std::function<bool(const std::vector<StepInfo>& steps, std::size_t index)> model;
@@ -76,7 +77,7 @@ bool is_nearest(const Steps& steps, std::size_t index, Wide interval) {
   return true;
 }
 
-/// Whether fewer than `count` steps are better, or as good and later.
+/// Returns whether fewer than `count` steps are better, or as good and later.
 bool is_among_best(const Steps& steps, std::size_t index, std::size_t count, double sign, bool keeps_others) {
   const auto loss = [&](std::size_t at) {
     const auto metric = steps[at].metrics.find("loss");
@@ -94,7 +95,7 @@ bool is_among_best(const Steps& steps, std::size_t index, std::size_t count, dou
   return !std::isnan(*own) && better < count;
 }
 
-/// Whether a step is kept when one after the other is looked at.
+/// Returns whether a step is kept when one after the other is looked at.
 bool is_kept_apart(std::size_t steps, std::size_t index,
                    const std::function<bool(std::size_t last, std::size_t at)>& is_far) {
   std::optional<std::size_t> last;

@@ -55,8 +55,8 @@ class LentTraining : public testing::TrainingTest, public ::testing::WithParamIn
     coord::Coordinator& coordinator;
   };
 
-  /// Calls `act` on a thread for each rank, with a context that was made there. What hangs would hang for ever: `close_timeout` and
-  /// deadlines of tests are short. Returns what each threw; empty where nothing.
+  /// Calls `act` on a thread for each rank, with a context that was made there. What hangs would hang for ever:
+  /// `close_timeout` and deadlines of tests are short. Returns what each threw; empty where nothing.
   std::vector<std::string> on_all(const std::function<void(const Rank& rank)>& act) {
     LentRanks network(kRanks, GetParam());
     std::vector<std::string> failures(kRanks);

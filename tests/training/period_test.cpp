@@ -43,14 +43,16 @@ TEST(Period, IsThatOfYoung) {
   EXPECT_EQ(young_period(0s, 1h), 0s);
 }
 
-/// A save of 5 minutes and a failure a day, by hand: sqrt(2 * 300 * 86400) * (1 + sqrt(300 / 172800) / 3 + 300 / 172800 / 9) - 300.
+/// A save of 5 minutes and a failure a day, by hand: sqrt(2 * 300 * 86400) * (1 + sqrt(300 / 172800) / 3 + 300 /
+/// 172800 / 9) - 300.
 TEST(Period, IsThatOfDaly) {
   EXPECT_NEAR(seconds_of(daly_period(5min, 24h)), 7001.4, 0.1);
   EXPECT_EQ(daly_period(2h, 1h), 1h);  // Saves cost more than they may save.
   EXPECT_EQ(daly_period(0s, 1h), 0s);
 }
 
-/// The time that a job takes whose failures come by chance, with Daly's own model: e^(R/M) M (e^((T+C)/M) - 1) / T for each second of work.
+/// The time that a job takes whose failures come by chance, with Daly's own model: e^(R/M) M (e^((T+C)/M) - 1) / T
+/// for each second of work.
 TEST(Period, IsNearTheBestByDalysModel) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 1000; ++i) {

@@ -268,8 +268,8 @@ class SlowWire final : public coord::Transport {
   const std::chrono::milliseconds delay_;
 };
 
-/// Ranks that wait for each other at each step, as at the sum of gradients: one that passed the step and did not save it would wait there
-/// for the others, and they in the save for it.
+/// Ranks that wait for each other at each step, as at the sum of gradients: one that passed the step and did not save
+/// it would wait there for the others, and they in the save for it.
 TEST_F(RanksOfATraining, SaveTheSameStepHoweverLateTheyHearOfASignal) {
   for (const std::size_t late : {0, 1, 2}) {
     const PreemptionGuard guard;

@@ -108,7 +108,7 @@ StepUse random_use(Dice& dice, const std::vector<StepInfo>& steps) {
   return use;
 }
 
-/// Whether a step may be removed, in the words of the documentation.
+/// Returns whether a step may be removed, in the words of the documentation.
 bool may_go(const std::vector<StepInfo>& steps, std::size_t index, const StepUse& use) {
   std::size_t newer = 0;
   std::size_t newer_and_sound = 0;

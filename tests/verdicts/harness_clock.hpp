@@ -50,16 +50,16 @@ class HarnessClock final : public Clock {
   /// How often anybody has looked at a manual clock so far.
   [[nodiscard]] std::uint64_t looks() const;
 
-  /// Sets a manual clock, wakes who waited for that and rings the alarms, in their order. Does nothing when anybody has looked
-  /// at it since `looks`: a context's destructor, say, waits up to 0.1 s of the machine's time, and who goes on after that counts
-  /// on the time that he has seen.
+  /// Sets a manual clock, wakes who waited for that and rings the alarms, in their order. Does nothing when anybody
+  /// has looked at it since `looks`: a context's destructor, say, waits up to 0.1 s of the machine's time, and who
+  /// goes on after that counts on the time that he has seen.
   void advance_to(Moment when, std::uint64_t looks);
   /// Rings the alarms whose moment has come; for a real clock.
   void ring_alarms();
 
   /// Somebody waits for what must have happened by then.
   void expect(Moment limit) { expected_ = limit; }
-  /// Whether to go on to `when` makes what is expected late.
+  /// Returns whether to go on to `when` makes what is expected late.
   [[nodiscard]] bool is_late_at(Moment when) const { return when > expected_.load(); }
 
   /// Who sleeps until when, in words.

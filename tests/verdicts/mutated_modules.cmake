@@ -5,9 +5,9 @@ set(cairn_mutate "${CMAKE_CURRENT_LIST_DIR}/mutate.py")
 
 #   cairn_mutated_modules(<prefix> LIST <mutants.txt> OUT <folder> MODULES <modules>)
 #
-# Compiles modules once more, each as an object library <prefix>_<module>, from copies of those of their sources that have mutants; the
-# copies and mutants.inc are in the folder. On the command line of the linker they come before the library, which is then asked for
-# nothing of those modules.
+# Compiles modules once more, each as an object library <prefix>_<module>, from copies of those of their sources that
+# have mutants; the copies and mutants.inc are in the folder. On the command line of the linker they come before the
+# library, which is then asked for nothing of those modules.
 function(cairn_mutated_modules prefix)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LIST;OUT" "MODULES")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${arg_LIST}")

@@ -36,7 +36,8 @@ struct Asked {
 
 /// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
 ///
-/// What a target may hold is what its `TargetHistory` allows: the calls of one target have the order in which they were made.
+/// What a target may hold is what its `TargetHistory` allows: the calls of one target have the order in which they
+/// were made.
 /// Threads: every method may be called from any thread; a call is placed when it is known to have its turn.
 class Oracle {
  public:
@@ -61,7 +62,8 @@ class Oracle {
   /// The context of all open operations is closed; they have until then.
   void ask_close(Moment limit);
 
-  /// Whether a save of that target is unknown, and was seen where another one had been: that one must still be there.
+  /// Returns whether a save of that target is unknown, and was seen where another one had been: that one must
+  /// still be there.
   [[nodiscard]] bool must_have_left_old(const std::string& target) const;
   /// The result of a save names problems.
   void tell_problems(std::uint64_t number);
@@ -77,11 +79,11 @@ class Oracle {
   /// Nothing runs any more: compares all targets, and what lies beside them.
   void look_at_all();
 
-  /// Whether a save of the target has not been answered.
+  /// Returns whether a save of the target has not been answered.
   [[nodiscard]] bool is_busy(std::size_t target) const;
   [[nodiscard]] const std::filesystem::path& path(std::size_t target) const { return targets_[target].path; }
-  /// Whether what a save of that target has replaced, or a removal has taken, may still lie there: because nobody was told,
-  /// or can know, how it has ended, or because its result said so.
+  /// Returns whether what a save of that target has replaced, or a removal has taken, may still lie there:
+  /// because nobody was told, or can know, how it has ended, or because its result said so.
   [[nodiscard]] bool may_have_left_old(const std::string& target) const;
   [[nodiscard]] std::size_t target_count() const { return targets_.size(); }
 

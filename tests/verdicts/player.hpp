@@ -27,8 +27,8 @@ namespace cairn::verdicts {
 inline constexpr std::size_t kBusyTargets = 4;
 inline constexpr std::size_t kCalmTargets = 2;
 
-/// Calls of the system that an operation makes after it was stopped, before it releases the caller's memory: the transfer
-/// that is under way, and the closing of its file.
+/// Calls of the system that an operation makes after it was stopped, before it releases the caller's memory: the
+/// transfer that is under way, and the closing of its file.
 inline constexpr int kCallsWithMemory = 2;
 
 /// The streams of dice of other threads begin here.
@@ -157,7 +157,7 @@ class Player {
   [[nodiscard]] std::exception_ptr attempt(const std::string& what, const std::function<void()>& work);
   [[nodiscard]] Moment now() const { return clock_->steady_now(); }
   [[nodiscard]] Duration some_time() { return dice_.up_to(longest(program_)); }
-  /// Whether nothing that is under way can keep an operation on that target waiting.
+  /// Returns whether nothing that is under way can keep an operation on that target waiting.
   [[nodiscard]] bool is_unhindered(std::size_t target) const;
   /// Counts a touch of memory that was given back, if there was one.
   void check_memory();

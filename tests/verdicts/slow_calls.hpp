@@ -20,7 +20,8 @@ using testing::Focus;
 
 /// The operating system of a program: some calls are slow by its clock, some fail.
 ///
-/// Calls that belong to a calm folder (see `kCalmFolder`) are as they are in reality. Memory that transfers use is looked at.
+/// Calls that belong to a calm folder (see `kCalmFolder`) are as they are in reality. Memory that transfers use is
+/// looked at.
 /// Threads: every method may be called from any thread.
 class SlowCalls final : public testing::SlowCalls {
  public:

@@ -62,8 +62,8 @@ bool Stillness::is_still() {
   }
   std::uint64_t before = 0;
   std::uint64_t after = 0;
-  // A thread that is made after the first list is in the second one, and one that is made after that was made by a thread
-  // that ran after the first sum.
+  // A thread that is made after the first list is in the second one, and one that is made after that was made by a
+  // thread that ran after the first sum.
   list_threads();
   return add_up(before) && !list_threads() && add_up(after) && before == after;
 }

@@ -20,7 +20,7 @@ class Stillness {
   Stillness(const Stillness&) = delete;
   Stillness& operator=(const Stillness&) = delete;
 
-  /// Whether all others sleep, and none of them ran while that was found out.
+  /// Returns whether all others sleep, and none of them ran while that was found out.
   [[nodiscard]] bool is_still();
 
   /// The names and states of all threads, a line each.
@@ -37,7 +37,7 @@ class Stillness {
   /// Returns whether there is one that was not there before.
   bool list_threads();
   bool look_at(pid_t thread, std::uint64_t& runs);
-  /// Whether any other thread has used processor time since the last call.
+  /// Returns whether any other thread has used processor time since the last call.
   bool has_worked();
 
   int directory_ = -1;

@@ -10,7 +10,8 @@
 
 namespace cairn::verdicts {
 
-/// Moves the clock of a program on: to the next moment that somebody waits for, whenever nobody has anything left to do.
+/// Moves the clock of a program on: to the next moment that somebody waits for, whenever nobody has anything left to
+/// do.
 ///
 /// So all work takes no time, and whoever answers after a moment has passed is late, however slow the machine is.
 /// Where everybody waits and nobody for the clock, or where the program takes too long, it hangs.

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs against an oracle that knows every promise of the library; see README.md. Prints one line with the counts.
+// Random programs against an oracle that knows every promise of the library; see README.md. Prints one line with the
+// counts.
 //
 // CAIRN_VERDICTS_PROGRAMS: how many; CAIRN_VERDICTS_SEED: the first one's seed, the others follow.
-// CAIRN_VERDICTS_REAL_TIME: 1: all live by the machine's clock; 0: none. CAIRN_VERDICTS_STORY: 1: every program is told.
+// CAIRN_VERDICTS_REAL_TIME: 1: all live by the machine's clock; 0: none. CAIRN_VERDICTS_STORY: 1: every program is
+// told.
 #include <array>
 #include <cstdint>
 #include <filesystem>

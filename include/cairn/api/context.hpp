@@ -6,15 +6,14 @@
 
 namespace cairn {
 
-/// The context of programs that make none of their own: automatic engine, a quarter of the memory that it may have
-/// as byte budget.
-/// Made at its first use, and never destroyed: at the end of the program it is closed, which waits for saves in flight; calls
-/// that come later fail with Errc::closed. A forked child gets one of its own at its first use there; references to that of the parent stay
-/// its parent's.
+/// The context of programs that make none of their own: automatic engine, a quarter of the memory that it may have as
+/// byte budget. Made at its first use, and never destroyed: at the end of the program it is closed, which waits for
+/// saves in flight; calls that come later fail with Errc::closed. A forked child gets one of its own at its first use
+/// there; references to that of the parent stay its parent's.
 const Context& default_context();
 
-/// What a save or load sees: the built-in handlers, over them the global registry as it is now, over that the
-/// registry of the context.
+/// Returns what a save or load sees: the built-in handlers, over them the global registry as it is now, over
+/// that the registry of the context.
 ///
 /// Errors: Errc::closed in a process that was forked from the context's.
 [[nodiscard]] RegistrySnapshot handlers_of(const Context& context);

@@ -67,8 +67,8 @@ class TreeResponse : private LoadResponse {
                                       const LoadOptions& options = {},
                                       const Context& context = default_context());
 
-/// What a checkpoint says of itself and of its checkpointables. Opens a few files and reads no array data,
-/// however large the checkpoint is. `path` as for load_checkpointables.
+/// Returns what a checkpoint says of itself and of its checkpointables. Opens a few files and reads no array
+/// data, however large the checkpoint is. `path` as for load_checkpointables.
 ///
 /// A checkpointable of a handler that is not registered is listed too, with a `problem`.
 /// Errors:  Errc::not_found, Errc::not_committed, and those of damaged files.
@@ -94,7 +94,8 @@ class TreeResponse : private LoadResponse {
     const std::filesystem::path& path, const std::vector<std::string>& names = {},
     const LoadOptions& options = {}, const Context& context = default_context());
 
-/// What the tree `state` looks like: types, shapes and small values, to be changed into what a load asks for.
+/// Returns what the tree `state` looks like: types, shapes and small values, to be changed into what a load
+/// asks for.
 [[nodiscard]] AbstractTree metadata(const std::filesystem::path& path,
                                     const Context& context = default_context());
 [[nodiscard]] AbstractTree metadata(const std::filesystem::path& path, const LoadOptions& options,

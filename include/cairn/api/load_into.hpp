@@ -17,8 +17,8 @@ namespace cairn {
 
 /// The load into an object in flight; see LoadResponse. It refers to no load where it was made without one.
 ///
-/// Ownership: the object must live until the load has released it. One that is destroyed or assigned to before stops the load, and
-///            waits for that.
+/// Ownership: the object must live until the load has released it. One that is destroyed or assigned to before stops
+///            the load, and waits for that.
 class LoadIntoResponse : private LoadResponse {
  public:
   LoadIntoResponse() = default;
@@ -55,8 +55,9 @@ LoadIntoResponse load_state_async(const std::filesystem::path& path, Request req
 
 }  // namespace detail
 
-/// Loads the checkpointable `state` into what one has: a tree, a described struct or another TreeValue, an Array, a view, or an
-/// object that loads itself. As `load_checkpointables` with `into(object)`: elements are read where they belong, and verified.
+/// Loads the checkpointable `state` into what one has: a tree, a described struct or another TreeValue, an Array, a
+/// view, or an object that loads itself. As `load_checkpointables` with `into(object)`: elements are read where they
+/// belong, and verified.
 ///
 /// Ownership: `object` must live until the call returns; it may hold anything when it throws.
 /// Errors:    as load_checkpointables, and those of `into`.

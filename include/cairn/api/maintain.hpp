@@ -22,15 +22,17 @@ struct RecoverOptions {
 
 /// Cleans a directory of checkpoints after a crash; docs/reliability.md says what it does with each entry.
 ///
-/// The last sound checkpoint of a name stays: what was replaced goes when the checkpoint that has replaced it is sound and durable, and is
-/// put back or kept otherwise. It may be interrupted anywhere and called again. Symbolic links are not followed.
-/// Where `root` is missing, but the directory above it is there, nothing was saved yet, and the report is empty.
-/// Errors: Errc::not_found (no such directory, nor one above it), Errc::invalid_argument (`root` is a checkpoint itself),
-///         Errc::timed_out; OS errors on the directory itself. What cannot be removed is reported, not thrown.
+/// The last sound checkpoint of a name stays: what was replaced goes when the checkpoint that has replaced it is
+/// sound and durable, and is put back or kept otherwise. It may be interrupted anywhere and called again. Symbolic
+/// links are not followed. Where `root` is missing, but the directory above it is there, nothing was saved yet, and
+/// the report is empty.
+/// Errors: Errc::not_found (no such directory, nor one above it), Errc::invalid_argument (`root` is a checkpoint
+///         itself), Errc::timed_out; OS errors on the directory itself. What cannot be removed is reported, not
+///         thrown.
 store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOptions& options = {},
                               const Context& context = default_context());
-/// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is awaited, and the
-/// deadline counts from there.
+/// The same, to be awaited on any executor: what blocks runs on a thread of the context's. It begins when it is
+/// awaited, and the deadline counts from there.
 ///
 /// Cancel: stops waiting; the recovery goes on.
 [[nodiscard]] Awaitable<store::RecoveryReport> recover_async(const std::filesystem::path& root,
@@ -40,7 +42,8 @@ store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOp
 struct VerifyOptions {
   VerifyOptions() = default;
 
-  /// What to check, and how; see store::VerifyOptions. With a deadline, `progress` is called on a thread of the context's.
+  /// What to check, and how; see store::VerifyOptions. With a deadline, `progress` is called on a thread of the
+  /// context's.
   store::VerifyOptions verification;
   /// From the call to its end; afterwards it comes back with Errc::timed_out, and the check stops soon. Zero: no limit.
   Timeout deadline;
@@ -48,19 +51,21 @@ struct VerifyOptions {
 
 /// Compares every byte of a checkpoint with what was written, by the hashes in it.
 ///
-/// Does not stop at damage: the report lists all that was found. Takes one chunk of memory for each thread, and eight bytes for each MiB
-/// of the files that are being read. Begins again when the checkpoint is replaced meanwhile.
-/// Errors: what makes a load fail before it reads data: Errc::not_found, Errc::not_committed, Errc::malformed_metadata,
-///         Errc::checksum_mismatch, Errc::unsupported_version. Without a sound COMMIT and checkpoint.json there is nothing to
-///         compare with. Errc::not_found when `directory` is none of the checkpoint. Errc::timed_out.
+/// Does not stop at damage: the report lists all that was found. Takes one chunk of memory for each thread, and eight
+/// bytes for each MiB of the files that are being read. Begins again when the checkpoint is replaced meanwhile.
+/// Errors: what makes a load fail before it reads data: Errc::not_found, Errc::not_committed,
+///         Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version. Without a sound COMMIT and
+///         checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of the
+///         checkpoint. Errc::timed_out.
 [[nodiscard]] store::VerifyReport verify(const std::filesystem::path& path, const VerifyOptions& options = {},
                                          const Context& context = default_context());
 
 struct RemoveOptions {
   RemoveOptions() = default;
 
-  /// From the call to its end; afterwards it comes back with Errc::timed_out. A removal that had not begun then never does. One that
-  /// had goes on, before all saves to the same path that are called later; the text says which. Zero: no limit.
+  /// From the call to its end; afterwards it comes back with Errc::timed_out. A removal that had not begun then never
+  /// does. One that had goes on, before all saves to the same path that are called later; the text says which. Zero:
+  /// no limit.
   Timeout deadline;
 };
 
@@ -72,9 +77,9 @@ struct RemoveOptions {
 /// Only the checkpoint's own files go. What else lies in its directory is kept, and the report says what and where.
 /// Threads: safe, also while others read it: they get errors. Not in a handler, while a save to `path` is under way.
 /// Errors:  Errc::not_found; Errc::not_committed (a file, a link, any directory that is not a checkpoint),
-///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument: nothing is removed.
-///          Errc::timed_out; Errc::closed (the context was closed). OS errors pass through; what is left then goes with the next
-///          recovery.
+///          Errc::malformed_metadata, Errc::checksum_mismatch, Errc::unsupported_version, Errc::invalid_argument:
+///          nothing is removed. Errc::timed_out; Errc::closed (the context was closed). OS errors pass through; what
+///          is left then goes with the next recovery.
 /// Example: save("run/200", state);
 ///          remove_checkpoint("run/100");
 store::RemovalReport remove_checkpoint(const std::filesystem::path& path, const RemoveOptions& options = {},

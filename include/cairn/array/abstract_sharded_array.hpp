@@ -23,7 +23,8 @@ struct WantedShard {
   std::uint32_t replica = 0;  ///< The replica number of the resulting shard.
 };
 
-/// What a load asks for: these boxes of an array, whatever boxes it was written in. Only these need to be stored.
+/// Holds what a load asks for: these boxes of an array, whatever boxes it was written in. Only these need to
+/// be stored.
 ///
 /// Invariant: as ShardedArray; a load checks it.
 /// Threads:   a value.
@@ -43,7 +44,8 @@ struct AbstractShardedArray {
   /// Errors: Errc::invalid_argument when it is not within `shape`.
   AbstractShardedArray& want(Box box, std::uint32_t replica = 0);
 
-  /// Appends a box whose elements go to memory of the caller's, converted to the type of that memory: one for all boxes.
+  /// Appends a box whose elements go to memory of the caller's, converted to the type of that memory: one for all
+  /// boxes.
   ///
   /// Ownership: as AbstractArray::place_into.
   /// Errors:    as want; Errc::shape_mismatch when the memory has another shape than the box; Errc::dtype_mismatch when
@@ -71,7 +73,8 @@ struct AbstractShardedArray {
   /// As AbstractArray::stored.
   std::shared_ptr<const StoredSlices> stored;
 
-  /// Whether both ask for the same; destinations are the same when they are the same memory. Layouts do not count.
+  /// Returns whether both ask for the same; destinations are the same when they are the same memory. Layouts
+  /// do not count.
   friend bool operator==(const AbstractShardedArray& a, const AbstractShardedArray& b);
 };
 

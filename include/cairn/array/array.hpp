@@ -94,7 +94,7 @@ class Array {
 
   [[nodiscard]] const ArrayView& view() const noexcept { return view_; }
 
-  /// Whether the elements may be changed through this Array.
+  /// Returns whether the elements may be changed through this Array.
   [[nodiscard]] bool is_mutable() const noexcept { return is_mutable_; }
 
   /// Errors: Errc::invalid_argument when the array is read-only.
@@ -112,7 +112,7 @@ class Array {
     }
   }
 
-  /// What keeps the memory alive; null when the array borrows it.
+  /// Returns what keeps the memory alive; null when the array borrows it.
   [[nodiscard]] const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
   /// As is_identical: dtype, shape and bits.
@@ -138,16 +138,18 @@ class Array {
 
 class StoredSlices;
 
-/// What a load does where an array has another shape on disk than is asked for.
+/// Says what a load does where an array has another shape on disk than is asked for.
 enum class ShapeMismatch : std::uint8_t {
-  refuse,        ///< Errc::shape_mismatch.
-  pad_and_crop,  ///< What both have is loaded, from the beginning of each axis; all else is zeros. The number of axes must be the same.
+  refuse,  ///< Errc::shape_mismatch.
+  /// What both have is loaded, from the beginning of each axis; all else is zeros. The number of axes must be the
+  /// same.
+  pad_and_crop,
 };
 
-/// What a load asks for, and what metadata tells: an array without its elements.
+/// Holds what a load asks for, and what metadata tells: an array without its elements.
 ///
-/// Invariant: `destination`, when there is one, is mutable and has this dtype and the shape of what is loaded, as loaded_shape()
-///            says; place_into sees to it.
+/// Invariant: `destination`, when there is one, is mutable and has this dtype and the shape of what is loaded, as
+///            loaded_shape() says; place_into sees to it.
 /// Threads:   a value.
 /// Example:   AbstractArray wanted(shape, DType::bfloat16);  wanted.place_into(my_weights);
 struct AbstractArray {
@@ -158,14 +160,15 @@ struct AbstractArray {
   /// The description of an array; its memory is not kept.
   explicit AbstractArray(const ArrayView& array) : AbstractArray(array.shape(), array.dtype()) {}
 
-  /// Requests only a part of the array: what is loaded has its extents. Little more than its bytes is read from the files.
-  /// A Box is made of offsets and extents, not of begin and end.
+  /// Requests only a part of the array: what is loaded has its extents. Little more than its bytes is read from the
+  /// files. A Box is made of offsets and extents, not of begin and end.
   ///
   /// Errors:  Errc::invalid_argument when it is not within `shape`, or a destination of another shape was given before.
   /// Example: wanted["embedding"].as_array().want(Box({100, 0}, {50, 1024}));  // Rows 100 to 149, all columns.
   AbstractArray& want(Box part);
 
-  /// Requests an array of this shape, whatever the stored shape is: an embedding with more rows, for example. See ShapeMismatch.
+  /// Requests an array of this shape, whatever the stored shape is: an embedding with more rows, for example. See
+  /// ShapeMismatch.
   ///
   /// Errors:  Errc::shape_mismatch when a destination of another shape was given before; Errc::invalid_argument when a
   ///          requested box is not within the shape.
@@ -200,10 +203,11 @@ struct AbstractArray {
   /// Where the elements are loaded to; without one the load allocates.
   std::optional<Array> destination;
 
-  /// Set by metadata for arrays that were divided, among ranks or by a policy among files; null for others. Loads ignore it.
+  /// Set by metadata for arrays that were divided, among ranks or by a policy among files; null for others. Loads
+  /// ignore it.
   std::shared_ptr<const StoredSlices> stored;
 
-  /// Whether both ask for the same; destinations are the same when they are the same memory.
+  /// Returns whether both ask for the same; destinations are the same when they are the same memory.
   friend bool operator==(const AbstractArray& a, const AbstractArray& b);
 };
 

@@ -72,7 +72,7 @@ class ArrayView {
   /// The size of the elements, not of the memory from the first to the last of them.
   [[nodiscard]] std::uint64_t byte_count() const noexcept { return byte_count_; }
 
-  /// Whether the elements lie in row-major order without gaps.
+  /// Returns whether the elements lie in row-major order without gaps.
   [[nodiscard]] bool is_contiguous() const noexcept { return is_contiguous_; }
 
   /// The memory of a contiguous array.
@@ -152,8 +152,8 @@ class MutableArrayView : public ArrayView {
   explicit MutableArrayView(ArrayView view) : ArrayView(std::move(view)) {}
 };
 
-/// Whether two arrays have the same dtype, shape and bits; so NaNs of one pattern are equal, 0.0 and -0.0 are
-/// not.
+/// Returns whether two arrays have the same dtype, shape and bits; so NaNs of one pattern are equal, 0.0 and
+/// -0.0 are not.
 ///
 /// Errors: Errc::invalid_argument when the memory of one of them is not the host's.
 [[nodiscard]] bool is_identical(const ArrayView& a, const ArrayView& b);

@@ -47,7 +47,7 @@ enum class DType : std::uint8_t {
   complex128 = 23,       ///< Two float64: real, imaginary.
 };
 
-/// Whether a cast may change values.
+/// Says whether a cast may change values.
 enum class Narrowing : std::uint8_t {
   refused,  ///< Only casts that keep every value.
   allowed,  ///< Values may be rounded, saturated or become NaN, as `cast` states.
@@ -59,7 +59,7 @@ inline constexpr DType kLastDType = DType::complex128;
 /// The largest element, complex128, has so many bytes.
 inline constexpr std::size_t kMaxElementBytes = 16;
 
-/// Whether `dtype` is one of the enumerators; a number that was read from a file may be none.
+/// Returns whether `dtype` is one of the enumerators; a number that was read from a file may be none.
 [[nodiscard]] constexpr bool is_valid(DType dtype) noexcept {
   return dtype >= kFirstDType && dtype <= kLastDType;
 }
@@ -74,13 +74,13 @@ inline constexpr std::size_t kMaxElementBytes = 16;
 /// The size of one element in bits; 0 for none of the types.
 [[nodiscard]] unsigned bits(DType dtype) noexcept;
 
-/// Whether several elements share a byte (float4 and the 6-bit types).
+/// Returns whether several elements share a byte (float4 and the 6-bit types).
 [[nodiscard]] bool is_packed(DType dtype) noexcept;
 
-/// Whether the type is a real floating-point type, of any width.
+/// Returns whether the type is a real floating-point type, of any width.
 [[nodiscard]] bool is_floating(DType dtype) noexcept;
 
-/// Whether the type is an integer type, signed or not. A boolean is none.
+/// Returns whether the type is an integer type, signed or not. A boolean is none.
 [[nodiscard]] bool is_integer(DType dtype) noexcept;
 
 [[nodiscard]] constexpr bool is_complex(DType dtype) noexcept {

@@ -28,7 +28,8 @@ class Layout {
   /// How many ranks it speaks of: 0 to ranks() - 1.
   [[nodiscard]] virtual std::uint32_t ranks() const noexcept = 0;
 
-  /// What `rank` holds of an array of `shape`. Boxes of no elements say that the rank takes part, but has nothing.
+  /// Returns what `rank` holds of an array of `shape`. Boxes of no elements say that the rank takes part, but
+  /// has nothing.
   ///
   /// Errors: Errc::invalid_argument when the layout has no such rank, or does not fit the shape.
   [[nodiscard]] virtual std::vector<PlacedBox> boxes(std::uint32_t rank, const Shape& shape) const = 0;
@@ -36,7 +37,7 @@ class Layout {
   /// Equal for equal layouts, on every machine: of to_json().
   [[nodiscard]] virtual Hash128 hash() const = 0;
 
-  /// What a checkpoint keeps of it: JSON on one line.
+  /// Returns what a checkpoint keeps of it: JSON on one line.
   [[nodiscard]] virtual std::string to_json() const = 0;
 
  protected:

@@ -167,16 +167,16 @@ class Box {
     return offsets_[dimension] + extents_[dimension];
   }
 
-  /// Whether some extent is zero: the box has no element. A box of rank 0 has one.
+  /// Returns whether some extent is zero: the box has no element. A box of rank 0 has one.
   [[nodiscard]] bool is_empty() const noexcept;
 
-  /// Whether the box is all of an array of that shape.
+  /// Returns whether the box is all of an array of that shape.
   [[nodiscard]] bool is_whole(const Shape& shape) const noexcept;
 
-  /// Whether the box lies inside an array of that shape; false when the ranks differ.
+  /// Returns whether the box lies inside an array of that shape; false when the ranks differ.
   [[nodiscard]] bool is_within(const Shape& shape) const noexcept;
 
-  /// Whether every dimension of `inner` lies inside this box; false when the ranks differ.
+  /// Returns whether every dimension of `inner` lies inside this box; false when the ranks differ.
   [[nodiscard]] bool contains(const Box& inner) const noexcept;
 
   bool operator==(const Box&) const = default;

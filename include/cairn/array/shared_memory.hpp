@@ -21,10 +21,11 @@ struct ByteRange {
 /// The memory from the first byte of an array to its last one; others may have elements between, where it has strides.
 [[nodiscard]] ByteRange range_of(const ArrayView& view);
 
-/// Whether both are the same elements in the same memory.
+/// Returns whether both are the same elements in the same memory.
 [[nodiscard]] bool is_same_memory(const ArrayView& a, const ArrayView& b);
 
-/// Finds out which of many arrays may share memory. Of most sets no two do, and all that it costs is to sort their addresses.
+/// Finds out which of many arrays may share memory. Of most sets no two do, and all that it costs is to sort their
+/// addresses.
 ///
 /// Threads: not safe.
 class ArrayMemory {

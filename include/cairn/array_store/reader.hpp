@@ -24,10 +24,10 @@ namespace cairn::array_store {
 /// The file that says which arrays and scalars a checkpointable has.
 inline constexpr std::string_view kIndexFile = "index.fb";
 
-/// Whether a file of that name holds tensors. Those in sub-folders do not count.
+/// Returns whether a file of that name holds tensors. Those in sub-folders do not count.
 [[nodiscard]] bool is_safetensors(std::string_view file) noexcept;
 
-/// Whether a file of that name says which of the safetensors files of a folder holds which tensor.
+/// Returns whether a file of that name says which of the safetensors files of a folder holds which tensor.
 [[nodiscard]] bool is_safetensors_index(std::string_view file) noexcept;
 
 /// The files of one checkpointable, to read arrays from.
@@ -51,8 +51,9 @@ class StoredFiles {
   /// Reads ranges of a file to where the pieces want them.
   [[nodiscard]] virtual Awaitable<> read_pieces(std::string file,
                                                 std::vector<DestinationPiece> pieces) const = 0;
-  /// Reads ranges of several files, all at once. Where the ranks of a job load together all of them call it, in the same order, each
-  /// with what it wants itself, which may be nothing. Errors about a missing or damaged file say what is noted of it.
+  /// Reads ranges of several files, all at once. Where the ranks of a job load together all of them call it, in the
+  /// same order, each with what it wants itself, which may be nothing. Errors about a missing or damaged file say
+  /// what is noted of it.
   [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces, NotesByFile notes) const;
   /// Maps a file into memory.
   [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
@@ -62,7 +63,7 @@ class StoredFiles {
 /// The key under which an index that is made of headers has their `__metadata__`: no tensor is called so.
 inline constexpr std::string_view kFileMetadataKey = "__metadata__";
 
-/// What is needed of the index of files that others wrote.
+/// Holds what is needed of the index of files that others wrote.
 struct OpenOptions {
   OpenOptions() = default;
 
@@ -70,8 +71,8 @@ struct OpenOptions {
   bool has_file_metadata = false;
   /// Take what there is of a model of which shards are missing, and tell so. Default: it is an error that names them.
   bool is_partial = false;
-  /// The tensors that are wanted: then no shard is opened that holds none of them, where a list says so, and those that are opened must be
-  /// there. For is_partial only; nothing: all.
+  /// The tensors that are wanted: then no shard is opened that holds none of them, where a list says so, and those
+  /// that are opened must be there. For is_partial only; nothing: all.
   std::optional<std::set<std::string, std::less<>>> wanted;
   /// Told what is missing; null: nobody is.
   std::function<void(const std::string&)> on_problem;
@@ -103,7 +104,8 @@ struct ReadOptions {
   ShapeMismatch on_mismatch = ShapeMismatch::refuse;
   /// Make read-only views of the files of all arrays that can be such; see TreeLoadOptions::map.
   bool map = false;
-  /// Who reaches the memory of a device, or null; without it arrays for devices are refused.
+  /// Finds the copier that reaches the memory of a device, or null; without it arrays for devices are
+  /// refused.
   std::function<DeviceCopier*(Device)> copier_of;
 };
 
@@ -116,19 +118,19 @@ struct ReadPlan {
                ///< their order. They have memory, but no elements before the pieces have been read.
 };
 
-/// Plans to read arrays of an index whose slices lie in `files`. Reads nothing itself; it maps files where that is asked
-/// for.
+/// Plans to read arrays of an index whose slices lie in `files`. Reads nothing itself; it maps files where that is
+/// asked for.
 ///
 /// Nothing is allocated before it is certain that the files have bytes for it. What is given is not kept.
-/// Shape:  of `form` or `boxes`, if given, is the stored one, unless they or the options allow another: then elements that the files
-///         lack are zeros before the pieces are read.
-/// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing;
-///         Errc::malformed_metadata when the index contradicts itself or the files; Errc::incomplete_shards
-///         and Errc::overlapping_shards when slices do not tile what is wanted; Errc::invalid_argument when they
-///         cannot be loaded to an array on a device, when two arrays have the same destination, when wanted boxes
-///         overlap without being replicas, cut elements of a packed type in a way that bytes do not allow, or want zeros of a packed
-///         type or on a device; Errc::shape_mismatch where shapes differ that may not;
-///         Errc::shape_mismatch and Errc::dtype_mismatch when that memory is not of the form that is wanted.
+/// Shape:  of `form` or `boxes`, if given, is the stored one, unless they or the options allow another: then elements
+///         that the files lack are zeros before the pieces are read.
+/// Errors: Errc::unsafe_cast, naming the path; Errc::not_found when a file is missing; Errc::malformed_metadata when
+///         the index contradicts itself or the files; Errc::incomplete_shards and Errc::overlapping_shards when
+///         slices do not tile what is wanted; Errc::invalid_argument when they cannot be loaded to an array on a
+///         device, when two arrays have the same destination, when wanted boxes overlap without being replicas, cut
+///         elements of a packed type in a way that bytes do not allow, or want zeros of a packed type or on a device;
+///         Errc::shape_mismatch where shapes differ that may not; Errc::shape_mismatch and Errc::dtype_mismatch when
+///         that memory is not of the form that is wanted.
 [[nodiscard]] ReadPlan plan_read(const formats::Index& index, std::span<const WantedArray> wanted,
                                  const ReadOptions& options, const StoredFiles& files);
 

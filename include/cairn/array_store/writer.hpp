@@ -42,11 +42,11 @@ struct WriterOptions {
   Snapshot snapshot = Snapshot::copy;
   /// The dtype on disk; nothing: as in memory. A floating dtype leaves integers and booleans as they are.
   std::optional<DType> storage_dtype;
-  /// Whether a cast may lose values. Default: an array that needs such a cast is refused.
+  /// Says whether a cast may lose values. Default: an array that needs such a cast is refused.
   Narrowing narrowing = Narrowing::refused;
   /// Says of each array how it is stored, instead of the three above; null: all alike. Called while arrays are added.
   std::function<StorageForm(std::string_view path)> form_of;
-  /// Who reaches the memory of a device, or null; without it arrays on devices are refused.
+  /// Finds the copier that reaches the memory of a device, or null; without it arrays on devices are refused.
   std::function<DeviceCopier*(Device)> copier_of;
   /// Whose files they become, which their names say.
   std::size_t rank = 0;
@@ -83,7 +83,7 @@ class PlannedIndex {
   std::shared_ptr<WritePlan> plan_;
 };
 
-/// What a checkpointable becomes on disk. The files are independent of the index and of each other.
+/// Holds what a checkpointable becomes on disk. The files are independent of the index and of each other.
 struct PlannedWrite {
   std::vector<PlannedFile> files;
   PlannedIndex index;  ///< To be written as kIndexFile.
@@ -92,8 +92,8 @@ struct PlannedWrite {
 /// Turns arrays into pieces of safetensors files, and an index that says where each lies.
 ///
 /// Paths are those of formats/index.hpp; each is added once. What is not an array goes to `entries`.
-/// Ownership: with Snapshot::copy and borrow the caller keeps elements valid and unchanged until the pieces have been read;
-///            with share, pieces keep the owners of their arrays.
+/// Ownership: with Snapshot::copy and borrow the caller keeps elements valid and unchanged until the pieces have been
+///            read; with share, pieces keep the owners of their arrays.
 /// Threads:   not safe.
 /// Source:    docs/format.md, "Trees".
 class Writer {
@@ -107,13 +107,14 @@ class Writer {
   void add(std::string_view path, const Array& array, DType stored);
   void add(std::string_view path, const Array& array);
 
-  /// Adds a part of an array: `values`, of the extents of `box`, which lies in an array of the shape `whole`. Parts of one
-  /// array come in any order, and are of one dtype on disk; the caller makes sure that they do not overlap.
+  /// Adds a part of an array: `values`, of the extents of `box`, which lies in an array of the shape `whole`. Parts
+  /// of one array come in any order, and are of one dtype on disk; the caller makes sure that they do not overlap.
   ///
   /// Errors: as add; Errc::shape_mismatch when shapes do not fit.
   void add_part(std::string_view path, const Shape& whole, const Box& box, const Array& values, DType stored);
 
-  /// Adds a part of an array whose elements are in no memory: `values` gives them as they are stored, row-major, when they are written.
+  /// Adds a part of an array whose elements are in no memory: `values` gives them as they are stored, row-major, when
+  /// they are written.
   ///
   /// Errors: Errc::shape_mismatch when the box does not lie in the array.
   void add_source(std::string_view path, const Shape& whole, const Box& box, DType stored,
@@ -122,26 +123,29 @@ class Writer {
   /// The dtype on disk that the options ask for, for an array of this path and dtype.
   [[nodiscard]] DType stored_as(std::string_view path, DType dtype) const;
 
-  /// What is added from now on keeps its array's elements alive, whatever the snapshot: for values that the caller of the
-  /// save does not have.
+  /// Says whether what is added from now on keeps its array's elements alive, whatever the snapshot: for
+  /// values that the caller of the save does not have.
   void keep_values(bool keeps) noexcept { keeps_values_ = keeps; }
 
-  /// What is added from now on goes to another file. Without it all arrays go to as few files as the format allows.
+  /// Sends what is added from now on to another file. Without it all arrays go to as few files as the format
+  /// allows.
   void next_file();
 
   /// Says how the array of that path is divided; the index keeps it.
   void set_layout(std::string_view path, std::shared_ptr<const Layout> layout);
 
-  /// What is added from now on goes to new files, made by a sharding policy that describes itself so; the index keeps that for people.
+  /// Sends what is added from now on to new files, made by a sharding policy that describes itself so; the
+  /// index keeps that for people.
   void set_policy(std::string_view description);
 
   /// Takes the scalars, strings and empty containers of the index, and further names of arrays.
   [[nodiscard]] formats::IndexBuilder& entries() noexcept;
 
-  /// What was added so far, on disk.
+  /// Returns what was added so far, on disk.
   [[nodiscard]] std::uint64_t element_bytes() const noexcept;
 
-  /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so (docs/format.md).
+  /// The arrays that have several parts in one file. Other programs know of the first one only, and are told so
+  /// (docs/format.md).
   [[nodiscard]] std::size_t marked_arrays() const noexcept { return marked_.size(); }
 
   /// Plans the files of what was added; the writer is of no use afterwards.

@@ -36,7 +36,8 @@ void rethrow_first(const std::vector<std::exception_ptr>& failures);
 /// Cancel: asks the tasks to stop, and waits for them all the same.
 Awaitable<std::vector<std::exception_ptr>> settle_all(std::vector<Awaitable<>> tasks);
 
-/// The same with the tasks on another executor, a strand. They run concurrently with the caller, unless it is a lane of the caller's strand.
+/// The same with the tasks on another executor, a strand. They run concurrently with the caller, unless it is a lane
+/// of the caller's strand.
 Awaitable<std::vector<std::exception_ptr>> settle_all_on(Executor executor, std::vector<Awaitable<>> tasks);
 
 /// Runs `task` on another executor, a strand, and waits for it; throws what it throws.

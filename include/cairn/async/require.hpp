@@ -9,8 +9,8 @@
 
 namespace cairn::async {
 
-/// To be called before something is awaited that code of a user's has returned: an awaitable that was made by its default
-/// constructor, or moved from, has no coroutine, and to await it ends the process.
+/// To be called before something is awaited that code of a user's has returned: an awaitable that was made by its
+/// default constructor, or moved from, has no coroutine, and to await it ends the process.
 ///
 /// Errors: Errc::handler_failed, with `what` has returned it.
 template <class T>

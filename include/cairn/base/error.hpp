@@ -13,7 +13,7 @@
 
 namespace cairn {
 
-/// What went wrong, for programs. `docs/errors.md` has a sentence and a remedy for each.
+/// Says what went wrong, for programs. `docs/errors.md` has a sentence and a remedy for each.
 ///
 /// Errors of the operating system are not `Errc`: they keep `std::system_category` and their errno.
 enum class Errc : int {
@@ -47,7 +47,7 @@ enum class Errc : int {
   peer_lost,       ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
 };
 
-/// What metrics and docs call a code: "not_found". Empty for a value that is not one.
+/// Returns what metrics and docs call a code: "not_found". Empty for a value that is not one.
 [[nodiscard]] std::string_view name(Errc code) noexcept;
 
 /// The category of `Errc`: name "cairn".

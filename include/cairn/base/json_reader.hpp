@@ -39,7 +39,7 @@ class JsonEvents {
   JsonEvents& operator=(const JsonEvents&) = default;
 };
 
-/// What a text must keep to beyond RFC 8259.
+/// Holds what a text must keep to beyond RFC 8259.
 struct JsonRules {
   JsonRules() = default;
 
@@ -74,7 +74,8 @@ class JsonReader {
   [[nodiscard]] std::optional<std::string_view> next_key();
 
   void begin_list() { begin('['); }
-  /// Whether the list that was begun last has one more element; read it next. False also reads its end.
+  /// Returns whether the list that was begun last has one more element; read it next. False also reads its
+  /// end.
   [[nodiscard]] bool next_element() { return next_member(']'); }
 
   /// An integer of digits alone: no sign, fraction or exponent, no leading zero, below 2^64.

@@ -14,7 +14,7 @@ struct SomeRanks {
   std::uint64_t count = 0;
 
   void add(std::size_t rank);
-  /// Those of other ranks' messages; none of them is here already.
+  /// Adds the ranks of another message; none of them is here already.
   void add(const SomeRanks& others);
 };
 

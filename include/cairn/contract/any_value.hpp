@@ -48,7 +48,7 @@ class AnyValue {
   std::shared_ptr<void> value_;
 };
 
-/// What one save makes of an option. Made when it begins, of a copy of the option.
+/// Holds what one save makes of an option. Made when it begins, of a copy of the option.
 class OptionUse {
  public:
   virtual ~OptionUse() = default;
@@ -62,10 +62,10 @@ using OptionWords = std::vector<std::pair<std::string, std::string>>;
 
 /// Options of handlers, one of each type, carried through a save or a load to the code that knows the type.
 ///
-/// A type of options with a member class `Use`, which is an OptionUse and made of such options, has what it remembers of one
-/// save there; see SaveContext::use. One with a const member `same_on_all_ranks`, which returns OptionWords, says there what the ranks
-/// of a job must have alike: a save whose ranks differ in it fails on all of them, with those words. What is left at its default is left
-/// out, so that ranks which do not set such options say the same.
+/// A type of options with a member class `Use`, which is an OptionUse and made of such options, has what it remembers
+/// of one save there; see SaveContext::use. One with a const member `same_on_all_ranks`, which returns OptionWords,
+/// says there what the ranks of a job must have alike: a save whose ranks differ in it fails on all of them, with
+/// those words. What is left at its default is left out, so that ranks which do not set such options say the same.
 /// Example: options.handler_options.set(ArrayOptions(DType::bfloat16));
 class OptionSet {
  public:
@@ -101,10 +101,10 @@ class OptionSet {
     return found == nullptr ? nullptr : found->as<T>();
   }
 
-  /// What one save makes of the options, by their types.
+  /// Returns what one save makes of the options, by their types.
   [[nodiscard]] Uses begin_uses() const;
 
-  /// What all options say that ranks must have alike, in an order that is the same on all.
+  /// Returns what all options say that ranks must have alike, in an order that is the same on all.
   [[nodiscard]] OptionWords same_on_all_ranks() const;
 
  private:

@@ -131,9 +131,9 @@ struct WatchedCopy<StatefulReference> {
 
 /// A name and the value to be saved under it.
 ///
-/// Ownership: an lvalue is the caller's, who keeps it until the save has released it: until `staged` with Snapshot::copy and
-///            share, to the end with Snapshot::borrow. A value given as an rvalue is moved into the save; what it refers to
-///            (a view's elements) stays the caller's.
+/// Ownership: an lvalue is the caller's, who keeps it until the save has released it: until `staged` with
+///            Snapshot::copy and share, to the end with Snapshot::borrow. A value given as an rvalue is moved into
+///            the save; what it refers to (a view's elements) stays the caller's.
 class Checkpointable {
  public:
   template <class T>
@@ -169,14 +169,15 @@ class Checkpointable {
   /// See save_near_miss.
   [[nodiscard]] std::string_view near_miss() const noexcept { return near_miss_; }
 
-  /// Whether it is a temporary that cannot be moved: it ends with the expression that made it.
+  /// Returns whether it is a temporary that cannot be moved: it ends with the expression that made it.
   [[nodiscard]] bool is_temporary() const noexcept { return is_temporary_; }
-  /// Whether the value was moved, or copied, into this.
+  /// Returns whether the value was moved, or copied, into this.
   [[nodiscard]] bool is_held() const noexcept { return held_ != nullptr; }
-  /// Whether nothing that it shows is the caller's. Looks at the whole value.
+  /// Returns whether nothing that it shows is the caller's. Looks at the whole value.
   [[nodiscard]] bool owns_memory() const { return is_held() && owns_memory_(held_.get()); }
 
-  /// Makes it a value of the other type that HandledAs gives it; false when there is none. For when no handler takes its own.
+  /// Makes it a value of the other type that HandledAs gives it; false when there is none. For when no handler takes
+  /// its own.
   bool take_other_form() {
     if (other_form_ == nullptr) {
       return false;
@@ -244,7 +245,7 @@ class Checkpointable {
 
 using Checkpointables = std::vector<Checkpointable>;
 
-/// What a load is asked for: the name of a checkpointable, and perhaps in which form.
+/// Holds what a load is asked for: the name of a checkpointable, and perhaps in which form.
 class Request {
  public:
   /// As it was saved.
@@ -262,7 +263,7 @@ class Request {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const AnyValue& wanted() const noexcept { return wanted_; }
-  /// Whether the load may write into memory of the caller's. Looks at all that is wanted.
+  /// Returns whether the load may write into memory of the caller's. Looks at all that is wanted.
   [[nodiscard]] bool writes_to_caller() const {
     return writes_to_caller_ != nullptr && writes_to_caller_(wanted_.get());
   }

@@ -12,8 +12,9 @@ namespace cairn {
 
 /// A file whose size is not known when it is begun: written from its beginning on, and hashed as it goes.
 ///
-/// Bytes are collected, and written a MiB at a time. From the first MiB on a stream holds a descriptor until it is finished, in
-/// addition to those that ContextOptions::open_files counts: too many large ones at once fail with EMFILE.
+/// Bytes are collected, and written a MiB at a time. From the first MiB on a stream holds a descriptor until it is
+/// finished, in addition to those that ContextOptions::open_files counts: too many large ones at once fail with
+/// EMFILE.
 /// Phase:   background.
 /// Threads: one call at a time.
 /// Example: FileStream log = context.stream_file("logs/events.txt");  // In the blocking phase, or later.
@@ -23,7 +24,7 @@ namespace cairn {
 ///          co_await log.finish();
 class FileStream {
  public:
-  /// What a stream is made of; see SaveContext::stream_file.
+  /// Holds what a stream is made of; see SaveContext::stream_file.
   class State;
   explicit FileStream(std::shared_ptr<State> state) noexcept;
 

@@ -22,7 +22,7 @@
 
 namespace cairn {
 
-/// What a checkpoint says of one array.
+/// Holds what a checkpoint says of one array.
 /// Ownership: the name is valid as long as the range it came from.
 struct ArrayEntry {
   std::string_view name;  ///< Its path, as Tree describes paths; empty where the array is all there is.
@@ -35,8 +35,8 @@ struct ArrayEntry {
   std::string_view alias_of = {};  ///< The first name of the array, where this is a further one; else empty.
 };
 
-/// The arrays of a checkpointable, in the order of their names; an array with several names comes under each. Reads them where they are described: no tree is
-/// built.
+/// The arrays of a checkpointable, in the order of their names; an array with several names comes under each. Reads
+/// them where they are described: no tree is built.
 ///
 /// Threads: a value; copies share what they view.
 /// Errors:  Errc::malformed_metadata while iterating, when the index is damaged.
@@ -59,8 +59,8 @@ class ArrayEntries {
     virtual ~Source() = default;
 
     [[nodiscard]] virtual std::size_t size() const noexcept = 0;
-    /// Finds the first array at `position` or behind it, and moves `position` there; false when there is none. `entry` holds
-    /// the one before, or nothing.
+    /// Finds the first array at `position` or behind it, and moves `position` there; false when there is none.
+    /// `entry` holds the one before, or nothing.
     [[nodiscard]] virtual bool find(std::size_t& position, ArrayEntry& entry) const = 0;
   };
 
@@ -128,13 +128,14 @@ struct DescribedValue {
       value;
 };
 
-/// What a sharding policy says of itself, in a sentence, and which files it made: none where it made all.
+/// Holds what a sharding policy says of itself, in a sentence, and which files it made: none where it made
+/// all.
 struct FilesOfPolicy {
   std::string policy;
   std::vector<std::string> files;
 };
 
-/// What a checkpointable holds, for people and for tools that do not know its type.
+/// Holds what a checkpointable holds, for people and for tools that do not know its type.
 struct Description {
   Description();
   Description(const Description& other);
@@ -150,8 +151,8 @@ struct Description {
       policies;  ///< By which the arrays were divided among files; none when nobody asked for anything.
   /// Files that people can read. One whose name ends in ".json" is a JSON document, any other is made of lines.
   std::vector<std::string> texts;
-  /// Whether arrays, values and texts are all that is loaded: then two that agree in them are equal, whatever their files
-  /// look like. Else texts only show what the other files hold.
+  /// Says whether arrays, values and texts are all that is loaded: then two that agree in them are equal,
+  /// whatever their files look like. Else texts only show what the other files hold.
   bool says_all = false;
 };
 
@@ -177,11 +178,12 @@ class CheckpointableHandler {
 
   virtual ~CheckpointableHandler() = default;
 
-  /// What the checkpoint records: lower case, dotted, with a version ("example.point/1"); never a C++ name.
+  /// Returns what the checkpoint records: lower case, dotted, with a version ("example.point/1"); never a C++
+  /// name.
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
 
-  /// Who saves where several processes save together. Default: rank 0, so that a handler that was written for one process is
-  /// right unchanged. The same on every rank.
+  /// Returns which ranks save where several processes save together. Default: rank 0, so that a handler that
+  /// was written for one process is right unchanged. The same on every rank.
   [[nodiscard]] virtual Participation participation() const noexcept { return Participation::primary; }
 
   /// `value` is valid during the blocking phase only, except with Snapshot::borrow.
@@ -194,14 +196,15 @@ class CheckpointableHandler {
   /// Cheap: reads no array data.
   [[nodiscard]] virtual Awaitable<AbstractT> metadata(LoadContext context) const = 0;
 
-  /// What people and tools are told of what metadata answered. Default: nothing, so that they are shown files and sizes.
+  /// Returns what people and tools are told of what metadata answered. Default: nothing, so that they are
+  /// shown files and sizes.
   [[nodiscard]] virtual Description describe(const AbstractT& /*stored*/) const { return {}; }
 
-  /// Whether this very value can be saved; its type has matched already. Must be quick.
+  /// Returns whether this very value can be saved; its type has matched already. Must be quick.
   [[nodiscard]] virtual bool is_handleable(const T&) const { return true; }
   [[nodiscard]] virtual bool is_abstract_handleable(const AbstractT&) const { return true; }
 
-  /// Whether a folder that no Cairn wrote, holding these files, is one that this handler reads.
+  /// Returns whether a folder that no Cairn wrote, holding these files, is one that this handler reads.
   [[nodiscard]] virtual bool recognises(std::span<const std::string> /*files*/) const { return false; }
 };
 

@@ -8,11 +8,11 @@
 
 namespace cairn {
 
-/// What a handler gives `SaveContext::run` and `LoadContext::run`: a function object that has a name.
+/// Holds what a handler gives `SaveContext::run` and `LoadContext::run`: a function object that has a name.
 ///
 /// A temporary that owns something does not compile. g++ 12 destroys temporaries of lambdas twice inside a `co_await`
-/// expression, so `co_await context.run([text] { … })` would free the text twice. A lambda that captures by reference owns nothing:
-/// it may be a temporary.
+/// expression, so `co_await context.run([text] { … })` would free the text twice. A lambda that captures by reference
+/// owns nothing: it may be a temporary.
 /// Example: const auto work = [text] { … };
 ///          co_await context.run(work);
 class HandlerWork {

@@ -23,7 +23,7 @@ namespace contract {
 class LoadBackend;
 }
 
-/// What a handler is given to load or describe one checkpointable: the files that it wrote.
+/// Given to a handler to load or describe one checkpointable: the files that it wrote.
 ///
 /// Everything read is verified against the checkpoint's hashes; files of foreign folders have none.
 /// A context is a value that may be kept until the background phase ends. What its members return owns all
@@ -46,7 +46,7 @@ class LoadContext {
   /// Where its files are. Files read past this class are not verified.
   [[nodiscard]] std::filesystem::path directory() const;
   [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
-  /// Who reaches the memory of a device; null when the context has nobody for it.
+  /// Returns the copier that reaches the memory of a device; null when the context has none for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
   template <class T>
@@ -73,10 +73,12 @@ class LoadContext {
   /// Errors:    as read_file; Errc::invalid_argument when pieces overlap or reach beyond the file.
   [[nodiscard]] Background<> read_pieces(std::string_view file, std::vector<DestinationPiece> pieces) const;
 
-  /// Reads ranges of several files, all at once. With LoadOptions::together all ranks call it for this checkpointable, in the same order,
-  /// each with what it wants itself, which may be nothing: then each byte is read by one of the ranks that want it, and passed on.
+  /// Reads ranges of several files, all at once. With LoadOptions::together all ranks call it for this
+  /// checkpointable, in the same order, each with what it wants itself, which may be nothing: then each byte is read
+  /// by one of the ranks that want it, and passed on.
   ///
-  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed. Those about a missing or damaged file say what
+  /// Ownership and Errors: as read_pieces; Errc::peer_failed when another rank has failed. Those about a missing or
+  /// damaged file say what
   ///                       is noted of it.
   [[nodiscard]] Background<> read_files(PiecesByFile pieces, NotesByFile notes) const;
   [[nodiscard]] Background<> read_files(PiecesByFile pieces) const;
@@ -90,10 +92,11 @@ class LoadContext {
   /// Runs `work` on a worker thread, concurrently with the other coroutines of this load: for long computations.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
-  /// Tells the user, in LoadResult::problems, what should be known of a load that succeeds. A question for metadata tells nobody.
+  /// Tells the user, in LoadResult::problems, what should be known of a load that succeeds. A question for metadata
+  /// tells nobody.
   void add_problem(const std::string& problem) const;
-  /// Tells the user, in LoadResult::missing and unexpected, what was wanted and is not stored, and what is stored and was left out: by
-  /// their paths in this checkpointable. For differences that an option allows.
+  /// Tells the user, in LoadResult::missing and unexpected, what was wanted and is not stored, and what is stored and
+  /// was left out: by their paths in this checkpointable. For differences that an option allows.
   void add_differences(std::vector<std::string> missing, std::vector<std::string> unexpected) const;
 
  private:

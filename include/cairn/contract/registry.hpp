@@ -28,7 +28,7 @@ class ErasedHandler {
 
   /// The handler itself.
   [[nodiscard]] virtual const void* object() const noexcept = 0;
-  /// Whether nothing but its type says what it does: it was made by add<H>().
+  /// Returns whether nothing but its type says what it does: it was made by add<H>().
   [[nodiscard]] bool is_made_of_type() const noexcept { return is_made_of_type_; }
   void mark_made_of_type() noexcept { is_made_of_type_ = true; }
   [[nodiscard]] virtual std::string_view id() const noexcept = 0;
@@ -148,8 +148,8 @@ struct RegistrationOptions {
 
   /// Serve the checkpointable of this name only; empty: any name.
   std::string checkpointable_name;
-  /// Ids of other handlers whose files this one reads too: former names, former versions. LoadContext::handler_id tells which of
-  /// them wrote the files.
+  /// Ids of other handlers whose files this one reads too: former names, former versions. LoadContext::handler_id
+  /// tells which of them wrote the files.
   std::vector<std::string> aliases;
 
   friend bool operator==(const RegistrationOptions&, const RegistrationOptions&) = default;
@@ -160,7 +160,7 @@ struct Registration {
   Registration(std::shared_ptr<const ErasedHandler> handler_in, RegistrationOptions options_in)
       : handler(std::move(handler_in)), options(std::move(options_in)) {}
 
-  /// Whether this handler reads what `id` wrote.
+  /// Returns whether this handler reads what `id` wrote.
   [[nodiscard]] bool reads(std::string_view id) const;
 
   std::shared_ptr<const ErasedHandler> handler;
@@ -180,8 +180,8 @@ class HandlerRegistry {
   HandlerRegistry& operator=(const HandlerRegistry& other);
   ~HandlerRegistry();
 
-  /// Adds a handler of type `H`, or that very object. Does nothing when it is there already with equal options: several parts
-  /// of a program may register what they need. Two objects of one type are not the same handler.
+  /// Adds a handler of type `H`, or that very object. Does nothing when it is there already with equal options:
+  /// several parts of a program may register what they need. Two objects of one type are not the same handler.
   ///
   /// Errors: Errc::ambiguous_handler when a name is bound already, or an id registered already without a name;
   ///         Errc::invalid_argument for an id that is not of the form "dotted.name/version".
@@ -199,10 +199,11 @@ class HandlerRegistry {
     return *this;
   }
 
-  /// Takes back every registration of the handler with that id; false when there is none. Saves and loads that have begun keep it.
+  /// Takes back every registration of the handler with that id; false when there is none. Saves and loads that have
+  /// begun keep it.
   bool remove(std::string_view id);
 
-  /// Whether a handler with that id is registered here, for any name. Aliases do not count.
+  /// Returns whether a handler with that id is registered here, for any name. Aliases do not count.
   [[nodiscard]] bool contains(std::string_view id) const;
 
   [[nodiscard]] RegistrySnapshot snapshot() const;
@@ -217,7 +218,8 @@ class HandlerRegistry {
 /// The registry of the whole program. Empty at first: built-in handlers lie below it.
 HandlerRegistry& global_registry();
 
-/// Adds a handler of type `H` to the global registry, as HandlerRegistry::add. Saves and loads that have begun do not see it.
+/// Adds a handler of type `H` to the global registry, as HandlerRegistry::add. Saves and loads that have begun do not
+/// see it.
 ///
 /// Errors: as HandlerRegistry::add.
 template <class H>

@@ -27,7 +27,7 @@ namespace contract {
 class SaveBackend;
 }
 
-/// What a handler is given to save one checkpointable: a directory of its own and the means to fill it.
+/// Given to a handler to save one checkpointable: a directory of its own and the means to fill it.
 ///
 /// A context is a value that may be kept until the background phase ends. What its members return can be
 /// returned from a handler as it is: it owns all it needs.
@@ -51,12 +51,13 @@ class SaveContext {
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
   [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
-  /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins the same
-  /// channels. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its rounds.
+  /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins
+  /// the same channels. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its
+  /// rounds.
   ///
   /// Errors: Errc::invalid_argument for a channel that was begun before.
   [[nodiscard]] std::optional<coord::Channel> channel(std::string_view name) const;
-  /// Who reaches the memory of a device; null when the context has nobody for it.
+  /// Returns the copier that reaches the memory of a device; null when the context has none for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
 
   /// The caller's options of this type, or null.
@@ -65,8 +66,8 @@ class SaveContext {
     return options().find<T>();
   }
 
-  /// What this save remembers of the caller's options of this type; null without such options. All handlers of the save have the
-  /// same, one after the other.
+  /// Returns what this save remembers of the caller's options of this type; null without such options. All
+  /// handlers of the save have the same, one after the other.
   template <class T>
   [[nodiscard]] typename T::Use* use() const {
     return static_cast<typename T::Use*>(use(typeid(T)));
@@ -76,8 +77,8 @@ class SaveContext {
   ///
   /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
   ///         handler forgets one fails with Errc::handler_failed.
-  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument for a name that is not a plain
-  ///         relative path, or lies more than 100 directories deep, and above 4 GiB, which
+  /// Errors: Errc::already_exists when the file was written before; Errc::invalid_argument for a name that is not a
+  ///         plain relative path, or lies more than 100 directories deep, and above 4 GiB, which
   ///         LoadContext::read_file does not read (write_pieces has no such limit); OS errors.
   [[nodiscard]] Background<> write_file(std::string_view file, std::string text) const;
   [[nodiscard]] Background<> write_file(std::string_view file, std::vector<std::byte> bytes) const;
@@ -88,8 +89,9 @@ class SaveContext {
   /// Writes a file whose bytes lie in many places: large arrays without an extra copy, small ones in large
   /// writes. Bytes that no piece covers are zero.
   ///
-  /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces
-  ///            when it is done, but for those that say otherwise (SourcePiece::snapshot). It returns the background part, to be awaited as that of write_file.
+  /// Phase:     the outer awaitable is for the blocking phase; with Snapshot::copy it has read all pieces when it is
+  ///            done, but for those that say otherwise (SourcePiece::snapshot). It returns the background part, to be
+  ///            awaited as that of write_file.
   /// Ownership: pieces keep their memory alive through `owner`, or the caller does until `staged` (copy) or
   ///            `committed` (borrow, share).
   /// Errors:    Errc::invalid_argument when pieces overlap or reach beyond the file.
@@ -102,12 +104,12 @@ class SaveContext {
   /// Errors: Errc::already_exists and Errc::invalid_argument as write_file.
   [[nodiscard]] FileStream stream_file(std::string_view file) const;
 
-  /// Announces a file that the handler has written itself, past this; it is hashed and synced. A handler that saves on all
-  /// ranks must announce such files, each once, on the rank that wrote it; others may.
+  /// Announces a file that the handler has written itself, past this; it is hashed and synced. A handler that saves
+  /// on all ranks must announce such files, each once, on the rank that wrote it; others may.
   ///
   /// Phase:  background; the file is complete.
-  /// Errors: Errc::already_exists when it was announced, or written by this; Errc::not_found; Errc::handler_failed when it
-  ///         grows or shrinks meanwhile; OS errors.
+  /// Errors: Errc::already_exists when it was announced, or written by this; Errc::not_found; Errc::handler_failed
+  ///         when it grows or shrinks meanwhile; OS errors.
   [[nodiscard]] Background<> adopt_file(std::string_view file) const;
 
   /// Memory for what a handler must plan while the caller waits: large blocks are kept by the context and used again
@@ -120,8 +122,8 @@ class SaveContext {
   /// While it runs, memory of the caller's that the phase may use is not given back; afterwards it does not begin.
   [[nodiscard]] Background<> run(HandlerWork work) const;
 
-  /// What an earlier save of this checkpointable has left for later ones by `keep`, in the same context; null when nothing: what
-  /// ranks have agreed on, say. It may be forgotten at any time.
+  /// Returns what an earlier save of this checkpointable has left for later ones by `keep`, in the same
+  /// context; null when nothing: what ranks have agreed on, say. It may be forgotten at any time.
   template <class T>
   [[nodiscard]] std::shared_ptr<const T> kept() const {
     return std::static_pointer_cast<const T>(kept(typeid(T)));
@@ -134,7 +136,8 @@ class SaveContext {
 
   /// Tells the user, in SaveResult::problems of this rank, what does not harm the checkpoint but should be known.
   void add_problem(const std::string& problem) const;
-  /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their counts behind it.
+  /// The same for what is counted over the whole save: problems of the same words are one, with the sum of their
+  /// counts behind it.
   void count_problem(const std::string& words, std::uint64_t count) const;
   /// Counts bytes that rank 0 of several writes alone, of what all ranks have. Where they are more than half of the
   /// save, the problems of its result say so.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the types of values say of themselves: whether they can be copied, whose memory they show, and how a copy is watched.
+// What the types of values say of themselves: whether they can be copied, whose memory they show, and how a copy is
+// watched.
 
 #include <array>
 #include <cstddef>
@@ -24,11 +25,12 @@
 
 namespace cairn {
 
-/// Whether copying a `T` compiles, and gives a value of its own.
+/// Says whether copying a `T` compiles, and gives a value of its own.
 ///
-/// std::is_copy_constructible says yes of a vector of what cannot be copied, and of every class that has such a member: asking
-/// for the copy would be an error in the user's program. So this is true of what is certain: trivial types, and
-/// containers of the standard library that hold nothing else. A class of yours says so next to its definition:
+/// std::is_copy_constructible says yes of a vector of what cannot be copied, and of every class that has such a
+/// member: asking for the copy would be an error in the user's program. So this is true of what is certain: trivial
+/// types, and containers of the standard library that hold nothing else. A class of yours says so next to its
+/// definition:
 ///   template <> struct cairn::IsCopyable<Model> : std::true_type {};
 /// Used by: ContextOptions::check_handlers.
 template <class T>
@@ -87,17 +89,17 @@ struct IsCopyable<std::unordered_set<T, Hash, Equal, A>> : detail::AreCopyable<T
 template <class K, class T, class Hash, class Equal, class A>
 struct IsCopyable<std::unordered_map<K, T, Hash, Equal, A>> : detail::AreCopyable<K, T, Hash, Equal> {};
 
-/// Whether a value that was moved into a save has moved all that it shows: a vector has, a view has not. What has not is
-/// the caller's until the save has released it. Specialise it for types that refer to memory of others; those whose copies
-/// share what they show have `kIsShared`, too.
+/// Says whether a value that was moved into a save has moved all that it shows: a vector has, a view has not.
+/// What has not is the caller's until the save has released it. Specialise it for types that refer to memory
+/// of others; those whose copies share what they show have `kIsShared`, too.
 template <class T>
 struct OwnsItsMemory {
   static bool check(const T& /*value*/) { return true; }
 };
 
-/// Whether a load in the form that an abstract value asks for may write into memory of the caller's. Such a load is answered
-/// only when nothing of it touches that memory any more; specialise it with `false` for types that name no memory, so that
-/// their loads need not wait for handlers that do not end.
+/// Says whether a load in the form that an abstract value asks for may write into memory of the caller's.
+/// Such a load is answered only when nothing of it touches that memory any more; specialise it with `false`
+/// for types that name no memory, so that their loads need not wait for handlers that do not end.
 template <class Abstract>
 struct WritesToCaller {
   static bool check(const Abstract& /*wanted*/) { return true; }
@@ -107,8 +109,8 @@ namespace contract {
 
 class WatchedPages;
 
-/// What `operator new` and `operator delete` of cairn/testing/watched_new.hpp ask first. The former returns null where nothing
-/// is being copied for a check, the latter false for memory that is not from there.
+/// What `operator new` and `operator delete` of cairn/testing/watched_new.hpp ask first. The former returns null
+/// where nothing is being copied for a check, the latter false for memory that is not from there.
 void* allocate_watched(std::size_t bytes, std::size_t alignment);
 bool free_watched(void* memory) noexcept;
 
@@ -116,21 +118,23 @@ bool free_watched(void* memory) noexcept;
 
 /// Pages for the copy of one value, which nobody may touch while they are watched.
 ///
-/// The first touch is noted; then they can be read and written again: the culprit goes on, and the save whose value it is
-/// fails with its name. The processor reports touches as SIGSEGV; system calls are answered with EFAULT. Addresses of pages
-/// that are gone are not used again at once: a touch of those ends the process, which says whose they were.
+/// The first touch is noted; then they can be read and written again: the culprit goes on, and the save whose value
+/// it is fails with its name. The processor reports touches as SIGSEGV; system calls are answered with EFAULT.
+/// Addresses of pages that are gone are not used again at once: a touch of those ends the process, which says whose
+/// they were.
 /// Invariant: what was made here is destroyed by `end`, the last first; the memory lasts as long as this object.
 /// Threads:   one at a time; touches may come from any thread.
 class WatchedMemory {
  public:
-  /// `whose` names the value in the last words of a process that uses it when this is gone: "'point' (handler example.point/1)".
+  /// `whose` names the value in the last words of a process that uses it when this is gone: "'point' (handler
+  /// example.point/1)".
   explicit WatchedMemory(std::string_view whose = {});
   ~WatchedMemory();
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
 
-  /// What the thread allocates with `operator new` while one of these lives comes from the memory, in programs that have
-  /// cairn/testing/watched_new.hpp.
+  /// What the thread allocates with `operator new` while one of these lives comes from the memory, in programs that
+  /// have cairn/testing/watched_new.hpp.
   class Allocations {
    public:
     explicit Allocations(WatchedMemory* memory) noexcept;
@@ -162,14 +166,14 @@ class WatchedMemory {
   /// Says that a part of the value is not copied, but the caller's own: "the array 'w' on cuda:0".
   void leave_out(std::string_view what);
   [[nodiscard]] const std::vector<std::string>& left_out() const noexcept { return left_out_; }
-  /// Whether what was made may have memory that is not from here, and so is not watched.
+  /// Returns whether what was made may have memory that is not from here, and so is not watched.
   [[nodiscard]] bool has_unwatched() const noexcept;
 
   /// From here on nobody may touch it, until `end`.
   ///
   /// Errors: OS errors when pages cannot be protected; then none of them is watched.
   void watch();
-  /// What was touched first, in the words given to `allocate`; nothing when nothing was.
+  /// Returns what was touched first, in the words given to `allocate`; nothing when nothing was.
   [[nodiscard]] std::optional<std::string> touched() const;
   /// The memory can be used again; destroys what was made there.
   void end() noexcept;

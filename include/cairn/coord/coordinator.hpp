@@ -20,7 +20,7 @@ namespace cairn::coord {
 class BorrowedCallerThread;
 class Notices;
 
-/// Whose loss or failure ends a session.
+/// Says whose loss or failure ends a session.
 enum class FailureScope : std::uint8_t {
   job,   ///< Any rank's.
   root,  ///< Only that of rank 0 or a rank between: used where rank 0 sends the verdict on a failure.
@@ -43,7 +43,7 @@ struct CoordinatorOptions {
   std::size_t fan_out = 16;
 };
 
-/// Who hears a notice: of which rank it is, and what it says.
+/// Receives a notice: which rank it is from, and what it says.
 using NoticeHandler = std::function<void(std::size_t from, std::string_view text)>;
 
 /// The processes of one job, which save and load together.
@@ -53,8 +53,8 @@ class Coordinator {
  public:
   /// Errors: Errc::invalid_argument for a job of no ranks, a rank beyond it, or options that make no sense.
   explicit Coordinator(std::unique_ptr<Transport> transport, CoordinatorOptions options = {});
-  /// Ends the sessions that are left with Errc::closed here, and tells all ranks: what they join later fails at once with
-  /// Errc::peer_failed, and names this one. MPI_Finalize does the same.
+  /// Ends the sessions that are left with Errc::closed here, and tells all ranks: what they join later fails at once
+  /// with Errc::peer_failed, and names this one. MPI_Finalize does the same.
   ~Coordinator();
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
@@ -79,16 +79,16 @@ class Coordinator {
   /// Joins the next ones, at once: no other thread's comes between. Every rank joins them with the same scopes.
   [[nodiscard]] std::vector<Session> join(const std::vector<FailureScope>& scopes);
 
-  /// Tells something outside of sessions: rank 0 tells all others, any other rank tells rank 0. Returns at once; it may be lost, as
-  /// ranks may be, and a rank that does not listen does not hear it.
+  /// Tells something outside of sessions: rank 0 tells all others, any other rank tells rank 0. Returns at once; it
+  /// may be lost, as ranks may be, and a rank that does not listen does not hear it.
   void notify(std::string_view topic, std::string_view text);
-  /// Calls `handler` with what others notify about a topic, until what is returned goes; then it does not run any more. On the
-  /// transport's thread: it must neither block nor throw, nor let go of what is returned.
+  /// Calls `handler` with what others notify about a topic, until what is returned goes; then it does not run any
+  /// more. On the transport's thread: it must neither block nor throw, nor let go of what is returned.
   [[nodiscard]] std::shared_ptr<void> listen(std::string topic, NoticeHandler handler);
 
-  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it now and then while they wait for nothing of
-  /// this library but a save is under way: the other ranks wait for what this one says in it. Between two calls they do not count
-  /// this rank's silence, so nobody but deadlines tells of one that dies there.
+  /// Lends the coordinator the calling thread; see Transport::progress. Programs call it now and then while they wait
+  /// for nothing of this library but a save is under way: the other ranks wait for what this one says in it. Between
+  /// two calls they do not count this rank's silence, so nobody but deadlines tells of one that dies there.
   bool progress();
 
  private:

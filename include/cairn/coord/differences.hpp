@@ -18,10 +18,11 @@ struct Differences {
   bool has_more = false;  ///< Further values differ.
 };
 
-/// Compares hashes of values with those of rank 0. Every rank has as many, in the same order; 0 is the same as anything. All
-/// ranks get the same answer.
+/// Compares hashes of values with those of rank 0. Every rank has as many, in the same order; 0 is the same as
+/// anything. All ranks get the same answer.
 ///
-/// Takes three rounds: 8 bytes a value go down from rank 0, and few bytes up and down, however many ranks and differences there are.
+/// Takes three rounds: 8 bytes a value go down from rank 0, and few bytes up and down, however many ranks and
+/// differences there are.
 /// Errors: as Channel::reduce; Errc::malformed_metadata.
 [[nodiscard]] Awaitable<Differences> find_differences(Channel& channel, std::vector<std::uint64_t> hashes);
 

@@ -20,7 +20,7 @@ namespace cairn::coord {
 class SessionState;
 class Sessions;
 
-/// What one rank has sent to another.
+/// A text that one rank has sent to another.
 struct Message {
   std::size_t from = 0;   ///< Which rank.
   std::string_view text;  ///< Lies in `owner`.
@@ -30,19 +30,21 @@ struct Message {
 /// One channel of a session: a sequence of rounds that every rank takes in the same order. Channels do not wait for
 /// each other.
 ///
-/// A round begins when its method is called, whether its answer is awaited or not; calls of one channel are made by one thread
-/// at a time. Texts are any bytes. Each round goes along a tree of ranks, and costs a rank a packet for each neighbour.
+/// A round begins when its method is called, whether its answer is awaited or not; calls of one channel are made by
+/// one thread at a time. Texts are any bytes. Each round goes along a tree of ranks, and costs a rank a packet for
+/// each neighbour.
 /// Errors: that of the session, as soon as it has failed on any rank.
 class Channel {
  public:
-  /// Joins the texts of neighbours in the tree; the first is of the lowest rank. Called on the transport's thread, or on the
-  /// caller's; what it throws fails the session.
+  /// Joins the texts of neighbours in the tree; the first is of the lowest rank. Called on the transport's thread, or
+  /// on the caller's; what it throws fails the session.
   using Merge = std::function<std::string(std::vector<std::string> texts)>;
 
   /// The rank of this process.
   [[nodiscard]] std::size_t rank() const noexcept;
 
-  /// The texts of all ranks, in their order, at rank 0; nothing elsewhere, where it waits for the ranks below in the tree.
+  /// The texts of all ranks, in their order, at rank 0; nothing elsewhere, where it waits for the ranks below in the
+  /// tree.
   [[nodiscard]] Awaitable<std::vector<std::string>> gather(std::string mine);
   /// As above, but the texts are merged on their way: for what is too much for one rank.
   [[nodiscard]] Awaitable<std::string> reduce(std::string mine, Merge merge);
@@ -54,16 +56,16 @@ class Channel {
   [[nodiscard]] Awaitable<std::string> scatter(std::vector<std::string> by_rank);
   /// Returns when all ranks have the same text.
   ///
-  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and the texts. The
-  /// session has failed then.
+  /// Errors: Errc::invalid_argument on every rank when they have not: names `what`, which ranks have which text, and
+  /// the texts. The session has failed then.
   [[nodiscard]] Awaitable<> agree(std::string what, std::string mine);
 
   /// Fails the session on all ranks with this very error, whose code is an Errc, and throws it: for what no rank
   /// alone has done wrong. Where it has failed before, throws that.
   [[noreturn]] void refuse_together(const Error& why) const;
 
-  /// Sends something to other ranks directly, outside the tree and the rounds: one packet for each, `text` followed by `data`. Returns at
-  /// once. Each receives what this rank sends in the order in which it was sent.
+  /// Sends something to other ranks directly, outside the tree and the rounds: one packet for each, `text` followed
+  /// by `data`. Returns at once. Each receives what this rank sends in the order in which it was sent.
   ///
   /// Threads: this and `receive` may be called from any thread, at any time.
   void send(std::span<const std::size_t> ranks, std::string_view text,
@@ -82,7 +84,8 @@ class Channel {
   std::uint32_t next_round_ = 0;
 };
 
-/// What all ranks say to each other about one thing that they do together. It is independent of all other sessions.
+/// Everything that all ranks say to each other about one thing that they do together. A session is
+/// independent of all others.
 ///
 /// From the moment a rank has joined it tells its neighbours in the tree that it is there, until it leaves. A rank
 /// that has joined and is silent for longer than CoordinatorOptions::lost_after is lost, and the session fails
@@ -101,8 +104,8 @@ class Session {
   /// Begins a channel. Every rank begins it with the same name, and once.
   [[nodiscard]] Channel channel(std::string_view name) const;
 
-  /// Makes every round fail, here with `why`, on the other ranks with Errc::peer_failed, this rank and what it says. The first
-  /// failure that a rank hears of counts.
+  /// Makes every round fail, here with `why`, on the other ranks with Errc::peer_failed, this rank and what it says.
+  /// The first failure that a rank hears of counts.
   void fail(const std::exception_ptr& why) const noexcept;
   /// The same, but on all ranks with this very error, whose code is an Errc: for what no rank alone has done wrong.
   void fail_together(const Error& why) const noexcept;
@@ -111,17 +114,18 @@ class Session {
   /// The failure, if there is one yet.
   [[nodiscard]] std::exception_ptr failure() const;
 
-  /// Calls `work` with the failure as soon as there is one: at once, when there is already. On the thread that has found it; must
-  /// neither block nor throw.
+  /// Calls `work` with the failure as soon as there is one: at once, when there is already. On the thread that has
+  /// found it; must neither block nor throw.
   void on_failure(std::function<void(const std::exception_ptr& why)> work) const;
 
-  /// The ranks for which rounds wait that have begun: they have not joined, or have not said their part. As far as this rank knows:
-  /// neighbours in the tree tell each other with their signs of life.
+  /// The ranks for which rounds wait that have begun: they have not joined, or have not said their part. As far as
+  /// this rank knows: neighbours in the tree tell each other with their signs of life.
   [[nodiscard]] SomeRanks missing() const;
 
   /// Nothing more will be said or heard: neighbours do not listen for signs of life any more.
   void leave() noexcept;
-  /// Leaves as soon as every round that was begun here has ended: until then others may need this rank, to pass on what they say.
+  /// Leaves as soon as every round that was begun here has ended: until then others may need this rank, to pass on
+  /// what they say.
   void leave_later() noexcept;
 
  private:

@@ -41,13 +41,14 @@ struct LoadOptions {
   Timeout deadline;
   /// Takes a trace of this load; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
-  /// All ranks of the context's job call this load, in the same order among their saves and loads, for the same path and names, each
-  /// for what it wants of them. Then what describes the checkpoint is read by rank 0 alone, each byte of its arrays by one of the
-  /// ranks that want it, which passes it on, and all succeed or fail, but for a rank that is lost. It does not begin again when the
-  /// checkpoint is replaced meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
+  /// All ranks of the context's job call this load, in the same order among their saves and loads, for the
+  /// same path and names, each for what it wants of them. Rank 0 alone reads what describes the checkpoint.
+  /// One of the ranks that want a byte of its arrays reads it and passes it on. All ranks succeed or fail
+  /// together, but for a rank that is lost. It does not begin again when the checkpoint is replaced
+  /// meanwhile. Without it ranks load independently. Only for loads: metadata and load_latest refuse it.
   bool together = false;
-  /// Which checkpoint is expected, as CheckpointMetadata::uuid has it; Errc::not_found when another one has the name by now. Ranks that
-  /// load independently are sure of loading the same with it. Empty: whichever is there.
+  /// Which checkpoint is expected, as CheckpointMetadata::uuid has it; Errc::not_found when another one has the name
+  /// by now. Ranks that load independently are sure of loading the same with it. Empty: whichever is there.
   std::string uuid;
   /// What handlers look for, by type.
   OptionSet handler_options;
@@ -55,7 +56,7 @@ struct LoadOptions {
   HandlerRegistry registry;
 };
 
-/// What a load returned, by name.
+/// The values that a load returned, by name.
 class Loaded {
  public:
   Loaded();
@@ -67,10 +68,11 @@ class Loaded {
 
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] const std::map<std::string, AnyValue, std::less<>>& values() const { return values_; }
-  /// What the load did.
+  /// Returns what the load did.
   [[nodiscard]] const LoadResult& result() const { return result_; }
 
-  /// Moves the value out. Of an object that loaded itself: `take<T&>` is the object, `take<T>` a copy of it; see `into`.
+  /// Moves the value out. Of an object that loaded itself: `take<T&>` is the object, `take<T>` a copy of it; see
+  /// `into`.
   ///
   /// Errors: Errc::not_found when nothing of that name was loaded (or it was taken); Errc::type_mismatch when
   ///         its handler returned another type.
@@ -160,8 +162,8 @@ struct LoadProgress {
   std::uint64_t loaded_bytes = 0;
 };
 
-/// A load in flight; core::Response says how it ends. Where it writes into memory of the caller's (objects, `place_into`),
-/// `answered` waits for `released`.
+/// A load in flight; core::Response says how it ends. Where it writes into memory of the caller's (objects,
+/// `place_into`), `answered` waits for `released`.
 ///
 /// When it is dropped and goes on, its values go with it. Only one thread gets the result.
 class LoadResponse : public core::Response {
@@ -183,7 +185,8 @@ class LoadResponse : public core::Response {
   ///         released.
   [[nodiscard]] Awaitable<Loaded> loaded() const;
 
-  /// What the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for `wait`.
+  /// Returns what the load did. Blocks as `wait` and rethrows what went wrong, but leaves the values for
+  /// `wait`.
   [[nodiscard]] LoadResult result() const;
   /// Begins again at zero when the checkpoint is replaced meanwhile, and the load with it.
   [[nodiscard]] LoadProgress progress() const;
@@ -196,19 +199,20 @@ struct FileMetadata {
   std::optional<std::uint32_t> rank = {};  ///< Who wrote it; nothing where one process wrote all.
 };
 
-/// What a checkpoint says of one checkpointable, without its data.
+/// Holds what a checkpoint says of one checkpointable, without its data.
 struct ItemMetadata {
   std::string handler_id;           ///< As recorded; of a foreign folder, of the handler that recognised it.
   std::vector<FileMetadata> files;  ///< Sorted by name.
   std::uint64_t bytes = 0;          ///< In its files.
   /// The handler's abstract value; empty when no handler could describe it, and `problem` says why: its files are
-  /// damaged or missing, its handler is not registered or has failed. The other checkpointables are described all the same.
+  /// damaged or missing, its handler is not registered or has failed. The other checkpointables are described all the
+  /// same.
   AnyValue abstract;
   std::string problem;
   std::error_code problem_code;
   std::shared_ptr<const ErasedHandler> handler;  ///< Whose abstract value it is; null when there is none.
 
-  /// What the handler says of it to people; nothing when no handler could describe it.
+  /// Returns what the handler says of it to people; nothing when no handler could describe it.
   ///
   /// Errors: Errc::malformed_metadata when files are damaged; what the handler throws.
   [[nodiscard]] Description description() const;
@@ -232,7 +236,7 @@ struct ItemMetadata {
 /// Example: for (const ArrayEntry& array : arrays(metadata.at("state"))) { … }
 [[nodiscard]] ArrayEntries arrays(const ItemMetadata& item);
 
-/// What a checkpoint says of itself.
+/// Holds what a checkpoint says of itself.
 struct CheckpointMetadata {
   std::filesystem::path path;
   std::string uuid;  ///< Empty for foreign folders and files.

@@ -17,13 +17,13 @@ class Operation;
 ///   answered  `wait` returns or throws; what it says stays true.
 ///   released  nothing of the operation touches the caller's memory any more.
 ///   done      nothing of it runs.
-/// One that was stopped, and whose handlers or system calls do not end, is answered within ContextOptions::stop_grace all
-/// the same. Where memory is used without a copy, and in calls that have no response to give, `answered` waits for
-/// `released`.
+/// One that was stopped, and whose handlers or system calls do not end, is answered within ContextOptions::stop_grace
+/// all the same. Where memory is used without a copy, and in calls that have no response to give, `answered` waits
+/// for `released`.
 ///
-/// A response that is destroyed or assigned to before the operation has released the caller's memory stops it and waits for
-/// that. A handler of the operation itself must not wait so: it stops the operation, and the memory is free when the handler has
-/// ended. Any other response may be dropped: the operation goes on.
+/// A response that is destroyed or assigned to before the operation has released the caller's memory stops it and
+/// waits for that. A handler of the operation itself must not wait so: it stops the operation, and the memory is free
+/// when the handler has ended. Any other response may be dropped: the operation goes on.
 /// Threads: every method may be called from any thread; those that wait, not from one of the context's own.
 class Response {
  public:
@@ -45,8 +45,8 @@ class Response {
   [[nodiscard]] bool is_released() const;
   [[nodiscard]] bool is_done() const;
 
-  /// Asks the operation to stop: it then fails with Errc::cancelled. A save never becomes visible then, unless it was past the
-  /// point of no return and commits. Does not wait.
+  /// Asks the operation to stop: it then fails with Errc::cancelled. A save never becomes visible then, unless it was
+  /// past the point of no return and commits. Does not wait.
   void cancel() const;
 
  protected:

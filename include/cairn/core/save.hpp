@@ -36,35 +36,37 @@ struct SaveOptions {
 
   /// Replace an existing checkpoint instead of failing. The old one stays until the new one is durable.
   bool overwrite = false;
-  /// How many levels of missing directories above the checkpoint may be made: 1 makes the root of a run's checkpoints, and leaves a
-  /// mistyped longer path an error, which names the first directory that is missing. With several ranks rank 0 makes them. A save
-  /// that fails removes those that it made and that are empty.
+  /// How many levels of missing directories above the checkpoint may be made: 1 makes the root of a run's
+  /// checkpoints, and leaves a mistyped longer path an error, which names the first directory that is missing. With
+  /// several ranks rank 0 makes them. A save that fails removes those that it made and that are empty.
   unsigned create_parents = 1;
-  /// Called with `overwrite` right before the existing checkpoint is replaced; until that is done no pin can be set on it. What it throws fails
-  /// the save, which leaves the old one. On a thread of the context's, of rank 0; must not wait for the context. Empty: nobody is asked.
+  /// Called with `overwrite` right before the existing checkpoint is replaced; until that is done no pin can be set
+  /// on it. What it throws fails the save, which leaves the old one. On a thread of the context's, of rank 0; must
+  /// not wait for the context. Empty: nobody is asked.
   std::function<void()> before_replacing;
   /// A JSON text kept with the checkpoint, for people and tools; read back without touching data.
   std::string custom_metadata = "null";
-  /// A JSON text, an object with a member for each program on top that keeps something of the checkpoint to find it by ("cairn.training":
-  /// its step and metrics). Listings give it back without opening anything else.
+  /// A JSON text, an object with a member for each program on top that keeps something of the checkpoint to find it
+  /// by ("cairn.training": its step and metrics). Listings give it back without opening anything else.
   std::string annotations = "{}";
-  /// Who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for it.
+  /// Says who keeps the values unchanged; see Snapshot. `borrow` and `share` save the copy and the memory for
+  /// it.
   Snapshot snapshot = Snapshot::copy;
   /// Give way to later saves into the same directory that say so, too: of those under way the oldest, the newest and
   /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
   /// For programs that save more often than their disk can follow.
   bool coalesce = false;
-  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks, and in a program
-  /// of one process.
+  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks,
+  /// and in a program of one process.
   std::string word;
-  /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On a thread of the
-  /// context's; must not block. On rank 0 it is called before the others are told: what it throws there fails the save, and nobody else
-  /// hears the word. Elsewhere it must not throw.
+  /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On
+  /// a thread of the context's; must not block. On rank 0 it is called before the others are told: what it throws
+  /// there fails the save, and nobody else hears the word. Elsewhere it must not throw.
   std::function<void(std::string_view word)> on_word;
   /// From the call to `committed`; afterwards the save fails with Errc::timed_out. Zero: no limit.
   Timeout deadline;
-  /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch its values
-  /// until `staged`. On the context's own threads values must be moved in, or shared.
+  /// Return before the blocking phase has run, which then runs on the context's threads: the caller must not touch
+  /// its values until `staged`. On the context's own threads values must be moved in, or shared.
   bool return_when_accepted = false;
   /// Takes a trace of this save; see TraceSink. Null: none is made, which costs nothing.
   TraceSink trace;
@@ -83,8 +85,8 @@ struct SaveProgress {
 
 /// A save in flight; core::Response says how it ends.
 ///
-/// Its memory is released at `staged` with Snapshot::copy, at the end with borrow. A failure that nobody waited for goes to the
-/// context.
+/// Its memory is released at `staged` with Snapshot::copy, at the end with borrow. A failure that nobody waited for
+/// goes to the context.
 class AsyncResponse : public core::Response {
  public:
   /// Refers to no save: waiting for it returns at once.
@@ -100,8 +102,8 @@ class AsyncResponse : public core::Response {
   /// Errors: Errc::still_running; the save goes on, and nothing has been promised.
   SaveResult wait(Timeout timeout) const;
 
-  /// Blocks until the blocking phase is over: with Snapshot::copy the caller may change the values from here on. Returns at once
-  /// unless the save was to return_when_accepted. May be called again.
+  /// Blocks until the blocking phase is over: with Snapshot::copy the caller may change the values from here on.
+  /// Returns at once unless the save was to return_when_accepted. May be called again.
   ///
   /// Errors: what the save failed with before; the values may still be read then, until wait_released. As wait.
   /// Example: const auto saving = cairn::save_async(path, state, cairn::return_when_accepted);

@@ -24,7 +24,7 @@ namespace cairn::formats {
 /// Appends `key` to `path`, which is the path of its parent.
 void append_key(std::string& path, std::string_view key);
 
-/// Whether append_key could have made `path` from valid UTF-8 keys.
+/// Returns whether append_key could have made `path` from valid UTF-8 keys.
 [[nodiscard]] bool is_entry_path(std::string_view path) noexcept;
 
 /// The keys of a path, outermost first; none for the root.
@@ -41,7 +41,7 @@ inline constexpr std::uint32_t kIndexVersion = 1;
 /// Most sharding policies of an index.
 inline constexpr std::size_t kMaxPolicies = 1024;
 
-/// What an entry of an index stands for. The numbers are stored: never change or reuse one.
+/// Says what an entry of an index stands for. The numbers are stored: never change or reuse one.
 enum class EntryKind : std::uint8_t {
   array = 1,
   integer = 2,           ///< std::int64_t
@@ -101,8 +101,8 @@ struct IndexSlice {
 
 /// A view of an `index.fb`: what a checkpointable's arrays and scalars are called, and where their bytes lie.
 ///
-/// Opening takes constant time, and a search for each alias. Columns are read where they lie; whatever an access touches is checked
-/// then, so a damaged index gives an error, never a read outside its bytes.
+/// Opening takes constant time, and a search for each alias. Columns are read where they lie; whatever an access
+/// touches is checked then, so a damaged index gives an error, never a read outside its bytes.
 /// Threads: a value; copies share the bytes; const methods may run at the same time.
 /// Errors:  Errc::malformed_metadata from every method that reads, naming the file and the entry.
 /// Source:  docs/format.md, "index.fb".
@@ -146,7 +146,7 @@ class Index {
   /// Errors: Errc::type_mismatch when the entry is of another kind.
   [[nodiscard]] std::string_view layout(const IndexEntry& entry) const;
 
-  /// Whether layout() says anything of any array.
+  /// Returns whether layout() says anything of any array.
   [[nodiscard]] bool has_layouts() const noexcept { return !layout_numbers_.empty(); }
 
   /// Files that slices lie in, numbered.
@@ -158,23 +158,24 @@ class Index {
   [[nodiscard]] std::size_t policy_count() const noexcept {
     return policies_.empty() ? 0 : std::max<std::size_t>(policy_ends_.size(), 1);
   }
-  /// What one of them says of itself: a sentence for people.
+  /// Returns what one of them says of itself: a sentence for people.
   ///
   /// Errors: Errc::invalid_argument when `i` is not below policy_count().
   [[nodiscard]] std::string_view policy(std::size_t i) const;
-  /// What the one says that made a file; empty where none did.
+  /// Returns what the one says that made a file; empty where none did.
   ///
   /// Errors: Errc::invalid_argument when `i` is not below file_count().
   [[nodiscard]] std::string_view policy_of_file(std::size_t i) const;
-  /// Whether one policy made all files.
+  /// Returns whether one policy made all files.
   [[nodiscard]] bool has_one_policy() const noexcept { return policy_count() == 1 && file_policies_.empty(); }
 
   /// Refuses two entries that name one array or one blob, so that the memory which a reader of all entries needs
   /// is bounded by the bytes of the index; and aliases of arrays that have no other name.
   void check_numbers() const;
 
-  /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two
-  /// entries but aliases name one array or blob, every array and slice is sound. That slices cover their arrays is not checked here.
+  /// Reads everything once: names are paths, sorted and unique, no leaf has entries below it, no two entries but
+  /// aliases name one array or blob, every array and slice is sound. That slices cover their arrays is not checked
+  /// here.
   void validate() const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -182,8 +183,8 @@ class Index {
  private:
   Index() = default;
 
-  /// Where an alias stands among all entries, and how many of the aliases up to it stand between entries of the columns. The others
-  /// hide a null.
+  /// Where an alias stands among all entries, and how many of the aliases up to it stand between entries of the
+  /// columns. The others hide a null.
   struct AliasPlace {
     std::uint32_t place = 0;
     std::uint32_t inserted = 0;

@@ -26,8 +26,8 @@ struct IndexBytes {
 /// Names are paths made by append_key. An array is followed by its slices: add_array, then add_slice or
 /// add_whole for each part that is stored.
 /// Threads: not safe.
-/// Errors:  Errc::invalid_argument when a name is not a path, there are too many dims, a column is full (2^32 - 1), or a call
-///          comes out of order.
+/// Errors:  Errc::invalid_argument when a name is not a path, there are too many dims, a column is full (2^32 - 1),
+///          or a call comes out of order.
 class IndexBuilder {
  public:
   /// Makes room for so many entries, arrays and bytes of all names together; a hint.
@@ -46,8 +46,8 @@ class IndexBuilder {
   /// Adds an array of whole extents `dims`; its slices follow.
   void add_array(std::string_view name, DType dtype, std::span<const std::uint64_t> dims);
 
-  /// Names a data file, and the number of the policy that made it, or 0; the number returned is for add_slice and add_whole. Name
-  /// each file once.
+  /// Names a data file, and the number of the policy that made it, or 0; the number returned is for add_slice and
+  /// add_whole. Name each file once.
   [[nodiscard]] std::uint32_t add_file(std::string_view file_name, std::uint32_t policy = 0);
 
   /// The whole array that was added last lies in `file` from `offset` on.
@@ -66,8 +66,8 @@ class IndexBuilder {
   /// The array that was added last is divided so.
   void set_layout(std::uint32_t number);
 
-  /// Keeps what a sharding policy says of itself, a sentence for people, and returns its number for add_file: the same for the same
-  /// sentence, and 0 for none. At most kMaxPolicies.
+  /// Keeps what a sharding policy says of itself, a sentence for people, and returns its number for add_file: the
+  /// same for the same sentence, and 0 for none. At most kMaxPolicies.
   std::uint32_t add_policy(std::string_view description);
 
   /// Sorts the entries and returns the bytes of the index; the builder is then empty.

@@ -59,9 +59,9 @@ struct AbstractScalar {
 
 /// A tree without its arrays: what metadata answers, and what a load asks for.
 ///
-/// What metadata returns is a view on the stored index. The first access that could change it builds the
-/// tree in memory; const access never does. A temporary returns its parts as values, so that nothing refers to what is
-/// gone: `metadata(path).at("w").as_array()`.
+/// A tree without elements. The one that metadata returns is a view on the stored index. The first access
+/// that could change it builds the tree in memory; const access never does. A temporary returns its parts as
+/// values, so that nothing refers to what is gone: `metadata(path).at("w").as_array()`.
 /// Threads: a value.
 /// Example:
 ///   AbstractTree wanted = metadata("run/100");
@@ -88,8 +88,9 @@ class AbstractTree {
 
   AbstractTree(AsSaved);  // NOLINT(google-explicit-constructor)
 
-  /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones. An integer that is stored is
-  /// loaded as a floating-point number that is exactly it; other casts between the two need narrowing, which does as Tree::as.
+  /// A scalar, string, bytes or null of whatever value; TreeKind::map and list make empty ones. An integer that is
+  /// stored is loaded as a floating-point number that is exactly it; other casts between the two need narrowing,
+  /// which does as Tree::as.
   ///
   /// Errors: Errc::invalid_argument for arrays, which need a shape, and for narrowing to what is not a number.
   AbstractTree(TreeKind kind,  // NOLINT: implicit, for wanted["x"] = kind.
@@ -118,12 +119,12 @@ class AbstractTree {
   /// The object to fill; null when this describes a tree.
   [[nodiscard]] std::shared_ptr<TreeTarget> target() const noexcept;
 
-  /// Whether nothing has been changed yet, so that this is still a view on an index.
+  /// Returns whether nothing has been changed yet, so that this is still a view on an index.
   [[nodiscard]] bool is_view() const noexcept { return std::holds_alternative<View>(value_); }
 
   /// Builds the whole tree in memory, as the first access that could change it does.
   void materialise();
-  /// What the node is; null for a placeholder, `as_saved` and a target.
+  /// Returns what the node is; null for a placeholder, `as_saved` and a target.
   [[nodiscard]] TreeKind kind() const;
 
   /// The child of that key; a map, or null that becomes one, gets a null child where there is none.
@@ -165,8 +166,8 @@ class AbstractTree {
   [[nodiscard]] const AbstractShardedArray& as_sharded_array() const&;
   [[nodiscard]] AbstractShardedArray as_sharded_array() && { return std::move(as_sharded_array()); }
 
-  /// Asks for what a rank holds of this array when it is divided so, as a sharded array; where that was asked for already,
-  /// in another division.
+  /// Asks for what a rank holds of this array when it is divided so, as a sharded array; where that was asked for
+  /// already, in another division.
   ///
   /// Errors: as as_array and Sharding::boxes; Errc::invalid_argument when a box of the array is wanted.
   void shard(const Sharding& sharding, std::uint32_t rank);
@@ -178,8 +179,9 @@ class AbstractTree {
   /// Whether a number that is asked for may be another one than is stored.
   [[nodiscard]] Narrowing narrowing() const noexcept;
 
-  /// Requests another dtype for every array below, except what is wanted `as_saved`. A floating dtype leaves integers and booleans as they are:
-  /// counters stay counters when weights are cast. By default this may lose precision or range.
+  /// Requests another dtype for every array below, except what is wanted `as_saved`. A floating dtype leaves integers
+  /// and booleans as they are: counters stay counters when weights are cast. By default this may lose precision or
+  /// range.
   ///
   /// Errors: Errc::invalid_argument when the dtype is unknown.
   void set_dtype(DType dtype, Narrowing narrowing = Narrowing::allowed);
@@ -202,10 +204,10 @@ class AbstractTree {
   /// The other leaves below, and every list, in the order of their paths.
   [[nodiscard]] std::vector<DescribedValue> values() const;
 
-  /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its arrays, which do not name
-  /// files. None where nobody asked for anything.
+  /// By which sharding policies the arrays were divided among files; told by what metadata returned, and by its
+  /// arrays, which do not name files. None where nobody asked for anything.
   [[nodiscard]] std::vector<FilesOfPolicy> policies() const;
-  /// What those say of themselves: a sentence, or several with "; " between them.
+  /// Returns what those say of themselves: a sentence, or several with "; " between them.
   [[nodiscard]] std::string policy() const;
 
   friend bool operator==(const AbstractTree& a, const AbstractTree& b);

@@ -24,15 +24,15 @@ namespace cairn {
 /// Errors: as Writer::lay_out and SaveContext::write_pieces.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer);
 
-/// What should be the same on all ranks, and whether it is.
+/// Holds what should be the same on all ranks, and whether it is.
 struct SameOnRanks {
   Hash128 hash;          ///< Set in the blocking phase.
   bool is_alike = true;  ///< What the background phase has found.
 };
 
-/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which writes it. Those
-/// that are as they were in the last save are not sent. A few steps of `ranks`, in the background; it has no others after this. With the
-/// indexes goes the hash of `same`, if that is given.
+/// The same on each rank of a job, each with its part: the indexes of all become one on their way to rank 0, which
+/// writes it. Those that are as they were in the last save are not sent. A few steps of `ranks`, in the background;
+/// it has no others after this. With the indexes goes the hash of `same`, if that is given.
 ///
 /// Errors: also those of formats::merge_indexes, on all ranks.
 [[nodiscard]] Awaitable<Background<>> write_arrays(SaveContext context, array_store::Writer writer,
@@ -42,7 +42,7 @@ struct SameOnRanks {
 /// The files of a checkpointable, as the context reads them.
 [[nodiscard]] std::shared_ptr<const array_store::StoredFiles> stored_files(LoadContext context);
 
-/// What the options of a load ask for.
+/// Returns what the options of a load ask for.
 [[nodiscard]] array_store::ReadOptions array_read_options(LoadContext context);
 
 }  // namespace cairn

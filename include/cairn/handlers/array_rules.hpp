@@ -52,15 +52,16 @@ struct ArrayForm {
 
   /// The dtype on disk. A floating dtype leaves integers and booleans as they are.
   std::optional<DType> storage_dtype;
-  /// Whether the cast to it may lose values. Default: such a save fails.
+  /// Says whether the cast to it may lose values. Default: such a save fails.
   Narrowing narrowing = Narrowing::refused;
   /// See as_in_memory.
   bool keeps_dtype = false;
-  /// Who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for arrays
-  /// that have owners; `borrow` needs SaveOptions::snapshot to say so, too, since then the caller's memory is kept for longer.
+  /// Who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for
+  /// arrays that have owners; `borrow` needs SaveOptions::snapshot to say so, too, since then the caller's memory is
+  /// kept for longer.
   std::optional<Snapshot> snapshot;
-  /// Which file gets what, in place of ShardingOptions::policy. The policy is asked once for each tree or array that is saved, with all
-  /// arrays that it divides, and makes files of its own.
+  /// Which file gets what, in place of ShardingOptions::policy. The policy is asked once for each tree or array that
+  /// is saved, with all arrays that it divides, and makes files of its own.
   std::shared_ptr<const ShardingPolicy> policy;
   /// See undivided.
   bool has_no_policy = false;
@@ -70,13 +71,14 @@ struct ArrayForm {
 
 /// How arrays are stored that differ from the others, for saves: `save_options.handler_options.set(rules)`.
 ///
-/// A pattern is made like a path: keys joined by '/'. In a key `*` stands for any characters; `**` in place of a key stands for any
-/// number of keys, also none. So "params/**" is all that lies below 'params', "**/bias" every 'bias', and "**" everything.
-/// Later rules win, each in what it says. A rule that matches no array of a save fails it (Errc::invalid_argument): it is a mistake
-/// in its spelling.
+/// A pattern is made like a path: keys joined by '/'. In a key `*` stands for any characters; `**` in place of a key
+/// stands for any number of keys, also none. So "params/**" is all that lies below 'params', "**/bias" every 'bias',
+/// and "**" everything. Later rules win, each in what it says. A rule that matches no array of a save fails it
+/// (Errc::invalid_argument): it is a mistake in its spelling.
 /// Threads:  a value.
 /// Example:  ArrayRules rules;
-///           rules.add("params/**", ArrayForm(DType::bfloat16, Narrowing::allowed)).add("params/norm/*", ArrayForm::as_in_memory());
+///           rules.add("params/**", ArrayForm(DType::bfloat16, Narrowing::allowed))
+///               .add("params/norm/*", ArrayForm::as_in_memory());
 class ArrayRules {
  public:
   struct Rule {
@@ -90,8 +92,8 @@ class ArrayRules {
 
   /// For the arrays of every checkpointable.
   ///
-  /// Errors: Errc::invalid_argument when the pattern has an empty key or a `**` that is not all of one, when the dtype is none,
-  ///         or the form says nothing.
+  /// Errors: Errc::invalid_argument when the pattern has an empty key or a `**` that is not all of one, when the
+  ///         dtype is none, or the form says nothing.
   ArrayRules& add(std::string pattern, ArrayForm form);
 
   /// As above, in short.
@@ -128,14 +130,14 @@ class ArrayRules::Use final : public OptionUse {
  public:
   explicit Use(const ArrayRules& rules);
 
-  /// What the rules say of an array; `path` is empty where the array is all of the checkpointable.
+  /// Returns what the rules say of an array; `path` is empty where the array is all of the checkpointable.
   [[nodiscard]] ArrayForm form_of(std::string_view checkpointable, std::string_view path);
 
   /// Errors: Errc::invalid_argument, naming the rules that no array matched, and the arrays that are most like them.
   void end() const override;
 
  private:
-  /// What has come of a rule.
+  /// Holds what has come of a rule.
   struct Outcome {
     bool has_matched = false;
     std::size_t likeness = 0;  ///< Of the array that is most like the pattern, until one matches.

@@ -28,7 +28,8 @@ concept Described = std::is_class_v<T> && boost::describe::has_describe_members<
 
 namespace detail {
 
-/// Every member that is listed, whatever its access, and those of the bases that are. One that is hidden by another is a member, too.
+/// Every member that is listed, whatever its access, and those of the bases that are. One that is hidden by another
+/// is a member, too.
 template <class T>
 using ListedMembers =
     boost::describe::describe_members<T, boost::describe::mod_any_access | boost::describe::mod_inherited |
@@ -75,8 +76,8 @@ void check_keys(const Tree& map, std::span<const std::string_view> keys, const T
 
 }  // namespace detail
 
-/// Described structs are maps: members become keys, in the order of their names. These are all members that are listed: public,
-/// protected and private ones, and those of the bases that are listed.
+/// Described structs are maps: members become keys, in the order of their names. These are all members that are
+/// listed: public, protected and private ones, and those of the bases that are listed.
 template <Described T>
 struct TreeForm<T> {
   /// Members are read one by one: see `into`.
@@ -128,7 +129,8 @@ struct TreeForm<T> {
 ///
 /// Vectors, std::arrays and spans of numbers become arrays that borrow the members; enums integers; an empty
 /// optional null; maps maps; other vectors and std::arrays, pairs and tuples lists; described structs maps.
-/// Ownership: an lvalue must stay valid, and its vectors in place, as long as the tree is used. A temporary is taken over.
+/// Ownership: an lvalue must stay valid, and its vectors in place, as long as the tree is used. A temporary is taken
+///            over.
 /// Example:   save("run/100", to_tree(simulation));
 template <class T>
 requires TreeValue<T>
@@ -136,12 +138,13 @@ requires TreeValue<T>
   return Tree(std::forward<T>(object));
 }
 
-/// Fills a value from a tree that to_tree made of its like. The elements of arrays are copied, except those
-/// of members of type Array, which share them with the tree; spans must have the stored length. Numbers are taken as Tree::as
-/// takes them.
+/// Fills a value from a tree that to_tree made of its like. The elements of arrays are copied, except those of
+/// members of type Array, which share them with the tree; spans must have the stored length. Numbers are taken as
+/// Tree::as takes them.
 ///
-/// Errors: Errc::structure_mismatch when members and keys differ; Errc::type_mismatch, Errc::unsafe_cast, Errc::dtype_mismatch,
-///         Errc::shape_mismatch; each names the path. Members before the culprit have then been filled.
+/// Errors: Errc::structure_mismatch when members and keys differ; Errc::type_mismatch, Errc::unsafe_cast,
+///         Errc::dtype_mismatch, Errc::shape_mismatch; each names the path. Members before the culprit have then been
+///         filled.
 template <class T>
 requires TreeValue<T>
 void from_tree(const Tree& tree, T& object, Narrowing narrowing = Narrowing::refused) {
@@ -149,8 +152,8 @@ void from_tree(const Tree& tree, T& object, Narrowing narrowing = Narrowing::ref
   detail::read_value(tree, object, at);
 }
 
-/// As above, but members that the tree lacks keep their values, and keys without a member are left out: both are added to
-/// `differences`.
+/// As above, but members that the tree lacks keep their values, and keys without a member are left out: both are
+/// added to `differences`.
 ///
 /// Errors: as above, without Errc::structure_mismatch.
 template <class T>

@@ -24,20 +24,22 @@ namespace cairn {
 
 /// An object of the caller's that a stored tree is loaded into.
 ///
-/// A load calls `want` and then `finish`, each once on one of its threads; both again when a save has replaced the checkpoint
-/// meanwhile. What they throw is the load's failure; the object may hold anything then.
+/// A load calls `want` and then `finish`, each once on one of its threads; both again when a save has replaced the
+/// checkpoint meanwhile. What they throw is the load's failure; the object may hold anything then.
 class TreeTarget {
  public:
   virtual ~TreeTarget() = default;
 
-  /// What it asks for whatever is stored; nothing where only `want` can say.
+  /// Returns what it asks for whatever is stored; nothing where only `want` can say.
   [[nodiscard]] virtual std::optional<AbstractTree> wants_in_any_case() const { return std::nullopt; }
-  /// What to load for the object: places for elements, which it makes room for. Nothing has been read but the index.
+  /// Returns what to load for the object: places for elements, which it makes room for. Nothing has been read
+  /// but the index.
   [[nodiscard]] virtual AbstractTree want(const AbstractTree& stored) = 0;
   /// Takes the rest from what was loaded.
   virtual void finish(const Tree& loaded) = 0;
-  /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what has no member is not
-  /// asked for, and both are added to `differences`, which lives until `finish` has returned. By default any difference is an error.
+  /// Called before `want` where members may differ from what is stored: those that it lacks keep their values, what
+  /// has no member is not asked for, and both are added to `differences`, which lives until `finish` has returned. By
+  /// default any difference is an error.
   virtual void allow_differences(MemberDifferences* /*differences*/) {}
   /// Called before `want` where numbers may become others (TreeLoadOptions::allow_narrowing).
   virtual void allow_narrowing() {}
@@ -124,17 +126,18 @@ class ValueTarget final : public TreeTarget {
 
 }  // namespace detail
 
-/// Asks for a load into a tree: its arrays keep their memory, and get the elements that are stored, cast to their type; other
-/// leaves become those that are stored. Structure, kinds and shapes must be those of the tree; a null takes anything. With
-/// TreeLoadOptions::members_may_differ keys of maps that are not stored keep what they have, and others that are stored are left out.
+/// Asks for a load into a tree: its arrays keep their memory, and get the elements that are stored, cast to their
+/// type; other leaves become those that are stored. Structure, kinds and shapes must be those of the tree; a null
+/// takes anything. With TreeLoadOptions::members_may_differ keys of maps that are not stored keep what they have, and
+/// others that are stored are left out.
 ///
 /// Ownership: `tree`, and the memory of its arrays, must live until the load has released it. The load fails with
 ///            Errc::invalid_argument when an array is read-only.
 [[nodiscard]] AbstractTree into(Tree& tree, Narrowing narrowing = Narrowing::refused);
 
-/// Asks for a load into a described struct, a container or a number, as from_tree reads it: vectors get the stored length, and
-/// arrays are read where they belong, cast to the type of their elements. Members of type Tree, Array and of types with
-/// a TreeForm of their own get what is loaded for them.
+/// Asks for a load into a described struct, a container or a number, as from_tree reads it: vectors get the stored
+/// length, and arrays are read where they belong, cast to the type of their elements. Members of type Tree, Array and
+/// of types with a TreeForm of their own get what is loaded for them.
 ///
 /// Ownership: `value` must live until the load has released it.
 /// Errors:    of the load: those of from_tree; Errc::unsafe_cast when a cast of elements would change values.

@@ -14,13 +14,13 @@
 
 namespace cairn {
 
-/// What a JSON value is.
+/// Says what a JSON value is.
 enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
 
 /// "null", "boolean", … for messages.
 [[nodiscard]] std::string_view name(JsonKind kind) noexcept;
 
-/// What metadata says of a JSON document, and what a load may ask for.
+/// Holds what metadata says of a JSON document, and what a load may ask for.
 struct AbstractJson {
   AbstractJson() = default;
 
@@ -37,8 +37,8 @@ inline constexpr std::size_t kMaxJsonDepth = 512;
 
 /// The document of a text, read as a load reads it; `path` names it in errors.
 ///
-/// Errors: Errc::malformed_metadata, naming the byte, when the text is not JSON, a key is given twice or the document is deeper
-///         than kMaxJsonDepth.
+/// Errors: Errc::malformed_metadata, naming the byte, when the text is not JSON, a key is given twice or the document
+///         is deeper than kMaxJsonDepth.
 [[nodiscard]] nlohmann::json parse_json(std::string_view text, std::string_view path);
 
 /// Saves a JSON document as `data.json`. The text is made in the blocking phase.

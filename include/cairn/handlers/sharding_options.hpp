@@ -18,9 +18,9 @@ struct ShardingOptions {
   explicit ShardingOptions(std::shared_ptr<const ShardingPolicy> policy_value)
       : policy(std::move(policy_value)) {}
 
-  /// Which file gets what; called once for each tree or array that is saved, while the caller waits. Null: all arrays go to
-  /// as few files as the format allows, and further boxes of an array to further ones. ArrayRules say otherwise for some checkpointables
-  /// and arrays.
+  /// Which file gets what; called once for each tree or array that is saved, while the caller waits. Null: all arrays
+  /// go to as few files as the format allows, and further boxes of an array to further ones. ArrayRules say otherwise
+  /// for some checkpointables and arrays.
   std::shared_ptr<const ShardingPolicy> policy;
   /// Which of the ranks that hold a box writes it.
   ReplicaChoice replicas = ReplicaChoice::balanced_and_split;

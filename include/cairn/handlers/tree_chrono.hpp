@@ -30,15 +30,15 @@ struct TickPeriod {
 
 /// The ticks of a stored duration, in ticks of another period: an integer, or a float.
 ///
-/// Errors: Errc::type_mismatch and Errc::shape_mismatch when it is not a duration; Errc::unsafe_cast when the ticks of the other period
-///         would be rounded, or exceed 64 bits. Narrowing cuts them off, and saturates.
+/// Errors: Errc::type_mismatch and Errc::shape_mismatch when it is not a duration; Errc::unsafe_cast when the ticks
+///         of the other period would be rounded, or exceed 64 bits. Narrowing cuts them off, and saturates.
 [[nodiscard]] Tree ticks_of(const Tree& stored, TickPeriod wanted, bool is_floating, std::string_view path,
                             Narrowing narrowing);
 
 }  // namespace detail
 
-/// A duration is a list of its ticks and the two numbers of its period. It loads into another period exactly, or not: then it is
-/// Errc::unsafe_cast.
+/// A duration is a list of its ticks and the two numbers of its period. It loads into another period exactly, or not:
+/// then it is Errc::unsafe_cast.
 template <detail::TickCount Rep, class Period>
 struct TreeForm<std::chrono::duration<Rep, Period>> {
   using Duration = std::chrono::duration<Rep, Period>;

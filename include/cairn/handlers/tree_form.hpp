@@ -58,12 +58,12 @@ struct TreeReader {
   detail::Places* places = nullptr;  ///< Who brings the elements of arrays later; null: they are there.
 };
 
-/// How values of a type become trees, and come back. Specialise it for a type of yours, which then is one of the values that
-/// trees, their containers and `Tree::as` take:
+/// How values of a type become trees, and come back. Specialise it for a type of yours, which then is one of the
+/// values that trees, their containers and `Tree::as` take:
 ///   static Tree make(const T& value);                               arrays may be borrowed from an lvalue
 ///   static void read(const Tree& tree, T& value, TreeReader& at);   throws what names `at.path`
-/// One that borrows arrays has `make(T&& value)`, too, which takes them over. One that reads nothing but by Tree::as with `at` may say
-/// `kReadsInPlace`: its arrays are then loaded where they belong; see `into`.
+/// One that borrows arrays has `make(T&& value)`, too, which takes them over. One that reads nothing but by Tree::as
+/// with `at` may say `kReadsInPlace`: its arrays are then loaded where they belong; see `into`.
 template <class T>
 struct TreeForm {};
 
@@ -84,7 +84,7 @@ concept ReadsInPlace = !HasTreeForm<T> || requires {
 template <class K>
 concept TreeKey = std::same_as<K, std::string> || TreeInteger<K> || std::is_enum_v<K>;
 
-/// Whether a type is a container whose elements are values of trees, or an enum.
+/// Says whether a type is a container whose elements are values of trees, or an enum.
 template <class T>
 struct IsNested : std::bool_constant<std::is_enum_v<T> && !std::same_as<T, TreeKind>> {};
 
@@ -175,7 +175,8 @@ struct IsNested<std::pair<A, B>> : std::bool_constant<kIsTreeValue<A> && kIsTree
 template <class... T>
 struct IsNested<std::tuple<T...>> : std::bool_constant<(kIsTreeValue<T> && ...)> {};
 
-/// Whether a value that is saved loads as one of its type, or, where it shows memory of others, as what owns it. All leaves do.
+/// Says whether a value that is saved loads as one of its type, or, where it shows memory of others, as what
+/// owns it. All leaves do.
 template <class T>
 struct ComesBack : std::bool_constant<!std::is_const_v<T>> {};
 
@@ -233,9 +234,10 @@ concept TreeNested = !TreeLeaf<T> && (std::is_lvalue_reference_v<T> ||
 
 }  // namespace detail
 
-/// A type whose values trees take, and `Tree::as` returns: a leaf, an enum, std::optional, std::map and std::unordered_map (with
-/// keys that are strings, integers or enums), sequences, sets, std::arrays, C arrays, pairs and tuples of those, durations, and types
-/// with a TreeForm. What shows memory of others (std::string_view, std::span<const T>, ArrayView) is taken, and loads as what owns it.
+/// A type whose values trees take, and `Tree::as` returns: a leaf, an enum, std::optional, std::map and
+/// std::unordered_map (with keys that are strings, integers or enums), sequences, sets, std::arrays, C arrays, pairs
+/// and tuples of those, durations, and types with a TreeForm. What shows memory of others (std::string_view,
+/// std::span<const T>, ArrayView) is taken, and loads as what owns it.
 template <class T>
 concept TreeValue = detail::kIsTreeValue<std::remove_cvref_t<T>>;
 

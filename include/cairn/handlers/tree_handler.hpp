@@ -34,14 +34,14 @@ struct ArrayOptions {
 
   /// The dtype on disk; nothing: as in memory. A floating dtype leaves integers and booleans as they are.
   std::optional<DType> storage_dtype;
-  /// Whether the cast may lose values (float32 to bfloat16 does). Default: such a save fails.
+  /// Says whether the cast may lose values (float32 to bfloat16 does). Default: such a save fails.
   Narrowing narrowing = Narrowing::refused;
 
   [[nodiscard]] OptionWords same_on_all_ranks() const;  ///< See OptionSet.
 };
 
-/// Numbers the data files of a save, which else have the number of the rank that writes them: so files of saves that will be one checkpoint
-/// have different names. For one process.
+/// Numbers the data files of a save, which else have the number of the rank that writes them: so files of saves that
+/// will be one checkpoint have different names. For one process.
 struct FileNumber {
   std::uint32_t number = 0;
 };
@@ -50,27 +50,30 @@ struct FileNumber {
 struct TreeLoadOptions {
   TreeLoadOptions() = default;
 
-  /// Leave what is stored but not asked for. Default: it is an error, listing the paths. Of a folder of other programs, only the
-  /// shards are opened that hold what is asked for; where others are missing, the problems of the result say so.
+  /// Leave what is stored but not asked for. Default: it is an error, listing the paths. Of a folder of other
+  /// programs, only the shards are opened that hold what is asked for; where others are missing, the problems of the
+  /// result say so.
   bool partial = false;
   /// Permit casts that change values for every array and number; see AbstractArray::allows_narrowing.
   bool allow_narrowing = false;
   /// What becomes of every array that has another shape on disk; see AbstractArray::on_mismatch.
   ShapeMismatch on_mismatch = ShapeMismatch::refuse;
-  /// For safetensors files of other programs: the tree has their `__metadata__`, too, under that key, as maps of strings by the name
-  /// of the file; so has what metadata tells. Default: it has the tensors only.
+  /// For safetensors files of other programs: the tree has their `__metadata__`, too, under that key, as maps of
+  /// strings by the name of the file; so has what metadata tells. Default: it has the tensors only.
   bool file_metadata = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
-  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed
-  /// into memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program (SIGBUS).
+  /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed into
+  /// memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program
+  /// (SIGBUS).
   bool map = false;
-  /// Further names of arrays, each with a name of the same array: of those that the checkpoint does not have, what is asked for under
-  /// one is loaded from another that it has. Paths, as Tree describes them. So a model whose head is its embedding loads what was saved
-  /// without, and the other way round.
+  /// Further names of arrays, each with a name of the same array: of those that the checkpoint does not have, what is
+  /// asked for under one is loaded from another that it has. Paths, as Tree describes them. So a model whose head is
+  /// its embedding loads what was saved without, and the other way round.
   std::map<std::string, std::string> aliases;
-  /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those that are not stored
-  /// keep their values, and keys without a member are left out. LoadResult::missing and unexpected have the paths of both. Default: such a
-  /// difference is an error. In a load into a Tree so may the keys of its maps.
+  /// Members of structs may differ from the keys that are stored, in loads into objects and in Loaded::take: those
+  /// that are not stored keep their values, and keys without a member are left out. LoadResult::missing and
+  /// unexpected have the paths of both. Default: such a difference is an error. In a load into a Tree so may the keys
+  /// of its maps.
   bool members_may_differ = false;
 };
 
@@ -132,7 +135,7 @@ class TreeHandler final : public CheckpointableHandler<Tree, AbstractTree> {
   [[nodiscard]] Awaitable<AbstractTree> metadata(LoadContext context) const override;
   [[nodiscard]] Description describe(const AbstractTree& stored) const override;
 
-  /// Whether there is a safetensors file among them, or a list of some.
+  /// Returns whether there is a safetensors file among them, or a list of some.
   [[nodiscard]] bool recognises(std::span<const std::string> files) const override;
 };
 

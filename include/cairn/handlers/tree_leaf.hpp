@@ -26,7 +26,7 @@ using Bytes = std::vector<std::byte>;
 /// The most containers around a leaf of a tree that is saved or loaded.
 inline constexpr std::size_t kMaxTreeDepth = 1000;
 
-/// What a node of a tree is.
+/// Says what a node of a tree is.
 enum class TreeKind : std::uint8_t {
   null,
   boolean,

@@ -24,16 +24,17 @@
 
 namespace cairn {
 
-/// Nested maps and lists whose leaves are arrays, sharded or whole, integers, floats, booleans, strings, bytes and null.
+/// Nested maps and lists whose leaves are arrays, sharded or whole, integers, floats, booleans, strings, bytes and
+/// null.
 ///
-/// Braces make trees: a list of pairs whose first parts are strings is a map, any other list is a list.
-/// Vectors, std::arrays and views of numbers that outlive the expression are borrowed as arrays, temporary ones taken
-/// over. Other containers, enums and types with a TreeForm become nodes, too. Copies of a tree have containers and scalars of their own; the elements of arrays are shared, as
-/// with Array.
+/// Braces make trees: a list of pairs whose first parts are strings is a map, any other list is a list. Vectors,
+/// std::arrays and views of numbers that outlive the expression are borrowed as arrays, temporary ones taken over.
+/// Other containers, enums and types with a TreeForm become nodes, too. Copies of a tree have containers and scalars
+/// of their own; the elements of arrays are shared, as with Array.
 ///
-/// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2";
-/// elements of lists have decimal keys. The root's path is empty. Where a program writes a path, a key with a '~' that is no escape is that
-/// key.
+/// A path names a node: keys joined by '/', with '~' in a key written "~0", '/' "~1" and an empty key "~2"; elements
+/// of lists have decimal keys. The root's path is empty. Where a program writes a path, a key with a '~' that is no
+/// escape is that key.
 ///
 /// Ownership: as Array: what is borrowed must stay valid as long as the tree and its copies are used.
 /// Threads:   a value.
@@ -53,14 +54,15 @@ class Tree {
   // NOLINTNEXTLINE(google-explicit-constructor): leaves are written as they are.
   requires detail::TreeLeaf<T> Tree(T&& value) : value_(leaf_value(std::forward<T>(value))) {}
 
-  /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so are std::vector<bool> and
-  /// sets; the elements of unordered ones are sorted.
+  /// A list, a map, null or a number of what is not a leaf; see TreeValue. A pair or tuple is a list, and so are
+  /// std::vector<bool> and sets; the elements of unordered ones are sorted.
   /// Ownership: arrays in a container that is an lvalue are borrowed, those in a temporary taken over.
   template <class T>
   // NOLINTNEXTLINE(google-explicit-constructor)
   requires detail::TreeNested<T> Tree(T&& value) : Tree(nest(std::forward<T>(value))) {}
 
-  /// Of any other type, also by braces and by assignment: an error that names it. Ask TreeValue whether a type is one of those.
+  /// Of any other type, also by braces and by assignment: an error that names it. Ask TreeValue whether a type is one
+  /// of those.
   template <class T>
   requires detail::WithoutTreeForm<T>
   explicit Tree(T&& /*value*/) { static_cast<void>(sizeof(detail::FormOf<std::remove_cvref_t<T>>)); }
@@ -137,15 +139,16 @@ class Tree {
   /// Errors: Errc::type_mismatch when this is another kind of node.
   void push_back(Tree element);
 
-  /// The leaf as a C++ value: bool, an integer type, float or double (also of an array of rank 0), std::string(_view), Bytes, Array,
-  /// ShardedArray, std::span and std::vector of an array's elements, or any other TreeValue. An integer becomes a float that is exactly it; with
-  /// Narrowing::allowed any number becomes any other: rounded as float, cut off and saturated as integer, NaN as 0.
+  /// The leaf as a C++ value: bool, an integer type, float or double (also of an array of rank 0),
+  /// std::string(_view), Bytes, Array, ShardedArray, std::span and std::vector of an array's elements, or any other
+  /// TreeValue. An integer becomes a float that is exactly it; with Narrowing::allowed any number becomes any other:
+  /// rounded as float, cut off and saturated as integer, NaN as 0.
   ///
   /// Ownership: string_view and span are valid as long as this node.
-  /// Errors:    Errc::type_mismatch when the leaf is of another kind; Errc::unsafe_cast for a float as an integer, for an
-  ///            integer that does not fit or is not a value of the float type, and for a number that exceeds the range of
-  ///            float (one within it is rounded); Errc::dtype_mismatch when an array has other elements. `path` is used
-  ///            in errors only. Of containers: as from_tree.
+  /// Errors:    Errc::type_mismatch when the leaf is of another kind; Errc::unsafe_cast for a float as an integer,
+  ///            for an integer that does not fit or is not a value of the float type, and for a number that exceeds
+  ///            the range of float (one within it is rounded); Errc::dtype_mismatch when an array has other elements.
+  ///            `path` is used in errors only. Of containers: as from_tree.
   template <class T>
   [[nodiscard]] T as(std::string_view path = {}, Narrowing narrowing = Narrowing::refused) const&;
 

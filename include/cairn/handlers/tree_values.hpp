@@ -32,20 +32,21 @@ namespace detail {
 /// Errors: Errc::type_mismatch when the leaf is neither a boolean nor an array of rank 0 of one.
 [[nodiscard]] bool boolean_value(const Tree& leaf, std::string_view path);
 
-/// The number of a leaf, or of an array of rank 0, as an integer of so many bytes. Narrowing cuts off fractions and saturates; NaN becomes 0.
+/// The number of a leaf, or of an array of rank 0, as an integer of so many bytes. Narrowing cuts off fractions and
+/// saturates; NaN becomes 0.
 ///
-/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it is a float, or an integer that does not
-///         fit. With Narrowing::allowed only what is not a number is refused.
+/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it is a float, or an integer
+///         that does not fit. With Narrowing::allowed only what is not a number is refused.
 [[nodiscard]] std::int64_t signed_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                          Narrowing narrowing);
 [[nodiscard]] std::uint64_t unsigned_number(const Tree& leaf, std::size_t bytes, std::string_view path,
                                             Narrowing narrowing);
 
-/// The number of a leaf as a float. Floats are rounded to it, integers must be values of it. Narrowing rounds those, too, and makes
-/// infinity of what exceeds the range.
+/// The number of a leaf as a float. Floats are rounded to it, integers must be values of it. Narrowing rounds those,
+/// too, and makes infinity of what exceeds the range.
 ///
-/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it exceeds the range, or is an integer that is
-///         not a value of the type.
+/// Errors: Errc::type_mismatch when the leaf is not a number; Errc::unsafe_cast when it exceeds the range, or is an
+///         integer that is not a value of the type.
 [[nodiscard]] double double_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
 [[nodiscard]] float float_number(const Tree& leaf, std::string_view path, Narrowing narrowing);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Eigen's vectors, matrices and arrays as arrays of Cairn, and the other way round. Empty where Eigen is not installed; nothing
-// else of Cairn needs it.
+// Eigen's vectors, matrices and arrays as arrays of Cairn, and the other way round. Empty where Eigen is not
+// installed; nothing else of Cairn needs it.
 
 #if __has_include(<Eigen/Core>)
 
@@ -104,11 +104,13 @@ template <class M>
 
 using EigenStride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;
 
-/// The elements of a matrix, a Map, a Ref or a block, row or column major, as an array: of rank 1 for what is a vector by its type,
-/// else of rank 2. Nothing is copied.
+/// The elements of a matrix, a Map, a Ref or a block, row or column major, as an array: of rank 1 for what is a
+/// vector by its type, else of rank 2. Nothing is copied.
 ///
-/// Ownership: the elements must stay valid and in place as long as the view is used; a matrix that is resized moves them.
-/// Example:   const Eigen::MatrixXd w = …;  cairn::save("run/1", {{"w", cairn::Array::borrow(cairn::interop::view_of(w))}});
+/// Ownership: the elements must stay valid and in place as long as the view is used; a matrix that is resized moves
+///            them.
+/// Example:   const Eigen::MatrixXd w = …;
+///            cairn::save("run/1", {{"w", cairn::Array::borrow(cairn::interop::view_of(w))}});
 template <class D>
 
 requires EigenInMemory<D>
@@ -133,7 +135,8 @@ requires(EigenInMemory<D> && (static_cast<int>(D::Flags) & Eigen::LvalueBit) != 
   return {it.data(), detail::shape_of(it), dtype_of<typename D::Scalar>(), detail::strides_of(it)};
 }
 
-/// Takes over a matrix that is moved from, as an array that owns it; the elements of one of dynamic size are not copied.
+/// Takes over a matrix that is moved from, as an array that owns it; the elements of one of dynamic size are not
+/// copied.
 template <EigenOwning M>
 [[nodiscard]] Array array_of(M&& matrix) {
   auto owner = std::make_shared<M>(std::move(matrix));
@@ -141,12 +144,13 @@ template <EigenOwning M>
   return Array::share(std::move(view), std::move(owner));
 }
 
-/// An array as Eigen sees it, with strides of its own: `M` is a matrix, vector or array type of its element type. Nothing is copied.
+/// An array as Eigen sees it, with strides of its own: `M` is a matrix, vector or array type of its element type.
+/// Nothing is copied.
 ///
 /// Ownership: the elements must stay valid as long as the map is used.
-/// Errors:    Errc::dtype_mismatch; Errc::shape_mismatch when the rank (vectors: 1, else 2) or an extent that `M` fixes is another;
-///            Errc::invalid_argument when the memory is not the host's or not aligned for the element, or when a stride is
-///            negative or not a multiple of an element: Eigen has no such.
+/// Errors:    Errc::dtype_mismatch; Errc::shape_mismatch when the rank (vectors: 1, else 2) or an extent that `M`
+///            fixes is another; Errc::invalid_argument when the memory is not the host's or not aligned for the
+///            element, or when a stride is negative or not a multiple of an element: Eigen has no such.
 /// Example:   const auto w = cairn::interop::map_as<Eigen::MatrixXd>(state["w"].as<cairn::Array>().view());
 template <EigenOwning M>
 [[nodiscard]] Eigen::Map<const M, Eigen::Unaligned, EigenStride> map_as(const ArrayView& array) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Tensors of libtorch as arrays of Cairn, and the other way round; what modules hold, by name. Empty where libtorch is not
-// installed; nothing else of Cairn needs it.
+// Tensors of libtorch as arrays of Cairn, and the other way round; what modules hold, by name. Empty where libtorch
+// is not installed; nothing else of Cairn needs it.
 
 #if __has_include(<torch/torch.h>)
 
@@ -101,12 +101,13 @@ inline constexpr TorchType kTorchTypes[] = {
   throw Error(Errc::dtype_mismatch, "libtorch has no tensors of " + std::string(name(dtype)));
 }
 
-/// The elements of a tensor, on the host or on a CUDA device, with strides as they are: transposed ones, parts of others. Those
-/// may be changed through it. Nothing is copied; gradients are not followed.
+/// The elements of a tensor, on the host or on a CUDA device, with strides as they are: transposed ones, parts of
+/// others. Those may be changed through it. Nothing is copied; gradients are not followed.
 ///
 /// Ownership: the tensor, or another one of its storage, must live as long as the view is used.
-/// Errors:    as element_type_of; Errc::invalid_argument for what is not in memory as it is: sparse, quantised and other layouts, lazily
-///            conjugated or negated tensors (`resolve_conj`, `resolve_neg`), other devices (meta, say).
+/// Errors:    as element_type_of; Errc::invalid_argument for what is not in memory as it is: sparse, quantised and
+///            other layouts, lazily conjugated or negated tensors (`resolve_conj`, `resolve_neg`), other devices
+///            (meta, say).
 /// Example:   wanted["w"].place_into(cairn::interop::mutable_view_of(model->weight));
 [[nodiscard]] inline MutableArrayView mutable_view_of(const at::Tensor& tensor) {
   if (!tensor.defined()) {
@@ -151,8 +152,8 @@ inline constexpr TorchType kTorchTypes[] = {
 /// An array as a tensor that shares its memory and keeps it alive.
 ///
 /// Ownership: of an array that borrows, the memory must stay valid as long as the tensor is used.
-/// Errors:    as scalar_type_of; Errc::invalid_argument for an array that is read-only, not in the host's memory, or that has strides which
-///            are negative or no multiple of an element: `copy_as_tensor` takes those.
+/// Errors:    as scalar_type_of; Errc::invalid_argument for an array that is read-only, not in the host's memory, or
+///            that has strides which are negative or no multiple of an element: `copy_as_tensor` takes those.
 [[nodiscard]] inline at::Tensor tensor_of(const Array& array) {
   constexpr const char* kViewer = "at::Tensor";
   const MutableArrayView& view = array.mutable_view();
@@ -179,8 +180,8 @@ inline constexpr TorchType kTorchTypes[] = {
 /// The arrays of a module or an optimizer by name: a Tree is made of it, and it of a Tree (`tree.as<NamedArrays>()`).
 using NamedArrays = std::map<std::string, Array>;
 
-/// The parameters and buffers of a module and of those below it, by libtorch's names, such as "encoder.0.weight". They share its memory: saved,
-/// they are what the module holds then; loaded into, they are what it holds afterwards.
+/// The parameters and buffers of a module and of those below it, by libtorch's names, such as "encoder.0.weight".
+/// They share its memory: saved, they are what the module holds then; loaded into, they are what it holds afterwards.
 ///
 /// Errors:  as mutable_view_of, naming the parameter.
 /// Example: cairn::Tree state = cairn::interop::arrays_of(*model);  cairn::load_into("run/model", state);

@@ -23,7 +23,8 @@ namespace cairn::interop {
 
 namespace detail {
 
-// Calls `visit(name, value)` for each member of the state that an optimizer keeps of one parameter: tensors, and the number of its steps.
+// Calls `visit(name, value)` for each member of the state that an optimizer keeps of one parameter: tensors, and the
+// number of its steps.
 
 template <class Visit>
 void visit_members(torch::optim::SGDParamState& state, const Visit& visit) {
@@ -106,9 +107,9 @@ void for_each_parameter(torch::optim::Optimizer& optimizer, const Act& act) {
 
 }  // namespace detail
 
-/// What an optimizer (SGD, Adam, AdamW, RMSprop or Adagrad) has learnt of its parameters, by their numbers, such as "state.0.exp_avg", and the
-/// learning rates of its groups, "groups.0.lr". Tensors share the optimizer's memory; numbers are copies. What it has not
-/// begun to learn is left out.
+/// Returns what an optimizer (SGD, Adam, AdamW, RMSprop or Adagrad) has learnt of its parameters, by their
+/// numbers, such as "state.0.exp_avg", and the learning rates of its groups, "groups.0.lr". Tensors share the
+/// optimizer's memory; numbers are copies. What it has not begun to learn is left out.
 ///
 /// Errors: Errc::type_mismatch for another optimizer; as mutable_view_of.
 [[nodiscard]] inline NamedArrays arrays_of(torch::optim::Optimizer& optimizer) {
@@ -139,11 +140,11 @@ void for_each_parameter(torch::optim::Optimizer& optimizer, const Act& act) {
   return arrays;
 }
 
-/// Makes an optimizer go on from what another one of the same kind, with as many parameters in the same order, had learnt. The arrays
-/// are copied, to the devices of the parameters.
+/// Makes an optimizer go on from what another one of the same kind, with as many parameters in the same order, had
+/// learnt. The arrays are copied, to the devices of the parameters.
 ///
-/// Errors:  Errc::type_mismatch for another optimizer; Errc::structure_mismatch, naming it, for an array that belongs to none of its
-///          parameters: then nothing is changed. Errc::shape_mismatch and Errc::dtype_mismatch.
+/// Errors:  Errc::type_mismatch for another optimizer; Errc::structure_mismatch, naming it, for an array that belongs
+///          to none of its parameters: then nothing is changed. Errc::shape_mismatch and Errc::dtype_mismatch.
 /// Example: cairn::interop::go_on_from(optimizer, loaded["optimizer"].as<cairn::interop::NamedArrays>());
 inline void go_on_from(torch::optim::Optimizer& optimizer, const NamedArrays& arrays) {
   NamedArrays left = arrays;

@@ -119,7 +119,8 @@ template <class S>
 ///
 /// Ownership: the elements must stay valid as long as the view is used.
 /// Errors:    Errc::invalid_argument when the layout is not strided.
-/// Example:   std::mdspan w(data, 3, 4);  cairn::save("run/1", {{"w", cairn::Array::borrow(cairn::interop::view_of(w))}});
+/// Example:   std::mdspan w(data, 3, 4);
+///            cairn::save("run/1", {{"w", cairn::Array::borrow(cairn::interop::view_of(w))}});
 template <StridedMdspan S>
 [[nodiscard]] ArrayView view_of(const S& span) {
   return {span.data_handle(), detail::shape_of_span(span), dtype_of<typename S::element_type>(),
@@ -148,9 +149,10 @@ template <StridedMdspan S>
 /// An array as a span of type `S`, whose elements are const. Nothing is copied.
 ///
 /// Ownership: the elements must stay valid as long as the span is used.
-/// Errors:    Errc::dtype_mismatch; Errc::shape_mismatch when the rank or an extent that `S` fixes is another, or its index type
-///            too narrow; Errc::invalid_argument when the memory is not the host's or not aligned for the element, or the strides
-///            are not those of the layout of `S` (layout_stride has all that are positive multiples of an element).
+/// Errors:    Errc::dtype_mismatch; Errc::shape_mismatch when the rank or an extent that `S` fixes is another, or its
+///            index type too narrow; Errc::invalid_argument when the memory is not the host's or not aligned for the
+///            element, or the strides are not those of the layout of `S` (layout_stride has all that are positive
+///            multiples of an element).
 template <StridedMdspan S>
 
 requires(!MutableMdspan<S>) [[nodiscard]] S span_as(const ArrayView& array) {

@@ -12,12 +12,12 @@
 
 namespace cairn::interop {
 
-/// The strides of an array in elements, not bytes, for a library that addresses elements of type `dtype` on the host. Those of
-/// extents of 0 and 1, which nobody follows, are 1.
+/// The strides of an array in elements, not bytes, for a library that addresses elements of type `dtype` on the host.
+/// Those of extents of 0 and 1, which nobody follows, are 1.
 ///
 /// `viewer` is what cannot view other arrays, for messages: "Eigen::Map".
-/// Errors: Errc::dtype_mismatch when the elements are of another type; Errc::invalid_argument when the memory is not the host's or is
-///         not aligned to `alignment`, or a stride is not a multiple of an element.
+/// Errors: Errc::dtype_mismatch when the elements are of another type; Errc::invalid_argument when the memory is not
+///         the host's or is not aligned to `alignment`, or a stride is not a multiple of an element.
 [[nodiscard]] Strides element_strides(const ArrayView& array, DType dtype, std::size_t alignment,
                                       std::string_view viewer);
 

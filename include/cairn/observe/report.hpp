@@ -91,7 +91,7 @@ struct PoolFigures {
   std::chrono::nanoseconds wait_time{0};
 };
 
-/// What a save and what a load have in common.
+/// The part that reports of saves and of loads have in common.
 struct Report {
   Report() = default;
 
@@ -115,13 +115,13 @@ struct Report {
   [[nodiscard]] const WorkFigures& work(Work work) const { return works[static_cast<std::size_t>(work)]; }
 };
 
-/// What a sharding policy made of what this process wrote.
+/// Holds what a sharding policy made of what this process wrote.
 struct PolicyFigures {
   std::string description;  ///< What the policy says of itself.
   WorkFigures work;  ///< The files that it made, their bytes, and the time that it took with its check.
 };
 
-/// What a save did.
+/// The report of a save.
 struct SaveResult : Report {
   SaveResult() = default;
 
@@ -133,14 +133,15 @@ struct SaveResult : Report {
   [[nodiscard]] double rate() const;
 };
 
-/// What a load did.
+/// The report of a load.
 struct LoadResult : Report {
   LoadResult() = default;
 
   std::uint64_t cached_bytes = 0;         ///< Copied from the page cache, where the file was already.
   std::chrono::nanoseconds load_time{0};  ///< From the call to the end: the sum of all steps.
-  /// Where members of structs may differ from what is stored (TreeLoadOptions::members_may_differ): those that are not stored, which kept
-  /// their values, by their paths. The checkpointable's name comes before the path where several were loaded.
+  /// Where members of structs may differ from what is stored (TreeLoadOptions::members_may_differ): those that are
+  /// not stored, which kept their values, by their paths. The checkpointable's name comes before the path where
+  /// several were loaded.
   std::vector<std::string> missing;
   /// The stored keys that are no members, which were left out.
   std::vector<std::string> unexpected;

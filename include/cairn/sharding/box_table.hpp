@@ -18,8 +18,9 @@ struct BoxOverlap {
 
 /// Finds which of many boxes meet another one, without looking at all.
 ///
-/// A tree of bounding boxes over the boxes in the order of their offsets: building it takes linear time where they come in
-/// that order (stored slices do), else n log n; a search takes time for what it finds and for the nodes on the way.
+/// A tree of bounding boxes over the boxes in the order of their offsets: building it takes linear time where they
+/// come in that order (stored slices do), else n log n; a search takes time for what it finds and for the nodes on
+/// the way.
 /// Threads: does not change; may be searched from any thread.
 class BoxTable {
  public:

@@ -14,8 +14,8 @@ struct FlatPiece {
   std::uint64_t first = 0;  ///< Where in the range its elements begin.
 };
 
-/// The boxes that elements [begin, end) of `box` make up, counted row-major in the box: for optimizers that flatten what
-/// they cut. At most 2 * N - 1 for N dimensions, in the order of the range; none for an empty range.
+/// The boxes that elements [begin, end) of `box` make up, counted row-major in the box: for optimizers that flatten
+/// what they cut. At most 2 * N - 1 for N dimensions, in the order of the range; none for an empty range.
 ///
 /// Shape:  the results have the coordinates of the array that `box` is a part of.
 /// Errors: Errc::invalid_argument when the range is not within the box.

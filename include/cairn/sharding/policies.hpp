@@ -48,11 +48,11 @@ class ByPrefix final : public ShardingPolicy {
 
 /// Files of at most so many bytes of elements; what surrounds them in the file (names, alignment) comes on top.
 ///
-/// The layouts of TensorFlow's MaxShardSizePolicy: the space left in a file is filled first; a tensor that does not fit is
-/// cut along the dimension that gives the fewest parts (the first of several), into parts of about equal size. Where no cut
-/// along one dimension is small enough, for which TensorFlow has no answer, the outermost dimension is cut into single
-/// indexes and each of these further. What cannot be cut (a scalar, one element, a packed type) and is larger than a file may
-/// be gets one of its own behind all others, and a warning. A scalar counts its size_bytes.
+/// The layouts of TensorFlow's MaxShardSizePolicy: the space left in a file is filled first; a tensor that does not
+/// fit is cut along the dimension that gives the fewest parts (the first of several), into parts of about equal size.
+/// Where no cut along one dimension is small enough, for which TensorFlow has no answer, the outermost dimension is
+/// cut into single indexes and each of these further. What cannot be cut (a scalar, one element, a packed type) and
+/// is larger than a file may be gets one of its own behind all others, and a warning. A scalar counts its size_bytes.
 class MaxShardSize final : public ShardingPolicy {
  public:
   /// Errors: Errc::invalid_argument when `max_bytes` is 0.
@@ -67,10 +67,11 @@ class MaxShardSize final : public ShardingPolicy {
   std::uint64_t max_bytes_;
 };
 
-/// Files of at most so many bytes of elements, each with one box of an array at most: such files torch's HuggingFaceStorageReader reads,
-/// too, where of MaxShardSize it refuses those that hold several.
+/// Files of at most so many bytes of elements, each with one box of an array at most: such files torch's
+/// HuggingFaceStorageReader reads, too, where of MaxShardSize it refuses those that hold several.
 ///
-/// As MaxShardSize, but for a further box of an array a further file begins. An array that a task holds in many boxes makes as many files.
+/// As MaxShardSize, but for a further box of an array a further file begins. An array that a task holds in many boxes
+/// makes as many files.
 /// Example: options.handler_options.set(ShardingOptions(std::make_shared<MaxFileSize>(500'000'000)));
 class MaxFileSize final : public ShardingPolicy {
  public:
@@ -86,19 +87,21 @@ class MaxFileSize final : public ShardingPolicy {
   std::uint64_t max_bytes_;
 };
 
-/// One file for each task, in which arrays lie in tiles: for checkpoints that will be loaded in other layouts than they are saved in.
+/// One file for each task, in which arrays lie in tiles: for checkpoints that will be loaded in other layouts than
+/// they are saved in.
 ///
-/// A reader that wants some columns of an array reads the tiles in which they lie, not every row. An array larger than a tile is
-/// halved along its longest extent, of several the innermost, until its parts are small enough; so tiles are about as high as wide, and
-/// layouts of a power of two of ranks cut none. Where tiles and wanted boxes do not coincide, whole chunks of 1 MiB are read at the borders:
-/// tiles of 16 MiB cost up to a sixteenth, smaller ones more. Tiles of a slice begin where it does. Scalars and packed types stay whole.
+/// A reader that wants some columns of an array reads the tiles in which they lie, not every row. An array larger
+/// than a tile is halved along its longest extent, of several the innermost, until its parts are small enough; so
+/// tiles are about as high as wide, and layouts of a power of two of ranks cut none. Where tiles and wanted boxes do
+/// not coincide, whole chunks of 1 MiB are read at the borders: tiles of 16 MiB cost up to a sixteenth, smaller ones
+/// more. Tiles of a slice begin where it does. Scalars and packed types stay whole.
 /// Example: options.handler_options.set(ShardingOptions(std::make_shared<Tiles>()));
 class Tiles final : public ShardingPolicy {
  public:
   static constexpr std::uint64_t kDefaultBytes = std::uint64_t{16} << 20;
 
-  /// `axes`: along which arrays may be cut, those that will be cut by readers; none: along all. Arrays that lack one are cut along the
-  /// others.
+  /// `axes`: along which arrays may be cut, those that will be cut by readers; none: along all. Arrays that lack one
+  /// are cut along the others.
   /// Errors: Errc::invalid_argument when `bytes` is 0.
   explicit Tiles(std::uint64_t bytes = kDefaultBytes, std::vector<std::size_t> axes = {});
 
@@ -114,8 +117,8 @@ class Tiles final : public ShardingPolicy {
 
 /// Runs `then` on each file that `first` makes: by prefix, but no file above 500 MB.
 ///
-/// `then` is given the parts of the file as its tensors, with the values that `first` put in their place. Files keep the
-/// order of `first`.
+/// `then` is given the parts of the file as its tensors, with the values that `first` put in their place. Files keep
+/// the order of `first`.
 /// Errors: Errc::invalid_argument when one is null.
 [[nodiscard]] std::shared_ptr<const ShardingPolicy> compose(std::shared_ptr<const ShardingPolicy> first,
                                                             std::shared_ptr<const ShardingPolicy> then);

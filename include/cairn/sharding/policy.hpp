@@ -23,8 +23,7 @@ namespace cairn {
 ///
 /// Ownership: texts and view are valid during the call of the policy.
 struct ShardableTensor {
-  std::string_view
-      key;  ///< Path in the checkpoint: the checkpointable, and in it the path ("state/params/w").
+  std::string_view key;          ///< Path in the checkpoint, with the checkpointable ("state/params/w").
   std::string_view name;         ///< As its owner calls it: the last component of the path ("w").
   std::string_view owner;        ///< Who holds it: the key without the name ("state/params").
   DType dtype = DType::float32;  ///< In memory: of `view`, and of values that a policy puts in its place.
@@ -39,13 +38,13 @@ struct ShardableTensor {
   const ArrayView* view =
       nullptr;  ///< What this task writes, in the shape of the slice; null when nobody asks for values.
 
-  /// What this task writes, as a box of the whole tensor.
+  /// Returns what this task writes, as a box of the whole tensor.
   [[nodiscard]] Box region() const { return slice ? *slice : Box::whole(full); }
 
   /// The dtype on disk: the one that sizes are counted with.
   [[nodiscard]] DType stored() const { return storage_dtype.value_or(dtype); }
 
-  /// Whether its elements share bytes, in memory or on disk: then it is not cut.
+  /// Returns whether its elements share bytes, in memory or on disk: then it is not cut.
   [[nodiscard]] bool is_packed() const { return cairn::is_packed(dtype) || cairn::is_packed(stored()); }
 };
 
@@ -64,8 +63,8 @@ using FilePlan = std::vector<TensorPart>;
 
 /// Decides which tensors go into which files: the sharding callback of TensorFlow.
 ///
-/// Called once for each save and task that writes something, in the blocking phase, with all that it writes. It may cut tensors, arrange
-/// the parts in files as it likes and replace values; check_policy_result says what it may not.
+/// Called once for each save and task that writes something, in the blocking phase, with all that it writes. It may
+/// cut tensors, arrange the parts in files as it likes and replace values; check_policy_result says what it may not.
 /// Threads: calls of different saves may come from several threads at once.
 /// Example:
 ///   class OneFileEach : public ShardingPolicy {
@@ -86,7 +85,8 @@ class ShardingPolicy {
   /// Divides what one task writes into files. What it throws fails the save.
   [[nodiscard]] virtual std::vector<FilePlan> operator()(std::span<const ShardableTensor> tensors) const = 0;
 
-  /// What the user should know about a result of this policy, a sentence each; for the problems of the save.
+  /// Returns what the user should know about a result of this policy, a sentence each; for the problems of
+  /// the save.
   [[nodiscard]] virtual std::vector<std::string> warnings(std::span<const ShardableTensor> tensors,
                                                           std::span<const FilePlan> files) const;
 
@@ -96,18 +96,19 @@ class ShardingPolicy {
   ShardingPolicy& operator=(const ShardingPolicy&) = default;
 };
 
-/// Refuses results that add, lose, double or alter tensors, by coverage: however a policy cuts them, every element that the
-/// task writes must be in exactly one part. A tensor of no elements must be there once, too.
+/// Refuses results that add, lose, double or alter tensors, by coverage: however a policy cuts them, every element
+/// that the task writes must be in exactly one part. A tensor of no elements must be there once, too.
 ///
 /// Time:   linear for tensors that are not cut; as check_cover for those that are.
 /// Errors: all name the policy, the key and the slice. Errc::overlapping_shards; Errc::incomplete_shards;
-///         Errc::invalid_argument for a tensor that was not given, a box that is empty or not within what the task writes,
-///         a cut through a packed type, values of another dtype or shape, an empty file, a file of several tasks.
+///         Errc::invalid_argument for a tensor that was not given, a box that is empty or not within what the task
+///         writes, a cut through a packed type, values of another dtype or shape, an empty file, a file of several
+///         tasks.
 void check_policy_result(const ShardingPolicy& policy, std::span<const ShardableTensor> tensors,
                          std::span<const FilePlan> files);
 
-/// A box of a tensor as TensorFlow writes it: the shape, then offset and extent of each dimension: "3 2 0,3:1,1". Empty for
-/// a scalar.
+/// A box of a tensor as TensorFlow writes it: the shape, then offset and extent of each dimension: "3 2 0,3:1,1".
+/// Empty for a scalar.
 ///
 /// Errors: Errc::invalid_argument when the box is not within the shape.
 [[nodiscard]] std::string slice_spec(const Shape& full, const Box& box);

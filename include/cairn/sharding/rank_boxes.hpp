@@ -17,24 +17,25 @@
 
 namespace cairn::sharding {
 
-// What the ranks of a job say to each other about arrays that they save together, as bytes. Each says what it holds; that is
-// merged on its way to rank 0, which makes the plan and answers each rank with its assignments. What a rule says about boxes is said by the
-// rule, and once for all ranks that say the same. Messages come from this very program on other ranks; damaged ones are refused all
-// the same.
+// What the ranks of a job say to each other about arrays that they save together, as bytes. Each says what it holds;
+// that is merged on its way to rank 0, which makes the plan and answers each rank with its assignments. What a rule
+// says about boxes is said by the rule, and once for all ranks that say the same. Messages come from this very
+// program on other ranks; damaged ones are refused all the same.
 
-/// What a rank holds of an array: boxes, each once.
+/// Holds what a rank holds of an array: boxes, each once.
 struct RankBoxes {
   std::string name;
   DType dtype = DType::float32;
   Shape shape;
   std::vector<PlacedBox> boxes;
   std::optional<Sharding> rule;  ///< No table, and gives just these boxes for the rank.
-  /// The number of the first array that may be the same one for all that this rank knows: the same memory, or it holds nothing of both.
+  /// The number of the first array that may be the same one for all that this rank knows: the same memory, or it
+  /// holds nothing of both.
   std::optional<std::uint32_t> same_as = std::nullopt;
 };
 
-/// What `rank` says. `structure` is what all ranks must have alike, one thing a line ("'w': sharded array of F32 [8, 4]"); it says in
-/// which order the arrays come, too, which are not named again.
+/// Returns what `rank` says. `structure` is what all ranks must have alike, one thing a line ("'w': sharded
+/// array of F32 [8, 4]"); it says in which order the arrays come, too, which are not named again.
 [[nodiscard]] std::string encode_rank_boxes(std::uint32_t rank, std::string_view structure,
                                             std::span<const RankBoxes> rank_boxes);
 
@@ -43,10 +44,11 @@ struct RankBoxes {
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::string merge_rank_boxes(std::span<const std::string> texts);
 
-/// The arrays of all ranks. `mine` is what the calling rank holds, in the same order. Two are the same array where no rank says otherwise.
+/// The arrays of all ranks. `mine` is what the calling rank holds, in the same order. Two are the same array where no
+/// rank says otherwise.
 ///
-/// Errors: Errc::invalid_argument when ranks have not the same structure: names the first line that differs, and which ranks have it
-///         how. As HeldArrays; Errc::malformed_metadata.
+/// Errors: Errc::invalid_argument when ranks have not the same structure: names the first line that differs, and
+///         which ranks have it how. As HeldArrays; Errc::malformed_metadata.
 [[nodiscard]] std::vector<PlannedArray> decode_rank_boxes(std::string_view text,
                                                           std::span<const RankBoxes> mine,
                                                           std::uint32_t ranks);
@@ -58,7 +60,7 @@ struct RankBoxes {
 /// Errors: Errc::malformed_metadata, also where it is not about that many arrays, or names one that is not before it.
 [[nodiscard]] std::vector<std::optional<std::uint32_t>> take_same(std::string_view& text, std::size_t arrays);
 
-/// What a rank is to write, for a plan that has its arrays in the order of `mine`.
+/// Returns what a rank is to write, for a plan that has its arrays in the order of `mine`.
 [[nodiscard]] std::string encode_assignments(std::span<const WriteAssignment> assignments);
 /// Errors: Errc::malformed_metadata, also for an array that the rank does not hold or a box that is not within it.
 [[nodiscard]] std::vector<WriteAssignment> decode_assignments(std::string_view text,

@@ -19,14 +19,14 @@ namespace sharding_detail {
 class Rule;
 }  // namespace sharding_detail
 
-/// What one axis of a mesh does to an array: nothing, or cut one of its dimensions.
+/// Holds what one axis of a mesh does to an array: nothing, or cut one of its dimensions.
 struct Placement {
   /// Every position along the axis holds the same.
   [[nodiscard]] static Placement replicate() { return {}; }
 
-  /// Position i holds the i-th of equal chunks of `dimension`. `split_factor` above 1: the dimension is first cut into that
-  /// many chunks, each of these is cut, and position i holds the i-th part of each; so the order in which two axes cut a
-  /// dimension can be turned round.
+  /// Position i holds the i-th of equal chunks of `dimension`. `split_factor` above 1: the dimension is first cut
+  /// into that many chunks, each of these is cut, and position i holds the i-th part of each; so the order in which
+  /// two axes cut a dimension can be turned round.
   [[nodiscard]] static Placement shard(std::size_t dimension, std::uint64_t split_factor = 1) {
     return {dimension, split_factor};
   }
@@ -43,7 +43,8 @@ struct Placement {
 ///
 /// Invariant: the boxes that one rank holds do not overlap (tables: as far as their maker saw to it).
 /// Threads:   a value; copies share what they say.
-/// Example:   Sharding rows = Sharding::of_spec(Mesh({4}, {"data"}), {{"data"}});  rows.boxes(1, {8, 3});  // [2:4, 0:3]
+/// Example:   Sharding rows = Sharding::of_spec(Mesh({4}, {"data"}), {{"data"}});
+///            rows.boxes(1, {8, 3});  // [2:4, 0:3]
 class Sharding final : public Layout {
  public:
   enum class Kind : std::uint8_t { replicated, spec, placements, grid, table };
@@ -54,8 +55,8 @@ class Sharding final : public Layout {
   [[nodiscard]] static Sharding replicated(std::uint32_t ranks);
 
   /// As a JAX PartitionSpec: for each dimension the axes that cut it, none, one or several, the first the outermost;
-  /// dimensions that are not mentioned are not cut. A dimension of n over k positions has blocks of ceil(n / k), the last
-  /// ones shorter or empty. Axes that cut nothing make replicas, numbered row-major.
+  /// dimensions that are not mentioned are not cut. A dimension of n over k positions has blocks of ceil(n / k), the
+  /// last ones shorter or empty. Axes that cut nothing make replicas, numbered row-major.
   ///
   /// Errors: Errc::invalid_argument when the mesh lacks an axis, or an axis is used twice.
   [[nodiscard]] static Sharding of_spec(Mesh mesh, std::vector<std::vector<std::string>> spec);
@@ -67,11 +68,11 @@ class Sharding final : public Layout {
   ///         split factor is 0 or above the size of the mesh.
   [[nodiscard]] static Sharding of_placements(Mesh mesh, std::vector<Placement> placements);
 
-  /// A regular grid: dimension i is cut into parts[i] equal parts, and rank r holds number part_of_rank[r] of them, counted
-  /// row-major; kNoPart: nothing. Ranks with the same part are replicas, in the order of the ranks.
+  /// A regular grid: dimension i is cut into parts[i] equal parts, and rank r holds number part_of_rank[r] of them,
+  /// counted row-major; kNoPart: nothing. Ranks with the same part are replicas, in the order of the ranks.
   ///
-  /// Errors: Errc::invalid_argument when a number of parts is 0, there are more parts than ranks, a part is not in the grid,
-  ///         or there are no ranks or too many.
+  /// Errors: Errc::invalid_argument when a number of parts is 0, there are more parts than ranks, a part is not in
+  ///         the grid, or there are no ranks or too many.
   [[nodiscard]] static Sharding of_grid(Shape parts, std::vector<std::uint32_t> part_of_rank);
   static constexpr std::uint32_t kNoPart = UINT32_MAX;
 
@@ -103,7 +104,7 @@ class Sharding final : public Layout {
   [[nodiscard]] std::optional<Sharding> as_grid(const Shape& shape) const;
   [[nodiscard]] Sharding as_boxes(const Shape& shape) const;
 
-  /// Whether both say the same in the same way.
+  /// Returns whether both say the same in the same way.
   friend bool operator==(const Sharding& a, const Sharding& b) { return a.to_json() == b.to_json(); }
 
   /// For the sources of this module.
@@ -114,7 +115,8 @@ class Sharding final : public Layout {
   std::shared_ptr<const sharding_detail::Rule> rule_;
 };
 
-/// What it says, in a line for people: "spec (data, none, [model, seq]) on mesh (data=2, model=2, seq=3)".
+/// Returns what it says, in a line for people: "spec (data, none, [model, seq]) on mesh (data=2, model=2,
+/// seq=3)".
 [[nodiscard]] std::string to_string(const Sharding& sharding);
 
 }  // namespace cairn

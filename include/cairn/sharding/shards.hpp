@@ -13,12 +13,12 @@
 
 namespace cairn {
 
-/// What `rank` holds of an array of `shape`, as an array: `local` is its box. A rank that has nothing gives an array of no
-/// elements.
+/// Returns what `rank` holds of an array of `shape`, as an array: `local` is its box. A rank that has nothing
+/// gives an array of no elements.
 ///
 /// Ownership: shares the memory of `local`.
-/// Errors:    as Sharding::boxes; Errc::shape_mismatch when `local` has not the shape of the box; Errc::invalid_argument
-///            when the rank holds several boxes.
+/// Errors:    as Sharding::boxes; Errc::shape_mismatch when `local` has not the shape of the box;
+///            Errc::invalid_argument when the rank holds several boxes.
 [[nodiscard]] ShardedArray shard(const Sharding& sharding, std::uint32_t rank, Shape shape, Array local);
 
 /// The same where a rank may hold several boxes: one array for each, in the order of Sharding::boxes.
@@ -27,8 +27,8 @@ namespace cairn {
 [[nodiscard]] ShardedArray shard(const Sharding& sharding, std::uint32_t rank, Shape shape, DType dtype,
                                  std::vector<Array> locals);
 
-/// What `rank` wants of an array when it is to be divided so. Where `array` has a destination, the boxes go to their parts
-/// of it.
+/// Returns what `rank` wants of an array when it is to be divided so. Where `array` has a destination, the
+/// boxes go to their parts of it.
 ///
 /// Errors: as Sharding::boxes.
 [[nodiscard]] AbstractShardedArray wanted(const AbstractArray& array, const Sharding& sharding,

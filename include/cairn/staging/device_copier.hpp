@@ -47,7 +47,7 @@ class DeviceCopier {
   /// Whose memory it reaches.
   [[nodiscard]] virtual Device device() const noexcept = 0;
 
-  /// What is started from now on waits for all that `stream` has been given so far.
+  /// Makes what is started from now on wait for all that `stream` has been given so far.
   virtual void follow(DeviceStream stream) = 0;
   void follow() { follow(nullptr); }
 

@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-/// Who keeps the values of a save unchanged until they are on disk.
+/// Says who keeps the values of a save unchanged until they are on disk.
 enum class Snapshot : std::uint8_t {
   copy,    ///< Cairn copies them during the blocking phase; the caller is free at `staged`.
   borrow,  ///< The caller promises not to change them until `committed`; nothing is copied.
@@ -30,7 +30,7 @@ struct DeviceRegion {
   std::byte* data = nullptr;
 };
 
-/// What sources and sinks have in common.
+/// Holds what sources and sinks have in common.
 class BytePlace {
  public:
   virtual ~BytePlace() = default;
@@ -53,11 +53,12 @@ class BytePlace {
 
 /// Bytes that are not simply in memory: a strided array, one that is cast on the way, one on a device.
 ///
-/// Threads: `read` is called concurrently, for different ranges, on threads that copy. It should not block: the other copies of its
-///          operation wait for it, and with Snapshot::copy the caller does.
+/// Threads: `read` is called concurrently, for different ranges, on threads that copy. It should not block: the other
+///          copies of its operation wait for it, and with Snapshot::copy the caller does.
 class ByteSource : public BytePlace {
  public:
-  /// Whether they are nobody's but the save's: with Snapshot::copy, too, they are read in the background.
+  /// Returns whether they are nobody's but the save's: with Snapshot::copy, too, they are read in the
+  /// background.
   [[nodiscard]] virtual bool is_lasting() const { return false; }
 
   /// Fills `out` with the bytes that begin `offset_bytes` after the first.
@@ -66,8 +67,8 @@ class ByteSource : public BytePlace {
 
 /// The reverse: takes bytes that a file holds to where they belong.
 ///
-/// Threads: `write` is called concurrently, for different ranges, on threads that copy. It should not block: the other copies of
-///          its operation wait for it.
+/// Threads: `write` is called concurrently, for different ranges, on threads that copy. It should not block: the
+///          other copies of its operation wait for it.
 class ByteSink : public BytePlace {
  public:
   /// Takes the bytes that begin `offset_bytes` after the first.
@@ -82,7 +83,8 @@ struct SourcePiece {
   std::shared_ptr<const ByteSource> source;
   /// Keeps `data` alive; may be null when the caller does.
   std::shared_ptr<const void> owner;
-  /// Who keeps these bytes unchanged; nothing: as the save has it. `copy` has them read in the blocking phase, anything else later.
+  /// Who keeps these bytes unchanged; nothing: as the save has it. `copy` has them read in the blocking phase,
+  /// anything else later.
   std::optional<Snapshot> snapshot = std::nullopt;
 };
 

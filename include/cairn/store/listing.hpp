@@ -39,11 +39,12 @@ struct FoundCheckpoint {
   std::string note;        ///< What recovery says of it; empty as a rule.
   std::string problem;     ///< Why a checkpoint cannot be loaded, with its path; empty when it can.
 
-  /// Whether it can be loaded, as far as can be told without reading data.
+  /// Returns whether it can be loaded, as far as can be told without reading data.
   [[nodiscard]] bool is_sound() const noexcept {
     return kind == EntryClass::committed && !is_hidden && problem.empty();
   }
-  /// Whether it is a checkpoint, sound or not: not what a save has left or is writing, no older generation.
+  /// Returns whether it is a checkpoint, sound or not: not what a save has left or is writing, no older
+  /// generation.
   [[nodiscard]] bool counts() const noexcept;
 };
 
@@ -51,8 +52,8 @@ struct ListOptions {
   ListOptions() = default;
 
   CheckpointOrder order = CheckpointOrder::by_name;
-  /// Also what cannot be loaded and is or was Cairn's: damaged and displaced checkpoints, older generations, what saves are
-  /// writing or have left.
+  /// Also what cannot be loaded and is or was Cairn's: damaged and displaced checkpoints, older generations, what
+  /// saves are writing or have left.
   bool everything = false;
 };
 

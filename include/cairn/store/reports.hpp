@@ -14,7 +14,7 @@
 
 namespace cairn::store {
 
-/// What recovery takes an entry of the root for.
+/// Says what recovery takes an entry of the root for.
 enum class EntryClass : std::uint8_t {
   committed,   ///< A checkpoint whose COMMIT and manifest agree and whose files are all there, in
                ///< size.
@@ -31,7 +31,7 @@ enum class EntryClass : std::uint8_t {
 /// "committed", "damaged", …
 [[nodiscard]] std::string_view name(EntryClass kind) noexcept;
 
-/// What recovery does with an entry.
+/// Says what recovery does with an entry.
 enum class RecoveryAction : std::uint8_t {
   keep,     ///< Nothing.
   unmark,   ///< A commit is finished: the mark of its writer, which a crash has left in it, goes.
@@ -116,8 +116,8 @@ struct VerifyReport {
 struct VerifyOptions {
   VerifyOptions() = default;
 
-  /// Threads that hash, and read what is small or in the page cache; 0: as many as the machine has cores. Each costs up to
-  /// 20 MiB of memory, for the transfers that it keeps in flight.
+  /// Threads that hash, and read what is small or in the page cache; 0: as many as the machine has cores. Each costs
+  /// up to 20 MiB of memory, for the transfers that it keeps in flight.
   std::size_t threads = 0;
   /// Check only what lies below this directory of the checkpoint; empty: everything.
   std::string directory;
@@ -129,7 +129,8 @@ struct VerifyOptions {
 
 struct RemovalReport {
   /// What was in the checkpoint's directory and is not the checkpoint's, and where it was kept: a sentence for each
-  /// generation that held any; or an earlier checkpoint that was replaced, and is so damaged that nobody can tell its files. Empty as a rule.
+  /// generation that held any; or an earlier checkpoint that was replaced, and is so damaged that nobody can tell its
+  /// files. Empty as a rule.
   std::vector<std::string> kept;
 };
 

@@ -29,7 +29,7 @@
 
 namespace cairn::testing {
 
-/// What a handler must do, whatever it saves. `Traits` says what to try it with:
+/// Tests what every handler must do, whatever it saves. `Traits` says what to try it with:
 ///
 ///   using Handler = …;                             default-constructible
 ///   using Subject = …;                             what a caller saves, and gets from `Loaded::take` or `into`
@@ -37,7 +37,7 @@ namespace cairn::testing {
 ///   static void change(Subject&);                  changes it in place, so that it is no longer equal
 ///   static bool equal(const Subject&, const Subject&);
 ///   static Request wrong(std::string name);        optional: asks for what make() is not
-///   static Subject make(std::size_t rank, std::size_t ranks);  optional: what a rank holds where `ranks` of them save make()
+///   static Subject make(std::size_t rank, std::size_t ranks);  optional: what a rank of `ranks` that save make() holds
 ///                                                  together; wanted of handlers that save on all ranks
 ///
 /// Example: INSTANTIATE_TYPED_TEST_SUITE_P(Point, HandlerConformance, PointTraits);
@@ -69,7 +69,7 @@ class HandlerConformance : public ::testing::Test {
 
   ItemMetadata metadata() { return checkpointables_metadata(path(), context_).at("item"); }
 
-  /// What was saved, as it was saved.
+  /// Returns what was saved, as it was saved.
   Subject load_back() {
     if constexpr (StatefulLoadable<Subject>) {
       Subject target = Traits::make();
@@ -81,7 +81,7 @@ class HandlerConformance : public ::testing::Test {
     }
   }
 
-  /// Whether what is saved is what the value was when the blocking phase ended.
+  /// Returns whether what is saved is what the value was when the blocking phase ended.
   ::testing::AssertionResult keeps_the_value_of_the_blocking_phase() {
     std::promise<void> gate;
     const Context context = context_of(std::make_shared<const HeldBack<Handler>>(gate.get_future().share()));
@@ -97,7 +97,7 @@ class HandlerConformance : public ::testing::Test {
            << "the background phase has read the caller's value, which had been changed by then";
   }
 
-  /// Whether a value can be copied for `leaves_the_value_alone`.
+  /// Returns whether a value can be copied for `leaves_the_value_alone`.
   static bool can_be_copied(const Subject& subject) {
     const Checkpointable item("item", subject);
     const auto memory = std::make_shared<WatchedMemory>();
@@ -107,7 +107,8 @@ class HandlerConformance : public ::testing::Test {
     return is_copied;
   }
 
-  /// Whether nothing of the value is used after the blocking phase, not even what `change` leaves as it is.
+  /// Returns whether nothing of the value is used after the blocking phase, not even what `change` leaves as
+  /// it is.
   ::testing::AssertionResult leaves_the_value_alone() {
     ContextOptions options;
     options.check_handlers = true;

@@ -23,10 +23,11 @@
 
 namespace cairn::testing {
 
-/// A job whose ranks are in one process, each with a context of its own: for tests of what several processes do together.
+/// A job whose ranks are in one process, each with a context of its own: for tests of what several processes do
+/// together.
 ///
-/// Each transport has a thread, which delivers what is sent to its rank. Saves of several ranks wait for each other, so each rank
-/// saves on a thread of its own.
+/// Each transport has a thread, which delivers what is sent to its rank. Saves of several ranks wait for each other,
+/// so each rank saves on a thread of its own.
 /// Ownership: transports may outlive it.
 /// Threads:   every method may be called from any thread.
 /// Example:   LocalRanks job(3);  options.coordinator = std::make_shared<Coordinator>(job.transport(rank));
@@ -44,7 +45,7 @@ class LocalRanks {
     return std::make_unique<Wire>(boxes_, hosts_, job_, rank);
   }
 
-  /// What a rank sends, and what is sent to it, is lost from here on: as if it had died.
+  /// Loses what a rank sends, and what is sent to it, from here on: as if it had died.
   void cut(std::size_t rank) { boxes_[rank]->is_cut = true; }
   /// In all packets that a rank has sent.
   [[nodiscard]] std::uint64_t sent_bytes(std::size_t rank) const { return boxes_[rank]->sent_bytes; }
@@ -154,7 +155,8 @@ class LocalRanks {
   static inline std::atomic<std::uint64_t> jobs_{0};
 };
 
-/// Calls `act` on a thread for each rank of a job, with its coordinator. Returns what they threw, a line for each rank that did.
+/// Calls `act` on a thread for each rank of a job, with its coordinator. Returns what they threw, a line for each
+/// rank that did.
 template <class Act>
 std::string failures_on_ranks(LocalRanks& job, const Act& act) {
   std::vector<std::future<void>> ends;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Replaces `operator new` and `operator delete` of the program, so that ContextOptions::check_handlers watches what values
-// allocate, too: the elements of a std::vector, the text of a std::string. To be included in exactly one source file, of a
-// program for tests or debugging. Memory that is not for such copies comes from std::malloc.
+// Replaces `operator new` and `operator delete` of the program, so that ContextOptions::check_handlers watches what
+// values allocate, too: the elements of a std::vector, the text of a std::string. To be included in exactly one
+// source file, of a program for tests or debugging. Memory that is not for such copies comes from std::malloc.
 
 #include <cstddef>
 #include <cstdlib>

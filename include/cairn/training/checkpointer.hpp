@@ -19,40 +19,46 @@
 
 namespace cairn {
 
-/// The checkpoints of a training: saves steps into one directory when a policy says so, and removes old ones when another does.
+/// The checkpoints of a training: saves steps into one directory when a policy says so, and removes old ones when
+/// another does.
 ///
-/// One save is in flight at most. Old steps are removed in the background, after a later one is committed, so that a crash at any moment
-/// leaves the newest committed step; see plan_retention for what is never removed.
+/// One save is in flight at most. Old steps are removed in the background, after a later one is committed, so that a
+/// crash at any moment leaves the newest committed step; see plan_retention for what is never removed.
 /// Example: cairn::CheckpointerOptions options;
 ///          options.save = cairn::save_when::every_steps(100);
 ///          options.keep = cairn::keep::latest(3);
 ///          cairn::Checkpointer run("run", options);
 ///          std::uint64_t step = 0;
 ///          if (auto resumed = run.resume({{"state", cairn::into(state)}})) { step = resumed->step + 1; }
-///          for (; step < last; ++step) { train(state); run.save(step, {{"state", state}}, cairn::Metrics{{"loss", loss}}); }
+///          for (; step < last; ++step) {
+///            train(state);
+///            run.save(step, {{"state", state}}, cairn::Metrics{{"loss", loss}});
+///          }
 ///          run.close();
-/// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save`, `resume` and
-/// `rewind` with the same steps in the same order.
-/// What is saved, when, and what is gone on from are decided alike on all of them (see docs/training.md); rank 0 alone removes steps, and
-/// the others know of that when they `reload`.
-/// A forked child has none of its threads: there every call fails with Errc::closed at once, and the destructor does nothing.
+/// Several ranks (ContextOptions::coordinator): each has one, and they call `save`, `should_save`, `resume`
+/// and `rewind` with the same steps in the same order. All ranks decide alike what is saved, when, and which
+/// step they go on from (see docs/training.md). Rank 0 alone removes steps; the others learn of that when
+/// they `reload`. A forked child has none of its threads: there every call fails with Errc::closed at once,
+/// and the destructor does nothing.
 /// Threads: `save`, `rewind`, `wait` and `close` by one thread at a time; the rest from any, at any time.
 class Checkpointer {
  public:
-  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive this.
+  /// Lists the directory: the one that `root` means now, wherever the program goes later. The context must outlive
+  /// this.
   ///
   /// Errors: as StepDirectory.
   explicit Checkpointer(std::filesystem::path root, CheckpointerOptions options = {},
                         const Context& context = default_context());
-  /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to ContextOptions::on_lost_failure. Returns
-  /// when nothing of it runs: it waits for a disk that does not answer a look at the root. On a thread that it would have to wait for (where
-  /// `wait` is refused, and std::exit is called) what runs there is left to end by itself, and does nothing more.
+  /// As `close`, but cancels a save that does not end in time, and hands what `close` would throw to
+  /// ContextOptions::on_lost_failure. Returns when nothing of it runs: it waits for a disk that does not answer a
+  /// look at the root. On a thread that it would have to wait for (where `wait` is refused, and std::exit is called)
+  /// what runs there is left to end by itself, and does nothing more.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Saves the step, if the policy says so. Returns as soon as the values may change, like save_checkpointables_async; before that it
-  /// waits for the save before.
+  /// Saves the step, if the policy says so. Returns as soon as the values may change, like
+  /// save_checkpointables_async; before that it waits for the save before.
   ///
   /// A step that is lower than the latest may be saved, and is not the latest then. Where the policy of what to keep
   /// would have it removed as soon as the next one is there, the program has probably gone back and not called
@@ -68,20 +74,23 @@ class Checkpointer {
   ///            alike on the steps after it.
   StepResponse save(std::uint64_t step, const Checkpointables& items, const StepOptions& options = {});
 
-  /// Whether `save` would save this step now: for programs whose checkpointables take time to put together.
+  /// Returns whether `save` would save this step now: for programs whose checkpointables take time to put
+  /// together.
   [[nodiscard]] bool should_save(std::uint64_t step) const;
 
-  /// Whether the training is to end: the process was sent a signal (CheckpointerOptions::preemption), and `save` was called since, so that
-  /// the policy has had its say. With several ranks: one of them was sent one, and all have come to the step that rank 0 has named.
+  /// Returns whether the training is to end: the process was sent a signal (CheckpointerOptions::preemption),
+  /// and `save` was called since, so that the policy has had its say. With several ranks: one of them was
+  /// sent one, and all have come to the step that rank 0 has named.
   [[nodiscard]] bool is_preempted() const;
 
-  /// What saves have cost so far, and how often to save for a job that fails every `mtbf` on average; see save_when::automatic. A cost is
-  /// that of the last saves, of which each counts a third less than the one after it. `restart` as in PeriodCosts.
+  /// Returns what saves have cost so far, and how often to save for a job that fails every `mtbf` on average;
+  /// see save_when::automatic. A cost is that of the last saves, of which each counts a third less than the
+  /// one after it. `restart` as in PeriodCosts.
   ///
   /// Errors: Errc::invalid_argument: an mtbf of 0.
   [[nodiscard]] PeriodReport period(Timeout mtbf, Timeout restart = {}) const;
-  /// The same for a job that fails as often as its run has failed so far; without a policy that needs to know (SavePolicy::needs_history)
-  /// nothing is kept of earlier programs.
+  /// The same for a job that fails as often as its run has failed so far; without a policy that needs to know
+  /// (SavePolicy::needs_history) nothing is kept of earlier programs.
   [[nodiscard]] PeriodReport period() const;
 
   /// How often the programs of this run have failed so far, as far as it is kept.
@@ -89,7 +98,8 @@ class Checkpointer {
 
   /// Goes on from the newest step: loads it; nothing when there is none. Steps are looked for on the disk again.
   ///
-  /// Errors: a newest step that is damaged, with its file and chunk, unless `fall_back` is set; as load_latest and `recover`.
+  /// Errors: a newest step that is damaged, with its file and chunk, unless `fall_back` is set; as load_latest and
+  ///         `recover`.
   [[nodiscard]] std::optional<Resumed> resume(const Requests& requests = {},
                                               const ResumeOptions& options = {});
 
@@ -103,7 +113,7 @@ class Checkpointer {
   [[nodiscard]] StepLoadResponse load_async(const WhichStep& which, const Requests& requests = {},
                                             const LoadOptions& options = {});
 
-  /// What the checkpoint of a step says of its checkpointables; see checkpointables_metadata.
+  /// Returns what the checkpoint of a step says of its checkpointables; see checkpointables_metadata.
   [[nodiscard]] CheckpointMetadata metadata(const WhichStep& which) const;
   /// When it was committed, its metrics, its size, whether it is pinned. Opens no checkpointable.
   ///
@@ -119,9 +129,11 @@ class Checkpointer {
   /// Errors: Errc::not_found: no step has that metric, or none a finite one.
   [[nodiscard]] std::optional<std::uint64_t> best(const std::string& metric, Prefer prefer) const;
 
-  /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the others `reload`.
+  /// Removes a step now, whether or not the policy would keep it. Blocks. Of several ranks rank 0 does it, and the
+  /// others `reload`.
   ///
-  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; another rank than 0 is asked. As remove_checkpoint.
+  /// Errors: Errc::not_found; Errc::invalid_argument: it is pinned, or in use; another rank than 0 is asked. As
+  ///         remove_checkpoint.
   void remove(std::uint64_t step);
 
   /// Gives up the steps above this one, to go on from here: moves them to `.cairn-rewound` in the root, where nobody
@@ -145,22 +157,23 @@ class Checkpointer {
 
   /// Blocks until no save is in flight and old steps are removed.
   ///
-  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try has made good; each
-  ///         once. Errc::invalid_argument on a thread of its own, where policies of what to keep are asked, and on one of the context's
-  ///         while a save is in flight: it would wait for itself.
+  /// Errors: what went wrong with the last save and, without `on_retention_failure`, with removals that no later try
+  ///         has made good; each once. Errc::invalid_argument on a thread of its own, where policies of what to keep
+  ///         are asked, and on one of the context's while a save is in flight: it would wait for itself.
   void wait();
-  /// As `wait`, and refuses new saves from then on. What could not be removed is tried once more, the first time. May be called again.
+  /// As `wait`, and refuses new saves from then on. What could not be removed is tried once more, the first time. May
+  /// be called again.
   ///
-  /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it did not end in time,
-  ///         and goes on.
+  /// Errors: as `wait`. Errc::still_running, which names the step, or says that old ones are still being removed: it
+  ///         did not end in time, and goes on.
   void close();
   void close(Timeout timeout);
 
  private:
   struct State;
 
-  /// The way to the state for the process that has made it. One that was forked has copies of its locks, and none of its threads: there it is
-  /// neither used nor destroyed.
+  /// The way to the state for the process that has made it. One that was forked has copies of its locks, and none of
+  /// its threads: there it is neither used nor destroyed.
   class OwnState {
    public:
     explicit OwnState(std::shared_ptr<State> state);

@@ -20,10 +20,11 @@ namespace cairn {
 
 /// Says which steps to keep: a value, without a state of its own, asked after each commit.
 ///
-/// What a policy does not keep is removed, but for what is never removed; see plan_retention. It is asked again where
-/// the manifest of a step turns out to be unreadable: without that step. Before a step is saved below others it is
-/// asked whether that one would be kept; see Checkpointer::save.
-/// Example: options.keep = keep::any_of({keep::latest(3), keep::every_steps(1000), keep::best("loss", 1, Prefer::lower)});
+/// Says which steps to keep. A step that it does not keep is removed, but for those that are never removed;
+/// see plan_retention. It is asked again where the manifest of a step turns out to be unreadable: without
+/// that step. Before a step is saved below others it is asked whether that one would be kept; see
+/// Checkpointer::save.
+/// Example: options.keep = keep::any_of({keep::latest(3), keep::best("loss", 1, Prefer::lower)});
 /// Threads: asked on a thread of the Checkpointer's or, about a step that is saved below others, on one of the
 ///          context's or the one that saves; one at a time.
 class KeepPolicy {
@@ -41,12 +42,13 @@ class KeepPolicy {
   /// `name` is for messages. One that does not `read_manifests` may be given steps, paths and pins, and nothing else.
   KeepPolicy(std::string name, bool reads_manifests, Function function);
 
-  /// Errors: Errc::invalid_argument when it answers for more or fewer steps than there are; what it throws; the policy is named.
+  /// Errors: Errc::invalid_argument when it answers for more or fewer steps than there are; what it throws; the
+  ///         policy is named.
   [[nodiscard]] std::vector<bool> operator()(std::span<const StepInfo> steps, CommitTime now) const;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] bool reads_manifests() const noexcept { return reads_manifests_; }
-  /// Those of an `any_of`, each of which says for itself why a step is kept; else empty.
+  /// Returns the policies of an `any_of`, each of which says for itself why a step is kept; else empty.
   [[nodiscard]] const std::vector<KeepPolicy>& parts() const noexcept { return parts_; }
 
  private:
@@ -64,7 +66,7 @@ class KeepPolicy {
 /// Which of two values of a metric is better.
 enum class Prefer : std::uint8_t { lower, higher };
 
-/// What becomes of steps that a metric was not measured at.
+/// Says what becomes of steps at which a metric was not measured.
 enum class Unmeasured : std::uint8_t { keep, drop };
 
 namespace keep {
@@ -82,12 +84,12 @@ namespace keep {
 /// The first, and each that is `interval` or more above the last that is kept.
 [[nodiscard]] KeepPolicy steps_apart(std::uint64_t interval);
 
-/// Keeps, of the steps that are nearest to the same multiple of `interval`, the one nearest to it, or the later of two. A step half way
-/// between two multiples belongs to the upper one.
+/// Keeps, of the steps that are nearest to the same multiple of `interval`, the one nearest to it, or the later of
+/// two. A step half way between two multiples belongs to the upper one.
 [[nodiscard]] KeepPolicy nearest_to_every(std::uint64_t interval);
 
-/// The first, and each that was committed `interval` or more after the last that is kept. Steps that do not say when are kept, and
-/// so is one that is older than its predecessor: a clock was set back, and time is counted from there.
+/// The first, and each that was committed `interval` or more after the last that is kept. Steps that do not say when
+/// are kept, and so is one that is older than its predecessor: a clock was set back, and time is counted from there.
 [[nodiscard]] KeepPolicy time_apart(Timeout interval);
 
 /// These and no others.
@@ -95,8 +97,8 @@ namespace keep {
 
 /// The `count` best by the metric `name`, of equal ones the later. One that is not finite is never best.
 ///
-/// Where steps without it are to be dropped and there is no step that has it, the policy fails with Errc::not_found: a name that
-/// was mistyped removes nothing.
+/// Where steps without it are to be dropped and there is no step that has it, the policy fails with Errc::not_found:
+/// a name that was mistyped removes nothing.
 [[nodiscard]] KeepPolicy best(std::string name, std::size_t count, Prefer prefer,
                               Unmeasured unmeasured = Unmeasured::keep);
 
@@ -105,12 +107,12 @@ namespace keep {
                                  std::function<std::optional<double>(const StepInfo& step)> score,
                                  std::size_t count, Prefer prefer, Unmeasured unmeasured = Unmeasured::keep);
 
-/// Those that were committed less than `age` ago, or do not say when, or in the future.
+/// Keeps the steps that were committed less than `age` ago, that do not say when, or that lie in the future.
 ///
 /// Errors: Errc::invalid_argument: an age that is not above 0.
 [[nodiscard]] KeepPolicy younger_than(Timeout age);
 
-/// What one of them keeps.
+/// Keeps the steps that one of these policies keeps.
 [[nodiscard]] KeepPolicy any_of(std::vector<KeepPolicy> policies);
 
 }  // namespace keep

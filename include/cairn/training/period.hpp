@@ -7,7 +7,8 @@
 
 namespace cairn {
 
-/// What a save costs a training, and how often the training fails: what the best time between two saves follows from.
+/// The cost of a save to a training, and how often the training fails: the best time between two saves
+/// follows from both.
 struct PeriodCosts {
   std::chrono::nanoseconds blocking{0};  ///< For which a save stops the program.
   std::chrono::nanoseconds durable{0};   ///< From its call until the step is committed.
@@ -22,18 +23,19 @@ struct PeriodCosts {
 [[nodiscard]] std::chrono::nanoseconds young_period(std::chrono::nanoseconds cost,
                                                     std::chrono::nanoseconds mtbf);
 
-/// Daly's rule, which is more accurate where saves are not cheap compared with failures: sqrt(2 C M) (1 + sqrt(C / 2 M) / 3 + C / 18 M) - C; M where C is 2 M
-/// or more.
+/// Daly's rule, which is more accurate where saves are not cheap compared with failures: sqrt(2 C M) (1 + sqrt(C / 2
+/// M) / 3 + C / 18 M) - C; M where C is 2 M or more.
 ///
 /// Source: J. T. Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, 2006.
 [[nodiscard]] std::chrono::nanoseconds daly_period(std::chrono::nanoseconds cost,
                                                    std::chrono::nanoseconds mtbf);
 
-/// The time between the begins of two saves that loses least: Daly's for what a save blocks, but never shorter than a durable save takes.
+/// The time between the begins of two saves that loses least: Daly's for what a save blocks, but never shorter than a
+/// durable save takes.
 [[nodiscard]] std::chrono::nanoseconds best_period(const PeriodCosts& costs);
 
-/// The part of the time that is lost with saves so far apart: to saves, to what is computed again after a failure, and to restarts. For a period
-/// of 0 that is all of it; 1 at most.
+/// The part of the time that is lost with saves so far apart: to saves, to what is computed again after a failure,
+/// and to restarts. For a period of 0 that is all of it; 1 at most.
 [[nodiscard]] double expected_loss(std::chrono::nanoseconds period, const PeriodCosts& costs);
 
 /// How often the programs of a run have failed so far.
@@ -43,10 +45,11 @@ struct FailureHistory {
   std::chrono::nanoseconds lived{0};  ///< All of their time, each until it was last known to live.
 };
 
-/// What they say of the mean time between two failures, as if a day with one failure had gone before: (lived + 24 h) / (failures + 1).
+/// Returns what they say of the mean time between two failures, as if a day with one failure had gone before:
+/// (lived + 24 h) / (failures + 1).
 [[nodiscard]] std::chrono::nanoseconds estimated_mtbf(const FailureHistory& history);
 
-/// What a training has measured of its saves, and what follows from it.
+/// Holds what a training has measured of its saves, and what follows from it.
 struct PeriodReport {
   PeriodCosts costs;
   std::chrono::nanoseconds period{0};  ///< best_period of them.

@@ -18,13 +18,13 @@ struct KeptStep {
   std::string why;  ///< All reasons, with commas between them.
 };
 
-/// What is to become of the steps of a root; each is in one of the two.
+/// Decides for each step of a root whether it stays or goes; each is in one of the two lists.
 struct RetentionPlan {
   std::vector<KeptStep> kept;
   std::vector<StepInfo> removed;
 };
 
-/// What is known of steps besides their manifests.
+/// Facts about steps that their manifests do not have.
 struct StepUse {
   std::set<std::uint64_t> in_use;   ///< Being saved or loaded.
   std::set<std::uint64_t> damaged;  ///< A load of them has failed.
@@ -33,8 +33,9 @@ struct StepUse {
 
 /// Decides which of `steps`, sorted, are to be removed: those that `policy` does not keep.
 ///
-/// Never removed, whatever it says: the newest; the newest that is not known to be damaged; what was just committed; what is in use;
-/// what is pinned; what is damaged so that its manifest cannot be read, which the policy is not asked about.
+/// Never removed, whatever it says: the newest; the newest that is not known to be damaged; what was just committed;
+/// what is in use; what is pinned; what is damaged so that its manifest cannot be read, which the policy is not asked
+/// about.
 /// Errors: those of the policy; then nothing is decided.
 [[nodiscard]] RetentionPlan plan_retention(const KeepPolicy& policy, std::span<const StepInfo> steps,
                                            CommitTime now, const StepUse& use = {});

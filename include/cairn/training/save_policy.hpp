@@ -18,30 +18,32 @@
 
 namespace cairn {
 
-/// What is known when a training asks whether to save a step: all that a policy decides by.
+/// Everything that a policy decides by when a training asks whether to save a step.
 struct SaveMoment {
   std::uint64_t step = 0;
   /// The time of day; only for policies that ask for it.
   CommitTime now;
-  /// Since the last save began or, before the first one of this process, since the newest step was committed, as far as the two
-  /// clocks agree: never negative. Nothing where no step is saved. Only for policies that ask for the time.
+  /// Since the last save began or, before the first one of this process, since the newest step was committed, as far
+  /// as the two clocks agree: never negative. Nothing where no step is saved. Only for policies that ask for the
+  /// time.
   std::optional<std::chrono::nanoseconds> since_last_save;
-  /// Those that are saved, and the one that is being saved; sorted.
+  /// The steps that are saved, and the one that is being saved; sorted.
   std::span<const std::uint64_t> steps;
-  bool is_saving = false;  ///< Whether a save is in flight. Only for policies that ask for the time.
-  /// What saves have cost so far, without a mean time between failures; all 0 before the first one has ended. Only for policies that
-  /// ask for the time.
+  bool is_saving = false;  ///< A save is in flight. Only for policies that ask for the time.
+  /// The costs of saves so far, without a mean time between failures; all 0 before the first one has ended.
+  /// Only for policies that ask for the time.
   PeriodCosts costs;
   bool is_preempted =
-      false;  ///< Whether the end of the process was announced, and no save was begun since, or the last has failed.
+      false;  ///< The end of the process was announced, and no save was begun since, or the last has failed.
 };
 
 /// Says at which steps to save: a value, without a state of its own.
 ///
 /// Example: options.save = save_when::any_of({save_when::every_steps(1000), save_when::preempted()});
 ///          options.save = [](const SaveMoment& moment) { return moment.step % 7 == 3; };
-/// Of several ranks rank 0 asks one that goes by the time ahead, up to 10,000 steps, with moments as it expects them; any function of a
-/// program's own is such a one. What it throws of a step ahead does not count: it is asked again when that step has come.
+/// Rank 0 evaluates time-based policies for all ranks. It asks up to 10,000 steps ahead, with predicted
+/// moments; custom functions count as time-based. A policy may throw for a step ahead: it is asked again when
+/// that step has come.
 /// Threads: asked on the thread that calls Checkpointer::save.
 class SavePolicy {
  public:
@@ -53,8 +55,9 @@ class SavePolicy {
       SavePolicy(F function)  // NOLINT: implicit, so that a lambda is one.
       : SavePolicy("a policy of the program's own", true, Function(std::move(function))) {}
 
-  /// `name` is for messages. One that `asks_time` costs a look at the clock at each step, and of several ranks rank 0 alone is asked.
-  /// One that `needs_history` finds PeriodCosts::mtbf estimated from how the programs of the run have ended, which is kept in the root then.
+  /// `name` is for messages. A policy that `asks_time` costs a look at the clock at each step, and is
+  /// evaluated by rank 0 alone. A policy that `needs_history` finds PeriodCosts::mtbf estimated from how the
+  /// programs of the run have ended, which the root then records.
   SavePolicy(std::string name, bool asks_time, Function function, bool needs_history = false);
 
   /// Errors: what a function of the program's own throws, with the policy named.
@@ -84,8 +87,8 @@ namespace save_when {
 /// Whenever no save is in flight, and the last one began at least `apart` ago.
 [[nodiscard]] SavePolicy continuously(Timeout apart = {});
 
-/// As often as it loses least time, for a job that fails every `mtbf` on average: see best_period. What a save costs is measured; until the
-/// first one has ended, at the first step.
+/// As often as it loses least time, for a job that fails every `mtbf` on average: see best_period. What a save costs
+/// is measured; until the first one has ended, at the first step.
 ///
 /// Errors: Errc::invalid_argument: an mtbf of 0.
 [[nodiscard]] SavePolicy automatic(Timeout mtbf);

@@ -28,12 +28,14 @@ struct StepDirectoryOptions {
   std::vector<StepFormat> also_read;
 };
 
-/// The checkpoints of a directory that are called as steps. Whatever else lies there is foreign: it is not seen, and never touched.
+/// The checkpoints of a directory that are called as steps. Whatever else lies there is foreign: it is not seen, and
+/// never touched.
 ///
-/// Knows them by their names and by a COMMIT in their directories: the latest is found without opening any. What their manifests say
-/// is read when it is asked for, once. Other processes may add and remove steps: `reload` sees it. The root may be yet to be made, where the
-/// directory above it is there: nothing was saved yet. Once it was seen it is held open: where its path leads to another directory later, as a
-/// link was turned, whatever looks there or changes something is an error (Errc::invalid_argument) that names both.
+/// Knows them by their names and by a COMMIT in their directories: the latest is found without opening any. What
+/// their manifests say is read when it is asked for, once. Other processes may add and remove steps: `reload` sees
+/// it. The root may be yet to be made, where the directory above it is there: nothing was saved yet. Once it was seen
+/// it is held open: where its path leads to another directory later, as a link was turned, whatever looks there or
+/// changes something is an error (Errc::invalid_argument) that names both.
 /// Example: StepDirectory directory("run");
 ///          if (const auto step = directory.latest()) { state = load(directory.path(*step)); }
 /// Threads: every method may be called from any thread.
@@ -44,8 +46,9 @@ class StepDirectory {
 
   /// Lists the directory. The context must outlive this.
   ///
-  /// Errors: Errc::not_found (nor is there a directory above it); Errc::already_exists (a step in two formats: both are named);
-  ///         Errc::invalid_argument (`root` is a checkpoint itself); OS errors: ENOTDIR where it is a file.
+  /// Errors: Errc::not_found (nor is there a directory above it); Errc::already_exists (a step in two formats: both
+  ///         are named); Errc::invalid_argument (`root` is a checkpoint itself); OS errors: ENOTDIR where it is a
+  ///         file.
   explicit StepDirectory(const std::filesystem::path& root, StepDirectoryOptions options = {},
                          const Context& context = default_context());
   ~StepDirectory();
@@ -71,11 +74,11 @@ class StepDirectory {
   ///
   /// Errors: Errc::invalid_argument: it has more digits than the width.
   [[nodiscard]] std::filesystem::path path(std::uint64_t step) const;
-  /// The directory in which it lies: that of `path` or, where it was overwritten on a file system that cannot exchange names, another one
-  /// beside it ("100.g2"), which the next overwriting gives another name.
+  /// The directory in which it lies: that of `path` or, where it was overwritten on a file system that cannot
+  /// exchange names, another one beside it ("100.g2"), which the next overwriting gives another name.
   [[nodiscard]] std::filesystem::path entry(std::uint64_t step) const;
 
-  /// What its manifest and its pin say. Blocks.
+  /// Returns what its manifest and its pin say. Blocks.
   ///
   /// Errors: Errc::not_found; OS errors on the root. What is wrong with the step itself is its `problem`.
   [[nodiscard]] StepInfo info(std::uint64_t step) const;
@@ -85,11 +88,13 @@ class StepDirectory {
   /// The step that a name in the root means; nothing for what is foreign.
   [[nodiscard]] std::optional<std::uint64_t> parse(std::string_view name) const;
 
-  /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; it is not an error when the pin is there already.
+  /// Keeps a step: no Checkpointer of any process removes one that is pinned. Durable when it returns; it is not an
+  /// error when the pin is there already.
   ///
-  /// What is pinned is the step that is there when it returns: no Checkpointer overwrites it from then on.
-  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: somebody else is at its removal, or replaces it, for more than ten
-  ///         seconds, or has replaced it meanwhile, where the file system has no locks; no pin, either. OS errors.
+  /// Pins the step that is there when it returns: no Checkpointer overwrites it from then on.
+  /// Errors: Errc::not_found: no such step; it leaves no pin. EBUSY: somebody else is at its removal, or replaces it,
+  ///         for more than ten seconds, or has replaced it meanwhile, where the file system has no locks; no pin,
+  ///         either. OS errors.
   void pin(std::uint64_t step) const;
   /// Takes the pin away, if there is one.
   ///
@@ -98,23 +103,25 @@ class StepDirectory {
   /// Looks at the disk: another process may have pinned it.
   [[nodiscard]] bool is_pinned(std::uint64_t step) const;
 
-  /// Removes a step that nobody has pinned; who pins it meanwhile either keeps it, or is told that it is not there. False, and nothing
-  /// done, when it is pinned, or somebody pins or removes it at this moment. Blocks.
+  /// Removes a step that nobody has pinned; who pins it meanwhile either keeps it, or is told that it is not there.
+  /// False, and nothing done, when it is pinned, or somebody pins or removes it at this moment. Blocks.
   ///
-  /// `newer`: a later step that stays, for whose sake this one goes. Where it is not there any more, as somebody has gone
-  /// back behind it, nothing is done, either.
+  /// `newer`: a later step that stays, for whose sake this one goes. Where it is not there any more, as somebody has
+  /// gone back behind it, nothing is done, either.
   /// Errors: as remove_checkpoint; not Errc::not_found: it is removed, whichever process did it.
   bool remove_unless_pinned(std::uint64_t step, const RemoveOptions& options, const Context& context,
                             std::optional<std::uint64_t> newer = std::nullopt);
 
-  /// Whether removals of this object have failed, or have not come back in time, when the step was gone and its bytes were not.
+  /// Returns whether removals of this object have failed, or have not come back in time, when the step was
+  /// gone and its bytes were not.
   [[nodiscard]] bool has_unfinished_removals() const;
   /// Goes on with those. Blocks.
   ///
   /// Errors: the first failure, once all were tried; Errc::timed_out, also where one of them has not come back yet.
   void finish_removals(const RemoveOptions& options, const Context& context) const;
 
-  /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be read are read again.
+  /// Lists the directory again, but keeps what manifests of steps that are still there said. Those that could not be
+  /// read are read again.
   void refresh();
   /// Forgets what the manifest of a step said: it is read again when it is asked for.
   void doubt(std::uint64_t step);

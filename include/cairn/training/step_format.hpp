@@ -18,8 +18,8 @@ class StepFormat {
   StepFormat() = default;
   /// `prefix` and then the number, in `width` digits with zeros before it; 0: as many as it needs.
   ///
-  /// Errors: Errc::invalid_argument: the prefix holds '/' or a NUL, starts with '.', ends with ".g" (which would make it the name of a
-  ///         second generation), or makes names of more than 200 bytes; more than 20 digits.
+  /// Errors: Errc::invalid_argument: the prefix holds '/' or a NUL, starts with '.', ends with ".g" (which would make
+  ///         it the name of a second generation), or makes names of more than 200 bytes; more than 20 digits.
   explicit StepFormat(std::string prefix, std::size_t width = 0);
 
   /// Errors: Errc::invalid_argument when the step has more digits than the width.

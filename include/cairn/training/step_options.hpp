@@ -23,8 +23,8 @@ namespace cairn {
 
 class PreemptionGuard;
 
-/// Symbolic links in a root for people: no code follows them. Each is replaced atomically once a save is committed, before old steps go. What is
-/// called like a link and is none is left alone, and reported as a failure to remove.
+/// Symbolic links in a root for people: no code follows them. Each is replaced atomically once a save is committed,
+/// before old steps go. What is called like a link and is none is left alone, and reported as a failure to remove.
 struct LinkOptions {
   LinkOptions() = default;
 
@@ -43,20 +43,20 @@ struct CheckpointerOptions {
   KeepPolicy keep = keep::all();
   /// How steps are called.
   StepDirectoryOptions names;
-  /// None, unless told otherwise.
+  /// Which links point at steps: none by default.
   LinkOptions links;
   /// Tells whether the process is about to end; the caller's, must outlive the Checkpointer. Null: not asked.
   const PreemptionGuard* preemption = nullptr;
-  /// With several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the job was announced to any
-  /// of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there until all are known to come: the more
-  /// steps, the less they wait. At least 1.
+  /// With several ranks: how far ahead of its own the step is that rank 0 proposes to save at, when the end of the
+  /// job was announced to any of them. Where a rank has passed it by then, a later one is proposed. Ranks wait there
+  /// until all are known to come: the more steps, the less they wait. At least 1.
   std::uint64_t preemption_margin = 2;
-  /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or the making of links,
-  /// may take.
+  /// How long `close` and the destructor wait for the save in flight and for removals, and how long one removal, or
+  /// the making of links, may take.
   Timeout close_timeout = std::chrono::seconds(600);
-  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save, and by the
-  /// first `close`. Should not throw: that is told by the next `wait` or `close`. Null: the first such failure is thrown by the next
-  /// `wait` or `close`, unless a later try has succeeded.
+  /// Told why old steps were not removed, on a thread of the Checkpointer's; it is tried again after the next save,
+  /// and by the first `close`. Should not throw: that is told by the next `wait` or `close`. Null: the first such
+  /// failure is thrown by the next `wait` or `close`, unless a later try has succeeded.
   std::function<void(const std::exception_ptr& failure)> on_retention_failure;
 };
 
@@ -64,16 +64,18 @@ struct StepOptions {
   StepOptions() = default;
   StepOptions(Metrics measured) : metrics(std::move(measured)) {}  // NOLINT: implicit, as an argument.
 
-  /// Numbers by name, 1000 at most; see keep::best. One that is not finite is kept, is never the best, and is told once for each name by
-  /// SaveResult::problems of the next step that is saved; also one of a step that the policy declines.
+  /// Numbers by name, 1000 at most; see keep::best. One that is not finite is kept, is never the best, and is told
+  /// once for each name by SaveResult::problems of the next step that is saved; also one of a step that the policy
+  /// declines.
   Metrics metrics;
   /// Save whatever the policy says, also below later steps because of which the step will be removed soon; see
   /// Checkpointer::save.
   bool force = false;
   /// Do not wait for the save before, where that is still in flight, but save nothing.
   bool skip_if_busy = false;
-  /// How to save; `overwrite` replaces a step that is there already, unless it is pinned. One that this Checkpointer has found damaged (`resume`
-  /// has passed it over, or a load has failed) and whose COMMIT or manifest is missing is moved to `.cairn-damaged` in the root.
+  /// How to save; `overwrite` replaces a step that is there already, unless it is pinned. One that this Checkpointer
+  /// has found damaged (`resume` has passed it over, or a load has failed) and whose COMMIT or manifest is missing is
+  /// moved to `.cairn-damaged` in the root.
   SaveOptions save;
 };
 
@@ -107,16 +109,16 @@ class WhichStep {
 struct ResumeOptions {
   ResumeOptions() = default;
 
-  /// Recover the root first, which removes what crashes have left and puts back what they have displaced. For programs that save there;
-  /// costs a look at each checkpoint.
+  /// Recover the root first, which removes what crashes have left and puts back what they have displaced. For
+  /// programs that save there; costs a look at each checkpoint.
   bool recover = false;
   RecoverOptions recovery;
-  /// Where the newest step is damaged, load the next older one that is sound. Off: then it is an error, as going on from an older state
-  /// is a decision.
+  /// Where the newest step is damaged, load the next older one that is sound. Off: then it is an error, as going on
+  /// from an older state is a decision.
   bool fall_back = false;
-  /// With fall_back: whether the program takes the state that was loaded; where it returns false the next older one is loaded. Of several ranks
-  /// each is asked, and one that returns false is enough. Called on the thread that calls resume; what it throws ends resume. Null:
-  /// whatever is sound is taken.
+  /// With fall_back: whether the program takes the state that was loaded; where it returns false the next older one
+  /// is loaded. Of several ranks each is asked, and one that returns false is enough. Called on the thread that calls
+  /// resume; what it throws ends resume. Null: whatever is sound is taken.
   std::function<bool(std::uint64_t step, Loaded& loaded)> accept;
   /// How to load; the deadline is that of the load, with all that is passed over. With `together`, which must be the
   /// same on all ranks, rank 0 chooses the step, and the ranks load it together; each step that they try has the
@@ -124,12 +126,13 @@ struct ResumeOptions {
   LoadOptions load;
 };
 
-/// What a training goes on from.
+/// The step from which a training goes on.
 struct Resumed {
   std::uint64_t step = 0;
   Loaded loaded;
   std::vector<PassedOver>
-      passed_over;  ///< Newer steps that are damaged, or were not accepted, the newest first; see ResumeOptions::fall_back.
+      /// Newer steps that are damaged, or were not accepted, the newest first; see ResumeOptions::fall_back.
+      passed_over;
 };
 
 }  // namespace cairn

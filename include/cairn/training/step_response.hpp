@@ -24,17 +24,18 @@ class StepResponse {
   StepResponse() = default;
   explicit StepResponse(std::shared_ptr<training::StepSave> save) noexcept;
 
-  /// Whether the step is saved at all.
+  /// Returns whether the step is saved at all.
   [[nodiscard]] explicit operator bool() const noexcept { return save_ != nullptr; }
 
-  /// Blocks until the step is durable; rethrows what went wrong, which the Checkpointer then does not throw again. Of an empty one
-  /// returns at once.
+  /// Blocks until the step is durable; rethrows what went wrong, which the Checkpointer then does not throw again. Of
+  /// an empty one returns at once.
   SaveResult wait() const;
   /// Errors: Errc::still_running; the save goes on.
   SaveResult wait(Timeout timeout) const;
 
-  /// Blocks until the values may be changed, as AsyncResponse::wait_staged; rethrows what the save has failed with before, which
-  /// the Checkpointer then does not throw again. Of an empty one returns at once. For saves that return_when_accepted.
+  /// Blocks until the values may be changed, as AsyncResponse::wait_staged; rethrows what the save has failed with
+  /// before, which the Checkpointer then does not throw again. Of an empty one returns at once. For saves that
+  /// return_when_accepted.
   void wait_staged() const;
   /// Errors: Errc::still_running; the save goes on, and the values must not be changed.
   void wait_staged(Timeout timeout) const;
@@ -49,8 +50,8 @@ class StepResponse {
   std::shared_ptr<training::StepSave> save_;
 };
 
-/// The load of a step in flight. While there is one, its step is not removed by this process. Asking how it has ended tells
-/// the Checkpointer of a damaged step; an error names a step that was removed meanwhile.
+/// The load of a step in flight. While there is one, its step is not removed by this process. Asking how it has ended
+/// tells the Checkpointer of a damaged step; an error names a step that was removed meanwhile.
 class StepLoadResponse : private LoadResponse {
  public:
   StepLoadResponse(LoadResponse response, std::shared_ptr<const training::StepLoad> load) noexcept;
@@ -58,8 +59,8 @@ class StepLoadResponse : private LoadResponse {
   StepLoadResponse(StepLoadResponse&&) noexcept = default;
   StepLoadResponse& operator=(StepLoadResponse&&) noexcept = default;
 
-  /// As those of LoadResponse. A failure that is one of the checkpoint itself is known to the Checkpointer from then on; see
-  /// Checkpointer::load.
+  /// As those of LoadResponse. A failure that is one of the checkpoint itself is known to the Checkpointer from then
+  /// on; see Checkpointer::load.
   [[nodiscard]] Loaded wait() const;
   [[nodiscard]] Loaded wait(Timeout timeout) const;
   [[nodiscard]] Awaitable<Loaded> loaded() const;

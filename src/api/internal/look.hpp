@@ -14,10 +14,11 @@
 
 namespace cairn::api {
 
-/// Whether nothing has the name `root`, and a directory may be made of it.
+/// Returns whether nothing has the name `root`, and a directory may be made of it.
 [[nodiscard]] bool is_yet_to_be_made(const std::filesystem::path& root);
 
-/// What `look` returns that looks into `root`; nothing where that is yet to be made. Looks again where it was made meanwhile.
+/// What `look` returns that looks into `root`; nothing where that is yet to be made. Looks again where it was made
+/// meanwhile.
 template <class Look>
 [[nodiscard]] auto look_if_made(const std::filesystem::path& root, const Look& look)
     -> std::optional<decltype(look())> {
@@ -38,13 +39,14 @@ template <class Look>
   }
 }
 
-/// What is said of a directory that is missing, where the one above it is there.
+/// Says what to answer for a directory that is missing, where the one above it is there.
 enum class Missing : std::uint8_t {
   is_refused,  ///< Errc::not_found.
   is_empty,
 };
 
-/// What lists the checkpoints of `root`, as list_checkpoints does, but has no deadline. It blocks, and owns all that it uses.
+/// Returns a function that lists the checkpoints of `root`, as list_checkpoints does, but without a deadline.
+/// It blocks, and owns all that it uses.
 ///
 /// Errors: Errc::invalid_argument for `root` as absolute_path.
 [[nodiscard]] std::function<std::vector<FoundCheckpoint>()> listing(core::DiskCalls calls,

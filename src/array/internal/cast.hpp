@@ -9,8 +9,8 @@
 
 namespace cairn {
 
-/// Whether every value of `from` is a value of `to`: infinities and negative zero count as values, NaN as one
-/// value.
+/// Returns whether every value of `from` is a value of `to`: infinities and negative zero count as values,
+/// NaN as one value.
 ///
 /// bfloat16 widens to float32, int32 to float64, bool to every type with 0 and 1; int64 widens to no float.
 [[nodiscard]] bool is_widening(DType from, DType to) noexcept;
@@ -30,8 +30,8 @@ namespace cairn {
 /// | complex64 | the real part as float32, the imaginary part 0; of complex128 both parts as float32 |
 /// | complex128 | the real part as float64, the imaginary part 0 |
 ///
-/// A complex type to a real one is refused even when narrowing is allowed: it would drop a whole part of the
-/// data. A boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit. All this is so in whatever
+/// A complex type to a real one is refused even when narrowing is allowed: it would drop a whole part of the data. A
+/// boolean byte that is neither 0 nor 1 counts as 1. Equal types are copied bit for bit. All this is so in whatever
 /// mode the thread computes: rounded elsewhere, or with subnormals taken for zero, as -ffast-math has it.
 ///
 /// Units:  elements; `in` and `out` hold equally many, whole bytes of them. They must not overlap. No

@@ -21,7 +21,8 @@ struct Destination {
       0;  ///< Who names it, if others of the same may be the very same memory; 0: none may.
 };
 
-/// Refuses destinations that share a byte: what such a load left there would be chance. Those of one origin may be the very same.
+/// Refuses destinations that share a byte: what such a load left there would be chance. Those of one origin may be
+/// the very same.
 ///
 /// Exact for parts of one array, however they interleave. Takes time in n log n, and memory for each row of
 /// the parts that do interleave.

@@ -10,7 +10,8 @@ namespace cairn::async {
 
 /// Counts who is inside, and can be closed: from then on nobody enters, and an event tells when the last has left.
 ///
-/// For things that are handed back while others may still use them: memory of the caller's, a directory that is to be removed.
+/// For things that are handed back while others may still use them: memory of the caller's, a directory that is to be
+/// removed.
 /// Threads: every method may be called from any thread. Copies are the same gate.
 class Gate {
  public:

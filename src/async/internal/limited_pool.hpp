@@ -11,8 +11,8 @@
 
 namespace cairn::async {
 
-/// A share of a pool: of the functions that are given to it, only so many run at once; the others wait here, and take no
-/// thread. So one operation with thousands of blocking calls leaves threads to the others.
+/// A share of a pool: of the functions that are given to it, only so many run at once; the others wait here, and take
+/// no thread. So one operation with thousands of blocking calls leaves threads to the others.
 ///
 /// Threads: every method may be called from any thread. Copies are the same share. The pool outlives its work.
 class LimitedPool {
@@ -25,7 +25,7 @@ class LimitedPool {
   /// How many run at once.
   [[nodiscard]] std::size_t size() const noexcept;
 
-  /// Whether the calling thread runs some of its work.
+  /// Returns whether the calling thread runs some of its work.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
  private:

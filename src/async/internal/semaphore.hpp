@@ -12,19 +12,21 @@ class Permit;
 
 /// Limits how much of something is in use at once: bytes, requests, open files.
 ///
-/// Invariant: taken() <= capacity(), except that a share that holds nothing is granted what it asks for, at once: so what is
-///            larger than the whole capacity cannot wait for ever, nor anybody for what others hold and never give back.
+/// Invariant: taken() <= capacity(), except that a share that holds nothing is granted what it asks for, at once: so
+///            what is larger than the whole capacity cannot wait for ever, nor anybody for what others hold and never
+///            give back.
 /// Threads:   every method may be called from any thread. Copies are the same semaphore, and the same share.
 class Semaphore {
  public:
   /// A capacity of 0 means no limit.
   explicit Semaphore(std::size_t capacity);
 
-  /// Another share of the same semaphore: for somebody who must not have to wait until others give back all that they hold.
+  /// Another share of the same semaphore: for somebody who must not have to wait until others give back all that they
+  /// hold.
   [[nodiscard]] Semaphore fair_share() const;
 
-  /// Waits until `count` permits are free, in arrival order, and takes them all at once. A share that holds nothing does
-  /// not wait.
+  /// Waits until `count` permits are free, in arrival order, and takes them all at once. A share that holds nothing
+  /// does not wait.
   ///
   /// Cancel: leaves the semaphore unchanged.
   [[nodiscard]] Awaitable<Permit> acquire(std::size_t count = 1);
@@ -50,7 +52,7 @@ class Semaphore {
   std::shared_ptr<FairShare> share_;
 };
 
-/// What a Semaphore has granted, given back when it goes away.
+/// Permits that a Semaphore has granted, given back when this goes away.
 class Permit {
  public:
   Permit() = default;

@@ -46,7 +46,7 @@ Awaitable<> suspend(Start start, OnCancel on_cancel = nullptr) noexcept;
 /// The exception of a cancelled operation: what Asio's own operations throw.
 std::exception_ptr cancelled();
 
-/// Whether an exception says that its operation was cancelled. No exception says so.
+/// Returns whether an exception says that its operation was cancelled. No exception says so.
 bool is_cancelled(const std::exception_ptr& failure);
 
 /// Whether the calling coroutine has been cancelled.

@@ -40,7 +40,8 @@ class TaskGroup : public std::enable_shared_from_this<TaskGroup> {
 
   /// Waits until every task has ended; returns the failures in the order in which they happened.
   ///
-  /// Tasks may use what belongs to the caller of `settle`: when it cannot wait for them, for want of memory, the process ends.
+  /// Tasks may use what belongs to the caller of `settle`: when it cannot wait for them, for want of memory, the
+  /// process ends.
   /// Cancel: asks the tasks to stop, and waits for them all the same.
   static Awaitable<std::vector<std::exception_ptr>> settle(std::shared_ptr<TaskGroup> group) noexcept;
 

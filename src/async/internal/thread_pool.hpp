@@ -41,7 +41,7 @@ class ThreadPool {
   /// Queues `work`, which must not throw.
   void submit(std::function<void()> work);
 
-  /// Whether the calling thread is one of the pool's.
+  /// Returns whether the calling thread is one of the pool's.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
   /// How many threads it has had from the start.
@@ -55,12 +55,12 @@ class ThreadPool {
 /// An executor on top of `executor` that never runs two things at the same time.
 Executor make_strand(const Executor& executor);
 
-/// A strand whose work is run by the thread that calls `drive`, until somebody calls `release_driver`; afterwards by the
-/// pool. What it is given before anybody drives it waits. The code that makes one drives it.
+/// A strand whose work is run by the thread that calls `drive`, until somebody calls `release_driver`; afterwards by
+/// the pool. What it is given before anybody drives it waits. The code that makes one drives it.
 Executor make_driven_strand(const ThreadPool& pool);
 
-/// A companion strand of a driven one: the thread that drives that runs its work, too, while it has nothing else to do. What
-/// blocks that thread does not keep this work waiting: the pool runs it.
+/// A companion strand of a driven one: the thread that drives that runs its work, too, while it has nothing else to
+/// do. What blocks that thread does not keep this work waiting: the pool runs it.
 Executor make_companion_strand(const Executor& strand);
 
 /// Runs the work of a driven strand on the calling thread. Returns after `release_driver`, when the piece of work that
@@ -70,11 +70,11 @@ void drive(const Executor& strand,
            const std::function<std::chrono::nanoseconds(bool has_worked)>& while_idle = {}) noexcept;
 void release_driver(const Executor& strand) noexcept;
 
-/// Whether the calling thread runs work of a strand of a pool.
+/// Returns whether the calling thread runs work of a strand of a pool.
 [[nodiscard]] bool runs_this_thread(const Executor& strand) noexcept;
 
-/// The same strand (of a pool) for work that can be given up: once `gate` is closed, such work is destroyed when its turn
-/// comes, with the coroutines that it would resume. Work that runs is a visitor of the gate.
+/// The same strand (of a pool) for work that can be given up: once `gate` is closed, such work is destroyed when its
+/// turn comes, with the coroutines that it would resume. Work that runs is a visitor of the gate.
 Executor make_lane(const Executor& strand, Gate gate);
 
 /// Runs `work` on the pool while the calling coroutine is suspended; rethrows what it throws.

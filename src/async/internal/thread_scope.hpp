@@ -3,8 +3,8 @@
 
 namespace cairn::async {
 
-/// The calling thread is inside `what` while this lives, the innermost first: who would wait for the end of something asks whether it
-/// is he himself who runs it.
+/// The calling thread is inside `what` while this lives, the innermost first: who would wait for the end of something
+/// asks whether it is he himself who runs it.
 class ThreadScope {
  public:
   explicit ThreadScope(const void* what) noexcept : what_(what), outer_(innermost) { innermost = this; }
@@ -12,7 +12,7 @@ class ThreadScope {
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
-  /// Whether the calling thread is inside it.
+  /// Returns whether the calling thread is inside it.
   [[nodiscard]] static bool is_in(const void* what) noexcept {
     for (const ThreadScope* scope = innermost; scope != nullptr; scope = scope->outer_) {
       if (scope->what_ == what) {

@@ -32,7 +32,7 @@ class Timers {
   /// Calls `call` once it is `when` on the clock. It must be brief, and must not throw.
   Id at(TimePoint when, std::function<void()> call);
 
-  /// Whether the calling thread is the one that calls.
+  /// Returns whether the calling thread is the one that calls.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
   /// Drops a function that has not been called yet.

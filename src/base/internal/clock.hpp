@@ -20,8 +20,8 @@ class Clock {
   /// Time that never goes back, for durations.
   [[nodiscard]] virtual std::chrono::steady_clock::time_point steady_now() const = 0;
 
-  /// Blocks the calling thread until `ready()` holds, or until it is `when` on the steady clock. Returns whether it holds.
-  /// `lock` is held whenever `ready` is called; a thread that changes what it looks at notifies `condition`.
+  /// Blocks the calling thread until `ready()` holds, or until it is `when` on the steady clock. Returns whether it
+  /// holds. `lock` is held whenever `ready` is called; a thread that changes what it looks at notifies `condition`.
   ///
   /// As it is, it waits in real time for as long as `when` is ahead of `steady_now()`. A clock whose time tests decide
   /// overrides it, and wakes its waiters when it is set.
@@ -29,7 +29,8 @@ class Clock {
                           const std::function<bool()>& ready) const;
 };
 
-/// `begin` and `duration` later; the last moment that can be told where that is beyond it: a duration of max() never ends.
+/// `begin` and `duration` later; the last moment that can be told where that is beyond it: a duration of max() never
+/// ends.
 [[nodiscard]] std::chrono::steady_clock::time_point later(std::chrono::steady_clock::time_point begin,
                                                           std::chrono::nanoseconds duration);
 

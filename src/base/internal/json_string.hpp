@@ -7,14 +7,14 @@
 
 namespace cairn {
 
-/// What a JSON string does not hold as it is.
+/// Says what a JSON string does not hold as it is.
 enum class JsonEscapes : bool {
   needed,       ///< Control characters, `"` and `\`.
   unprintable,  ///< Also what is not printable, see is_printable: for texts that are shown in terminals.
 };
 
-/// How many bytes at the front of `text` a JSON string holds as they are. Looks at eight at a time: names of arrays come
-/// in millions.
+/// How many bytes at the front of `text` a JSON string holds as they are. Looks at eight at a time: names of arrays
+/// come in millions.
 [[nodiscard]] std::size_t plain_json_bytes(std::string_view text) noexcept;
 
 /// Appends `text` as a JSON string with its quotes. Where it is not UTF-8, it may get U+FFFD.

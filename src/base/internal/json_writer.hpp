@@ -27,7 +27,8 @@ struct JsonStyle {
   JsonEscapes escapes = JsonEscapes::needed;
 };
 
-/// Writes a JSON document piece by piece, so that a long list needs no memory. As JsonEvents it copies what a reader reads.
+/// Writes a JSON document piece by piece, so that a long list needs no memory. As JsonEvents it copies what a reader
+/// reads.
 ///
 /// What is inside a line is part of that line. A document that is not compact ends with a newline.
 /// Invariant: calls come in the order of the document; in objects every value follows its key.

@@ -22,7 +22,7 @@ class KeptMemory final : public std::pmr::memory_resource {
  public:
   explicit KeptMemory(std::size_t most_kept_bytes) noexcept;
 
-  /// What is kept now, in bytes.
+  /// Returns what is kept now, in bytes.
   [[nodiscard]] std::size_t kept_bytes() const;
 
  private:

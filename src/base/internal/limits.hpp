@@ -19,8 +19,8 @@ struct LimitSources {
   std::optional<std::uint64_t> address_space;
 };
 
-/// The most memory that this process may have: the machine's, or less where a control group (version 1 or 2) above it, or
-/// a limit of its own on addresses or data, is smaller.
+/// The most memory that this process may have: the machine's, or less where a control group (version 1 or 2) above
+/// it, or a limit of its own on addresses or data, is smaller.
 [[nodiscard]] std::uint64_t memory_limit(const LimitSources& sources = {});
 
 /// A quarter of that: the state that is saved is in memory, too, and so is the rest of the program.

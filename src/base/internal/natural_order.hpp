@@ -5,7 +5,7 @@
 
 namespace cairn {
 
-/// Whether `a` comes before `b` when digits count as numbers: "step_9" before "step_10".
+/// Returns whether `a` comes before `b` when digits count as numbers: "step_9" before "step_10".
 [[nodiscard]] bool is_naturally_less(std::string_view a, std::string_view b) noexcept;
 
 }  // namespace cairn

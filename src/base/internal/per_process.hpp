@@ -11,8 +11,9 @@
 
 namespace cairn {
 
-/// A static object that each process has for itself: one that was forked makes another, at the first use, and never touches the one of its
-/// parent, whose locks may be held for ever there. No object is ever destroyed, but one of two that were made at the same time.
+/// A static object that each process has for itself: one that was forked makes another, at the first use, and never
+/// touches the one of its parent, whose locks may be held for ever there. No object is ever destroyed, but one of two
+/// that were made at the same time.
 ///
 /// Threads: safe, without a lock.
 template <class T>

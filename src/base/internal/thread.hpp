@@ -12,7 +12,7 @@ namespace cairn {
 /// Errors: OS errors (EAGAIN: a limit on threads, or on the memory for its stack; the text names those that are set).
 [[nodiscard]] std::thread start_thread(const std::string& name, std::function<void()> body);
 
-/// Whether `start_thread` has started the calling thread.
+/// Returns whether `start_thread` has started the calling thread.
 [[nodiscard]] bool is_own_thread() noexcept;
 
 /// Makes the calling thread yield to others: adds `niceness`, 0 (nothing) to 19, to its own, as nice(1) does for

@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-/// Whether `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Returns whether `text` is well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 ///
 /// Source: Unicode 15, table 3-7.
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;

@@ -10,14 +10,15 @@
 
 namespace cairn {
 
-/// Ranks that say the same of something, and what. Where they should all say the same, but do not, errors are made of these.
+/// Ranks that say the same of something, and what. Where they should all say the same, but do not, errors are made of
+/// these.
 struct ValueGroup {
   SomeRanks ranks;
   std::string_view value;
 };
 
-/// What is said once, with all the ranks that say it; those of the lowest ranks first. Of ranks that differ a few groups are kept,
-/// so that messages stay short.
+/// Returns what is said once, with all the ranks that say it; those of the lowest ranks first. Of ranks that
+/// differ a few groups are kept, so that messages stay short.
 [[nodiscard]] std::vector<ValueGroup> merge_value_groups(std::span<const ValueGroup> groups);
 
 /// "ranks 0 and 1 have 'a', rank 2 has 'b'", with what they say as it is.
@@ -28,7 +29,7 @@ struct ValueGroup {
 ///
 /// Errors: Errc::malformed_metadata.
 [[nodiscard]] std::vector<ValueGroup> decode_value_groups(std::string_view text);
-/// What several have encoded, merged and encoded again.
+/// Returns what several have encoded, merged and encoded again.
 ///
 /// Errors: as decode_value_groups.
 [[nodiscard]] std::string merge_encoded_value_groups(const std::vector<std::string>& texts);

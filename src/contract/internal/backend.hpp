@@ -24,15 +24,15 @@
 #include "staging/internal/data_plane.hpp"
 #include "store/internal/file_source.hpp"
 
-// What the contexts that handlers are given have of the operation that calls them. Operations implement it; contexts know no
-// more of them, so that handlers can be built, and tested, without anything that runs them.
+// What the contexts that handlers are given have of the operation that calls them. Operations implement it; contexts
+// know no more of them, so that handlers can be built, and tested, without anything that runs them.
 //
 // Ownership: contexts share the operation, which lives until the last of them is gone.
 // Threads:   the coroutines of one operation run one at a time; functions that block are called on threads that may.
 
 namespace cairn::contract {
 
-/// What a save or a load has of its context, and how it reaches the disk.
+/// The resources that a save or a load has of its context, and how it reaches the disk.
 struct Resources {
   staging::DataPlane& plane;
   coord::Coordinator& coordinator;
@@ -47,13 +47,14 @@ class SaveBackend {
 
   [[nodiscard]] virtual Resources resources() noexcept = 0;
   [[nodiscard]] virtual Snapshot snapshot() const noexcept = 0;
-  /// Whether handlers are given copies of the values, which nobody may touch in the background.
+  /// Returns whether handlers are given copies of the values, which nobody may touch in the background.
   [[nodiscard]] virtual bool gives_copies() const noexcept = 0;
-  /// What this save remembers of an option; null without it.
+  /// Returns what this save remembers of an option; null without it.
   [[nodiscard]] virtual OptionUse* option_use(std::type_index type) const noexcept = 0;
   [[nodiscard]] virtual KeptValues& kept() const noexcept = 0;
   [[nodiscard]] virtual std::shared_ptr<std::pmr::memory_resource> plan_memory() const = 0;
-  /// What the handlers of a checkpointable say to each other; nothing where only one of them is called.
+  /// Returns what the handlers of a checkpointable say to each other; nothing where only one of them is
+  /// called.
   [[nodiscard]] virtual std::optional<coord::Channel> channel(const std::string& directory,
                                                               std::string_view what) const = 0;
 
@@ -96,9 +97,10 @@ class LoadBackend {
 
   [[nodiscard]] virtual Resources resources() noexcept = 0;
   [[nodiscard]] virtual const store::FileSource& source() const noexcept = 0;
-  /// Whether what is read is compared with the checkpoint's hashes.
+  /// Returns whether what is read is compared with the checkpoint's hashes.
   [[nodiscard]] virtual bool verifies() const noexcept = 0;
-  /// What ranks say to each other about what handlers read of a checkpointable next; nothing where each rank reads for itself.
+  /// Returns what ranks say to each other about what handlers read of a checkpointable next; nothing where
+  /// each rank reads for itself.
   [[nodiscard]] virtual std::optional<coord::Channel> next_reading(const std::string& directory) = 0;
   /// Enters a file that is read from.
   virtual void count_file(const std::string& relative) = 0;

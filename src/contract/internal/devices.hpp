@@ -11,7 +11,7 @@
 
 namespace cairn::contract {
 
-/// Who moves arrays between the devices of a context and the host.
+/// Moves arrays between the devices of a context and the host.
 ///
 /// Threads: every method may be called from any thread.
 class Devices {
@@ -25,7 +25,7 @@ class Devices {
   /// Pins staging memory for all devices, as a pool takes it from the system; empty when there are none.
   [[nodiscard]] staging::MemoryHook pin() const;
 
-  /// Whether there is staging memory that a copier could not pin.
+  /// Returns whether there is staging memory that a copier could not pin.
   [[nodiscard]] bool has_unpinned() const noexcept { return *has_unpinned_; }
 
  private:

@@ -13,8 +13,8 @@
 
 namespace cairn::contract {
 
-/// What handlers keep from one save to the next: a value for each checkpointable and type. When there are too many, the one
-/// that was not asked for the longest is forgotten.
+/// Keeps what handlers leave for the next save: a value for each checkpointable and type. When there are too
+/// many, the one that was not asked for the longest is forgotten.
 ///
 /// Threads: every method may be called from any thread.
 class KeptValues {

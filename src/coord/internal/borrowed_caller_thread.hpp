@@ -11,8 +11,9 @@
 
 namespace cairn::coord {
 
-/// The calling thread while a call of this library waits on it: a coordinator whose transport has no thread of its own is lent it
-/// meanwhile. Threads that this library has started are never lent: the program does not know when they would call MPI.
+/// The calling thread while a call of this library waits on it: a coordinator whose transport has no thread of its
+/// own is lent it meanwhile. Threads that this library has started are never lent: the program does not know when
+/// they would call MPI.
 ///
 /// Threads: none of its methods at the same time as another.
 class BorrowedCallerThread {
@@ -23,17 +24,19 @@ class BorrowedCallerThread {
   BorrowedCallerThread(const BorrowedCallerThread&) = delete;
   BorrowedCallerThread& operator=(const BorrowedCallerThread&) = delete;
 
-  /// Whether `progress` does anything.
+  /// Returns whether `progress` does anything.
   [[nodiscard]] bool is_wanted() const noexcept { return is_wanted_; }
 
   /// Blocks the thread until `event` has happened, for `timeout` of `clock` at most. Returns whether it has happened.
   [[nodiscard]] bool wait(const async::Event& event, std::chrono::nanoseconds timeout, const Clock& clock);
 
-  /// Whether code that knows nothing of this may keep the thread between two calls of `progress`, for as long as it likes: then each ends by
-  /// saying that this rank may be silent, as Coordinator::progress does.
+  /// Says whether code that knows nothing of this may keep the thread between two calls of `progress`, for as
+  /// long as it likes. Each call then ends by saying that this rank may be silent, as Coordinator::progress
+  /// does.
   void set_resting(bool is_resting) noexcept { is_resting_ = is_resting; }
 
-  /// Returns how long the thread may wait before it calls this again: longer and longer, from 0.1 ms to 1 ms, until it `has_worked`.
+  /// Returns how long the thread may wait before it calls this again: longer and longer, from 0.1 ms to 1 ms, until
+  /// it `has_worked`.
   std::chrono::nanoseconds progress(bool has_worked) noexcept;
 
  private:
@@ -45,14 +48,14 @@ class BorrowedCallerThread {
   std::chrono::nanoseconds pause_;
 };
 
-/// Says to the other ranks that this one may be silent until it speaks again: before code that may keep the calling thread for as long as it
-/// likes. Nothing where the coordinator wants no thread.
+/// Says to the other ranks that this one may be silent until it speaks again: before code that may keep the calling
+/// thread for as long as it likes. Nothing where the coordinator wants no thread.
 void rest(Coordinator& coordinator) noexcept;
 
 /// Blocks the calling thread, which is lent meanwhile, until `event` has happened; does not throw its failure.
 ///
-/// This, with BorrowedCallerThread, is how the library blocks a thread of the program: a wait that lends nothing may wait for ever, for what other
-/// ranks say to this one. `lint.waits` finds others.
+/// This, with BorrowedCallerThread, is how the library blocks a thread of the program: a wait that lends nothing may
+/// wait for ever, for what other ranks say to this one. `lint.waits` finds others.
 void wait_with_progress(Coordinator& coordinator, const async::Event& event);
 /// The same; rethrows its failure.
 void get_with_progress(Coordinator& coordinator, const async::Event& event);

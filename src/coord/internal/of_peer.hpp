@@ -9,7 +9,7 @@
 
 namespace cairn::coord {
 
-/// Whether an error of this code is of another rank, which it names.
+/// Returns whether an error of this code is of another rank, which it names.
 [[nodiscard]] inline bool is_of_peer(const std::error_code& code) noexcept {
   return code == Errc::peer_failed || code == Errc::peer_lost;
 }
@@ -32,7 +32,7 @@ class FollowingError final : public Error {
   return failure;
 }
 
-/// Whether the rank that failed so has said that it may follow from another failure.
+/// Returns whether the rank that failed so has said that it may follow from another failure.
 [[nodiscard]] inline bool is_following(const std::exception_ptr& failure) noexcept {
   try {
     std::rethrow_exception(failure);

@@ -22,8 +22,8 @@ class DrivenHere {
   const async::ThreadScope scope_;
 };
 
-/// Whether the calling thread is one of the context's, or runs the blocking phase of one of its operations: then nothing of
-/// that context may be waited for.
+/// Returns whether the calling thread is one of the context's, or runs the blocking phase of one of its
+/// operations: then nothing of that context may be waited for.
 [[nodiscard]] bool is_busy_here(const Services& services) noexcept;
 
 /// Errors: Errc::invalid_argument, always; `what` as below.

@@ -6,14 +6,15 @@
 
 namespace cairn::core {
 
-/// What becomes of a save: one atomic word, so that the thread that publishes and the one that gives up never decide
-/// differently.
+/// Says how far the commit of a save has come, in one atomic word, so that the thread that publishes and the
+/// one that gives up never decide differently.
 ///
 ///   running ──begin_commit──▶ committing ──end_commit──▶ committed
 ///      │                          └──forget──▶ unknown
 ///      └──stop──▶ stopped
 ///
-/// A save that was stopped is never published. One that is unknown may be there or not; nothing that it replaced is removed.
+/// A save that was stopped is never published. One that is unknown may be there or not; nothing that it replaced is
+/// removed.
 /// Threads: every method may be called from any thread.
 class CommitState {
  public:
@@ -24,8 +25,8 @@ class CommitState {
     return move(State::running, State::committing) || state_ == State::committing;
   }
 
-  /// Asked when the checkpoint is durable, before anything that it replaced is removed; false: somebody was told that nobody
-  /// knows, so nothing may be.
+  /// Asked when the checkpoint is durable, before anything that it replaced is removed; false: somebody was told that
+  /// nobody knows, so nothing may be.
   bool end_commit() noexcept { return move(State::committing, State::committed); }
 
   /// Forbids the publication of the save, unless it has begun. Returns the state.

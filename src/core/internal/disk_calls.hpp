@@ -24,12 +24,12 @@ namespace cairn::core {
 
 class Services;
 
-/// Calls that ask the disk and are not operations: what looks for checkpoints, cleans and removes. They use a context, which may be
-/// gone before they have ended.
+/// Calls that ask the disk and are not operations: what looks for checkpoints, cleans and removes. They use a
+/// context, which may be gone before they have ended.
 ///
-/// Work that has a deadline (zero: none), or is awaited, runs on a thread of the context's, and may go on after its call has come
-/// back: it owns all that it uses. So does all work of a thread that the coordinator wants to be lent meanwhile, as a removal may wait for
-/// a save, and that for the other ranks. `what` is what it does, for messages.
+/// Work that has a deadline (zero: none), or is awaited, runs on a thread of the context's, and may go on after its
+/// call has come back: it owns all that it uses. So does all work of a thread that the coordinator wants to be lent
+/// meanwhile, as a removal may wait for a save, and that for the other ranks. `what` is what it does, for messages.
 /// Threads: every method may be called from any thread.
 class DiskCalls {
  public:
@@ -51,8 +51,8 @@ class DiskCalls {
   [[nodiscard]] Awaitable<> await(std::string what, std::chrono::nanoseconds deadline,
                                   std::function<void()> work) const;
 
-  /// As `run`, for work that changes the disk. It must not begin to do so once its caller was told that it is late, and so asks
-  /// CommitState::begin_commit right before. Closing the context waits for it.
+  /// As `run`, for work that changes the disk. It must not begin to do so once its caller was told that it is late,
+  /// and so asks CommitState::begin_commit right before. Closing the context waits for it.
   ///
   /// Errors: Errc::timed_out, which says whether it goes on; Errc::closed.
   void change(const std::string& what, std::chrono::nanoseconds deadline,

@@ -15,7 +15,7 @@ namespace cairn::core {
 
 class Services;
 
-/// Whether the call that starts an operation waits for its end, or only for that of its blocking phase.
+/// Says whether the call that starts an operation waits for its end, or only for that of its blocking phase.
 enum class Waiting : std::uint8_t { for_staged, for_the_end };
 
 /// Starts a save; returns at `staged` unless `options` say otherwise. Runs the blocking phase on the calling thread.
@@ -36,13 +36,14 @@ LoadResponse start_load(const std::filesystem::path& path, const Requests& reque
                         const RegistrySnapshot& registry, const LoadOptions& options, const Context& context,
                         Waiting waiting = Waiting::for_staged);
 
-/// Tells the other ranks of a load that all make together that this rank refuses it, with the current exception, before it has begun.
+/// Tells the other ranks of a load that all make together that this rank refuses it, with the current exception,
+/// before it has begun.
 void tell_refusal(const LoadOptions& options, const Context& context) noexcept;
 
 /// As start_load, for a coroutine on any executor: blocks nothing. `path` is absolute. Begins when it is awaited.
 ///
-/// Ownership: what requests load into must live until it has ended. A frame that is destroyed before stops the load, and waits
-///            until it has released that memory.
+/// Ownership: what requests load into must live until it has ended. A frame that is destroyed before stops the load,
+///            and waits until it has released that memory.
 /// Cancel: stops the load, and ends when it has released the caller's memory.
 [[nodiscard]] Awaitable<Loaded> await_load(std::shared_ptr<Services> services, std::filesystem::path path,
                                            Requests requests, RegistrySnapshot registry, LoadOptions options);

@@ -10,8 +10,9 @@ namespace cairn::formats {
 /// So many bytes tell what a file is.
 inline constexpr std::size_t kTellingBytes = 64;
 
-/// What a file is by its first bytes, where it should be something else, and what to do about it, in words for an error: a pointer of Git
-/// LFS, the page that a server sends in place of a file, what other programs write. Empty: they tell nothing.
+/// Returns what a file is by its first bytes, where it should be something else, and what to do about it, in
+/// words for an error: a pointer of Git LFS, the page that a server sends in place of a file, what other
+/// programs write. Empty: they tell nothing.
 [[nodiscard]] std::string told_by_first_bytes(std::span<const std::byte> first_bytes);
 
 }  // namespace cairn::formats

@@ -21,8 +21,9 @@ namespace cairn::formats {
 /// The name of the file that says which file of a folder holds which tensor, as export writes it.
 inline constexpr std::string_view kHuggingFaceIndexName = "model.safetensors.index.json";
 
-/// Whether a file of that name is such an index: whatever the model is called (`diffusion_pytorch_model.safetensors.index.json`), and of
-/// whatever variant (`model.safetensors.index.fp16.json`).
+/// Returns whether a file of that name is such an index: whatever the model is called
+/// (`diffusion_pytorch_model.safetensors.index.json`), and of whatever variant
+/// (`model.safetensors.index.fp16.json`).
 [[nodiscard]] bool is_hugging_face_index(std::string_view file) noexcept;
 
 /// Shards that are not among the files of a folder.
@@ -33,11 +34,12 @@ struct MissingShards {
   std::vector<std::string> names;  ///< Of the first of those, at most four.
 };
 
-/// Looks for `model-00001-of-00003.safetensors` without the other two among names of files; nothing where all are there. What the ranks of
-/// a job have written (`shard-00002-model-00001-of-00003.safetensors`) counts together: a rank has no file where it holds nothing.
+/// Looks for `model-00001-of-00003.safetensors` without the other two among names of files; nothing where all are
+/// there. What the ranks of a job have written (`shard-00002-model-00001-of-00003.safetensors`) counts together: a
+/// rank has no file where it holds nothing.
 [[nodiscard]] std::optional<MissingShards> find_missing_shards(std::span<const std::string> files);
 
-/// What a `model.safetensors.index.json` says.
+/// Holds what a `model.safetensors.index.json` says.
 struct HuggingFaceIndex {
   std::string path;  ///< For errors.
   /// Tensor name to file name. Invariant: each file name is one plain component.
@@ -86,8 +88,8 @@ struct FolderTensor {
 /// the whole is, so the largest end over all slices is taken and a missing last slice cannot be noticed.
 ///
 /// Errors: Errc::overlapping_shards, naming both files, when they hold the same part of a tensor;
-///         Errc::incomplete_shards when a part is missing; Errc::malformed_metadata when slices of a tensor disagree, `DCP_SHARDING_INFO` is damaged, or
-///         the index names what is not there.
+///         Errc::incomplete_shards when a part is missing; Errc::malformed_metadata when slices of a tensor disagree,
+///         `DCP_SHARDING_INFO` is damaged, or the index names what is not there.
 [[nodiscard]] std::vector<FolderTensor> gather_tensors(std::span<const FolderFile> files,
                                                        const HuggingFaceIndex* index = nullptr);
 

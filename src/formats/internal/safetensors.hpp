@@ -31,7 +31,7 @@ struct SafetensorsTensor {
   std::uint64_t end = 0;
 };
 
-/// What a safetensors file says of itself.
+/// Holds what a safetensors file says of itself.
 ///
 /// Invariant: the tensors are sorted by `begin`, touch each other, and fill the file from `data_begin` to its end.
 ///            Names are unique.
@@ -46,8 +46,8 @@ struct SafetensorsHeader {
 };
 
 /// The bytes before the data of a file of `file_size` bytes, told from its first eight: read so many, then call
-/// parse_safetensors. Of something else that has the name of such a file the error says what it is, where `first_bytes` has
-/// kTellingBytes of them.
+/// parse_safetensors. Of something else that has the name of such a file the error says what it is, where
+/// `first_bytes` has kTellingBytes of them.
 ///
 /// Errors: Errc::malformed_metadata when the file is too small or the header too large for it or for the format.
 /// Source: docs/format.md, "Data files".

@@ -18,8 +18,8 @@ namespace cairn::formats {
 /// Where data starts in the files that Cairn writes, and large tensors too: safe for direct I/O.
 inline constexpr std::uint64_t kSafetensorsAlignmentBytes = 4096;
 
-/// A tensor to be written. One of complex128 is written as F64 with one more axis of two, real and imaginary; shape and offsets
-/// do not count that axis.
+/// A tensor to be written. One of complex128 is written as F64 with one more axis of two, real and imaginary; shape
+/// and offsets do not count that axis.
 ///
 /// Ownership: name and shape must stay valid during the call.
 struct TensorSpec {
@@ -28,12 +28,13 @@ struct TensorSpec {
   std::span<const std::uint64_t> shape;
   /// Of a slice: where its first element lies in the whole array. Empty: zeros.
   std::span<const std::uint64_t> offsets = {};
-  /// A further slice of an array of which the file holds one already. Where it lies is not said, which marks the file: readers that
-  /// know slices by these offsets only refuse it, where they would miss a part of the array without a word.
+  /// A further slice of an array of which the file holds one already. Where it lies is not said, which marks the
+  /// file: readers that know slices by these offsets only refuse it, where they would miss a part of the array
+  /// without a word.
   bool is_further = false;
 };
 
-/// What plans of files need to know of a tensor: as many bytes for each, however long its name is.
+/// Holds what plans of files need to know of a tensor: as many bytes for each, however long its name is.
 struct TensorMeasure {
   std::uint64_t size_bytes = 0;
   std::uint32_t header_bytes = 0;  ///< Its entry in a header, without the digits of its place in the file.
@@ -58,11 +59,12 @@ struct SafetensorsLayout {
 ///         limit of headers, or an array of complex128 has as many dimensions as a tensor may have.
 [[nodiscard]] TensorMeasure measure_tensor(const TensorSpec& spec);
 
-/// What a tensor adds to the header of a file that has slices, be it one or not; a further slice adds nothing.
+/// Returns what a tensor adds to the header of a file that has slices, be it one or not; a further slice adds
+/// nothing.
 [[nodiscard]] std::uint64_t offset_entry_bytes(const TensorSpec& spec);
 
-/// Plans as few files as the limit of headers allows, each holding a run of the tensors; at least one. That names differ is
-/// the caller's to see to.
+/// Plans as few files as the limit of headers allows, each holding a run of the tensors; at least one. That names
+/// differ is the caller's to see to.
 ///
 /// Tensors whose size is a multiple of 4096 (but not 0) come first, in the order given, each then aligned to 4096;
 /// the others follow by falling element size, each aligned to its own.
@@ -73,8 +75,8 @@ struct SafetensorsLayout {
     std::span<const TensorMeasure> tensors, std::uint64_t max_header_bytes = kMaxSafetensorsHeaderBytes,
     bool has_slices = false);
 
-/// The first bytes of a planned file: length, JSON, padding. `specs` are those of the file's own tensors: as many as it has
-/// offsets, from `first_spec` on of those that were planned.
+/// The first bytes of a planned file: length, JSON, padding. `specs` are those of the file's own tensors: as many as
+/// it has offsets, from `first_spec` on of those that were planned.
 [[nodiscard]] std::pmr::string safetensors_header(
     std::span<const TensorSpec> specs, const SafetensorsLayout& layout,
     std::pmr::memory_resource* memory = std::pmr::get_default_resource());

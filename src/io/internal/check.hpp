@@ -21,7 +21,7 @@ inline int require(int result, std::string_view operation, const std::filesystem
   return result;
 }
 
-/// Whether a file system, or a kernel, has no such call or no such way of it.
+/// Returns whether a file system, or a kernel, has no such call or no such way of it.
 inline bool is_unsupported(int result) noexcept {
   return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
 }
@@ -36,8 +36,8 @@ auto uninterrupted(Call call) noexcept {
   return result;
 }
 
-/// As `uninterrupted`, for what cannot be done twice: an interrupted call may have done it all the same, and then the next one answers
-/// `done`.
+/// As `uninterrupted`, for what cannot be done twice: an interrupted call may have done it all the same, and then the
+/// next one answers `done`.
 template <class Call>
 int done_at_last(int done, Call call) noexcept {
   const int first = call();

@@ -31,7 +31,7 @@ inline constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 /// Source: docs/format.md, "Integrity".
 [[nodiscard]] Hash128 hash_root(std::span<const std::uint64_t> chunks, std::uint64_t size_bytes);
 
-/// What a finished file must hash to.
+/// Holds what a finished file must hash to.
 struct FileDigest {
   std::string path;  ///< Relative to the checkpoint, '/' between components.
   std::uint64_t size_bytes = 0;
@@ -59,8 +59,8 @@ class ChunkHasher {
   std::unique_ptr<Stream> stream_;
 };
 
-/// Calls `visit(index, chunk)` for each chunk of `data`, bytes of a file from `offset_bytes` on, where a chunk begins. The
-/// last one may be short: the file ends there.
+/// Calls `visit(index, chunk)` for each chunk of `data`, bytes of a file from `offset_bytes` on, where a chunk
+/// begins. The last one may be short: the file ends there.
 template <class Visit>
 void for_each_chunk(std::uint64_t offset_bytes, std::span<const std::byte> data, Visit visit) {
   for (std::uint64_t index = offset_bytes / kChunkBytes; !data.empty(); ++index) {
@@ -70,7 +70,8 @@ void for_each_chunk(std::uint64_t offset_bytes, std::span<const std::byte> data,
   }
 }
 
-/// Compares whole chunks of the file at `path`, those that `data` is from `offset_bytes` on, with what they must hash to.
+/// Compares whole chunks of the file at `path`, those that `data` is from `offset_bytes` on, with what they must hash
+/// to.
 ///
 /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range.
 void verify_chunks(std::string_view path, std::uint64_t offset_bytes, std::span<const std::byte> data,

@@ -17,10 +17,11 @@ inline constexpr std::size_t kDirectBytes = 4096;
 /// beforehand; empty when it does not.
 [[nodiscard]] std::string why_not_direct(const FileHandle& file);
 
-/// Whether a failed transfer means that this file takes no direct ones: some file systems say so only then.
+/// Returns whether a failed transfer means that this file takes no direct ones: some file systems say so only
+/// then.
 [[nodiscard]] bool is_direct_refusal(std::error_code failure) noexcept;
 
-/// What the failure of an open with O_DIRECT means for a file that could be opened without.
+/// Returns what the failure of an open with O_DIRECT means for a file that could be opened without.
 [[nodiscard]] std::string why_not_direct(std::error_code failure);
 
 }  // namespace cairn::io

@@ -45,11 +45,11 @@ class DurableFile {
                             DurableFileOptions options = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept;
-  /// Whether aligned pieces go past the page cache.
+  /// Returns whether aligned pieces go past the page cache.
   [[nodiscard]] bool is_direct() const noexcept;
   /// Why they do not, though it was asked for; empty when they do, or it was not.
   [[nodiscard]] std::string why_not_direct() const;
-  /// Whether all of this piece would: pointer, size and offset are multiples of `kDirectBytes`.
+  /// Returns whether all of this piece would: pointer, size and offset are multiples of `kDirectBytes`.
   [[nodiscard]] bool can_write_direct(const void* data, std::size_t size,
                                       std::uint64_t offset) const noexcept;
   /// Bytes that went past the page cache so far.

@@ -34,15 +34,15 @@ struct Request {
   /// Called once, on a thread of the engine, with the bytes moved (may be fewer than `size`) or
   /// -errno. Must be brief, and may call `submit`.
   void (*done)(Request& request, std::int64_t result) noexcept = nullptr;
-  /// Whose it is. Null: requests of nobody in particular share one.
+  /// The operation's share of the engine. Null: requests of no operation have one together.
   EngineShare* share = nullptr;
   Request* next = nullptr;  ///< The engine's.
 };
 
 /// Runs reads, writes and syncs of open files, many at a time, in no order.
 ///
-/// The results are the kernel's own: nothing is retried and nothing completed here; `transfer.hpp` does that. The destructor
-/// waits for every request in flight, because the kernel owns their memory.
+/// The results are the kernel's own: nothing is retried and nothing completed here; `transfer.hpp` does that. The
+/// destructor waits for every request in flight, because the kernel owns their memory.
 /// Threads: every method may be called from any thread.
 class Engine {
  public:
@@ -68,13 +68,14 @@ class Engine {
 struct EngineOptions {
   EngineOptions() = default;  // Not an aggregate, so that a temporary may be passed in a coroutine.
 
-  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth. What finds them to be those of
-  /// other shares, which may never come back, is done by threads.
+  /// Most requests that the kernel holds at once (io_uring). More adds latency, not bandwidth. A request that
+  /// finds the ring full of requests of other operations, which may never come back, is done by threads
+  /// instead.
   std::uint32_t queue_depth = 64;
   /// Threads that read and write for one share (the thread engine); each holds one request.
   std::uint32_t threads = 4;
-  /// Where file operations go; null means `posix_syscalls()`. Transfers of io_uring do not pass
-  /// through it.
+  /// File operations go through these system calls; null means `posix_syscalls()`. Transfers of io_uring do
+  /// not pass through it.
   Syscalls* syscalls = nullptr;
 };
 

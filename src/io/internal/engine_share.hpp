@@ -7,8 +7,9 @@
 
 namespace cairn::io {
 
-/// What one operation has of an engine: of its requests so many are at work at once, and the others wait here. So a disk that
-/// does not answer keeps no more than that, and no request of another operation waits behind its requests.
+/// The share of one operation in an engine: so many of its requests are at work at once, and the others wait
+/// here. A disk that does not answer keeps no more than that, and no request of another operation waits
+/// behind these.
 ///
 /// Ownership: lives until all requests that name it are done.
 /// Threads:   the engine's to use; nothing of it is anybody else's.

@@ -78,8 +78,8 @@ class Directory {
   /// Errors: Errc::not_found; Errc::malformed_metadata when it is not a regular file or lies behind a
   /// link.
   [[nodiscard]] FileHandle open_file(std::string_view relative, int flags = 0) const;
-  /// Opens for reading what lies behind a symbolic link of this very directory, wherever that is: only for directories of
-  /// other programs, where nothing is ever written or removed.
+  /// Opens for reading what lies behind a symbolic link of this very directory, wherever that is: only for
+  /// directories of other programs, where nothing is ever written or removed.
   ///
   /// Errors: Errc::invalid_argument; Errc::not_found when no regular file is behind it; OS errors pass through.
   [[nodiscard]] FileHandle open_linked_file(std::string_view name, int flags = 0) const;
@@ -87,14 +87,14 @@ class Directory {
   /// The kind of what `relative` names, a symbolic link being one itself; nothing when it does not
   /// exist.
   [[nodiscard]] std::optional<FileStatus> status(std::string_view relative) const;
-  /// What the directory holds, sorted by name.
+  /// Returns what the directory holds, sorted by name.
   [[nodiscard]] std::vector<DirectoryEntry> list() const;
 
   void rename(std::string_view name, const Directory& to, std::string_view new_name, RenameMode mode) const;
   void remove_file(std::string_view name) const;
   void remove_empty_directory(std::string_view name) const;
 
-  /// Whether the path that it was opened by leads to another directory by now, or to none.
+  /// Returns whether the path that it was opened by leads to another directory by now, or to none.
   [[nodiscard]] bool is_replaced() const;
 
   /// Makes the names in this directory durable (not the contents of the files).

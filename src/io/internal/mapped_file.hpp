@@ -14,8 +14,8 @@ namespace cairn::io {
 /// The first `bytes` of `file` as read-only memory: the kernel reads a page when somebody looks at it. `path` is for
 /// messages.
 ///
-/// The file may be closed, renamed and removed meanwhile; it must not be made shorter, or a thread that looks at what is
-/// gone is sent SIGBUS.
+/// The file may be closed, renamed and removed meanwhile; it must not be made shorter, or a thread that looks at what
+/// is gone is sent SIGBUS.
 /// Threads: may be read by several at once.
 /// Errors:  Errc::io_failure when the file is shorter; OS errors of fstat and mmap.
 [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(const FileHandle& file,

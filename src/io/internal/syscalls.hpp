@@ -10,8 +10,7 @@ namespace cairn::io {
 
 enum class FileKind : std::uint8_t { regular, directory, symlink, other };
 
-/// What the kernel says about one file.
-/// Tells two files apart, while at least one of them is held open: numbers are given again.
+/// Tells two files apart, while at least one of them is held open: the kernel gives numbers again.
 struct FileId {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -25,8 +24,7 @@ struct FileStatus {
   std::uint64_t size_bytes = 0;
   /// What O_DIRECT asks of offsets, sizes and addresses; 0 when the file cannot, or does not say.
   std::uint32_t direct_alignment_bytes = 0;
-  /// Whether `direct_alignment_bytes` comes from the kernel (6.1 and later), so that 0 means
-  /// "cannot".
+  /// Says whether `direct_alignment_bytes` comes from the kernel (6.1 and later), so that 0 means "cannot".
   bool is_direct_alignment_known = false;
 };
 
@@ -35,7 +33,7 @@ struct DirectoryEntry {
   FileKind kind = FileKind::other;
 };
 
-/// What to do when the new name of a rename is taken.
+/// Says what to do when the new name of a rename is taken.
 enum class RenameMode : std::uint8_t { replace, no_replace, exchange };
 
 /// Every operation that Cairn asks of a file system: the seam where tests inject faults.

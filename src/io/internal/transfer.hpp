@@ -17,8 +17,8 @@ inline constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
 /// Writes all of `data` at `offset`; `path` is for errors only.
 ///
-/// Short writes are continued (after a short O_DIRECT write from the last boundary of `alignment_bytes`); EINTR and EAGAIN
-/// are tried again, a bounded number of times.
+/// Short writes are continued (after a short O_DIRECT write from the last boundary of `alignment_bytes`); EINTR and
+/// EAGAIN are tried again, a bounded number of times.
 /// Ownership: `data`, `fd` and `engine` must stay valid until the returned task has finished.
 /// Cancel:    a transfer that has begun runs to its end first, because the kernel owns the memory.
 /// Errors:    Errc::io_failure when the kernel keeps writing nothing; OS errors pass through.

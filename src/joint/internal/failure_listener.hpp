@@ -13,8 +13,8 @@
 
 namespace cairn::joint {
 
-/// Tells an operation that another rank has failed first. It holds no reference to the operation, which might then be destroyed on the
-/// transport's thread: the operation calls `stop` before it ends.
+/// Tells an operation that another rank has failed first. It holds no reference to the operation, which might then be
+/// destroyed on the transport's thread: the operation calls `stop` before it ends.
 ///
 /// Threads: every method may be called from any thread.
 class FailureListener {

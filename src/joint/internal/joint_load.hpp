@@ -16,7 +16,7 @@
 
 namespace cairn::joint {
 
-/// What the ranks of a job say to each other about one load that they do together.
+/// The protocol of one load that all ranks of a job make together, on this rank:
 ///
 ///   claims      every rank says what it was called with; all must say the same          up
 ///   checkpoint  which one it is, and its metadata, which rank 0 has read                down
@@ -37,7 +37,7 @@ class JointLoad {
 
   [[nodiscard]] bool is_primary() const noexcept { return rank_ == 0; }
 
-  /// What handlers have to say to each other. Every rank begins it, once.
+  /// Opens a channel for handlers to talk to each other. Every rank opens it, once.
   [[nodiscard]] coord::Channel channel(std::string_view name) const { return work_.channel(name); }
 
   /// The ranks for which this one waits, as far as it knows; see Session::missing.
@@ -45,7 +45,7 @@ class JointLoad {
 
   /// Errors: Errc::invalid_argument on every rank: names a value, two ranks, and what they say.
   [[nodiscard]] Awaitable<> agree(RankValues rank_values);
-  /// What rank 0 has to say of the checkpoint; `text` counts there.
+  /// Brings the text that rank 0 has about the checkpoint to all; `text` counts there.
   [[nodiscard]] Awaitable<std::string> share(std::string text) const;
   /// Returns when all ranks have called it.
   [[nodiscard]] Awaitable<> end();

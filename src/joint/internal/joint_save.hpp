@@ -24,7 +24,7 @@
 
 namespace cairn::joint {
 
-/// What becomes of a save of several ranks; rank 0 tells the others.
+/// The end of a save of several ranks, as rank 0 tells it to the others.
 struct Verdict {
   enum class Kind : std::uint8_t { committed, aborted, unknown };
 
@@ -39,8 +39,9 @@ struct Verdict {
   std::string words;  ///< Why it is not committed, with the rank.
 };
 
-/// What the ranks of a job say to each other about one save. Two sessions: one that any rank may fail, and one in which
-/// rank 0 tells the verdict, also to ranks that have failed, or have heard of a failure.
+/// The protocol of one save of all ranks of a job, on this rank. It has two sessions: one that any rank may
+/// fail, and one in which rank 0 tells the verdict, also to ranks that have failed, or have heard of a
+/// failure.
 ///
 ///   claims    every rank says what it was called with; all must say the same               up and down
 ///   options   ranks whose options are not the same say them in words                       up
@@ -70,14 +71,14 @@ class JointSave {
   /// The same on all ranks, which need not ask for it.
   [[nodiscard]] const store::Uuid& uuid() const noexcept { return uuid_; }
 
-  /// What handlers have to say to each other. Every rank begins it, once.
+  /// Opens a channel for handlers to talk to each other. Every rank opens it, once.
   [[nodiscard]] coord::Channel channel(std::string_view name) const { return work_->channel(name); }
 
   /// Tells all that this rank has failed; of rank 0 that is the verdict, too.
   void fail(const std::exception_ptr& why) noexcept;
   /// With what all steps fail; null as long as nobody has failed.
   [[nodiscard]] std::exception_ptr failure() const { return work_->failure(); }
-  /// Whether this rank has failed by itself: what its steps then say is its own failure.
+  /// Returns whether this rank has failed by itself: what its steps then say is its own failure.
   [[nodiscard]] bool has_failed() const noexcept { return listener_.has_failed_itself(); }
   /// The same as `fail` where no rank has failed: all end with what `why` says.
   void call_off(const Error& why) noexcept;

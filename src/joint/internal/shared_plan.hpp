@@ -13,10 +13,11 @@
 
 namespace cairn::joint {
 
-/// What one rank wants of files, by their names: ranges that begin and end at chunks, or with the file; in order, apart from each other.
+/// What one rank wants of files, by their names: ranges that begin and end at chunks, or with the file; in order,
+/// apart from each other.
 using Wants = std::map<std::string, std::vector<staging::Run>, std::less<>>;
 
-/// What one rank reads of files that several want.
+/// The part of one rank in reading files that several want.
 struct SharedPlan {
   struct Read {
     std::uint32_t file = 0;       ///< Which of `files`.
@@ -30,7 +31,8 @@ struct SharedPlan {
   std::uint64_t to_receive = 0;                  ///< How many runs others pass on to this rank.
 };
 
-/// Gives each range one reader among the ranks that want it: the one that has least to read so far, in windows of one buffer.
+/// Gives each range one reader among the ranks that want it: the one that has least to read so far, in windows of one
+/// buffer.
 ///
 /// Returns a plan for each rank. Takes as long as ranks have ranges, not as they have bytes.
 [[nodiscard]] std::vector<SharedPlan> plan_shared_reads(std::span<const Wants> by_rank);

@@ -26,8 +26,8 @@
 
 namespace cairn::joint {
 
-/// Reads ranges of files together with the other ranks of a job: each byte is read and verified by one of the ranks that want it, which
-/// passes it on to the others.
+/// Reads ranges of files together with the other ranks of a job: each byte is read and verified by one of the ranks
+/// that want it, which passes it on to the others.
 ///
 ///   wants     which ranges each rank wants                             up
 ///   plans     what each rank reads, for whom, and how much it hears    down, to each its own

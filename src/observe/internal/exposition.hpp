@@ -26,7 +26,7 @@ class Exposition {
 
   void histogram(const Histogram& histogram, const std::string& labels);
 
-  /// What was done of each kind of work, where there was any.
+  /// Writes what was done of each kind of work, where there was any.
   void works(const OperationMetrics& metrics, const std::string& kind);
 
   /// The families that saves and loads have alike. `kind` is "save" or "load", `done` says how one ends: "committed".

@@ -13,7 +13,8 @@
 
 namespace cairn::observe {
 
-/// The context's engine as one operation sees it, with a share of its own: measures each request, and how many are in flight.
+/// The context's engine as one operation sees it, with a share of its own: measures each request, and how many are in
+/// flight.
 ///
 /// Keeps itself alive while a request is in flight, even when the operation has gone.
 class MeteredEngine final : public io::Engine, public std::enable_shared_from_this<MeteredEngine> {

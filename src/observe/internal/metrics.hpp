@@ -36,7 +36,7 @@ class Histogram {
   std::chrono::nanoseconds sum_{0};
 };
 
-/// Of the saves, or of the loads, of a context.
+/// The metrics of the saves, or of the loads, of a context.
 struct OperationMetrics {
   std::uint64_t begun = 0;
   std::uint64_t done = 0;

@@ -33,9 +33,9 @@ class TraceRecorder {
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
-  /// What the calling thread did. Spans of one thread lie side by side or within each other.
+  /// Adds what the calling thread did. Spans of one thread lie side by side or within each other.
   void add_work(TraceSpan span);
-  /// What the engine did. Such spans overlap; `json` finds rows for them.
+  /// Adds what the engine did. Such spans overlap; `json` finds rows for them.
   void add_transfer(TraceSpan span);
   void add_step(TraceSpan span) { steps_.push_back(std::move(span)); }
 

@@ -17,13 +17,14 @@ inline constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 
 class Buffer;
 
-/// Told of memory that a pool has taken from the system, by any thread, and several at once; what it returns goes just before the memory does.
+/// Told of memory that a pool has taken from the system, by any thread, and several at once; what it returns goes
+/// just before the memory does.
 using MemoryHook = std::function<std::shared_ptr<void>(std::span<std::byte> memory)>;
 
 /// Page-aligned host memory for bytes on their way between arrays and files, reused by every save and load.
 ///
-/// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more
-/// than the capacity, but for one buffer of each share that holds nothing when all others are in use: that one goes when it is
+/// Memory is taken from the system when it is first needed and kept until the pool goes; it is never more than the
+/// capacity, but for one buffer of each share that holds nothing when all others are in use: that one goes when it is
 /// given back. Who waits for a buffer is served in arrival order.
 /// Threads: every method may be called from any thread. Buffers may outlive the pool.
 class BufferPool {

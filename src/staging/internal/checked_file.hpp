@@ -52,15 +52,15 @@ class CheckedFile {
   [[nodiscard]] const std::string& name() const noexcept { return file_.name; }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return file_.size_bytes; }
   [[nodiscard]] bool is_verified() const noexcept { return digest_.has_value(); }
-  /// Whether it seems to be in the page cache: `read_now` does not wait for a disk then.
+  /// Returns whether it seems to be in the page cache: `read_now` does not wait for a disk then.
   [[nodiscard]] bool is_cached() const noexcept { return is_cached_; }
-  /// Whether it is read past the page cache.
+  /// Returns whether it is read past the page cache.
   [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
 
-  /// What a range is to be a multiple of, but for the end of the file: a hash covers a whole chunk, and a direct read
-  /// whole pages.
+  /// Returns what a range is to be a multiple of, but for the end of the file: a hash covers a whole chunk,
+  /// and a direct read whole pages.
   [[nodiscard]] std::uint64_t unit_bytes() const noexcept;
-  /// Whether a range would be read past the page cache, where memory is aligned for it.
+  /// Returns whether a range would be read past the page cache, where memory is aligned for it.
   [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::size_t bytes) const noexcept;
   [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept;
 
@@ -80,7 +80,7 @@ class CheckedFile {
   void open_plainly();
   void open_direct();
   void refuse_direct(const std::string& why);
-  /// Whether a second descriptor, past the page cache, is worth its open.
+  /// Returns whether a second descriptor, past the page cache, is worth its open.
   [[nodiscard]] bool wants_direct() const noexcept;
 
   DataPlane& plane_;

@@ -24,8 +24,9 @@
 
 namespace cairn::staging {
 
-/// What the files of one operation are written and read with: its shares of the threads, memory and limits of a context, and
-/// what is its own. What does not come to its end keeps those shares, and nothing of other operations.
+/// Everything that the files of one operation are written and read with: its fair shares of the threads,
+/// memory and limits of a context, and what is its own. Work that never ends keeps those shares, and nothing
+/// of other operations.
 ///
 /// Threads: everything here may be used from any thread.
 struct DataPlane {
@@ -49,8 +50,8 @@ struct DataPlane {
   async::Event prepared{};        ///< The blocking phase is over.
   async::Gate blocking_gate{};    ///< Around the caller's memory until then,
   async::Gate background_gate{};  ///< and from then on.
-  bool yields = false;            ///< Whether computing has a lower priority once the caller has gone on.
-  bool copies_yield = false;      ///< Whether the caller has gone on from the start.
+  bool yields = false;            ///< Computing has a lower priority once the caller has gone on.
+  bool copies_yield = false;      ///< The caller has gone on from the start.
   /// Destroys what may take its time over it, on a thread that may. Empty: here and now.
   std::function<void(std::shared_ptr<void>)> destroy_later{};
 
@@ -72,15 +73,15 @@ struct DataPlane {
   /// Errors: as `touch_memory`.
   [[nodiscard]] Awaitable<> run_users(std::function<void()> work) const;
 
-  /// Whether the calling thread runs something that was given to `run_call` or `run_users`.
+  /// Returns whether the calling thread runs something that was given to `run_call` or `run_users`.
   [[nodiscard]] bool runs_this_thread() const noexcept;
 
   /// To be held while memory that may be the caller's is touched: a visit of the gate of the phase that runs.
   ///
   /// Errors: Errc::cancelled when the memory is the caller's again.
   [[nodiscard]] async::Gate::Visit touch_memory() const;
-  /// The same for memory that its owner has promised to keep unchanged to the end, whatever phase runs: who works across the end of
-  /// the blocking phase finds its gate closed a moment before he is told.
+  /// The same for memory that its owner has promised to keep unchanged to the end, whatever phase runs: who works
+  /// across the end of the blocking phase finds its gate closed a moment before he is told.
   [[nodiscard]] async::Gate::Visit touch_promised_memory() const;
 
   /// Waits for a staging buffer, and measures that. The plane outlives the wait.

@@ -63,7 +63,7 @@ class DeviceSink : public ByteSink {
 void follow_programs(std::span<const SourcePiece> pieces);
 void follow_programs(std::span<const DestinationPiece> pieces);
 
-/// What became of the pieces on devices.
+/// The snapshots of the pieces on devices.
 struct DeviceSnapshots {
   /// Waits for the copies, and lets go of what they were made from.
   void wait();

@@ -13,9 +13,9 @@ namespace cairn::staging {
 
 /// The descriptors that the files of all saves and loads of a context share.
 ///
-/// Progress: a file takes all its descriptors at once, and before any staging memory: a file that holds memory can write
-///           or read. What is written and only waits for its handler to ask for its end is ended as soon as somebody
-///           waits for a descriptor.
+/// Progress: a file takes all its descriptors at once, and before any staging memory: a file that holds memory can
+///           write or read. What is written and only waits for its handler to ask for its end is ended as soon as
+///           somebody waits for a descriptor.
 /// Threads:  every method may be called from any thread.
 class FileBudget {
  public:

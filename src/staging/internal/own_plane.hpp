@@ -11,10 +11,10 @@
 
 namespace cairn::staging {
 
-/// A data plane of its own, for who reads files without a context. An engine is made when one is needed: small files, and
-/// those in the page cache, need none.
+/// A data plane of its own, for who reads files without a context. An engine is made when one is needed: small files,
+/// and those in the page cache, need none.
 ///
-/// What runs on its strand has ended before it goes.
+/// A data plane of its own. All that runs on its strand has ended before it goes.
 class OwnPlane {
  public:
   /// As many threads as are busy, up to `threads`; at most four transfers for each are in flight.

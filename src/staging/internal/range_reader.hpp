@@ -38,13 +38,14 @@ class RangeReader {
 
   /// The plane outlives the reader.
   RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces);
-  /// Reads these runs, which begin at chunks and end there or with the file, and passes each on. Of the pieces it serves what lies
-  /// in them. What `lend` and `pass_on` refer to outlives the reader.
+  /// Reads these runs, which begin at chunks and end there or with the file, and passes each on. Of the pieces it
+  /// serves what lies in them. What `lend` and `pass_on` refer to outlives the reader.
   RangeReader(DataPlane& plane, FileToRead file, std::vector<DestinationPiece> pieces, std::vector<Run> runs,
               Lend lend, PassOn pass_on);
 
-  /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends before;
-  ///         Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass through.
+  /// Errors: Errc::checksum_mismatch naming the file, the chunk and its range; Errc::io_failure when the file ends
+  ///         before; Errc::invalid_argument when the pieces overlap, or reach beyond the file; OS errors pass
+  ///         through.
   ///
   /// Threads: runs on the plane's strand, wherever it is awaited.
   Awaitable<> read();

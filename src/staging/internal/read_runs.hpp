@@ -19,8 +19,8 @@ struct Run {
 /// Cuts a range at windows.
 [[nodiscard]] std::vector<Run> cut_at_windows(std::uint64_t begin, std::uint64_t end);
 
-/// What is read for `pieces`, which are arranged: widened to multiples of `unit_bytes` (but for the end of the file), one run for
-/// each window, in their order.
+/// Returns what is read for `pieces`, which are arranged: widened to multiples of `unit_bytes` (but for the
+/// end of the file), one run for each window, in their order.
 [[nodiscard]] std::vector<Run> plan_runs(std::span<const DestinationPiece> pieces, std::uint64_t file_bytes,
                                          std::uint64_t unit_bytes);
 

@@ -43,15 +43,16 @@ class RunMemory {
   std::vector<std::span<std::byte>> parts_;
 };
 
-/// The buffers that the small files of one operation share, so that a thousand of them need no thousand buffers. A buffer is taken from the
-/// operation's share of the pool only when fewer slots are free than are asked for, and is given back as soon as none of it is in use.
+/// The buffers that the small files of one operation share, so that a thousand of them need no thousand buffers. A
+/// buffer is taken from the operation's share of the pool only when fewer slots are free than are asked for, and is
+/// given back as soon as none of it is in use.
 ///
 /// Threads: every method may be called from any thread. Copies are the same buffers.
 class SharedBuffers {
  public:
   explicit SharedBuffers(BufferPool pool);
 
-  /// Whether a run of `bytes` gets slots; else it gets a buffer of its own.
+  /// Returns whether a run of `bytes` gets slots; else it gets a buffer of its own.
   [[nodiscard]] static bool serves(std::size_t bytes) noexcept { return bytes <= kBufferBytes - kSlotBytes; }
 
   /// Waits for slots for a run of `bytes`, not 0, which it serves.

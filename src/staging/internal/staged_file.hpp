@@ -31,21 +31,21 @@ struct FileToWrite {
   std::function<io::DurableFile(const io::DurableFileOptions&)> create;  ///< Blocks.
 };
 
-/// One file on its way from pieces in memory to the disk, in runs of one staging buffer each; a file that is smaller than a buffer shares
-/// one with others.
+/// One file on its way from pieces in memory to the disk, in runs of one staging buffer each; a file that is smaller
+/// than a buffer shares one with others.
 ///
-/// With Snapshot::copy, of the file or of one of its pieces, `stage` copies run after run into buffers; each full buffer is
-/// written as soon as it is there, then hashed, then given back. Hashing waits until the copying is over, since it would slow
-/// down the caller; when buffers run out it begins at once, since it then frees them. What is nobody's but the save's
-/// (headers, snapshots on devices), or what somebody keeps unchanged, is not copied for the caller to go on: it is added
-/// before its run is written.
-/// A file that is opened in the blocking phase is finished when `finish` is called, or before that when descriptors
-/// run out: they would else all be held by files whose handlers wait for the end of one that cannot be opened.
-/// Otherwise `finish` opens the file, and writes runs straight from the caller's memory where they are aligned, and through a buffer
-/// where not; also those runs that hold nothing of the caller's.
+/// With Snapshot::copy, of the file or of one of its pieces, `stage` copies run after run into buffers; each full
+/// buffer is written as soon as it is there, then hashed, then given back. Hashing waits until the copying is over,
+/// since it would slow down the caller; when buffers run out it begins at once, since it then frees them. What is
+/// nobody's but the save's (headers, snapshots on devices), or what somebody keeps unchanged, is not copied for the
+/// caller to go on: it is added before its run is written. A file that is opened in the blocking phase is finished
+/// when `finish` is called, or before that when descriptors run out: they would else all be held by files whose
+/// handlers wait for the end of one that cannot be opened. Otherwise `finish` opens the file, and writes runs
+/// straight from the caller's memory where they are aligned, and through a buffer where not; also those runs that
+/// hold nothing of the caller's.
 /// Ownership: the tasks of the phases, and the helpers, keep the file. What they await is a member of it.
-/// Threads:   coroutines on the plane's strand, wherever they are awaited, so that a permit or a buffer is given back when the
-///            disk has answered, whatever that one does; copies and hashes run on threads of their own.
+/// Threads:   coroutines on the plane's strand, wherever they are awaited, so that a permit or a buffer is given back
+///            when the disk has answered, whatever that one does; copies and hashes run on threads of their own.
 class StagedFile : public std::enable_shared_from_this<StagedFile> {
  public:
   /// Errors: Errc::invalid_argument when the pieces overlap, or reach beyond the file.
@@ -79,9 +79,9 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   Awaitable<> write_run(std::uint64_t run, Parts data);
   Awaitable<> hash_run(std::uint64_t run, Parts data);
 
-  /// Whether the blocking phase copies anything.
+  /// Returns whether the blocking phase copies anything.
   [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
-  /// Whether a piece must be read before the caller goes on.
+  /// Returns whether a piece must be read before the caller goes on.
   [[nodiscard]] bool is_callers_memory(const SourcePiece& piece) const;
   [[nodiscard]] std::uint64_t offset(std::uint64_t run) const { return run * kBufferBytes; }
   [[nodiscard]] std::size_t descriptors() const;

@@ -26,9 +26,9 @@ struct CheckpointEntry {
   }
 };
 
-/// Those of a directory, in the order of the checkpoints' names. Of one checkpoint what readers find comes last: where
-/// the entries are taken away in this order, a crash never leaves an older one in its place, nor one that a recovery
-/// would put there.
+/// Returns the entries of a directory, in the order of the checkpoints' names. Of one checkpoint what readers
+/// find comes last: where the entries are taken away in this order, a crash never leaves an older one in its
+/// place, nor one that a recovery would put there.
 ///
 /// Left out is what never becomes a checkpoint again: trash, and what a save that is dead has written. Changes nothing;
 /// blocks.

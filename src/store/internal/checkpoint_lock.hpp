@@ -7,15 +7,15 @@
 
 namespace cairn::store {
 
-/// The right to say whether a checkpoint stays or goes: one holder at a time has it, over all processes. So nobody keeps what somebody
-/// else is about to remove, or to replace.
+/// The right to say whether a checkpoint stays or goes: one holder at a time has it, over all processes. So nobody
+/// keeps what somebody else is about to remove, or to replace.
 ///
 /// Where a file system has no locks, or the checkpoint's files may not be written, nobody is kept from anything.
 /// Ownership: holds the file COMMIT open, wherever its directory is moved to; ends with this.
 class CheckpointLock {
  public:
-  /// Does not wait. `entry` is the checkpoint's directory in `parent`; it may be gone. Not held is also what was replaced before it could be:
-  /// the name leads to another checkpoint then.
+  /// Does not wait. `entry` is the checkpoint's directory in `parent`; it may be gone. Not held is also what was
+  /// replaced before it could be: the name leads to another checkpoint then.
   ///
   /// Errors: OS errors, but for those above.
   CheckpointLock(const io::Directory& parent, std::string_view entry);

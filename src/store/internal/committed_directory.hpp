@@ -22,8 +22,8 @@
 
 namespace cairn::store {
 
-/// How often a reader begins again because its checkpoint was replaced: a program that replaces checkpoints faster than they
-/// can be read must be told.
+/// How often a reader begins again because its checkpoint was replaced: a program that replaces checkpoints faster
+/// than they can be read must be told.
 inline constexpr int kMostRestarts = 10;
 
 template <class Less>
@@ -39,9 +39,9 @@ class CommittedDirectory {
  public:
   /// Opens the checkpoint at `path`: its highest committed generation.
   ///
-  /// Reads COMMIT and checkpoint.json; tables of chunk hashes and the data wait until they are asked for. A checkpoint that is
-  /// replaced meanwhile gives the new one. `known_manifest` is the text of checkpoint.json, where the caller has it already: it is not read
-  /// when COMMIT vouches for that.
+  /// Reads COMMIT and checkpoint.json; tables of chunk hashes and the data wait until they are asked for. A
+  /// checkpoint that is replaced meanwhile gives the new one. `known_manifest` is the text of checkpoint.json, where
+  /// the caller has it already: it is not read when COMMIT vouches for that.
   /// Errors: Errc::not_found; Errc::not_committed (a temporary or any other directory, or a file);
   ///         Errc::unsupported_version; Errc::malformed_metadata; Errc::checksum_mismatch; each
   ///         names the file.
@@ -95,7 +95,7 @@ class CommittedDirectory {
   std::shared_ptr<const FileIndex<std::less<>>> index_;
 };
 
-/// What a manifest says of its checkpoint in a few words.
+/// Holds what a manifest says of its checkpoint in a few words.
 struct ManifestFacts {
   std::string committed;  ///< As Manifest::committed.
   std::optional<CommitTime> commit_time;
@@ -104,7 +104,7 @@ struct ManifestFacts {
   std::string annotations = "{}";  ///< As Manifest::annotations.
 };
 
-/// What `check_commit` found.
+/// Holds what `check_commit` found.
 struct CommitCheck {
   bool is_committed = false;
   std::uint32_t generation = 0;  ///< As the manifest says; 0 when it cannot be read.

@@ -34,9 +34,9 @@ struct SourceItem {
 /// Threads: const methods may run concurrently.
 class FileSource {
  public:
-  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign folders
-  /// symbolic links are followed to regular files, in checkpoints they are not. A file that lists others (`x.index.json`,
-  /// `x.index.fp16.json`) stands for its folder.
+  /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign
+  /// folders symbolic links are followed to regular files, in checkpoints they are not. A file that lists others
+  /// (`x.index.json`, `x.index.fp16.json`) stands for its folder.
   ///
   /// `known_manifest`: as CommittedDirectory::open.
   /// Errors: Errc::not_found, Errc::not_committed (temporary directories), and those of a damaged checkpoint.
@@ -44,8 +44,8 @@ class FileSource {
                                                 const std::string& known_manifest = {});
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// What the names of files are relative to: the checkpoint also when `path` is one of its checkpointables, the folder
-  /// also when it is a foreign file.
+  /// Returns what the names of files are relative to: the checkpoint also when `path` is one of its
+  /// checkpointables, the folder also when it is a foreign file.
   [[nodiscard]] const std::filesystem::path& root() const noexcept {
     return committed_ ? committed_->path() : foreign_->path();
   }
@@ -61,7 +61,7 @@ class FileSource {
   [[nodiscard]] std::string manifest_text() const {
     return committed_ ? committed_->manifest_text() : std::string();
   }
-  /// Whether that is this text.
+  /// Returns whether that is this text.
   [[nodiscard]] bool is_described_by(std::string_view text) const noexcept {
     return committed_ ? committed_->commit().manifest_hash == hash_text(text) : text.empty();
   }
@@ -76,7 +76,7 @@ class FileSource {
   [[nodiscard]] std::optional<std::uint32_t> writer_of(std::string_view relative) const;
 
   [[nodiscard]] io::FileHandle open_file(std::string_view relative, int flags) const;
-  /// What the file must hash to; nothing for foreign files.
+  /// Returns what the file must hash to; nothing for foreign files.
   [[nodiscard]] std::optional<io::FileDigest> digest(std::string_view relative) const;
 
  private:

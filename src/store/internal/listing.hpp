@@ -13,8 +13,8 @@
 
 namespace cairn::store {
 
-/// The checkpoints of a directory, those that readers find, in the order that `options` ask for. Changes nothing, reads no
-/// data; blocks. Takes as long as there are entries and files in them: each entry is opened once.
+/// The checkpoints of a directory, those that readers find, in the order that `options` ask for. Changes nothing,
+/// reads no data; blocks. Takes as long as there are entries and files in them: each entry is opened once.
 ///
 /// Errors: as `scan_directory`. What is wrong with an entry is its `problem`.
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(io::Syscalls& syscalls,
@@ -25,7 +25,8 @@ namespace cairn::store {
 [[nodiscard]] std::vector<FoundCheckpoint> list_checkpoints(const io::Directory& root,
                                                             const ListOptions& options = {});
 
-/// What `found` is opened by or, where a crash has displaced it, was, and will be once it is recovered.
+/// Returns what `found` is opened by or, where a crash has displaced it, was, and will be once it is
+/// recovered.
 ///
 /// Ownership: of `found`.
 [[nodiscard]] std::string_view name_in_root(const FoundCheckpoint& found);
@@ -38,7 +39,8 @@ struct NamedCheckpoint {
       false;  ///< Beside it there is nothing that saves or removals of it have made: no other generation, no temporary.
 };
 
-/// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be damaged.
+/// The checkpoints of a directory, in no order, without opening any: one look at each name. Some may turn out to be
+/// damaged.
 ///
 /// Errors: as `scan_directory`.
 [[nodiscard]] std::vector<NamedCheckpoint> list_names(const io::Directory& root);
@@ -48,10 +50,10 @@ struct NamedCheckpoint {
 /// Errors: Errc::not_found (no such directory); Errc::invalid_argument (`path` is a checkpoint itself); OS errors.
 [[nodiscard]] io::Directory open_root(io::Syscalls& syscalls, const std::filesystem::path& path);
 
-/// Whether there is a checkpoint at `path` that recovery would call committed.
+/// Returns whether there is a checkpoint at `path` that recovery would call committed.
 ///
-/// Errors: Errc::unsupported_version (a checkpoint of a later format); Errc::invalid_argument (no path); what the operating
-///         system says when it cannot be told.
+/// Errors: Errc::unsupported_version (a checkpoint of a later format); Errc::invalid_argument (no path); what the
+///         operating system says when it cannot be told.
 [[nodiscard]] bool is_committed(io::Syscalls& syscalls, const std::filesystem::path& path);
 
 }  // namespace cairn::store

@@ -47,7 +47,7 @@ struct CheckpointableEntry {
   friend bool operator==(const CheckpointableEntry&, const CheckpointableEntry&) = default;
 };
 
-/// What `checkpoint.json` says.
+/// Holds what `checkpoint.json` says.
 ///
 /// Invariant of a decoded one: names, directories and file paths are distinct and plain; no file
 /// lies under
@@ -81,7 +81,7 @@ struct Manifest {
 /// Errors: Errc::unsupported_version for a later format, Errc::malformed_metadata for all else.
 [[nodiscard]] Manifest decode_manifest(std::string_view text, std::string_view path);
 
-/// What `COMMIT` says.
+/// Holds what `COMMIT` says.
 struct CommitRecord {
   Uuid uuid;
   std::uint64_t manifest_bytes = 0;
@@ -102,10 +102,11 @@ struct CommitRecord {
 [[nodiscard]] std::string encode_chunks(std::span<const io::FileDigest> digests);
 /// Where a rank's table lies in the checkpoint: "chunks.xxh3" for rank 0, ".chunks/r00003.xxh3" for rank 3.
 [[nodiscard]] std::string table_name(std::uint32_t rank);
-/// The tables that these files have, and how many bytes each has: one for each rank that wrote a file, and that of rank 0.
+/// The tables that these files have, and how many bytes each has: one for each rank that wrote a file, and that of
+/// rank 0.
 [[nodiscard]] std::map<std::uint32_t, std::uint64_t> chunk_tables(std::span<const FileEntry> files);
 
-/// Whether `name` may be a checkpointable's directory: one plain component, none of the reserved
+/// Returns whether `name` may be a checkpointable's directory: one plain component, none of the reserved
 /// names.
 [[nodiscard]] bool is_checkpointable_directory(std::string_view name) noexcept;
 

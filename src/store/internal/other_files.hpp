@@ -12,8 +12,8 @@
 
 namespace cairn::store {
 
-/// Makes durable and hashes the files below the sub-directories of `staged` that `written` does not name: those
-/// that handlers wrote without their context. The names become durable when the checkpoint is published. Sub-directories
+/// Makes durable and hashes the files below the sub-directories of `staged` that `written` does not name: those that
+/// handlers wrote without their context. The names become durable when the checkpoint is published. Sub-directories
 /// called as `skipped` says are not looked at.
 ///
 /// Blocks; holds one buffer of a chunk, however large the files are.

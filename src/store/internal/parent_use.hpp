@@ -9,12 +9,12 @@
 
 namespace cairn::store {
 
-/// The use that one save makes of a directory above its target. The saves of this process that are under way in one directory share
-/// what is known of it: whether one of them has made it, and whether its name is durable. When the last of them ends, and none has
-/// committed below it, a directory that was made and is empty goes.
+/// The use that one save makes of a directory above its target. The saves of this process that are under way in one
+/// directory share what is known of it: whether one of them has made it, and whether its name is durable. When the
+/// last of them ends, and none has committed below it, a directory that was made and is empty goes.
 ///
-/// A directory that was made holds a use of the one above it, so levels go the innermost first, and none that others still need.
-/// Every call blocks.
+/// A directory that was made holds a use of the one above it, so levels go the innermost first, and none that others
+/// still need. Every call blocks.
 /// Threads: each is used by one save; different ones concurrently.
 class ParentUse {
  public:

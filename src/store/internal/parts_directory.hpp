@@ -25,19 +25,21 @@ inline constexpr std::string_view kPartMember = "cairn.partial";
 /// The number of a part that is called so; nothing for what is not one.
 [[nodiscard]] std::optional<std::size_t> part_number(std::string_view name);
 
-/// Refuses a target in a directory of parts, however deep, by the text of its absolute path: what lies there goes with the parts.
+/// Refuses a target in a directory of parts, however deep, by the text of its absolute path: what lies there goes
+/// with the parts.
 ///
 /// Errors: Errc::invalid_argument.
 void require_outside_parts(const std::filesystem::path& target);
 
-/// The directory in which the parts of a checkpoint lie until it is put together (".partial-<name>", next to it), while somebody works in it: a
-/// mark in it is locked meanwhile, for this process only: a child that is forked then does not hold it.
+/// The directory in which the parts of a checkpoint lie until it is put together (".partial-<name>", next to it),
+/// while somebody works in it: a mark in it is locked meanwhile, for this process only: a child that is forked then
+/// does not hold it.
 ///
-/// Ours is what Cairn has written there: parts, which have the annotation, their temporaries, and the mark. All else stays where it is.
-/// Every call blocks. OS errors pass through.
+/// Ours is what Cairn has written there: parts, which have the annotation, their temporaries, and the mark. All else
+/// stays where it is. Every call blocks. OS errors pass through.
 class PartsDirectory {
  public:
-  /// What is asked of a directory before anything in it is touched.
+  /// Says what is asked of a directory before anything in it is touched.
   enum class Check : std::uint8_t {
     everything,  ///< That it is empty, or one of parts; see `in_the_way`.
     mark,        ///< That nothing else has the name of the mark: of one that is known.
@@ -51,17 +53,18 @@ class PartsDirectory {
   ///
   /// Errors: as `open`; Errc::invalid_argument: the target lies in the directory of a checkpoint.
   static PartsDirectory make(SaveTarget target);
-  /// What there is in the one of this target that keeps `open` from it; empty when nothing does.
+  /// Returns what lies in the directory of this target and keeps `open` from it; empty when nothing does.
   [[nodiscard]] static std::string in_the_way(const SaveTarget& target);
 
   [[nodiscard]] const io::Directory& directory() const noexcept { return directory_; }
 
-  /// Who has worked in it before, for people; empty where the mark does not say.
+  /// Returns which process has worked in it before, for people; empty where the mark does not say.
   [[nodiscard]] const std::string& worked_before() const noexcept { return worked_before_; }
 
-  /// Removes what is ours in it, and it, when it is empty then: after a crash at any moment either all parts are there, or nothing that
-  /// anybody takes for parts, and recovery removes the rest. Where somebody else's things lie beside the parts, or where the directory
-  /// cannot be renamed (in the lower layer of overlayfs), the parts go one by one, the last first: a crash leaves the first ones.
+  /// Removes what is ours in it, and it, when it is empty then: after a crash at any moment either all parts are
+  /// there, or nothing that anybody takes for parts, and recovery removes the rest. Where somebody else's things lie
+  /// beside the parts, or where the directory cannot be renamed (in the lower layer of overlayfs), the parts go one
+  /// by one, the last first: a crash leaves the first ones.
   ///
   /// Returns what was kept, and where.
   RemovalReport remove(const RandomSource& random);

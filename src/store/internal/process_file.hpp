@@ -10,8 +10,8 @@
 
 namespace cairn::store {
 
-/// An open file of this process alone: a child that is forked closes its copy at once. Else a lock on the file would be held for as long as
-/// the child lives, whatever becomes of the process that has taken it.
+/// An open file of this process alone: a child that is forked closes its copy at once. Else a lock on the file would
+/// be held for as long as the child lives, whatever becomes of the process that has taken it.
 class ProcessFile {
  public:
   ProcessFile() = default;

@@ -18,21 +18,22 @@ namespace cairn::store {
 
 /// The order in which saves of one target are published: that of their calls.
 ///
-/// A target is a name in a directory, known by device and inode: two paths may lead to it. A save keeps its ticket until
-/// nothing of it runs, also when it was given up: what it still does to the target must not meet what a later one does.
+/// A target is a name in a directory, known by device and inode: two paths may lead to it. A save keeps its ticket
+/// until nothing of it runs, also when it was given up: what it still does to the target must not meet what a later
+/// one does.
 /// Threads: every method may be called from any thread.
 class PublicationOrder {
  public:
   /// A ticket for the order, kept until it goes away.
   class Ticket;
 
-  /// That of this process: two contexts may save to one target.
+  /// Returns the order of this process: two contexts may save to one target.
   static const std::shared_ptr<PublicationOrder>& of_process();
 
   /// Takes the next ticket for a target. Its turn comes when all before it have gone.
   ///
-  /// `meanwhile` is called before another save can enter. A save that waits in a second queue enters that one there: so the order is the
-  /// same in both, and no two saves wait for each other.
+  /// `meanwhile` is called before another save can enter. A save that waits in a second queue enters that one there:
+  /// so the order is the same in both, and no two saves wait for each other.
   static std::shared_ptr<Ticket> enter(const std::shared_ptr<PublicationOrder>& order,
                                        const io::FileId& directory, const std::string& name,
                                        const std::function<void()>& meanwhile = {});

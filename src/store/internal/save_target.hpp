@@ -28,22 +28,24 @@ struct SaveTarget {
 
 /// Opens the directory of a target. Blocks.
 ///
-/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent); OS errors pass through.
+/// Errors: Errc::invalid_argument (no name that a checkpoint may have), Errc::not_found (no parent); OS errors pass
+///         through.
 [[nodiscard]] SaveTarget open_target(io::Syscalls& syscalls, const std::filesystem::path& path);
 
-/// As `open_target`; nothing when the directory is missing, and the save that makes up to `create_parents` levels may make it.
+/// As `open_target`; nothing when the directory is missing, and the save that makes up to `create_parents` levels may
+/// make it.
 ///
 /// Errors: as `look_at_target`.
 [[nodiscard]] std::optional<SaveTarget> open_target_if_made(io::Syscalls& syscalls,
                                                             const std::filesystem::path& path,
                                                             unsigned create_parents);
 
-/// Opens the directory of a target, and looks once whether the name is free there, or may be replaced. Blocks, but only for
-/// a few questions; what changes afterwards is found when the checkpoint is staged and published.
+/// Opens the directory of a target, and looks once whether the name is free there, or may be replaced. Blocks, but
+/// only for a few questions; what changes afterwards is found when the checkpoint is staged and published.
 ///
 /// Makes up to `create_parents` levels of directories that are missing; `use` makes them durable, and removes them.
-/// Errors: as `open_target`, naming the first directory that is missing; Errc::already_exists; Errc::invalid_argument where a
-///         directory would have to be made in a checkpoint.
+/// Errors: as `open_target`, naming the first directory that is missing; Errc::already_exists; Errc::invalid_argument
+///         where a directory would have to be made in a checkpoint.
 [[nodiscard]] SaveTarget look_at_target(io::Syscalls& syscalls, const std::filesystem::path& path,
                                         bool overwrite, unsigned create_parents = 0);
 

@@ -27,7 +27,7 @@ enum class CommitMode : std::uint8_t {
   marker,     ///< COMMIT is linked last into a directory that has its final name already.
 };
 
-/// What `publish` does, in this order.
+/// Says what `publish` does, in this order.
 enum class PublishStep : std::uint8_t {
   describe,          ///< `chunks.xxh3`, `checkpoint.json` and COMMIT are written.
   sync_directories,  ///< Every directory, innermost first.
@@ -57,8 +57,9 @@ struct StagedOptions {
   /// checkpoint that was replaced. False: that one is left as it is, for recovery to remove, and
   /// `retirement_problem` says so. Empty: yes. Called as `may_publish` is; must not throw.
   std::function<bool()> may_retire;
-  /// Asked by `publish` right before a checkpoint is replaced, which it holds then (CheckpointLock): nobody can keep it, or remove it, until
-  /// it is replaced. What it throws keeps the old one, and fails `publish`. May be asked again, as `may_publish`. Empty: nothing is held.
+  /// Asked by `publish` right before a checkpoint is replaced, which it holds then (CheckpointLock): nobody can keep
+  /// it, or remove it, until it is replaced. What it throws keeps the old one, and fails `publish`. May be asked
+  /// again, as `may_publish`. Empty: nothing is held.
   std::function<void()> before_replacing;
   /// Asked while somebody else holds it: waits a while and returns whether to try again. Empty: no.
   std::function<bool()> wait_for_lock;
@@ -71,12 +72,12 @@ struct JoinOptions {
   Uuid uuid;               ///< Of the save, as rank 0 has it.
   std::uint32_t rank = 1;  ///< This one.
   CommitMode commit_mode = CommitMode::automatic;
-  /// Asked when what rank 0 has made cannot be seen here yet (network file systems): waits a while and returns whether to look
-  /// again. Empty: no.
+  /// Asked when what rank 0 has made cannot be seen here yet (network file systems): waits a while and returns
+  /// whether to look again. Empty: no.
   std::function<bool()> look_again;
 };
 
-/// What a rank has found out that has heard no verdict.
+/// Says what a rank has found out that has heard no verdict.
 enum class LoneVerdict : std::uint8_t {
   aborted,    ///< The save never becomes visible.
   committed,  ///< The checkpoint is visible, and durable.
@@ -112,11 +113,11 @@ class StagedDirectory {
   /// The same in a directory that is open already.
   static StagedDirectory create(io::Engine& engine, SaveTarget target, StagedOptions options = {});
 
-  /// Opens the directory that rank 0 has made for a save of several ranks: by its uuid, which its mark must have, too. Rank 0
-  /// holds the lock, and alone publishes.
+  /// Opens the directory that rank 0 has made for a save of several ranks: by its uuid, which its mark must have,
+  /// too. Rank 0 holds the lock, and alone publishes.
   ///
-  /// Errors: Errc::not_found when it cannot be seen here, Errc::malformed_metadata when it is of another save; OS errors
-  ///         pass through.
+  /// Errors: Errc::not_found when it cannot be seen here, Errc::malformed_metadata when it is of another save; OS
+  ///         errors pass through.
   static StagedDirectory join(io::Engine& engine, SaveTarget target, JoinOptions options);
 
   /// Abandons what was not published.
@@ -135,30 +136,31 @@ class StagedDirectory {
   /// Enters a file that was made past this: `abandon` of a joined directory removes it, too.
   void adopt(std::string_view relative);
 
-  /// For a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced already;
-  /// this writes and syncs its table of chunk hashes, and syncs every directory in which it has made names. Returns what rank 0
-  /// needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so nothing new ever lies next to
-  /// its mark.
+  /// For a joined directory: makes durable what this rank has made, before it says so to rank 0. Its files are synced
+  /// already; this writes and syncs its table of chunk hashes, and syncs every directory in which it has made names.
+  /// Returns what rank 0 needs to know. `digests` are sorted by path. Rank 0 has made the directory of the tables, so
+  /// nothing new ever lies next to its mark.
   [[nodiscard]] std::vector<FileEntry> prepare(std::span<const io::FileDigest> digests);
-  /// For a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does nothing any
-  /// more, until `take_back`.
+  /// For a joined directory: rank 0 is about to hear that this rank is prepared, so it may publish. `abandon` does
+  /// nothing any more, until `take_back`.
   void hand_over() noexcept;
   /// The save is known to have been aborted.
   void take_back() noexcept;
-  /// For a joined directory that was handed over, when rank 0 cannot be heard: lets the disk decide what has become of it.
+  /// For a joined directory that was handed over, when rank 0 cannot be heard: lets the disk decide what has become
+  /// of it.
   ///
-  /// It moves the temporary directory away, so that rank 0 can publish it no more, and looks at what it has moved: its own, or
-  /// what the new checkpoint has replaced. Then, and where there was none, it looks for the checkpoint, and syncs the
-  /// parent itself. What was moved away stays for other ranks to see, and for recovery to remove.
+  /// It moves the temporary directory away, so that rank 0 can publish it no more, and looks at what it has moved:
+  /// its own, or what the new checkpoint has replaced. Then, and where there was none, it looks for the checkpoint,
+  /// and syncs the parent itself. What was moved away stays for other ranks to see, and for recovery to remove.
   /// Errors: Errc::commit_unknown when the disk does not say; also in marker mode.
   [[nodiscard]] LoneVerdict decide_alone();
 
   /// Makes the checkpoint durable and then visible. Returns only when both are sure.
   ///
-  /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order; with files of other ranks, which have prepared
-  /// them, all sorted by path). Steps:
-  /// 1. see that the files of other ranks are there; write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync every
-  ///    directory, innermost first;
+  /// Fills in `uuid`, `generation` and `files` (from `digests`, in their order; with files of other ranks, which have
+  /// prepared them, all sorted by path). Steps:
+  /// 1. see that the files of other ranks are there; write and sync `chunks.xxh3`, `checkpoint.json`, `COMMIT`; sync
+  ///    every directory, innermost first;
   /// 2. rename to the target; 3. sync the parent; 4. retire what was replaced (never fails the save).
   /// Errors: Errc::commit_unknown when the sync after the rename fails, or when the rename fails and nobody can see
   ///         whether it was done all the same: the checkpoint may be visible or not, and durable or not, and nothing
@@ -168,15 +170,15 @@ class StagedDirectory {
   void publish(Manifest manifest, std::span<const io::FileDigest> digests,
                std::span<const FileEntry> others = {});
 
-  /// What kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The rest is
-  /// left to `recover`.
+  /// Returns what kept `publish` from removing the checkpoint that was replaced; empty when nothing did. The
+  /// rest is left to `recover`.
   [[nodiscard]] const std::string& retirement_problem() const noexcept;
 
-  /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to
-  /// `recover`; who calls again tries again. Of a joined directory only what this rank has made, unless rank 0 has let go of it.
+  /// Removes what was made, as far as possible; does nothing after `publish`. The rest is left to `recover`; who
+  /// calls again tries again. Of a joined directory only what this rank has made, unless rank 0 has let go of it.
   void abandon() noexcept;
 
-  /// What kept the last `abandon` from removing all; empty when nothing did.
+  /// Returns what kept the last `abandon` from removing all; empty when nothing did.
   [[nodiscard]] const std::string& abandonment_problem() const noexcept;
 
   struct State;

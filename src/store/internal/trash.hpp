@@ -9,8 +9,8 @@
 
 namespace cairn::store {
 
-/// What removals have renamed away in one directory and not removed yet: the checkpoint is gone, its bytes are not. Who keeps this tries
-/// again; without it only recovery does.
+/// Remembers what removals have renamed away in one directory and not removed yet: the checkpoint is gone,
+/// its bytes are not. Who keeps this tries again; without it only recovery does.
 ///
 /// Threads: every method may be called from any thread.
 class Trash {
@@ -26,7 +26,8 @@ class Trash {
 
   /// Goes on with all that failed, in `parent`. Blocks.
   ///
-  /// Errors: the first failure, once all were tried; Errc::timed_out, where nothing has failed: a removal that has passed its deadline goes on.
+  /// Errors: the first failure, once all were tried; Errc::timed_out, where nothing has failed: a removal that has
+  ///         passed its deadline goes on.
   void remove(const io::Directory& parent);
 
  private:

@@ -15,8 +15,9 @@ namespace cairn::store {
 /// data, which is then compared with the root of each file. Memory: one chunk per thread, and eight bytes for
 /// each MiB of the files being read. Begins again when the checkpoint is replaced meanwhile. Blocks.
 ///
-/// Errors: Errc::not_found, Errc::not_committed, and what else makes CommittedDirectory::open fail: without a sound COMMIT
-///         and checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of the checkpoint.
+/// Errors: Errc::not_found, Errc::not_committed, and what else makes CommittedDirectory::open fail: without a sound
+///         COMMIT and checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of
+///         the checkpoint.
 [[nodiscard]] VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path,
                                   const VerifyOptions& options = {});
 

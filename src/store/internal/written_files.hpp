@@ -13,8 +13,8 @@
 
 namespace cairn::store {
 
-/// The files of a save: the names that handlers have claimed, and the digests of those that are complete. Paths are in the
-/// checkpoint.
+/// The files of a save: the names that handlers have claimed, and the digests of those that are complete. Paths are
+/// in the checkpoint.
 ///
 /// Threads: every method may be called from any thread.
 class WrittenFiles {
@@ -30,12 +30,13 @@ class WrittenFiles {
   /// Enters a file that is written, hashed and synced.
   void add(io::FileDigest digest);
 
-  /// Errors: Errc::handler_failed when a file whose path begins with `prefix` was claimed and never entered; `remark` ends the text.
+  /// Errors: Errc::handler_failed when a file whose path begins with `prefix` was claimed and never entered; `remark`
+  ///         ends the text.
   void require_complete(const std::string& prefix, std::string_view remark) const;
-  /// What was entered; nothing of it is left here.
+  /// Returns what was entered; nothing of it is left here.
   [[nodiscard]] Digests take_digests();
 
-  /// Of all files that were claimed.
+  /// Returns the bytes of all files that were claimed.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:

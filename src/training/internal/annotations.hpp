@@ -31,7 +31,7 @@ void write_metrics(JsonWriter& json, const Metrics& metrics);
 /// Source: docs/format.md, "Steps of a training".
 [[nodiscard]] std::string annotate(std::string_view others, std::uint64_t step, const Metrics& metrics);
 
-/// What annotations hold of a step.
+/// Holds what annotations hold of a step.
 struct StepNotes {
   std::optional<std::uint64_t> step;  ///< Nothing: they were not made by a Checkpointer.
   Metrics metrics;

@@ -9,8 +9,8 @@
 
 namespace cairn::training {
 
-/// Where pins lie in a root: an empty file for each, which is called as the number of its step. So processes that pin at the same
-/// time do not disturb each other, and nothing can be half written.
+/// Where pins lie in a root: an empty file for each, which is called as the number of its step. So processes that pin
+/// at the same time do not disturb each other, and nothing can be half written.
 inline constexpr std::string_view kPinsName = ".cairn-pins";
 
 /// The steps that are pinned, there or not.

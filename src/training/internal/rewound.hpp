@@ -29,13 +29,13 @@ struct RewoundLine {
   std::string problem;  ///< Why it cannot be looked at; empty when it can.
 };
 
-/// What lies in `.cairn-rewound`.
+/// The lines of steps that lie in `.cairn-rewound`.
 struct Rewound {
   std::vector<RewoundLine> lines;  ///< The earliest rewind first.
   std::vector<std::string> notes;  ///< A sentence on each thing that no rewind has made.
 };
 
-/// What rewinds have set aside. Changes nothing, blocks.
+/// Returns what rewinds have set aside. Changes nothing, blocks.
 [[nodiscard]] Rewound list_rewound(const io::Directory& root);
 
 /// Makes a directory for what the next rewind sets aside, and makes its name durable. It comes after all that are

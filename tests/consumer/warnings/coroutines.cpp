@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coroutines as users write them: a handler that hands a part of itself to another one, and a program that awaits saves and loads.
+// Coroutines as users write them: a handler that hands a part of itself to another one, and a program that awaits
+// saves and loads.
 #include <cstddef>
 #include <optional>
 #include <string>

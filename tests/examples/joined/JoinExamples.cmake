@@ -3,9 +3,9 @@
 #
 #   join_examples(<target> EXAMPLES <names> [GLOBAL <names>])
 #
-# Each example lies in a namespace of its name, so that nothing in it has to be named with the others in mind. A GLOBAL one does not: it
-# specialises a template of the library, which may not be done in another namespace. Users build each example as the program that it is,
-# and so do all presets that do not set CAIRN_JOIN_EXAMPLES.
+# Each example lies in a namespace of its name, so that nothing in it has to be named with the others in mind. A
+# GLOBAL one does not: it specialises a template of the library, which may not be done in another namespace. Users
+# build each example as the program that it is, and so do all presets that do not set CAIRN_JOIN_EXAMPLES.
 function(join_examples target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "EXAMPLES;GLOBAL")
   set(sources "${PROJECT_SOURCE_DIR}/tests/examples/joined/joined.cpp")
