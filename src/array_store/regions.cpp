@@ -13,11 +13,11 @@
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/box_table.hpp"
 
+#include "array/internal/cover.hpp"
 #include "array/internal/overlap.hpp"
 #include "array/internal/same_memory.hpp"
 #include "array_store/array_bytes.hpp"
 #include "array_store/read_steps.hpp"
-#include "sharding/internal/cover.hpp"
 
 namespace cairn::array_store {
 namespace {

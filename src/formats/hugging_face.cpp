@@ -15,8 +15,8 @@
 #include "cairn/base/error.hpp"
 #include "cairn/base/json_reader.hpp"
 
+#include "array/internal/cover.hpp"
 #include "formats/file_name.hpp"
-#include "formats/internal/box_cover.hpp"
 #include "formats/internal/first_bytes.hpp"
 
 namespace cairn::formats {
@@ -207,7 +207,11 @@ class Gatherer {
     for (const TensorSlice& slice : tensor.slices) {
       boxes.push_back(slice.box);
     }
-    check_cover(tensor.name, tensor.shape, boxes, [&](std::size_t number) {
+    if (!element_count(tensor.shape)) {
+      refuse(files_[tensor.slices.front().file].name, tensor.name,
+             fmt::format("shape {} has too many elements", tensor.shape));
+    }
+    check_cover(tensor.name, Box::whole(tensor.shape), boxes, [&](std::size_t number) {
       return fmt::format(" in '{}'", files_[tensor.slices[number].file].name);
     });
     // Ranks that had no rows write empty slices; one stays where nothing else would.

@@ -10,7 +10,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
-#include "sharding/internal/cover.hpp"
+#include "array/internal/cover.hpp"
 
 namespace cairn::sharding_detail {
 namespace {
@@ -52,7 +52,7 @@ Parts parts_of_grid(const GridRule& rule) {
     }
   }
   check_cover(array.name, Box::whole(array.shape), boxes,
-              [&](std::size_t number) { return ranks_of(parts, part_of_box[number]); });
+              [&](std::size_t number) { return " of " + to_string(ranks_of(parts, part_of_box[number])); });
   refuse_array(Errc::incomplete_shards, array, "no rank holds some elements");
 }
 
@@ -215,7 +215,7 @@ ArrayParts PartsFinder::find_in_table(const sharding::PlannedArray& array, const
   }
   finish_part();
   check_cover(array.name, Box::whole(array.shape), boxes,
-              [&parts](std::size_t part) { return ranks_of(*parts, part); });
+              [&parts](std::size_t part) { return " of " + to_string(ranks_of(*parts, part)); });
   return {std::move(parts), std::move(elements)};
 }
 

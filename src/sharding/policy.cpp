@@ -10,7 +10,7 @@
 #include "cairn/array/format.hpp"
 #include "cairn/base/error.hpp"
 
-#include "sharding/internal/cover.hpp"
+#include "array/internal/cover.hpp"
 
 namespace cairn {
 namespace {

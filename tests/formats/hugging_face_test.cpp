@@ -271,8 +271,18 @@ TEST(GatherTensors, RefusesSlicesThatOverlap) {
 TEST(GatherTensors, RefusesAMissingSlice) {
   const std::vector<FolderFile> files = {shard("a", 2, 0), shard("c", 2, 4)};
 
+  EXPECT_THAT(
+      [&] { static_cast<void>(gather_tensors(files)); },
+      Fails(Errc::incomplete_shards,
+            HasSubstr("'w': 4 of the 6 elements of [0:6] are there; [2:4] is not; next to it: [0:2] in 'a', "
+                      "[4:6] in 'c'")));
+}
+
+TEST(GatherTensors, RefusesATensorOfTooManyElements) {
+  const std::vector<FolderFile> files = {shard("a", 1, UINT64_MAX - 1)};
+
   EXPECT_THAT([&] { static_cast<void>(gather_tensors(files)); },
-              Fails(Errc::incomplete_shards, HasSubstr("'w'")));
+              Fails(Errc::malformed_metadata, HasSubstr("too many elements")));
 }
 
 FolderFile whole(std::string name, std::string_view dtype, std::string_view shape, std::size_t bytes) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/internal/box_cover.hpp"
+#include "array/internal/cover.hpp"
 #include "formats/internal/hugging_face.hpp"
 #include "formats/internal/safetensors.hpp"
 #include "fuzz/data_size.hpp"
@@ -50,7 +50,7 @@ void check(const FolderTensor& tensor, const std::vector<FolderFile>& files) {
     boxes.push_back(slice.box);
   }
   require(!boxes.empty(), "a tensor has a slice");
-  cairn::formats::check_cover(tensor.name, tensor.shape, boxes);
+  cairn::check_cover(tensor.name, cairn::Box::whole(tensor.shape), boxes);
 }
 
 }  // namespace

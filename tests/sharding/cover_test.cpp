@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sharding/internal/cover.hpp"
+#include "array/internal/cover.hpp"
 
 #include <gmock/gmock.h>
+
+#include "cairn/base/some_ranks.hpp"
 
 #include "sharding/slow_model.hpp"
 #include "support/fails.hpp"
@@ -14,13 +16,13 @@ using testing::Dice;
 using testing::Fails;
 using ::testing::HasSubstr;
 
-HoldersOfBox held_by(const std::vector<std::vector<std::size_t>>& ranks) {
+BoxOrigin held_by(const std::vector<std::vector<std::size_t>>& ranks) {
   return [ranks](std::size_t number) {
     SomeRanks holders;
     for (const std::size_t rank : ranks[number]) {
       holders.add(rank);
     }
-    return holders;
+    return " of " + to_string(holders);
   };
 }
 
@@ -68,7 +70,7 @@ TEST(CheckCover, NamesTheRanksNextToWhatIsMissing) {
           SomeRanks ranks;
           ranks.add(number);
           ranks.add(100 + number);
-          return ranks;
+          return " of " + to_string(ranks);
         });
       },
       Fails(Errc::incomplete_shards,
@@ -186,6 +188,29 @@ std::vector<Box> large_grid() {
     }
   }
   return boxes;
+}
+
+TEST(CheckCover, IsNotFooledByAnOverlapAsLargeAsTheHole) {
+  const std::vector<Box> boxes = {Box({0}, {2}), Box({1}, {2})};
+
+  EXPECT_THAT([&] { check_cover("w", Box::whole({4}), boxes); }, Fails(Errc::overlapping_shards));
+}
+
+TEST(CheckCover, RefusesARegionOfTooManyElements) {
+  const Box whole = Box::whole({UINT64_MAX, UINT64_MAX});
+
+  EXPECT_THAT([&] { check_cover("w", whole, {}); },
+              Fails(Errc::invalid_argument, HasSubstr("too many elements")));
+}
+
+TEST(CheckCover, LooksAtFewPairsOfManyRows) {
+  constexpr std::uint64_t kRows = 200'000;  // All pairs of them would take minutes.
+  std::vector<Box> boxes;
+  for (std::uint64_t row = 0; row < kRows; ++row) {
+    boxes.push_back({{kRows - 1 - row, 0}, {1, 8}});
+  }
+
+  EXPECT_NO_THROW(check_cover("w", Box::whole({kRows, 8}), boxes));
 }
 
 // How long it takes is a figure of cairn_sharding_figures.

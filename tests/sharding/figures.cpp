@@ -17,8 +17,8 @@
 #include "cairn/sharding/assignment_plan.hpp"
 #include "cairn/sharding/policies.hpp"
 
+#include "array/internal/cover.hpp"
 #include "sharding/held_arrays.hpp"
-#include "sharding/internal/cover.hpp"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sharding/internal/cover.hpp"
+#include "array/internal/cover.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -17,8 +17,8 @@ namespace {
 /// Finds the boxes that lie in a region, and says what is wrong with them.
 class Cover {
  public:
-  Cover(std::string_view array, const Box& region, std::span<const Box> boxes, const HoldersOfBox& holders)
-      : array_(array), region_(region), boxes_(boxes), holders_(holders) {
+  Cover(std::string_view array, const Box& region, std::span<const Box> boxes, const BoxOrigin& origin)
+      : array_(array), region_(region), boxes_(boxes), origin_(origin) {
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       if (boxes[i].rank() != region.rank()) {
         refuse(Errc::invalid_argument,
@@ -54,7 +54,7 @@ class Cover {
   }
 
   [[nodiscard]] std::string described(std::size_t number) const {
-    return to_string(boxes_[number]) + (holders_ ? fmt::format(" of {}", to_string(holders_(number))) : "");
+    return to_string(boxes_[number]) + (origin_ ? origin_(number) : "");
   }
 
   /// Where the boxes begin along a dimension, each place once, in order.
@@ -264,19 +264,19 @@ class Cover {
   std::string_view array_;
   const Box& region_;
   std::span<const Box> boxes_;
-  const HoldersOfBox& holders_;
+  const BoxOrigin& origin_;
   std::vector<std::size_t> numbers_;  // Of the boxes that meet the region.
 };
 
 }  // namespace
 
 void check_cover(std::string_view array, const Box& region, std::span<const Box> boxes,
-                 const HoldersOfBox& holders) {
+                 const BoxOrigin& origin) {
   if (!element_count(region.extents())) {
     throw Error(Errc::invalid_argument,
                 fmt::format("'{}': {} has too many elements", array, to_string(region)));
   }
-  Cover(array, region, boxes, holders).check();
+  Cover(array, region, boxes, origin).check();
 }
 
 }  // namespace cairn
