@@ -137,6 +137,7 @@ TEST_F(PartialSaves, RefuseWhatAnotherPartHas) {
       Fails(Errc::already_exists, HasSubstr("'config' of part 2 (cairn.tree/1)")));
 
   EXPECT_EQ(save.parts(), 2u);
+  EXPECT_FALSE(std::filesystem::exists(target().parent_path() / ".partial-checkpoint/part-00002"));
   save.add({{"state", layer(0)}, {"other", layer(1)}});
   save.finalize();
   const Tree state = load_items().take<Tree>("state");
