@@ -79,13 +79,15 @@ struct ParentUse::Shared {
 ParentUse::ParentUse(std::shared_ptr<Shared> shared) noexcept : shared_(std::move(shared)) {}
 
 std::shared_ptr<ParentUse> ParentUse::join(io::FileId id) {
-  std::shared_ptr<ParentUse> use(new ParentUse(Shared::of(id)));
-  const MutexLock lock(use->shared_->mutex);
-  if (use->shared_->is_removed) {
-    use->shared_.reset();  // It has not joined.
+  std::shared_ptr<ParentUse> use(new ParentUse(nullptr));
+  // Outlives the lock: those that have removed the directory may have let go of it meanwhile.
+  const std::shared_ptr<Shared> shared = Shared::of(id);
+  const MutexLock lock(shared->mutex);
+  if (shared->is_removed) {
     return nullptr;
   }
-  ++use->shared_->users;
+  ++shared->users;
+  use->shared_ = shared;
   return use;
 }
 
