@@ -359,13 +359,21 @@ TEST_F(OperationTest, StopsWithTheWordOfAnotherRank) {
               Fails(Errc::superseded, HasSubstr("save of /a: rank 0: a newer save")));
 }
 
+TEST_F(OperationTest, StopsWithPeerFailedForWhatTheSystemOfAnotherRankHasRefused) {
+  const auto operation = make();
+  operation->launch(may_end_.wait(), 0ns);
+
+  operation->stop_because(
+      std::make_exception_ptr(Error(std::error_code(ENOSPC, std::system_category()), "rank 3: write /a")));
+
+  EXPECT_THAT([&] { operation->answered().get(); }, Fails(Errc::peer_failed, HasSubstr("rank 3: write /a")));
+}
+
 TEST_F(OperationTest, GoesOnWhenTheFailureIsItsOwnRanks) {
   const auto operation = make();
   operation->launch(may_end_.wait(), 0ns);
 
   operation->stop_because(std::make_exception_ptr(std::bad_alloc()));
-  operation->stop_because(
-      std::make_exception_ptr(Error(std::error_code(ENOSPC, std::system_category()), "write /a")));
   may_end_.set();
 
   EXPECT_NO_THROW(operation->answered().get());
