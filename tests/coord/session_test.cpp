@@ -192,6 +192,48 @@ TEST_P(Sizes, AgreeRefusesOnAllRanksWhatIsNotTheSame) {
   }
 }
 
+Awaitable<std::string> agree_and_end(Shared session, std::size_t rank) {
+  try {
+    co_await session->channel("it").agree("names", rank == 1 ? "other" : "same");
+  } catch (...) {
+    session->fail(std::current_exception());  // As whoever leads a session does.
+    throw;
+  }
+  co_return "agreed";
+}
+
+Awaitable<> listen(Awaitable<> agreeing, std::shared_ptr<End> end) {
+  try {
+    co_await std::move(agreeing);
+  } catch (...) {
+    end->failure = std::current_exception();
+  }
+  end->is_reached = true;
+}
+
+TEST(Agree, IsRefusedAlikeForARankThatListensOnceTheOthersHaveEnded) {
+  Job job(3);
+  const Session slow = job.coordinator(1).join();
+  Awaitable<> agreeing = slow.channel("it").agree("names", "other");
+  const auto ends = std::make_shared<std::vector<End>>(job.size());
+  for (const std::size_t rank : {0, 2}) {
+    job.start(rank, 0s, agree_and_end, ends);
+  }
+  job.network().run(1s);
+  job.close(0);
+  job.network().run(1s);
+  const auto end = std::make_shared<End>();
+  job.network().spawn(1, 0s, listen(std::move(agreeing), end));
+  job.network().run(1s);
+
+  EXPECT_TRUE(end->is_reached);
+  for (const End& each : {ends->at(0), *end, ends->at(2)}) {
+    EXPECT_THAT(
+        [&] { each.rethrow(); },
+        Fails(Errc::invalid_argument, HasSubstr("names: ranks 0 and 2 have 'same', rank 1 has 'other'")));
+  }
+}
+
 Awaitable<std::string> cross(Shared session, std::size_t rank) {
   Channel one = session->channel("one");
   Channel other = session->channel("other");

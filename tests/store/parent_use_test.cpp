@@ -4,8 +4,11 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <filesystem>
+#include <latch>
 #include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -33,6 +36,34 @@ class Syncs final : public testing::ForwardingSyscalls {
 
  private:
   std::set<ino_t> synced_;
+};
+
+/// Has another thread join the use of a directory that is just being removed: it waits for the lock of the removal, and
+/// is then the last to have that use. ThreadSanitizer tells whether it lets go of it before its lock.
+class JoinedRemoval final : public testing::ForwardingSyscalls {
+ public:
+  ~JoinedRemoval() override {
+    if (joiner_.joinable()) {
+      joiner_.join();
+    }
+  }
+
+  int unlink_at(int directory, const char* name, bool is_directory) noexcept override {
+    struct ::stat found {};
+    ::fstatat(directory, name, &found, 0);
+    std::latch begins(1);
+    joiner_ = std::thread([&begins, id = io::FileId{found.st_dev, found.st_ino}] {
+      begins.count_down();
+      static_cast<void>(ParentUse::join(id));
+    });
+    begins.wait();
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20));  // Where that is too short, it joins nothing old.
+    return ForwardingSyscalls::unlink_at(directory, name, is_directory);
+  }
+
+ private:
+  std::thread joiner_;
 };
 
 class ParentUses : public ::testing::Test {
@@ -66,6 +97,15 @@ TEST_F(ParentUses, LeaveADirectoryThatASaveBelowStillUses) {
   EXPECT_TRUE(is_there("new/sub"));
 
   deep.use.reset();
+  EXPECT_FALSE(is_there("new"));
+}
+
+TEST_F(ParentUses, EndSafelyForWhoJoinsDuringTheRemoval) {
+  JoinedRemoval removal;
+  SaveTarget target = look_at_target(removal, root_ / "new/a", false, 1);
+
+  target.use.reset();
+
   EXPECT_FALSE(is_there("new"));
 }
 
