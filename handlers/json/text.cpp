@@ -96,7 +96,7 @@ std::optional<Refused> find_refused(const Json& value, std::size_t depth, std::s
   return std::nullopt;
 }
 
-/// Where a text is that is not UTF-8; asked when the document could not be written. It is not deep: it has been
+/// Returns where a text is that is not UTF-8. Asked when the document could not be written, whose depth has been
 /// checked.
 std::optional<std::string> find_bad_text(const Json& value) {
   const auto is_bad = [](const Json& text) {

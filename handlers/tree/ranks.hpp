@@ -21,8 +21,8 @@
 
 namespace cairn::detail {
 
-// What the ranks of a job say to each other about a tree that they save together. All have the same leaves; of
-// sharded arrays each holds boxes, of all others rank 0 is the one that writes them.
+// The ranks of a job tell each other about a tree that they save together. All have the same leaves; of sharded arrays
+// each holds boxes, all others are written by rank 0.
 
 /// One line of what all ranks must have alike.
 [[nodiscard]] std::string line_of_leaf(std::string_view path, std::string_view kind);

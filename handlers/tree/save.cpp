@@ -281,8 +281,7 @@ Background<> finish(SaveContext context, detail::AgreedLeaves agreed, Background
   }
 }
 
-/// Where no rank has a sharded array, rank 0 writes everything, while the ranks compare whether all have the same
-/// leaves.
+/// Rank 0 writes everything, as no rank has a sharded array, while the ranks compare whether all have the same leaves.
 Background<> compare_and_finish(SaveContext context, coord::Channel ranks, detail::RankLeaves mine,
                                 std::optional<Background<>> written) {
   detail::AgreedLeaves agreed = co_await agree(context, &ranks, std::move(mine));

@@ -35,7 +35,7 @@ inline Array filled(const Shape& shape, std::int32_t value) {
   return array;
 }
 
-/// What a rank holds of an array.
+/// Returns what a rank holds of an array.
 inline ShardedArray part_of(const Array& whole, const Sharding& sharding, std::uint32_t rank) {
   std::vector<Array> locals;
   for (const PlacedBox& placed : sharding.boxes(rank, whole.shape())) {
@@ -66,7 +66,7 @@ class TreesOfRanks : public ApiTest {
     EXPECT_TRUE(verify(target(), {}, *context_).is_sound());
   }
 
-  /// That all ranks are told why, and nothing stays.
+  /// Expects that all ranks are told why, and that nothing stays.
   void expect_refused(const TreeOfRank& tree, const ::testing::Matcher<std::string>& why,
                       std::size_t ranks = 4) const {
     JointJob job{JointJob::Options(ranks)};
@@ -117,7 +117,7 @@ class TreesOfRanks : public ApiTest {
     return bytes;
   }
 
-  /// That each of four ranks wrote about a fourth of so many bytes of elements.
+  /// Expects that each of four ranks wrote about a fourth of so many bytes of elements.
   void expect_shared_out(std::uint64_t bytes) const {
     for (std::size_t rank = 0; rank < 4; ++rank) {
       EXPECT_NEAR(static_cast<double>(data_bytes_of(rank)), static_cast<double>(bytes / 4),

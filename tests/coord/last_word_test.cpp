@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rank 0 says to all in a session that only the ranks above can end.
+// Rank 0 has the last word in a session that only the ranks above can end.
 #include <chrono>
 #include <cstddef>
 #include <exception>

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <ostream>
 #include <queue>
 #include <span>
 #include <thread>
@@ -25,6 +26,10 @@ enum class LentThreads : std::uint8_t {
   funneled,    ///< The one that has made it.
   serialized,  ///< Any, but one at a time.
 };
+
+inline void PrintTo(LentThreads threads, std::ostream* out) {
+  *out << (threads == LentThreads::funneled ? "funneled" : "serialized");
+}
 
 /// A job in one process whose transports have no threads: packets move while somebody lends them one.
 ///
@@ -110,7 +115,7 @@ class LentRanks {
       while (const std::function<void()> work = next_due()) {
         work();
       }
-      // What was said for that leaves with the next turn only, as the last word of a session may.
+      // Words that were said for that leave with the next turn only, as the last word of a session may.
     }
 
     void send_all() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other outside of sessions.
+// Ranks tell each other things outside of sessions.
 #include <cstddef>
 #include <memory>
 #include <string>

@@ -15,8 +15,8 @@
 
 namespace cairn::testing {
 
-/// What a rank does in a session; returns what it has to show.
 using Shared = std::shared_ptr<coord::Session>;
+/// A rank does this in a session; returns what it has to show.
 using Program = Awaitable<std::string> (*)(Shared session, std::size_t rank);
 
 /// How it ended for one rank: with a text, or with a failure.

@@ -23,7 +23,7 @@ using testing::Ends;
 using testing::Job;
 using testing::Shared;
 
-/// What rank 0 has decided, by the number of the session.
+/// Rank 0 has decided this, by the number of the session.
 struct Decisions {
   bool has_failing_rank = false;
   std::size_t failing_rank = 0;

@@ -20,12 +20,6 @@
 
 namespace cairn {
 
-namespace testing {
-void PrintTo(LentThreads threads, std::ostream* out) {
-  *out << (threads == LentThreads::funneled ? "funneled" : "serialized");
-}
-}  // namespace testing
-
 namespace {
 
 using namespace std::chrono_literals;

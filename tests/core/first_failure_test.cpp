@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a save of several ranks that fails all say what came first.
+// All ranks of a save that fails say what came first.
 #include <atomic>
 #include <cerrno>
 #include <chrono>

@@ -59,9 +59,9 @@ class Victim {
            misjudged_by([&] { return verify_complaint(); }, culprits, false, "verify");
   }
 
-  /// What a load of everything says; nothing when it gives the values that were saved. Where files of the checkpoint
-  /// `other` come and go, its custom metadata are an answer, too: COMMIT vouches for checkpoint.json, and both may
-  /// have been its own.
+  /// Returns what a load of everything says; nothing when it gives the values that were saved. Where files of the
+  /// checkpoint `other` come and go, its custom metadata are an answer, too: COMMIT vouches for checkpoint.json, and
+  /// both may have been its own.
   [[nodiscard]] std::string load_complaint(std::optional<std::int64_t> other = {}) const {
     testing::Counter counter;
     std::string metadata;

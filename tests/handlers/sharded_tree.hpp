@@ -27,7 +27,7 @@ inline Array counted(const Shape& shape) {
   return array;
 }
 
-/// What all ranks of a sharding hold of an array, in one process.
+/// Returns what all ranks of a sharding hold of an array, in one process.
 inline ShardedArray divided(const Array& whole, const Sharding& sharding) {
   std::vector<Shard> shards;
   for (std::uint32_t rank = 0; rank < sharding.ranks(); ++rank) {

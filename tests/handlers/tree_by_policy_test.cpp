@@ -144,7 +144,7 @@ TEST_F(ShardedTreeTest, CutsByTheBytesOnDisk) {
   EXPECT_EQ(data_files(item_metadata()).size(), 1u);
 }
 
-/// What a test wants of a policy.
+/// A policy that does what a test wants of it.
 class Any final : public ShardingPolicy {
  public:
   using Make = std::vector<FilePlan> (*)(std::span<const ShardableTensor>);

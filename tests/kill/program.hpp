@@ -21,8 +21,8 @@
 
 namespace cairn::kill {
 
-/// What the calls of a program are like: "quick"; a number, the milliseconds that the slowest take; "forgotten" or
-/// "undead", a library that lies (see testing::RenameLie).
+/// The world says what the calls of a program are like: "quick"; a number, the milliseconds that the slowest take;
+/// "forgotten" or "undead", a library that lies (see testing::RenameLie).
 class World {
  public:
   World(const char* words, std::uint64_t seed)

@@ -20,9 +20,10 @@ class TrainingDiary {
   /// is first.
   void read(const std::vector<std::string>& lines);
 
-  /// What is wrong with the steps of `root`, empty when nothing is: `lost` (the newest that was committed, one that
-  /// the policy keeps for ever, one that is pinned), `damage` (wrong bytes, or not to be loaded), `foreign` (nobody
-  /// has saved it), `excess` (a step that should have been removed), `failed` (what a trainee may not be told).
+  /// Returns what is wrong with the steps of `root`, empty when nothing is: `lost` (the newest that was committed,
+  /// one that the policy keeps for ever, one that is pinned), `damage` (wrong bytes, or not to be loaded), `foreign`
+  /// (nobody has saved it), `excess` (a step that should have been removed), `failed` (what a trainee may not be
+  /// told).
   [[nodiscard]] std::string complaint(const std::filesystem::path& root, const Context& context);
 
   /// The same after a recovery, which leaves nothing but steps and pins.

@@ -22,8 +22,8 @@ struct Told {
   std::set<std::size_t> present = {};
 };
 
-/// What a rank should not have been told, as the story goes: a commit of what ranks contradict, no word of values
-/// that differ, or ranks named that did nothing.
+/// Returns what a rank should not have been told, as the story goes: a commit of what ranks contradict, no word of
+/// values that differ, or ranks named that did nothing.
 [[nodiscard]] std::vector<testing::Lie> lies_in(const Story& story, const Told& told);
 
 /// The part of a failure that all ranks are told alike: how they contradict each other; empty when it says nothing of

@@ -45,8 +45,8 @@ struct Open {
   }
 };
 
-/// What is open now, or as soon as it is no more than was expected: operations that nobody waited for may still be
-/// going.
+/// Returns what is open now, or as soon as it is no more than was expected: operations that nobody waited for may still
+/// be going.
 Open settled(const Open& expected) {
   constexpr std::chrono::seconds kPatience{20};
   const auto end = std::chrono::steady_clock::now() + kPatience;

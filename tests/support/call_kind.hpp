@@ -8,8 +8,8 @@
 
 namespace cairn::testing {
 
-/// What a process asks of the system, as far as tests make it slow or let it fail: the calls of `io::Syscalls` first,
-/// then those of liburing, requests in a ring, threads, memory.
+/// A process asks these of the system, as far as tests make them slow or let them fail: the calls of `io::Syscalls`
+/// first, then those of liburing, requests in a ring, threads, memory.
 enum class CallKind : std::uint8_t {
   open,
   close,

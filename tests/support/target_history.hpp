@@ -61,8 +61,8 @@ class TargetHistory {
 
   /// The moment at which a look at the target begins.
   [[nodiscard]] Tick now() { return ++tick_; }
-  /// What a look that began at `since` has found: the number of a save, or no checkpoint. Returns the lie, if there
-  /// is one.
+  /// Enters what a look that began at `since` has found: the number of a save, or no checkpoint. Returns the lie, if
+  /// there is one.
   std::optional<Lie> see(std::optional<Number> holder, Tick since);
   std::optional<Lie> see(std::optional<Number> holder) { return see(holder, now()); }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What else a training leaves, written once and never replaced: a checkpoint that was made of parts, a part that
+// A training leaves more, written here once and never replaced: a checkpoint that was made of parts, a part that
 // waits for others, and how a program has ended. What golden_run_test.cpp says of a test that fails holds here, too.
 #include <algorithm>
 #include <chrono>

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -27,12 +26,6 @@
 #include "training/fixture.hpp"
 
 namespace cairn {
-
-namespace testing {
-void PrintTo(LentThreads threads, std::ostream* out) {
-  *out << (threads == LentThreads::funneled ? "funneled" : "serialized");
-}
-}  // namespace testing
 
 namespace {
 

@@ -36,7 +36,7 @@ struct Asked {
 
 /// Knows what each target may hold, from what was asked and from what was answered, and says when that is not so.
 ///
-/// What a target may hold is what its `TargetHistory` allows: the calls of one target have the order in which they
+/// A target may hold what its `TargetHistory` allows: the calls of one target have the order in which they
 /// were made.
 /// Threads: every method may be called from any thread; a call is placed when it is known to have its turn.
 class Oracle {

@@ -57,7 +57,7 @@ struct ListOptions : store::ListOptions {
 struct LatestOptions {
   LatestOptions() = default;
 
-  /// What makes a checkpoint the newest. By name: "10" is newer than "9", and a name without a number is not the
+  /// The order in which one is the newest. By name "10" is newer than "9", and a name without a number is not the
   /// newest where another has one. Names that differ in more than their numbers ("step-10" and "step-10-best") are an
   /// error.
   CheckpointOrder order = CheckpointOrder::by_name;
@@ -116,8 +116,8 @@ struct LoadLatestOptions {
   /// out. Null: `order` decides. Called on the calling thread, and by load_latest_async on the executor that awaits
   /// it.
   std::function<std::optional<std::uint64_t>(std::string_view name)> number;
-  /// Where the newest is damaged, load the next older one that is sound. Off: then it is an error, as a program that
-  /// goes on from an older state, and saves, should know it.
+  /// Load the next older one that is sound when the newest is damaged. Off: that is an error, as a program that goes on
+  /// from an older state, and saves, should know it.
   bool fall_back = false;
 };
 

@@ -42,7 +42,7 @@ store::RecoveryReport recover(const std::filesystem::path& root, const RecoverOp
 struct VerifyOptions {
   VerifyOptions() = default;
 
-  /// What to check, and how; see store::VerifyOptions. With a deadline, `progress` is called on a thread of the
+  /// Says what to check, and how; see store::VerifyOptions. With a deadline, `progress` is called on a thread of the
   /// context's.
   store::VerifyOptions verification;
   /// From the call to its end; afterwards it comes back with Errc::timed_out, and the check stops soon. Zero: no limit.

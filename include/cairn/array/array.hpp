@@ -141,8 +141,7 @@ class StoredSlices;
 /// Says what a load does where an array has another shape on disk than is asked for.
 enum class ShapeMismatch : std::uint8_t {
   refuse,  ///< Errc::shape_mismatch.
-  /// What both have is loaded, from the beginning of each axis; all else is zeros. The number of axes must be the
-  /// same.
+  /// Load what both have, from the beginning of each axis; all else is zeros. The number of axes must be the same.
   pad_and_crop,
 };
 

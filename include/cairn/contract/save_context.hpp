@@ -51,8 +51,8 @@ class SaveContext {
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
   [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
-  /// Where a handler that saves on all ranks (Participation::all) talks to itself on the others: every rank begins
-  /// the same channels. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its
+  /// A handler that saves on all ranks (Participation::all) talks to itself on the others here: every rank begins the
+  /// same channels. Nothing in a job of one rank, and where rank 0 saves alone. A failure of any rank fails its
   /// rounds.
   ///
   /// Errors: Errc::invalid_argument for a channel that was begun before.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the types of values say of themselves: whether they can be copied, whose memory they show, and how a copy is
-// watched.
+// Types of values say here whether they can be copied, whose memory they show, and how a copy is watched.
 
 #include <array>
 #include <cstddef>
@@ -109,7 +108,7 @@ namespace contract {
 
 class WatchedPages;
 
-/// What `operator new` and `operator delete` of cairn/testing/watched_new.hpp ask first. The former returns null
+/// `operator new` and `operator delete` of cairn/testing/watched_new.hpp ask these first. The former returns null
 /// where nothing is being copied for a check, the latter false for memory that is not from there.
 void* allocate_watched(std::size_t bytes, std::size_t alignment);
 bool free_watched(void* memory) noexcept;
@@ -133,8 +132,8 @@ class WatchedMemory {
   WatchedMemory(const WatchedMemory&) = delete;
   WatchedMemory& operator=(const WatchedMemory&) = delete;
 
-  /// What the thread allocates with `operator new` while one of these lives comes from the memory, in programs that
-  /// have cairn/testing/watched_new.hpp.
+  /// The memory gives what its thread allocates with `operator new` while one of these lives, in programs that have
+  /// cairn/testing/watched_new.hpp.
   class Allocations {
    public:
     explicit Allocations(WatchedMemory* memory) noexcept;

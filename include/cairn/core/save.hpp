@@ -56,7 +56,7 @@ struct SaveOptions {
   /// those that commit already go on, the others end with Errc::superseded (which `close` does not count as a failure).
   /// For programs that save more often than their disk can follow.
   bool coalesce = false;
-  /// What rank 0 tells all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks,
+  /// Rank 0 tells this to all ranks of a job along with the agreement to save; see `on_word`. Ignored on other ranks,
   /// and in a program of one process.
   std::string word;
   /// Called with the word of rank 0 on every rank, rank 0 included, before `staged`, once all have agreed to save. On

@@ -183,7 +183,7 @@ class Index {
  private:
   Index() = default;
 
-  /// Where an alias stands among all entries, and how many of the aliases up to it stand between entries of the
+  /// The place of an alias among all entries, and how many of the aliases up to it stand between entries of the
   /// columns. The others hide a null.
   struct AliasPlace {
     std::uint32_t place = 0;

@@ -56,7 +56,7 @@ struct ArrayForm {
   Narrowing narrowing = Narrowing::refused;
   /// See as_in_memory.
   bool keeps_dtype = false;
-  /// Who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for
+  /// Says who keeps the elements unchanged. `copy` costs time and memory where the save borrows; `share` saves both for
   /// arrays that have owners; `borrow` needs SaveOptions::snapshot to say so, too, since then the caller's memory is
   /// kept for longer.
   std::optional<Snapshot> snapshot;

@@ -46,7 +46,7 @@ struct ArrayNames {
   std::vector<std::string> left_out;  ///< Those without a member.
 };
 
-/// Where a value is being read from a tree.
+/// The place in a tree from which a value is being read.
 struct TreeReader {
   explicit TreeReader(std::string_view path_of_node = {}, Narrowing narrowing_allowed = Narrowing::refused)
       : path(path_of_node), narrowing(narrowing_allowed) {}

@@ -61,8 +61,8 @@ class Tree {
   // NOLINTNEXTLINE(google-explicit-constructor)
   requires detail::TreeNested<T> Tree(T&& value) : Tree(nest(std::forward<T>(value))) {}
 
-  /// Of any other type, also by braces and by assignment: an error that names it. Ask TreeValue whether a type is one
-  /// of those.
+  /// Does not compile for any other type, also by braces and by assignment: the error names it. TreeValue tells whether
+  /// a type is one of those.
   template <class T>
   requires detail::WithoutTreeForm<T>
   explicit Tree(T&& /*value*/) { static_cast<void>(sizeof(detail::FormOf<std::remove_cvref_t<T>>)); }

@@ -26,8 +26,8 @@
 
 namespace cairn::detail {
 
-/// What a load may give another length. Vectors of Eigen have `resize`, too, but those that are bounded end the
-/// program in it.
+/// A type to which a load may give another length. Vectors of Eigen have `resize`, too, but those that are bounded
+/// end the program in it.
 template <class T>
 concept Resizable = requires(T& value, std::size_t size) {
   value.resize(size);

@@ -139,9 +139,8 @@ struct LoadResult : Report {
 
   std::uint64_t cached_bytes = 0;         ///< Copied from the page cache, where the file was already.
   std::chrono::nanoseconds load_time{0};  ///< From the call to the end: the sum of all steps.
-  /// Where members of structs may differ from what is stored (TreeLoadOptions::members_may_differ): those that are
-  /// not stored, which kept their values, by their paths. The checkpointable's name comes before the path where
-  /// several were loaded.
+  /// The paths of members of structs that are not stored and kept their values (TreeLoadOptions::members_may_differ).
+  /// The checkpointable's name comes before the path where several were loaded.
   std::vector<std::string> missing;
   /// The stored keys that are no members, which were left out.
   std::vector<std::string> unexpected;

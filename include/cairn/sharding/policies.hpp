@@ -50,8 +50,8 @@ class ByPrefix final : public ShardingPolicy {
 ///
 /// The layouts of TensorFlow's MaxShardSizePolicy: the space left in a file is filled first; a tensor that does not
 /// fit is cut along the dimension that gives the fewest parts (the first of several), into parts of about equal size.
-/// Where no cut along one dimension is small enough, for which TensorFlow has no answer, the outermost dimension is
-/// cut into single indexes and each of these further. What cannot be cut (a scalar, one element, a packed type) and
+/// TensorFlow has no answer where no cut along one dimension is small enough: then the outermost dimension is cut
+/// into single indexes and each of these further. What cannot be cut (a scalar, one element, a packed type) and
 /// is larger than a file may be gets one of its own behind all others, and a warning. A scalar counts its size_bytes.
 class MaxShardSize final : public ShardingPolicy {
  public:

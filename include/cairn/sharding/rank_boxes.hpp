@@ -17,7 +17,7 @@
 
 namespace cairn::sharding {
 
-// What the ranks of a job say to each other about arrays that they save together, as bytes. Each says what it holds;
+// The ranks of a job tell each other, as bytes, about arrays that they save together. Each says what it holds;
 // that is merged on its way to rank 0, which makes the plan and answers each rank with its assignments. What a rule
 // says about boxes is said by the rule, and once for all ranks that say the same. Messages come from this very
 // program on other ranks; damaged ones are refused all the same.

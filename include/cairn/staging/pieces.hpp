@@ -83,7 +83,7 @@ struct SourcePiece {
   std::shared_ptr<const ByteSource> source;
   /// Keeps `data` alive; may be null when the caller does.
   std::shared_ptr<const void> owner;
-  /// Who keeps these bytes unchanged; nothing: as the save has it. `copy` has them read in the blocking phase,
+  /// Says who keeps these bytes unchanged; nothing: as the save has it. `copy` has them read in the blocking phase,
   /// anything else later.
   std::optional<Snapshot> snapshot = std::nullopt;
 };

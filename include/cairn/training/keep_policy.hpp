@@ -97,8 +97,8 @@ namespace keep {
 
 /// The `count` best by the metric `name`, of equal ones the later. One that is not finite is never best.
 ///
-/// Where steps without it are to be dropped and there is no step that has it, the policy fails with Errc::not_found:
-/// a name that was mistyped removes nothing.
+/// The policy fails with Errc::not_found where steps without it are to be dropped and no step has it: a name that was
+/// mistyped removes nothing.
 [[nodiscard]] KeepPolicy best(std::string name, std::size_t count, Prefer prefer,
                               Unmeasured unmeasured = Unmeasured::keep);
 

@@ -17,7 +17,7 @@ namespace cairn {
 struct PartialSaveOptions {
   PartialSaveOptions() = default;
 
-  /// What the parts of one checkpoint have alike, where several programs add them: parts of another run are refused.
+  /// The parts of one checkpoint have this alike, where several programs add them: those of another run are refused.
   /// Any UTF-8 text.
   std::string run;
   /// Replace a checkpoint that is there, in `finalize`.

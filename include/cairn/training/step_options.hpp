@@ -113,8 +113,8 @@ struct ResumeOptions {
   /// programs that save there; costs a look at each checkpoint.
   bool recover = false;
   RecoverOptions recovery;
-  /// Where the newest step is damaged, load the next older one that is sound. Off: then it is an error, as going on
-  /// from an older state is a decision.
+  /// Load the next older step that is sound when the newest is damaged. Off: that is an error, as going on from an
+  /// older state is a decision.
   bool fall_back = false;
   /// With fall_back: whether the program takes the state that was loaded; where it returns false the next older one
   /// is loaded. Of several ranks each is asked, and one that returns false is enough. Called on the thread that calls
