@@ -18,7 +18,7 @@ FileStream::State::State(std::shared_ptr<contract::SaveBackend> save, std::strin
 
 FileStream::State::~State() {
   if (file_) {
-    plane_.drop_later(std::pair(std::move(place_), std::move(*file_)));
+    plane_.drop_later(std::pair(std::move(place_), std::move(file_)));
   }
 }
 
@@ -33,9 +33,9 @@ Awaitable<> FileStream::State::flush() {
   std::function<void()> work = [this] {
     if (!file_) {
       const observe::WorkSpan span(plane_.meter, Work::create, relative_, 0, 0);
-      io::DurableFileOptions options;
+      io::NewFileOptions options;
       options.use_direct = false;  // Nobody knows how large it will be.
-      file_.emplace(save_->create_file(relative_, options));
+      file_ = save_->create_file(relative_, options);
     }
     const observe::WorkSpan span(plane_.meter, Work::hash, relative_, written_bytes_, collected_.size());
     hasher_.update(collected_);

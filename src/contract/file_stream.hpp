@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +13,7 @@
 #include "async/internal/semaphore.hpp"
 #include "contract/internal/backend.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/durable_file.hpp"
+#include "io/internal/new_file.hpp"
 
 namespace cairn {
 
@@ -46,7 +45,7 @@ class FileStream::State {
   std::uint64_t written_bytes_ = 0;
   io::ChunkHasher hasher_;
   async::Permit place_;
-  std::optional<io::DurableFile> file_;
+  std::unique_ptr<io::NewFile> file_;
   bool is_usable_ = true;  // Neither finished, nor left in the middle of a call.
 };
 

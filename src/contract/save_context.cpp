@@ -47,7 +47,7 @@ struct WholeFile {
   WholeFile(const staging::DataPlane& save, async::Permit permit) : plane(save), place(std::move(permit)) {}
   ~WholeFile() {
     if (file) {
-      plane.drop_later(std::pair(std::move(place), std::move(*file)));
+      plane.drop_later(std::pair(std::move(place), std::move(file)));
     }
   }
   WholeFile(const WholeFile&) = delete;
@@ -55,7 +55,7 @@ struct WholeFile {
 
   const staging::DataPlane& plane;
   async::Permit place;
-  std::optional<io::DurableFile> file;
+  std::unique_ptr<io::NewFile> file;
 };
 
 // outlives: `bytes` is the caller's, who awaits this
@@ -64,15 +64,15 @@ Awaitable<> write_bytes(std::shared_ptr<SaveBackend> save, std::string relative,
   co_await save->created().wait();
   staging::DataPlane& plane = save->resources().plane;
   WholeFile whole(plane, co_await plane.files.acquire(1));
-  std::optional<io::DurableFile>& file = whole.file;
+  std::unique_ptr<io::NewFile>& file = whole.file;
   io::FileDigest digest;
   std::function<void()> prepare = [&] {
-    io::DurableFileOptions options;
+    io::NewFileOptions options;
     options.expected_bytes = bytes.size();
     options.use_direct = false;  // The text is not aligned.
     {
       const observe::WorkSpan span(plane.meter, Work::create, relative, 0, bytes.size());
-      file.emplace(save->create_file(relative, options));
+      file = save->create_file(relative, options);
     }
     const observe::WorkSpan span(plane.meter, Work::hash, relative, 0, bytes.size());
     io::ChunkHasher hasher;
@@ -224,7 +224,7 @@ Awaitable<Background<>> SaveContext::write_pieces(std::string_view file, std::ve
     }
   }
   plan.may_create = save_->created();
-  plan.create = [save = save_.get(), relative](const io::DurableFileOptions& options) {
+  plan.create = [save = save_.get(), relative](const io::NewFileOptions& options) {
     return save->create_file(relative, options);  // The plane is the save's: it lives.
   };
   const std::shared_ptr<staging::DataPlane> plane(save_, &save_->resources().plane);

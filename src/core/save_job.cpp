@@ -279,7 +279,8 @@ void SaveJob::make_directory() {
   parents_->sync();  // Before the commit; where nothing was made there is nothing to do.
 }
 
-io::DurableFile SaveJob::create_file(const std::string& relative, const io::DurableFileOptions& options) {
+std::unique_ptr<io::NewFile> SaveJob::create_file(const std::string& relative,
+                                                  const io::NewFileOptions& options) {
   const async::Gate::Visit inside = enter_directory();
   return staged_->create_file(relative, options);
 }

@@ -91,8 +91,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
   void claim(const std::string& relative, std::uint64_t bytes) override { files_.claim(relative, bytes); }
   void grow(std::uint64_t bytes) noexcept override { files_.grow(bytes); }
-  [[nodiscard]] io::DurableFile create_file(const std::string& relative,
-                                            const io::DurableFileOptions& options) override;
+  [[nodiscard]] std::unique_ptr<io::NewFile> create_file(const std::string& relative,
+                                                         const io::NewFileOptions& options) override;
   void add(io::FileDigest digest) override { files_.add(std::move(digest)); }
   void adopt_file(const std::string& relative) override;
   void add_problem(const std::string& problem) noexcept override;

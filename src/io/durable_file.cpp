@@ -17,6 +17,7 @@
 
 #include "base/internal/checked.hpp"
 #include "io/internal/check.hpp"
+#include "io/internal/direct.hpp"
 #include "io/internal/transfer.hpp"
 
 namespace cairn::io {
@@ -93,7 +94,7 @@ DirectPart direct_part(const std::byte* data, std::size_t size, std::uint64_t of
 DurableFile::DurableFile(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 DurableFile DurableFile::create(Engine& engine, const Directory& directory, std::string_view relative,
-                                DurableFileOptions options) {
+                                NewFileOptions options) {
   auto state = std::make_shared<State>(engine);
   state->path = directory.path() / relative;
   state->buffered = directory.create_file(relative, 0, options.mode);
@@ -112,10 +113,6 @@ DurableFile DurableFile::create(Engine& engine, const Directory& directory, std:
             state->path);
   }
   return DurableFile(std::move(state));
-}
-
-const std::filesystem::path& DurableFile::path() const noexcept {
-  return state_->path;
 }
 
 bool DurableFile::is_direct() const noexcept {

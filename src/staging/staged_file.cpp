@@ -12,6 +12,7 @@
 
 #include "async/internal/suspend.hpp"
 #include "base/internal/checked.hpp"
+#include "io/internal/direct.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -71,14 +72,13 @@ bool StagedFile::is_callers_memory(const SourcePiece& piece) const {
 
 void StagedFile::let_go() noexcept {
   if (file_) {  // It has not come to its end.
-    plane_->drop_later(std::pair(std::move(place_), std::move(*file_)));
-    file_.reset();
+    plane_->drop_later(std::pair(std::move(place_), std::move(file_)));
   }
   place_.release();
 }
 
 std::size_t StagedFile::descriptors() const {
-  return file_bytes_ >= io::DurableFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
+  return file_bytes_ >= io::NewFileOptions().min_direct_bytes ? 2 : 1;  // One more with O_DIRECT.
 }
 
 std::size_t StagedFile::run_bytes(std::uint64_t run) const {
@@ -178,9 +178,9 @@ Awaitable<> StagedFile::open(std::shared_ptr<StagedFile> self) {
     co_await self->may_create_.wait();
     std::function<void()> create = [&self] {
       const observe::WorkSpan span(self->plane_->meter, Work::create, self->name_, 0, self->file_bytes_);
-      io::DurableFileOptions options;
+      io::NewFileOptions options;
       options.expected_bytes = self->file_bytes_;
-      self->file_.emplace(self->create_(options));
+      self->file_ = self->create_(options);
     };
     co_await self->plane_->run_call(std::move(create));
   } catch (...) {
@@ -283,14 +283,15 @@ Awaitable<> StagedFile::write_run(std::uint64_t run, Parts data) {
   co_await opened_.wait();
   const async::Permit turn = co_await plane_->transfers.acquire();
   const observe::TransferSpan span(plane_->meter, Work::write, name_, offset(run), run_bytes(run));
-  // Padding past the end of the file is for direct writes only.
-  std::size_t left = file_->is_direct() ? padded(run_bytes(run)) : run_bytes(run);
+  const std::uint64_t end = offset(run) + run_bytes(run);
   std::uint64_t at = offset(run);
-  for (const std::span<const std::byte> part : data) {
-    const std::size_t bytes = std::min(part.size(), left);
-    co_await file_->write(at, part.first(bytes));
-    at += bytes;
-    left -= bytes;
+  for (std::span<const std::byte> part : data) {
+    if (!file_->can_write_direct(part.data(), part.size(), at)) {
+      // Padding past the end of the file is for direct writes only.
+      part = part.first(static_cast<std::size_t>(std::min<std::uint64_t>(part.size(), end - at)));
+    }
+    co_await file_->write(at, part);
+    at += part.size();
   }
   plane_->written_bytes += run_bytes(run);
 }

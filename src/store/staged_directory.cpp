@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include <cerrno>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "io/internal/check.hpp"
+#include "io/internal/durable_file.hpp"
 #include "store/commit_record.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
@@ -332,12 +334,14 @@ void StagedDirectory::make_directory(std::string_view name) {
   static_cast<void>(state_->staged.make_directory(name, state_->options.directory_mode));
 }
 
-io::DurableFile StagedDirectory::create_file(std::string_view relative, io::DurableFileOptions options) {
+std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relative,
+                                                          const io::NewFileOptions& options) {
   make_directories(state_->staged, relative);
   if (state_->is_joined) {
     adopt(relative);
   }
-  return io::DurableFile::create(state_->engine, state_->staged, relative, options);
+  return std::make_unique<io::DurableFile>(
+      io::DurableFile::create(state_->engine, state_->staged, relative, options));
 }
 
 void StagedDirectory::adopt(std::string_view relative) {

@@ -20,7 +20,7 @@
 #include "api/fixture.hpp"
 #include "api/scripted.hpp"
 #include "async/internal/event.hpp"
-#include "io/internal/durable_file.hpp"
+#include "io/internal/direct.hpp"
 #include "support/held_syscalls.hpp"
 
 namespace cairn {

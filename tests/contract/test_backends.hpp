@@ -14,6 +14,7 @@
 #include "cairn/base/error.hpp"
 
 #include "contract/internal/backend.hpp"
+#include "io/internal/durable_file.hpp"
 #include "io/internal/file.hpp"
 #include "staging/test_plane.hpp"
 
@@ -49,9 +50,10 @@ class TestSave final : public SaveBackend {
     total_bytes += bytes;
   }
   void grow(std::uint64_t bytes) noexcept override { total_bytes += bytes; }
-  [[nodiscard]] io::DurableFile create_file(const std::string& relative,
-                                            const io::DurableFileOptions& how) override {
-    return io::DurableFile::create(plane.engine, directory_, relative, how);
+  [[nodiscard]] std::unique_ptr<io::NewFile> create_file(const std::string& relative,
+                                                         const io::NewFileOptions& how) override {
+    return std::make_unique<io::DurableFile>(
+        io::DurableFile::create(plane.engine, directory_, relative, how));
   }
   void add(io::FileDigest digest) override {
     std::string path = digest.path;

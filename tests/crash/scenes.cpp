@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <random>
 #include <set>
 #include <span>
@@ -19,7 +20,7 @@
 #include "crash/api_scenes.hpp"
 #include "crash/joint_scenes.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/durable_file.hpp"
+#include "io/internal/direct.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/remove_checkpoint.hpp"
 #include "support/sync_wait.hpp"
@@ -406,15 +407,15 @@ std::string path_of(const std::string& target) {
 }
 
 void write_file(store::StagedDirectory& staged, const std::string& path, const std::string& text) {
-  io::DurableFileOptions options;
+  io::NewFileOptions options;
   options.expected_bytes = text.size();
   options.min_direct_bytes = io::kDirectBytes;  // The large file is padded, as files on a real disk are.
-  io::DurableFile file = staged.create_file(path, options);
+  const std::unique_ptr<io::NewFile> file = staged.create_file(path, options);
   const auto bytes = std::as_bytes(std::span(text));
   const std::size_t half = std::min(bytes.size(), io::kDirectBytes);
-  finish(file.write(half, bytes.subspan(half)));
-  finish(file.write(0, bytes.first(half)));
-  finish(file.finish(text.size()));
+  finish(file->write(half, bytes.subspan(half)));
+  finish(file->write(0, bytes.first(half)));
+  finish(file->finish(text.size()));
 }
 
 store::Manifest manifest_of_save() {

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kSmall = 10;
-constexpr std::size_t kDirect = 80'000;       // More than DurableFileOptions::min_direct_bytes.
+constexpr std::size_t kDirect = 80'000;       // More than NewFileOptions::min_direct_bytes.
 constexpr std::size_t kUncached = 2'200'000;  // More than a load needs to pass by the page cache.
 
 constexpr const char* kUuid = "00112233-4455-6677-8899-aabbccddeeff";

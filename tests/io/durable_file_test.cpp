@@ -16,6 +16,7 @@
 
 #include "base/internal/aligned_memory.hpp"
 #include "io/faulty_syscalls.hpp"
+#include "io/internal/direct.hpp"
 #include "io/internal/engine.hpp"
 #include "support/fails.hpp"
 #include "support/run.hpp"
@@ -45,8 +46,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-DurableFileOptions expecting(std::uint64_t bytes) {
-  DurableFileOptions options;
+NewFileOptions expecting(std::uint64_t bytes) {
+  NewFileOptions options;
   options.expected_bytes = bytes;
   return options;
 }
@@ -60,7 +61,7 @@ class DurableFileTest : public ::testing::Test {
     directory_ = std::make_unique<Directory>(Directory::open(syscalls_, temp_.path()));
   }
 
-  DurableFile create(const DurableFileOptions& options) {
+  DurableFile create(const NewFileOptions& options) {
     return DurableFile::create(*engine_, *directory_, "file", options);
   }
 

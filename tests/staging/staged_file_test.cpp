@@ -15,6 +15,7 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "io/internal/durable_file.hpp"
 #include "io/internal/file.hpp"
 #include "staging/test_plane.hpp"
 #include "support/fails.hpp"
@@ -93,8 +94,9 @@ class StagedFiles : public ::testing::Test {
     file.pieces = std::move(pieces);
     file.snapshot = snapshot;
     file.may_create = created_;
-    file.create = [this, name](const io::DurableFileOptions& options) {
-      return io::DurableFile::create(test_.engine, directory_of_file_, name, options);
+    file.create = [this, name](const io::NewFileOptions& options) {
+      return std::make_unique<io::DurableFile>(
+          io::DurableFile::create(test_.engine, directory_of_file_, name, options));
     };
     return std::make_shared<StagedFile>(test_.plane, std::move(file));
   }
@@ -332,10 +334,11 @@ TEST_F(StagedFiles, KeepTheirDescriptorsWhileTheyAreBeingOpened) {
   plan.size_bytes = bytes.size();
   plan.pieces = {piece_of(bytes)};
   plan.may_create = created_;
-  plan.create = [&](const io::DurableFileOptions& options) {
+  plan.create = [&](const io::NewFileOptions& options) {
     opening.set();
     may_open.get();
-    return io::DurableFile::create(test_.engine, directory_of_file_, "data", options);
+    return std::make_unique<io::DurableFile>(
+        io::DurableFile::create(test_.engine, directory_of_file_, "data", options));
   };
   auto file = std::make_shared<StagedFile>(test_.plane, std::move(plan));
   test_.run(StagedFile::stage(file));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,11 +20,11 @@ namespace cairn::store {
 
 inline void write_sample_file(StagedDirectory& staged, std::string_view path, std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
-  io::DurableFileOptions options;
+  io::NewFileOptions options;
   options.expected_bytes = text.size();
-  io::DurableFile file = staged.create_file(path, options);
-  testing::run(file.write(0, bytes));
-  testing::run(file.finish(text.size()));
+  const std::unique_ptr<io::NewFile> file = staged.create_file(path, options);
+  testing::run(file->write(0, bytes));
+  testing::run(file->finish(text.size()));
 }
 
 inline io::FileDigest digest_of(std::string path, std::string_view text) {

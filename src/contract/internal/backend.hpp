@@ -20,7 +20,7 @@
 #include "contract/internal/devices.hpp"
 #include "contract/internal/kept_values.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/durable_file.hpp"
+#include "io/internal/new_file.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "store/internal/file_source.hpp"
 
@@ -71,8 +71,8 @@ class SaveBackend {
   /// Creates a file in the directory being written. Blocks.
   ///
   /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
-  [[nodiscard]] virtual io::DurableFile create_file(const std::string& relative,
-                                                    const io::DurableFileOptions& options) = 0;
+  [[nodiscard]] virtual std::unique_ptr<io::NewFile> create_file(const std::string& relative,
+                                                                 const io::NewFileOptions& options) = 0;
   /// Enters a file that is written, hashed and synced.
   virtual void add(io::FileDigest digest) = 0;
   /// Hashes and syncs a file that was written past the context, and enters it. Blocks.

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +13,7 @@
 #include "async/internal/event.hpp"
 #include "async/internal/semaphore.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/durable_file.hpp"
+#include "io/internal/new_file.hpp"
 #include "staging/internal/data_plane.hpp"
 #include "staging/internal/device_pieces.hpp"
 #include "staging/internal/run_memory.hpp"
@@ -28,7 +27,7 @@ struct FileToWrite {
   std::vector<SourcePiece> pieces;
   Snapshot snapshot = Snapshot::copy;  ///< Of pieces that say nothing themselves.
   async::Event may_create;             ///< Its directory is there; fails when that could not be made.
-  std::function<io::DurableFile(const io::DurableFileOptions&)> create;  ///< Blocks.
+  std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create;  ///< Blocks.
 };
 
 /// One file on its way from pieces in memory to the disk, in runs of one staging buffer each; a file that is smaller
@@ -110,7 +109,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   const bool is_copied_;
   bool has_promised_ = false;  // Whether somebody keeps pieces unchanged, beside what is copied.
   const async::Event may_create_;
-  const std::function<io::DurableFile(const io::DurableFileOptions&)> create_;
+  const std::function<std::unique_ptr<io::NewFile>(const io::NewFileOptions&)> create_;
   std::vector<SourcePiece> pieces_;   // What the background phase reads.
   std::vector<SourcePiece> callers_;  // What is copied while the caller waits.
   DeviceSnapshots snapshots_;         // Refer to pieces.
@@ -122,7 +121,7 @@ class StagedFile : public std::enable_shared_from_this<StagedFile> {
   std::uint64_t ended_runs_ = 0;
   std::vector<std::uint64_t> hashes_;
   async::Permit place_;  // Of the file's descriptors; goes after it.
-  std::optional<io::DurableFile> file_;
+  std::unique_ptr<io::NewFile> file_;
   async::Event opened_;
   async::Event may_finish_;  // The handler asks for it, or somebody needs the descriptors.
   async::Event finished_;

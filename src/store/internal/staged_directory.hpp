@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/durable_file.hpp"
 #include "io/internal/engine.hpp"
 #include "io/internal/file.hpp"
+#include "io/internal/new_file.hpp"
 #include "store/internal/manifest.hpp"
 #include "store/internal/save_target.hpp"
 #include "store/internal/uuid.hpp"
@@ -132,7 +132,7 @@ class StagedDirectory {
 
   /// Makes a sub-directory; `publish` syncs it with all below it.
   void make_directory(std::string_view name);
-  io::DurableFile create_file(std::string_view relative, io::DurableFileOptions options = {});
+  std::unique_ptr<io::NewFile> create_file(std::string_view relative, const io::NewFileOptions& options = {});
   /// Enters a file that was made past this: `abandon` of a joined directory removes it, too.
   void adopt(std::string_view relative);
 
