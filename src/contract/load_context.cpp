@@ -2,6 +2,7 @@
 #include "cairn/contract/load_context.hpp"
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,7 @@
 
 #include "contract/internal/backend.hpp"
 #include "contract/text_limit.hpp"
+#include "io/internal/disk_file.hpp"
 #include "io/internal/mapped_file.hpp"
 #include "joint/internal/shared_reads.hpp"
 #include "staging/internal/device_pieces.hpp"
@@ -45,7 +47,10 @@ staging::FileToRead file_of(const LoadBackend& load, const std::string& relative
   if (const auto rank = source->writer_of(relative)) {
     file.origin = fmt::format(" (written by rank {})", *rank);
   }
-  file.open = [source, relative](int flags) { return source->open_file(relative, flags); };
+  file.open = [source, relative, path = file.path, size = file.size_bytes](io::Engine& engine, bool direct) {
+    const auto open = [source, &relative](int flags) { return source->open_file(relative, flags); };
+    return std::make_unique<io::DiskFile>(engine, path, size, direct, open);
+  };
   if (load.verifies()) {
     file.digest = [source, relative] { return source->digest(relative); };
   }

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "staging/internal/checked_file.hpp"
 
-#include <fcntl.h>
-#include <system_error>
-
-#include <tuple>
 #include <utility>
 
 #include "cairn/base/error.hpp"
-
-#include "io/internal/direct.hpp"
-#include "io/internal/page_cache.hpp"
-#include "io/internal/transfer.hpp"
 
 namespace cairn::staging {
 namespace {
@@ -28,8 +20,8 @@ CheckedFile::CheckedFile(DataPlane& plane, FileToRead file, std::uint64_t asked_
     : plane_(plane), file_(std::move(file)), asked_bytes_(asked_bytes) {}
 
 CheckedFile::~CheckedFile() {
-  if (buffered_.is_open()) {
-    plane_.drop_later(std::tuple(std::move(place_), std::move(buffered_), std::move(direct_)));
+  if (stored_) {
+    plane_.drop_later(std::pair(std::move(place_), std::move(stored_)));
   }
 }
 
@@ -39,50 +31,22 @@ Awaitable<> CheckedFile::acquire_descriptors() {
 
 void CheckedFile::open() {
   try {
-    open_plainly();
+    stored_ = file_.open(plane_.engine, wants_direct());
+    if (file_.digest) {
+      digest_ = file_.digest();
+    }
   } catch (const Error& error) {
     throw Error(error.code(), error.detail() + file_.origin);
   }
 }
 
-void CheckedFile::open_plainly() {
-  buffered_ = file_.open(0);
-  if (file_.digest) {
-    digest_ = file_.digest();
-  }
-  is_cached_ = io::seems_cached(buffered_.fd(), file_.size_bytes);
-  if (!is_cached_ && wants_direct()) {
-    open_direct();
-  }
-}
-
 void CheckedFile::close() {
-  buffered_ = io::FileHandle();
-  direct_ = io::FileHandle();
+  plane_.meter.add_direct_bytes(stored_->direct_bytes());
+  if (const std::string why = stored_->why_not_direct(); !why.empty()) {
+    plane_.meter.add_fallback(why + "; read through the page cache", file_.name);
+  }
+  stored_.reset();
   place_.release();
-}
-
-void CheckedFile::open_direct() {
-  std::string why = io::why_not_direct(buffered_);
-  if (why.empty()) {
-    try {
-      direct_ = file_.open(O_DIRECT);
-    } catch (const Error& error) {
-      if (error.code().category() != std::system_category()) {
-        throw;  // Another file than the one that was opened before.
-      }
-      why = io::why_not_direct(error.code());
-    }
-  }
-  is_direct_ = direct_.is_open();
-  if (!is_direct_) {
-    refuse_direct(why);
-  }
-}
-
-void CheckedFile::refuse_direct(const std::string& why) {
-  is_direct_ = false;
-  plane_.meter.add_fallback(why + "; read through the page cache", file_.name);
 }
 
 bool CheckedFile::wants_direct() const noexcept {
@@ -90,47 +54,27 @@ bool CheckedFile::wants_direct() const noexcept {
 }
 
 std::uint64_t CheckedFile::unit_bytes() const noexcept {
-  return digest_ ? io::kChunkBytes : is_direct_ ? io::kDirectBytes : 1;
+  return digest_ ? io::kChunkBytes : stored_->unit_bytes();
 }
 
-bool CheckedFile::is_direct(std::uint64_t offset_bytes, std::size_t bytes) const noexcept {
-  return is_direct_ && bytes % io::kDirectBytes == 0 && offset_bytes % io::kDirectBytes == 0;
-}
-
-bool CheckedFile::is_direct(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept {
-  return is_direct(offset_bytes, data.size()) &&
-         reinterpret_cast<std::uintptr_t>(data.data()) % io::kDirectBytes == 0;
+bool CheckedFile::needs_buffer(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept {
+  const std::size_t unit = stored_->unit_bytes();
+  return (offset_bytes | data.size()) % unit == 0 &&
+         reinterpret_cast<std::uintptr_t>(data.data()) % unit != 0;
 }
 
 // outlives: `data` is the caller's, who awaits this
 Awaitable<> CheckedFile::read(std::uint64_t offset_bytes, std::span<std::byte> data) {
   const async::Permit turn = co_await plane_.transfers.acquire();
   const observe::TransferSpan span(plane_.meter, Work::read, file_.name, offset_bytes, data.size());
-  bool is_read = false;
-  if (is_direct(offset_bytes, data)) {
-    try {
-      co_await io::read_exact(plane_.engine, direct_.fd(), data, offset_bytes, file_.path, io::kDirectBytes);
-      plane_.meter.add_direct_bytes(data.size());
-      is_read = true;
-    } catch (const Error& error) {
-      if (!io::is_direct_refusal(error.code())) {
-        throw;
-      }
-      if (is_direct_) {  // Else another coroutine has met it before.
-        refuse_direct(io::why_not_direct(error.code()));
-      }
-    }
-  }
-  if (!is_read) {
-    co_await io::read_exact(plane_.engine, buffered_.fd(), data, offset_bytes, file_.path);
-  }
+  co_await stored_->read(offset_bytes, data);
   plane_.read_bytes += data.size();
 }
 
 void CheckedFile::read_now(std::uint64_t offset_bytes, std::span<std::byte> data) const {
   {
     const observe::WorkSpan span(plane_.meter, Work::read, file_.name, offset_bytes, data.size());
-    io::read_all(buffered_, data, offset_bytes, file_.path);
+    stored_->read_now(offset_bytes, data);
   }
   plane_.cached_bytes += data.size();
   plane_.read_bytes += data.size();

@@ -93,16 +93,28 @@ Awaitable<> RangeReader::read_runs() {
     // Held while the kernel, too, works on what may be the caller's.
     const async::Gate::Visit inside = plane_.touch_memory();
     std::byte* place = contiguous(pieces_, run.offset_bytes, run.bytes);
-    if (file_.is_cached()) {
+    if (!file_.memory().empty()) {
+      co_await read_in_memory(run);
+    } else if (file_.is_cached()) {
       co_await read_through_cache(run, place);
-    } else if (place != nullptr && (file_.is_direct(run.offset_bytes, std::span(place, run.bytes)) ||
-                                    !file_.is_direct(run.offset_bytes, run.bytes))) {
+    } else if (place != nullptr && !file_.needs_buffer(run.offset_bytes, std::span(place, run.bytes))) {
       co_await read_into_place(run, place);
     } else {
       co_await read_through_buffer(run);
     }
     plane_.loaded_bytes += run.bytes;
   }
+}
+
+Awaitable<> RangeReader::read_in_memory(Run run) {
+  const std::span<const std::byte> data = file_.memory().subspan(run.offset_bytes, run.bytes);
+  std::function<void()> copy = [&] {
+    file_.verify(run.offset_bytes, data);
+    deliver(run, data);
+  };
+  co_await plane_.run(std::move(copy));
+  plane_.read_bytes += data.size();
+  co_await pass_on(run, data);
 }
 
 Awaitable<> RangeReader::read_through_cache(Run run, std::byte* place) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "async/internal/start.hpp"
 #include "base/internal/mutex.hpp"
 #include "io/internal/chunk_hash.hpp"
+#include "io/internal/disk_file.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/own_plane.hpp"
 #include "store/contents.hpp"
@@ -303,7 +305,10 @@ staging::FileToRead Check::to_read(const FileEntry& entry) const {
   file.name = entry.path;
   file.path = checkpoint_.path() / entry.path;
   file.size_bytes = entry.size_bytes;
-  file.open = [this, &entry](int flags) { return checkpoint_.open_file(entry.path, flags); };
+  file.open = [this, &entry, path = file.path](io::Engine& engine, bool use_direct) {
+    const auto open = [this, &entry](int flags) { return checkpoint_.open_file(entry.path, flags); };
+    return std::make_unique<io::DiskFile>(engine, path, entry.size_bytes, use_direct, open);
+  };
   return file;
 }
 

@@ -24,6 +24,7 @@
 
 #include "base/internal/packed.hpp"
 #include "io/internal/chunk_hash.hpp"
+#include "io/internal/disk_file.hpp"
 #include "io/internal/file.hpp"
 #include "io/internal/shared_memory.hpp"
 #include "joint/internal/joint_load.hpp"
@@ -118,7 +119,11 @@ class SharedReadsOfRanks : public ::testing::Test {
       file.name = name;
       file.path = directory_ / name;
       file.size_bytes = content_.size();
-      file.open = [&directory, name](int flags) { return directory.open_file(name, flags); };
+      file.open = [&directory, name, path = file.path, size = file.size_bytes](io::Engine& engine,
+                                                                               bool direct) {
+        const auto open = [&](int flags) { return directory.open_file(name, flags); };
+        return std::make_unique<io::DiskFile>(engine, path, size, direct, open);
+      };
       file.digest = [this] { return digest(); };
       return file;
     };

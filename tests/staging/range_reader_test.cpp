@@ -20,11 +20,13 @@
 #include "cairn/base/error.hpp"
 
 #include "base/internal/aligned_memory.hpp"
+#include "io/internal/disk_file.hpp"
 #include "io/internal/page_cache.hpp"
 #include "staging/internal/device_pieces.hpp"
 #include "staging/test_plane.hpp"
 #include "support/fails.hpp"
 #include "support/fake_device.hpp"
+#include "support/memory_file.hpp"
 #include "support/noise.hpp"
 #include "support/temp_dir.hpp"
 
@@ -98,7 +100,10 @@ class RangeReaders : public ::testing::Test {
     file.name = "data";
     file.path = directory_ / "data";
     file.size_bytes = content_.size();
-    file.open = [this](int flags) { return directory_of_file_.open_file("data", flags); };
+    file.open = [this, path = file.path, size = file.size_bytes](io::Engine& engine, bool use_direct) {
+      const auto open = [this](int flags) { return directory_of_file_.open_file("data", flags); };
+      return std::make_unique<io::DiskFile>(engine, path, size, use_direct, open);
+    };
     file.digest = [this] { return digest_; };
     return file;
   }
@@ -286,6 +291,26 @@ TEST_F(RangeReaders, CountWhatTheyCopyFromThePageCache) {
 
   EXPECT_EQ(test_.plane->cached_bytes, kFileOfRuns);
   EXPECT_EQ(test_.engine.requests, 0u);
+}
+
+TEST_F(RangeReaders, VerifyAndCopyAFileInMemoryWhereItLies) {
+  write(noise(kFileOfRuns));
+  FileToRead file = this->file();
+  file.open = [this](io::Engine&, bool) {
+    return std::make_unique<testing::StoredInMemory>(std::make_shared<const Bytes>(content_));
+  };
+  Bytes head(10);
+  Bytes tail(kFileOfRuns - kBufferBytes);
+
+  read(file, {piece_to(head, 3), piece_to(tail, kBufferBytes)});
+
+  EXPECT_EQ(head, content(3, 10));
+  EXPECT_EQ(tail, content(kBufferBytes, tail.size()));
+  EXPECT_EQ(test_.engine.requests, 0u);
+  EXPECT_EQ(test_.plane->buffers.allocated_bytes(), 0u);
+  content_[0] ^= std::byte{1};
+  EXPECT_THAT([&] { read(file, {piece_to(head, 3)}); },
+              Fails(Errc::checksum_mismatch, HasSubstr("chunk 0 (bytes 0 to 1048576)")));
 }
 
 /// A file that is read past the page cache.

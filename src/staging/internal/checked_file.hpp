@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,7 +14,8 @@
 
 #include "async/internal/semaphore.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/file.hpp"
+#include "io/internal/engine.hpp"
+#include "io/internal/stored_file.hpp"
 #include "staging/internal/data_plane.hpp"
 
 namespace cairn::staging {
@@ -24,15 +26,15 @@ struct FileToRead {
   std::filesystem::path path;  ///< For errors.
   std::string origin;          ///< Who wrote it, and why so, behind what errors say; may be empty.
   std::uint64_t size_bytes = 0;
-  std::function<io::FileHandle(int flags)> open;  ///< Blocks.
+  /// Opens it, past the page cache where that is worth it and helps. Blocks.
+  std::function<std::unique_ptr<io::StoredFile>(io::Engine& engine, bool use_direct)> open;
   /// What it must hash to; blocks. Empty, or nothing: that is not verified.
   std::function<std::optional<io::FileDigest>()> digest;
 };
 
 /// A file that is read in ranges, and verified: every range that is read of a checkpoint goes through here.
 ///
-/// A large file that is not in the page cache is read past it, when enough of it is asked for. Where a file or its disk
-/// takes no direct reads, which some say only when one is made, they go through the cache.
+/// A large file is read past the page cache, when enough of it is asked for.
 /// Threads: coroutines on one strand; `read_now` and `verify` may be called from any thread once it is open.
 class CheckedFile {
  public:
@@ -52,22 +54,22 @@ class CheckedFile {
   [[nodiscard]] const std::string& name() const noexcept { return file_.name; }
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return file_.size_bytes; }
   [[nodiscard]] bool is_verified() const noexcept { return digest_.has_value(); }
-  /// Returns whether it seems to be in the page cache: `read_now` does not wait for a disk then.
-  [[nodiscard]] bool is_cached() const noexcept { return is_cached_; }
+  /// As these of the stored file, while it is open.
+  [[nodiscard]] std::span<const std::byte> memory() const noexcept { return stored_->memory(); }
+  [[nodiscard]] bool is_cached() const noexcept { return stored_->is_cached(); }
   /// Returns whether it is read past the page cache.
-  [[nodiscard]] bool is_direct() const noexcept { return is_direct_; }
+  [[nodiscard]] bool is_direct() const noexcept { return stored_->unit_bytes() > 1; }
 
   /// Returns what a range is to be a multiple of, but for the end of the file: a hash covers a whole chunk,
   /// and a direct read whole pages.
   [[nodiscard]] std::uint64_t unit_bytes() const noexcept;
-  /// Returns whether a range would be read past the page cache, where memory is aligned for it.
-  [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::size_t bytes) const noexcept;
-  [[nodiscard]] bool is_direct(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept;
+  /// Returns whether a range would be read past the page cache to other memory, which is aligned for that.
+  [[nodiscard]] bool needs_buffer(std::uint64_t offset_bytes, std::span<const std::byte> data) const noexcept;
 
   /// Reads a range through the engine.
   // outlives: `data` is the caller's, who awaits this
   Awaitable<> read(std::uint64_t offset_bytes, std::span<std::byte> data);
-  /// Reads a range here and now, through the page cache.
+  /// Reads a range here and now.
   void read_now(std::uint64_t offset_bytes, std::span<std::byte> data) const;
   /// Compares a range with what it must hash to, if that is known.
   ///
@@ -75,11 +77,6 @@ class CheckedFile {
   void verify(std::uint64_t offset_bytes, std::span<const std::byte> data) const;
 
  private:
-  /// Opens the file a second time, past the page cache, or notes why not.
-  /// Opens it, without saying in errors who wrote it.
-  void open_plainly();
-  void open_direct();
-  void refuse_direct(const std::string& why);
   /// Returns whether a second descriptor, past the page cache, is worth its open.
   [[nodiscard]] bool wants_direct() const noexcept;
 
@@ -87,11 +84,8 @@ class CheckedFile {
   const FileToRead file_;
   const std::uint64_t asked_bytes_;
   std::optional<io::FileDigest> digest_;
-  async::Permit place_;  // Of the descriptors below; goes after them.
-  io::FileHandle buffered_;
-  io::FileHandle direct_;
-  bool is_direct_ = false;  // Whether `direct_` serves.
-  bool is_cached_ = false;
+  async::Permit place_;  // Of its descriptors; goes after them.
+  std::unique_ptr<io::StoredFile> stored_;
 };
 
 }  // namespace cairn::staging

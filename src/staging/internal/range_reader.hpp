@@ -25,7 +25,8 @@ namespace cairn::staging {
 /// straight there, if it is aligned or is read through the page cache anyway; one that belongs to several goes through
 /// memory that it is lent, where somebody lends it some. Else a small one takes as much memory as it has bytes, and all
 /// others take a staging buffer.
-/// A file that is in the page cache already is copied from it by several threads; else the cache is passed by.
+/// A file that is in memory or in the page cache already is copied from there by several threads; else the cache is
+/// passed by.
 /// Ownership: the frame that awaits `read` owns the reader.
 /// Threads:   coroutines on one strand; copies and hashes run elsewhere.
 class RangeReader {
@@ -63,6 +64,7 @@ class RangeReader {
   /// Several share the runs of the file.
   Awaitable<> read_here();
   Awaitable<> read_runs();
+  Awaitable<> read_in_memory(Run run);
   Awaitable<> read_through_cache(Run run, std::byte* place);
   Awaitable<> read_into_place(Run run, std::byte* place);
   Awaitable<> read_through_buffer(Run run);
