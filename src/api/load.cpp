@@ -20,7 +20,7 @@
 #include "api/check_destinations.hpp"
 #include "array/internal/overlap.hpp"
 #include "core/internal/start.hpp"
-#include "store/internal/file_source.hpp"
+#include "store/internal/source.hpp"
 
 namespace cairn {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/internal/start.hpp"
-#include "store/internal/file_source.hpp"
+#include "store/internal/source.hpp"
 
 namespace cairn {
 

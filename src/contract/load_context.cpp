@@ -2,7 +2,6 @@
 #include "cairn/contract/load_context.hpp"
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -12,8 +11,6 @@
 
 #include "contract/internal/backend.hpp"
 #include "contract/text_limit.hpp"
-#include "io/internal/disk_file.hpp"
-#include "io/internal/mapped_file.hpp"
 #include "joint/internal/shared_reads.hpp"
 #include "staging/internal/device_pieces.hpp"
 #include "staging/internal/range_reader.hpp"
@@ -29,7 +26,7 @@ std::string relative_to(const std::string& directory, std::string_view file) {
 }
 
 /// Errors: Errc::not_found.
-std::uint64_t size_of(const store::FileSource& source, const std::string& relative) {
+std::uint64_t size_of(const store::Source& source, const std::string& relative) {
   const auto bytes = source.file_bytes(relative);
   if (!bytes) {
     throw Error(Errc::not_found, fmt::format("{} has no file '{}'", source.root().string(), relative));
@@ -39,7 +36,7 @@ std::uint64_t size_of(const store::FileSource& source, const std::string& relati
 
 /// A file of the load's checkpoint; the load outlives it.
 staging::FileToRead file_of(const LoadBackend& load, const std::string& relative) {
-  const store::FileSource* source = &load.source();
+  const store::Source* source = &load.source();
   staging::FileToRead file;
   file.name = relative;
   file.path = source->root() / relative;
@@ -47,9 +44,8 @@ staging::FileToRead file_of(const LoadBackend& load, const std::string& relative
   if (const auto rank = source->writer_of(relative)) {
     file.origin = fmt::format(" (written by rank {})", *rank);
   }
-  file.open = [source, relative, path = file.path, size = file.size_bytes](io::Engine& engine, bool direct) {
-    const auto open = [source, &relative](int flags) { return source->open_file(relative, flags); };
-    return std::make_unique<io::DiskFile>(engine, path, size, direct, open);
+  file.open = [source, relative](io::Engine& engine, bool use_direct) {
+    return source->open_file(engine, relative, use_direct);
   };
   if (load.verifies()) {
     file.digest = [source, relative] { return source->digest(relative); };
@@ -200,10 +196,9 @@ Background<> LoadContext::read_files(PiecesByFile pieces, NotesByFile notes) con
 }
 
 std::shared_ptr<const std::span<const std::byte>> LoadContext::map_file(std::string_view file) const {
-  const store::FileSource& source = load_->source();
   const std::string relative = relative_to(directory_, file);
-  const std::uint64_t bytes = size_of(source, relative);
-  return io::map_file(source.open_file(relative, 0), bytes, source.root() / relative);
+  static_cast<void>(size_of(load_->source(), relative));
+  return load_->source().map_file(relative);
 }
 
 Background<> LoadContext::run(HandlerWork work) const {

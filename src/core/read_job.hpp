@@ -15,7 +15,7 @@
 #include "base/internal/mutex.hpp"
 #include "contract/internal/backend.hpp"
 #include "core/operation.hpp"
-#include "store/internal/file_source.hpp"
+#include "store/internal/source.hpp"
 
 namespace cairn::core {
 
@@ -32,7 +32,7 @@ class ReadJob : public Operation, public contract::LoadBackend {
   ~ReadJob() override;
 
   [[nodiscard]] contract::Resources resources() noexcept override;
-  [[nodiscard]] const store::FileSource& source() const noexcept override { return *source_; }
+  [[nodiscard]] const store::Source& source() const noexcept override { return *source_; }
   [[nodiscard]] bool verifies() const noexcept override { return options_.verify; }
   [[nodiscard]] std::optional<coord::Channel> next_reading(const std::string& /*directory*/) override {
     return std::nullopt;
@@ -91,7 +91,7 @@ class ReadJob : public Operation, public contract::LoadBackend {
   Requests requests_;
   RegistrySnapshot registry_;
   LoadOptions options_;
-  std::shared_ptr<const store::FileSource> source_;
+  std::shared_ptr<const store::Source> source_;
   std::vector<Part> parts_;
 
   mutable Mutex files_mutex_;

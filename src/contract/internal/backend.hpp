@@ -22,7 +22,7 @@
 #include "io/internal/chunk_hash.hpp"
 #include "io/internal/new_file.hpp"
 #include "staging/internal/data_plane.hpp"
-#include "store/internal/file_source.hpp"
+#include "store/internal/source.hpp"
 
 // What the contexts that handlers are given have of the operation that calls them. Operations implement it; contexts
 // know no more of them, so that handlers can be built, and tested, without anything that runs them.
@@ -96,7 +96,7 @@ class LoadBackend {
   virtual ~LoadBackend() = default;
 
   [[nodiscard]] virtual Resources resources() noexcept = 0;
-  [[nodiscard]] virtual const store::FileSource& source() const noexcept = 0;
+  [[nodiscard]] virtual const store::Source& source() const noexcept = 0;
   /// Returns whether what is read is compared with the checkpoint's hashes.
   [[nodiscard]] virtual bool verifies() const noexcept = 0;
   /// Returns what ranks say to each other about what handlers read of a checkpointable next; nothing where

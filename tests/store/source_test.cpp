@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/internal/file_source.hpp"
+#include "store/internal/source.hpp"
 
 #include <fcntl.h>
 
@@ -48,28 +48,28 @@ class SourceInAnUnlistableDirectory : public ::testing::Test {
 TEST_F(SourceInAnUnlistableDirectory, IsACheckpoint) {
   save_sample(*io::make_engine(io::EngineKind::threads).engine, temp_ / "step", "text");
 
-  EXPECT_THAT(FileSource::open(syscalls_, temp_ / "step")->files("state"), ElementsAre("data"));
-  EXPECT_THAT(FileSource::open(syscalls_, temp_ / "step/state")->files("state"), ElementsAre("data"));
+  EXPECT_THAT(open_source(syscalls_, temp_ / "step")->files("state"), ElementsAre("data"));
+  EXPECT_THAT(open_source(syscalls_, temp_ / "step/state")->files("state"), ElementsAre("data"));
 }
 
 TEST_F(SourceInAnUnlistableDirectory, IsAForeignFolder) {
   std::filesystem::create_directory(temp_ / "model");
   testing::write_text(temp_ / "model/one.safetensors", "1");
 
-  EXPECT_THAT(FileSource::open(syscalls_, temp_ / "model")->files(""), ElementsAre("one.safetensors"));
+  EXPECT_THAT(open_source(syscalls_, temp_ / "model")->files(""), ElementsAre("one.safetensors"));
 }
 
 TEST_F(SourceInAnUnlistableDirectory, IsAForeignFile) {
   testing::write_text(temp_ / "one.safetensors", "1");
 
-  EXPECT_EQ(FileSource::open(syscalls_, temp_ / "one.safetensors")->file_bytes("one.safetensors"), 1u);
+  EXPECT_EQ(open_source(syscalls_, temp_ / "one.safetensors")->file_bytes("one.safetensors"), 1u);
 }
 
 TEST_F(SourceInAnUnlistableDirectory, IsToldFromADirectoryOfCheckpoints) {
   std::filesystem::create_directory(temp_ / "run");
   save_sample(*io::make_engine(io::EngineKind::threads).engine, temp_ / "run/step", "text");
 
-  EXPECT_THAT([&] { FileSource::open(syscalls_, temp_ / "run"); },
+  EXPECT_THAT([&] { static_cast<void>(open_source(syscalls_, temp_ / "run")); },
               Fails(Errc::not_committed, AllOf(HasSubstr("it holds some"), HasSubstr("step"))));
 }
 
@@ -77,7 +77,7 @@ TEST(SourceThatMayNotBeRead, SaysSo) {
   const testing::TempDir temp;
   Unlistable syscalls(temp.path());
 
-  EXPECT_THAT([&] { FileSource::open(syscalls, temp.path()); },
+  EXPECT_THAT([&] { static_cast<void>(open_source(syscalls, temp.path())); },
               testing::FailsWithErrno(EACCES, HasSubstr(temp.path().string())));
 }
 

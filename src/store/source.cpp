@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/internal/source.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cairn/base/error.hpp"
+#include "cairn/base/hash.hpp"
+
+#include "io/internal/check.hpp"
+#include "io/internal/disk_file.hpp"
+#include "io/internal/mapped_file.hpp"
+#include "store/commit_record.hpp"
+#include "store/internal/committed_directory.hpp"
+#include "store/names.hpp"
+
+namespace cairn::store {
+namespace {
+
+/// A source whose files lie in a directory.
+class DirectorySource : public Source {
+ public:
+  using Source::Source;
+
+  [[nodiscard]] const std::filesystem::path& root() const noexcept final { return directory()->path(); }
+  [[nodiscard]] std::unique_ptr<io::StoredFile> open_file(io::Engine& engine, std::string_view relative,
+                                                          bool use_direct) const final {
+    const auto open = [&](int flags) { return open_descriptor(relative, flags); };
+    const std::uint64_t bytes = file_bytes(relative).value_or(0);  // The open says that it is missing.
+    return std::make_unique<io::DiskFile>(engine, root() / relative, bytes, use_direct, open);
+  }
+  [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(
+      std::string_view relative) const final {
+    return io::map_file(open_descriptor(relative, 0), file_bytes(relative).value_or(0), root() / relative);
+  }
+
+ private:
+  [[nodiscard]] virtual io::FileHandle open_descriptor(std::string_view relative, int flags) const = 0;
+};
+
+class CommittedSource final : public DirectorySource {
+ public:
+  /// Offers these of its checkpointables.
+  CommittedSource(std::filesystem::path path, CommittedDirectory checkpoint, std::vector<SourceItem> items)
+      : DirectorySource(std::move(path), std::move(items)), checkpoint_(std::move(checkpoint)) {}
+
+  [[nodiscard]] const io::Directory* directory() const noexcept override { return &checkpoint_.directory(); }
+  [[nodiscard]] const Manifest* manifest() const noexcept override { return &checkpoint_.manifest(); }
+  [[nodiscard]] std::string manifest_text() const override { return checkpoint_.manifest_text(); }
+  [[nodiscard]] bool is_described_by(std::string_view text) const override {
+    return checkpoint_.commit().manifest_hash == hash_text(text);
+  }
+  [[nodiscard]] std::vector<std::string> files(std::string_view directory) const override {
+    return checkpoint_.files_below(directory);
+  }
+  [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const override {
+    const FileEntry* entry = checkpoint_.find(relative);
+    return entry == nullptr ? std::nullopt : std::optional(entry->size_bytes);
+  }
+  [[nodiscard]] std::optional<std::uint32_t> writer_of(std::string_view relative) const override {
+    const FileEntry* entry = checkpoint_.manifest().world_size < 2 ? nullptr : checkpoint_.find(relative);
+    return entry == nullptr ? std::nullopt : std::optional(entry->rank);
+  }
+  [[nodiscard]] std::optional<io::FileDigest> digest(std::string_view relative) const override {
+    return checkpoint_.digest(relative);
+  }
+
+ private:
+  [[nodiscard]] io::FileHandle open_descriptor(std::string_view relative, int flags) const override {
+    return checkpoint_.open_file(relative, flags);
+  }
+
+  const CommittedDirectory checkpoint_;
+};
+
+/// Returns whether a directory is a checkpoint, sound or not; what may not be looked into is not.
+bool holds_checkpoint(const io::Directory& parent, const std::string& name) {
+  try {
+    return has_commit(parent.open_directory(name));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Returns whether a file of others says by its name that it lists the files of a model.
+bool lists_others(const std::string& name) {
+  return name.ends_with(".json") && name.find(".index.") != std::string::npos;
+}
+
+class ForeignSource final : public DirectorySource {
+ public:
+  /// Errors: as `open_source`.
+  static std::shared_ptr<const Source> open(io::Syscalls& syscalls, const std::filesystem::path& path);
+
+  /// `named_file` is empty where `path` is the folder.
+  ForeignSource(std::filesystem::path path, io::Directory folder, std::string named_file)
+      : DirectorySource(std::move(path), {{kStateName, "", ""}}, std::move(named_file)),
+        folder_(std::move(folder)) {}
+
+  [[nodiscard]] const io::Directory* directory() const noexcept override { return &folder_; }
+  [[nodiscard]] std::vector<std::string> files(std::string_view /*directory*/) const override {
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : files_) {
+      names.push_back(name);
+    }
+    return names;
+  }
+  [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view relative) const override;
+
+ private:
+  [[nodiscard]] io::FileHandle open_descriptor(std::string_view relative, int flags) const override {
+    return links_.contains(relative) ? folder_.open_linked_file(relative, flags)
+                                     : folder_.open_file(relative, flags);
+  }
+
+  /// Enters a file of the folder, if it is one.
+  void add(const std::string& name);
+  /// Enters all of them.
+  ///
+  /// Errors: Errc::not_committed for a folder of checkpoints.
+  void add_folder();
+  /// Enters a symbolic link of the folder, as the cache of Hugging Face is made of them.
+  void add_link(const std::string& name);
+
+  const io::Directory folder_;
+  std::map<std::string, std::uint64_t, std::less<>> files_;
+  std::set<std::string, std::less<>> links_;  // Those of the files that are behind symbolic links.
+  std::map<std::string, std::string, std::less<>> broken_links_;  // With what is wrong with them.
+};
+
+std::shared_ptr<const Source> ForeignSource::open(io::Syscalls& syscalls, const std::filesystem::path& path) {
+  std::error_code ignored;
+  const bool is_directory = std::filesystem::is_directory(path, ignored);
+  const bool is_list = !is_directory && lists_others(path.filename().string());
+  io::Directory folder = is_directory ? io::Directory::open(syscalls, path)
+                         : is_list    ? io::Directory::open(syscalls, path.parent_path())
+                                      : io::Directory::enter(syscalls, path.parent_path());
+  const auto source = std::make_shared<ForeignSource>(
+      path, std::move(folder), is_directory ? std::string() : path.filename().string());
+  if (!is_directory) {
+    source->add(source->named_file());
+    if (const auto broken = source->broken_links_.begin(); broken != source->broken_links_.end()) {
+      throw Error(Errc::not_found, broken->second);
+    }
+    if (source->files_.empty()) {
+      throw Error(Errc::not_found, fmt::format("{} is not a regular file", path.string()));
+    }
+  }
+  if (is_directory || is_list) {
+    source->add_folder();
+  }
+  return source;
+}
+
+void ForeignSource::add_folder() {
+  for (const io::DirectoryEntry& entry : folder_.list()) {
+    if (named_file().empty() && entry.kind == io::FileKind::directory &&
+        holds_checkpoint(folder_, entry.name)) {
+      throw Error(Errc::not_committed, fmt::format("{} is not a checkpoint, it holds some, such as '{}'",
+                                                   path().string(), entry.name));
+    }
+    add(entry.name);
+  }
+}
+
+void ForeignSource::add(const std::string& name) {
+  const auto status = folder_.status(name);
+  if (status && status->kind == io::FileKind::regular) {
+    files_.emplace(name, status->size_bytes);
+  } else if (status && status->kind == io::FileKind::symlink) {
+    add_link(name);
+  }
+}
+
+void ForeignSource::add_link(const std::string& name) {
+  try {
+    const io::FileHandle file = folder_.open_linked_file(name);
+    io::FileStatus status;
+    if (const int result = io::uninterrupted([&] { return file.syscalls().status(file.fd(), status); });
+        result < 0) {
+      throw_errno(-result, "stat", path() / name);
+    }
+    files_.emplace(name, status.size_bytes);
+    links_.insert(name);
+  } catch (const Error& error) {
+    broken_links_.emplace(
+        name, error.detail());  // Thrown when it is requested; most folders have links that are never read.
+  }
+}
+
+std::optional<std::uint64_t> ForeignSource::file_bytes(std::string_view relative) const {
+  if (const auto broken = broken_links_.find(relative); broken != broken_links_.end()) {
+    throw Error(Errc::not_found, broken->second);
+  }
+  const auto found = files_.find(relative);
+  return found == files_.end() ? std::nullopt : std::optional(found->second);
+}
+
+[[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
+  throw Error(Errc::not_committed,
+              fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
+}
+
+/// Nothing for what is no checkpoint.
+std::optional<CommittedDirectory> open_if_committed(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                                    const std::string& known_manifest) {
+  try {
+    return CommittedDirectory::open(syscalls, path, known_manifest);
+  } catch (const Error& error) {
+    // What has a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
+    std::error_code ignored;
+    if (error.code() != Errc::not_committed || std::filesystem::exists(path / kManifestName, ignored)) {
+      throw;
+    }
+    return std::nullopt;
+  }
+}
+
+/// Null for what is not the directory of a checkpointable.
+std::shared_ptr<const Source> open_item(io::Syscalls& syscalls, const std::filesystem::path& path,
+                                        const std::string& known_manifest) {
+  std::optional<CommittedDirectory> checkpoint;
+  try {
+    checkpoint.emplace(CommittedDirectory::open(syscalls, path.parent_path(), known_manifest));
+  } catch (const Error& error) {
+    // Who may not look into a directory may be given what is in it.
+    if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||
+        error.code() == std::errc::permission_denied) {
+      return nullptr;
+    }
+    throw;
+  }
+  std::vector<SourceItem> items = items_of(checkpoint->manifest());
+  std::erase_if(items, [&path](const SourceItem& item) { return item.directory != path.filename(); });
+  return items.empty() ? nullptr
+                       : std::make_shared<CommittedSource>(path, std::move(*checkpoint), std::move(items));
+}
+
+}  // namespace
+
+std::vector<SourceItem> items_of(const Manifest& manifest) {
+  std::vector<SourceItem> items;
+  for (const CheckpointableEntry& entry : manifest.checkpointables) {
+    items.push_back({entry.name, entry.handler_id, entry.directory});
+  }
+  return items;
+}
+
+std::shared_ptr<const Source> open_source(io::Syscalls& syscalls, const std::filesystem::path& given,
+                                          const std::string& known_manifest) {
+  const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
+  if (std::optional<CommittedDirectory> checkpoint = open_if_committed(syscalls, path, known_manifest)) {
+    std::vector<SourceItem> items = items_of(checkpoint->manifest());
+    std::filesystem::path found = checkpoint->path();
+    return std::make_shared<CommittedSource>(std::move(found), std::move(*checkpoint), std::move(items));
+  }
+  if (has_reserved_prefix(path.filename().string()) ||
+      has_reserved_prefix(path.parent_path().filename().string())) {
+    throw_not_committed(path);
+  }
+  if (auto item = open_item(syscalls, path, known_manifest)) {
+    return item;
+  }
+  return ForeignSource::open(syscalls, path);
+}
+
+}  // namespace cairn::store
