@@ -204,7 +204,7 @@ class Resharding {
       done.files[i].bytes = planned.files[i].size_bytes;
     }
     const formats::IndexBytes made = planned.index.make();
-    NewFile file(target_.directory(), index_file, made.bytes.size());
+    NewFile file(*target_.directory(), index_file, made.bytes.size());
     file.append(made.bytes);
     digests_.push_back(file.finish());
     left_out_.insert(index_file);
@@ -294,7 +294,8 @@ class Resharding {
 
   /// One batch is read while the one before is written.
   void write(const CheckpointableEntry& item, const array_store::PlannedFile& planned) {
-    NewFile file(target_.directory(), fmt::format("{}/{}", item.directory, planned.name), planned.size_bytes);
+    NewFile file(*target_.directory(), fmt::format("{}/{}", item.directory, planned.name),
+                 planned.size_bytes);
     std::optional<BatchReading> current;
     for (const Batch& batch : divide(planned.pieces)) {
       BatchReading next(source_.path(), item.name, batch);
@@ -312,7 +313,7 @@ class Resharding {
     const io::FileHandle from = source_.open_file(entry.path);
     const io::FileDigest digest = source_.digest(entry.path);
     const fs::path path = source_.path() / entry.path;
-    NewFile to(target_.directory(), entry.path, entry.size_bytes);
+    NewFile to(*target_.directory(), entry.path, entry.size_bytes);
     std::vector<std::byte> memory(std::min(kBatchBytes, entry.size_bytes));
     for (std::uint64_t offset = 0; offset < entry.size_bytes; offset += memory.size()) {
       const std::span<std::byte> bytes =

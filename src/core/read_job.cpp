@@ -63,7 +63,7 @@ void ReadJob::require_uuid() const {
 
 Awaitable<> ReadJob::open_source(std::string metadata) {
   std::function<void()> open = [&] {
-    source_ = store::open_source(services().disk.engine().syscalls(), path_, metadata);
+    source_ = services().checkpoint_store().open(services().disk.engine().syscalls(), path_, metadata);
     require_uuid();
   };
   co_await run_call(std::move(open));
@@ -140,7 +140,7 @@ void ReadJob::rethrow(const std::exception_ptr& failure, const Part& part, Asked
 
 bool ReadJob::was_replaced() const {
   try {
-    const auto now = store::open_source(services().disk.engine().syscalls(), path_);
+    const auto now = services().checkpoint_store().open(services().disk.engine().syscalls(), path_);
     const bool are_checkpoints = now->manifest() != nullptr && source_ && source_->manifest() != nullptr;
     return !source_ || (are_checkpoints && now->manifest()->uuid != source_->manifest()->uuid);
   } catch (const Error& error) {
@@ -153,7 +153,7 @@ bool ReadJob::was_replaced() const {
 
 bool ReadJob::is_current() const {
   try {
-    const auto now = store::open_source(services().disk.engine().syscalls(), path_);
+    const auto now = services().checkpoint_store().open(services().disk.engine().syscalls(), path_);
     return now->manifest() != nullptr && now->manifest()->uuid == source_->manifest()->uuid;
   } catch (const Error&) {
     return false;

@@ -63,13 +63,10 @@ SaveJob::~SaveJob() {
     joint_->stop_listening();
   }
   if (staged_) {
-    drop_later(services_owner(), std::move(*staged_));
+    drop_later(services_owner(), std::move(staged_));
   }
   if (target_) {
-    drop_later(services_owner(), std::move(*target_));
-  }
-  if (parents_) {
-    drop_later(services_owner(), std::move(parents_));
+    drop_later(services_owner(), std::move(target_));
   }
 }
 
@@ -96,10 +93,10 @@ Awaitable<async::Event> SaveJob::take_ticket() {
     io::Syscalls& syscalls = services().disk.engine().syscalls();
     // Whether its name is free is for rank 0 to say.
     if (is_primary()) {
-      target_.emplace(store::look_at_target(syscalls, path_, options_.overwrite, options_.create_parents));
-      parents_ = std::move(target_->use);
+      target_ =
+          services().checkpoint_store().look(syscalls, path_, options_.overwrite, options_.create_parents);
     } else {
-      target_ = store::open_target_if_made(syscalls, path_, options_.create_parents);
+      target_ = services().checkpoint_store().find(syscalls, path_, options_.create_parents);
     }
   };
   co_await run_call(std::move(look));
@@ -111,12 +108,12 @@ Awaitable<async::Event> SaveJob::take_ticket() {
   SaveQueue::Entered entered;
   const std::function<void()> enter_queue = [&] {
     // Only rank 0 is certain to know the directory now. The others need it for nothing: their saves do not coalesce.
-    entered = services().saves.enter(self, target_ ? target_->directory : io::FileId());
+    entered = services().saves.enter(self, target_ ? target_->directory() : io::FileId());
   };
   if (is_primary()) {
     // Both in one step: two saves that had opposite orders in the two queues would wait for each other for ever.
-    ticket_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory,
-                                             target_->name, enter_queue);
+    ticket_ = store::PublicationOrder::enter(store::PublicationOrder::of_process(), target_->directory(),
+                                             target_->name(), enter_queue);
   } else {
     enter_queue();
   }
@@ -268,7 +265,7 @@ void SaveJob::make_directory() {
     from = from ? from : services().clock.steady_now();
     return services().clock.steady_now() - *from < kMaxWait && commit_.state() == CommitState::State::running;
   };
-  staged_.emplace(store::StagedDirectory::create(engine(), std::move(*target_), std::move(options)));
+  staged_ = target_->create(engine(), std::move(options));
   for (const SaveItem& item : items_) {
     staged_->make_directory(item.directory);
   }
@@ -276,7 +273,6 @@ void SaveJob::make_directory() {
     staged_->make_directory(store::kTablesName);
     joint_->send_created();
   }
-  parents_->sync();  // Before the commit; where nothing was made there is nothing to do.
 }
 
 std::unique_ptr<io::NewFile> SaveJob::create_file(const std::string& relative,
@@ -316,7 +312,6 @@ void SaveJob::close_directory() noexcept {
     const MutexLock lock(abandon_mutex_);
     staged_.reset();
     target_.reset();
-    parents_.reset();  // After what was in them.
   }
 }
 
@@ -440,8 +435,8 @@ std::vector<io::FileDigest> SaveJob::digest_files() {
     }
   }
   std::vector<io::FileDigest> digests;
-  if (is_primary()) {
-    digests = store::digest_other_files(staged_->directory(), written, announced);
+  if (const io::Directory* directory = staged_->directory(); directory != nullptr && is_primary()) {
+    digests = store::digest_other_files(*directory, written, announced);
   }
   digests.reserve(digests.size() + written.size());
   for (auto& [path, digest] : written) {
@@ -472,12 +467,12 @@ void SaveJob::publish() {
   }
   judge_handlers();
   require_announced(digests);
-  if (joint_ && others_.empty()) {
-    staged_->directory().remove_empty_directory(store::kTablesName);
+  if (const io::Directory* directory = staged_->directory();
+      directory != nullptr && joint_ && others_.empty()) {
+    directory->remove_empty_directory(store::kTablesName);
   }
   prepare_result(digests);
   staged_->publish(std::move(manifest), digests, others_);
-  parents_->keep();
   meter().end_step(Step::retire);
 
   add_unremoved(staged_->retirement_problem());

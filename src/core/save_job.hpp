@@ -26,9 +26,9 @@
 #include "core/operation.hpp"
 #include "io/internal/chunk_hash.hpp"
 #include "joint/internal/joint_save.hpp"
+#include "store/internal/new_checkpoint.hpp"
 #include "store/internal/publication_order.hpp"
-#include "store/internal/save_target.hpp"
-#include "store/internal/staged_directory.hpp"
+#include "store/internal/store.hpp"
 #include "store/internal/written_files.hpp"
 
 namespace cairn::core {
@@ -86,7 +86,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   [[nodiscard]] std::optional<coord::Channel> channel(const std::string& directory,
                                                       std::string_view what) const override;
   [[nodiscard]] std::filesystem::path temporary_path() const override {
-    return store::temporary_path(path_, uuid_);
+    return services().checkpoint_store().staged_path(path_, uuid_).value_or(path_);
   }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
   void claim(const std::string& relative, std::uint64_t bytes) override { files_.claim(relative, bytes); }
@@ -201,8 +201,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   std::unique_ptr<HandlerChecks> checks_;    // Null: handlers are trusted.
   std::string started_at_;
   store::Uuid uuid_;
-  std::optional<store::SaveTarget> target_;    // From the look at it until the directory is made.
-  std::shared_ptr<store::ParentUse> parents_;  // From the look on, at rank 0.
+  std::unique_ptr<store::Destination> target_;  // From the look at it on.
   std::shared_ptr<store::PublicationOrder::Ticket> ticket_;
   CommitState commit_;
   std::atomic<bool> may_be_told_a_consequence_{false};  // Of what another rank was told to stop for.
@@ -212,7 +211,7 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   std::vector<store::FileEntry> others_;  // At rank 0: the files of other ranks.
   async::Gate
       directory_gate_;  // Visited while the directory is worked in; closed when that is to be removed.
-  std::optional<store::StagedDirectory> staged_;
+  std::unique_ptr<store::NewCheckpoint> staged_;
   Mutex abandon_mutex_;   // One removes at a time.
   std::string leftover_;  // What it could not remove, in words; set at its end, before the following.
   bool has_reported_leftover_ = false;

@@ -124,12 +124,15 @@ void SaveJob::join_directory() {
     return ++looks < kMostLooks && commit_.state() == CommitState::State::running;
   };
   while (!target_) {  // Rank 0 has made its directory by now.
-    target_ = store::open_target_if_made(engine().syscalls(), path_, options_.create_parents);
+    target_ = services().checkpoint_store().find(engine().syscalls(), path_, options_.create_parents);
     if (!target_ && !options.look_again()) {
-      target_.emplace(store::open_target(engine().syscalls(), path_));
+      throw Error(
+          Errc::not_found,
+          fmt::format("rank 0 created {}, but it is not visible here: do all ranks use one shared directory?",
+                      path_.parent_path().string()));
     }
   }
-  staged_.emplace(store::StagedDirectory::join(engine(), std::move(*target_), std::move(options)));
+  staged_ = target_->join(engine(), std::move(options));
 }
 
 std::optional<coord::Channel> SaveJob::channel(const std::string& directory, std::string_view what) const {
@@ -156,12 +159,17 @@ std::string SaveJob::alone_problem(std::uint64_t bytes) const {
 
 void SaveJob::adopt_file(const std::string& relative) {
   const async::Gate::Visit inside = enter_directory();
+  const io::Directory* directory = staged_->directory();
+  if (directory == nullptr) {
+    throw Error(Errc::not_found, fmt::format("'{}': the checkpoint is not written in a directory", relative));
+  }
   staged_->adopt(relative);
-  files_.add(store::digest_other_file(staged_->directory(), relative));
+  files_.add(store::digest_other_file(*directory, relative));
 }
 
 void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
-  if (!joint_) {
+  const io::Directory* directory = staged_->directory();
+  if (!joint_ || directory == nullptr) {
     return;
   }
   std::set<std::string, std::less<>> known;
@@ -175,7 +183,7 @@ void SaveJob::require_announced(std::span<const io::FileDigest> digests) const {
     if (item.registration.handler->participation() != Participation::all) {
       continue;
     }
-    for (const std::string& path : store::unknown_files(staged_->directory(), item.directory, known)) {
+    for (const std::string& path : store::unknown_files(*directory, item.directory, known)) {
       throw Error(
           Errc::handler_failed,
           fmt::format("'{}' was written by a handler that saves on all ranks, and announced on none", path));

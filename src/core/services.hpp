@@ -20,6 +20,7 @@
 #include "observe/internal/metrics.hpp"
 #include "staging/internal/buffer_pool.hpp"
 #include "staging/internal/file_budget.hpp"
+#include "store/internal/store.hpp"
 
 namespace cairn::core {
 
@@ -57,6 +58,11 @@ class Services {
   [[nodiscard]] bool is_own_process() const noexcept;
   /// Errors: Errc::closed when it is not.
   void require_own_process() const;
+
+  /// Returns where checkpoints are.
+  [[nodiscard]] const store::Store& checkpoint_store() const noexcept {
+    return options.checkpoint_store ? *options.checkpoint_store : store::directory_store();
+  }
 
   const async::Event gone;  ///< Happens when these services are destroyed.
   const ContextOptions options;

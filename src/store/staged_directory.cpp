@@ -300,7 +300,12 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->uuid = uuid;
     state->owner = std::move(owner);
     state->reserve = std::move(reserve);
-    return StagedDirectory(std::move(state));
+    state->use = std::move(parsed.use);
+    StagedDirectory made(std::move(state));
+    if (const std::shared_ptr<ParentUse>& use = made.state_->use) {
+      use->sync();  // Before the commit; where no directory was made there is nothing to do.
+    }
+    return made;
   }
   throw Error(Errc::io_failure, fmt::format("{}: another process keeps removing the temporary directories",
                                             parent.path().string()));
@@ -318,8 +323,8 @@ const Uuid& StagedDirectory::uuid() const noexcept {
   return state_->uuid;
 }
 
-const io::Directory& StagedDirectory::directory() const noexcept {
-  return state_->staged;
+const io::Directory* StagedDirectory::directory() const noexcept {
+  return &state_->staged;
 }
 
 const std::string& StagedDirectory::abandonment_problem() const noexcept {
@@ -355,6 +360,9 @@ void StagedDirectory::publish(Manifest manifest, std::span<const io::FileDigest>
     throw Error(Errc::closed, fmt::format("publish {}", state_->target.string()));
   }
   publish_staged(*state_, std::move(manifest), digests, others);
+  if (state_->use) {
+    state_->use->keep();
+  }
 }
 
 void StagedDirectory::abandon() noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/internal/mutex.hpp"
+#include "store/internal/parent_use.hpp"
 #include "store/internal/staged_directory.hpp"
 
 namespace cairn::store {
@@ -36,6 +38,7 @@ struct StagedDirectory::State {
       : engine(engine_), parent(std::move(parent_)), staged(std::move(staged_)) {}
 
   io::Engine& engine;
+  std::shared_ptr<ParentUse> use;  ///< Of the directory, if the target was looked at; goes last.
   io::Directory parent;
   io::Directory staged;  ///< Still the same directory after the rename.
   StagedOptions options;

@@ -100,7 +100,7 @@ void PartMerge::add_file(const store::CommittedDirectory& part, const store::Fil
   const SplitPath at = split(file.path);
   make_directories(at.directory);
   const io::Directory from = part.directory().open_directory(at.directory);
-  const io::Directory to = staged_.directory().open_directory(at.directory);
+  const io::Directory to = staged_.directory()->open_directory(at.directory);
   const int linked = from.syscalls().link_at(from.fd(), at.name.c_str(), to.fd(), at.name.c_str());
   io::FileDigest digest = part.digest(file.path);
   if (io::has_no_links(linked)) {
@@ -116,7 +116,7 @@ void PartMerge::make_directories(const std::string& relative) {
     const std::string path = relative.substr(0, end);
     if (directories_.insert(path).second) {
       const std::filesystem::path parts(path);
-      const io::Directory& top = staged_.directory();
+      const io::Directory& top = *staged_.directory();
       static_cast<void>(
           parts.has_parent_path()
               ? top.open_directory(parts.parent_path().native()).make_directory(parts.filename().native())
@@ -133,7 +133,7 @@ void PartMerge::write_indexes() {
     make_directories(split(path).directory);
     const formats::IndexBytes merged = formats::merge_indexes(indexes);
     const std::string_view text(reinterpret_cast<const char*>(merged.bytes.data()), merged.bytes.size());
-    io::write_small_file(staged_.directory(), path, text);
+    io::write_small_file(*staged_.directory(), path, text);
     digests_.push_back(digest_of(merged.bytes, path));
   }
 }

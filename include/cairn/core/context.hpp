@@ -31,6 +31,10 @@ namespace io {
 class Syscalls;
 }
 
+namespace store {
+class Store;
+}
+
 /// Writes a line to stderr: "cairn:", the path, and what went wrong. The only thing that the library ever prints.
 ///
 /// Threads: safe.
@@ -99,6 +103,8 @@ struct ContextOptions {
   std::function<void(std::span<std::byte>)>
       random;                              ///< Fills memory with random bytes. Null: the operating system's.
   std::shared_ptr<io::Syscalls> syscalls;  ///< Null: the operating system's.
+  /// Where saves and loads find checkpoints. Null: the file system.
+  std::shared_ptr<const store::Store> checkpoint_store;
 };
 
 /// Owns what saves and loads share: the I/O engine, threads and staging memory. Make one, use it throughout.
