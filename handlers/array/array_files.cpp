@@ -29,7 +29,7 @@ class ContextFiles final : public array_store::StoredFiles {
  public:
   explicit ContextFiles(LoadContext context) : context_(std::move(context)) {}
 
-  [[nodiscard]] std::filesystem::path directory() const override { return context_.directory(); }
+  [[nodiscard]] std::filesystem::path directory() const override { return context_.path(); }
 
   [[nodiscard]] std::vector<std::string> names() const override { return context_.files(); }
 

@@ -39,7 +39,7 @@ JsonKind kind_of(const nlohmann::json& value) noexcept {
 
 Awaitable<nlohmann::json> read(LoadContext context, AbstractJson wanted) {
   const std::string text = co_await context.read_file(kFile);
-  const std::string path = (context.directory() / kFile).string();
+  const std::string path = (context.path() / kFile).string();
   nlohmann::json value = parse_json(text, path);
   if (wanted.kind && *wanted.kind != kind_of(value)) {
     throw Error(Errc::type_mismatch,
@@ -72,7 +72,7 @@ std::optional<JsonKind> kind_announced_by(char first) noexcept {
 
 /// Describes a document by its beginning, however large it is; whether the rest is one is for loads to say.
 Awaitable<AbstractJson> read_kind(LoadContext context) {
-  const std::string path = (context.directory() / kFile).string();
+  const std::string path = (context.path() / kFile).string();
   const std::uint64_t size =
       context.file_bytes(kFile).value_or(kBeginBytes);  // The read says that it is missing.
   std::string begin(static_cast<std::size_t>(std::min(size, kBeginBytes)), '\0');

@@ -60,7 +60,7 @@ std::string as_text(const Message& message) {
 
 Awaitable<std::string> read_type(LoadContext context) {
   std::string text = co_await context.read_file(kTypeFile);
-  const std::string path = (context.directory() / kTypeFile).string();
+  const std::string path = (context.path() / kTypeFile).string();
   co_return detail::parse_type_name(std::move(text), path);
 }
 
@@ -91,7 +91,7 @@ Awaitable<ProtoMessage> read(LoadContext context, std::optional<AbstractProto> w
   const std::string recorded = co_await read_type(context);
   const AbstractProto type = type_to_load(recorded, wanted, context.name());
   const auto bytes = context.file_bytes(kBinaryFile);
-  const std::string path = (context.directory() / kBinaryFile).string();
+  const std::string path = (context.path() / kBinaryFile).string();
   if (bytes && *bytes > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: {} bytes are too many for a message", path, *bytes));

@@ -125,6 +125,9 @@ void map_arrays(std::span<const ReadArray> arrays, RegionsByFile& regions, const
       if (!bytes) {
         bytes = files.map(name);
       }
+      if (!bytes) {
+        return false;  // It is read.
+      }
       memory[array.first] =
           Array::share(ArrayView(bytes->data() + region.begin, Shape(array.stored.dims), array.dtype), bytes);
       return true;

@@ -134,8 +134,12 @@ LoadContext& LoadContext::operator=(const LoadContext&) = default;
 LoadContext& LoadContext::operator=(LoadContext&&) noexcept = default;
 LoadContext::~LoadContext() = default;
 
-std::filesystem::path LoadContext::directory() const {
+std::filesystem::path LoadContext::path() const {
   return directory_.empty() ? load_->source().root() : load_->source().root() / directory_;
+}
+
+std::optional<std::filesystem::path> LoadContext::directory() const {
+  return load_->source().directory() != nullptr ? std::optional(path()) : std::nullopt;
 }
 
 coord::Coordinator& LoadContext::coordinator() const noexcept {

@@ -141,8 +141,9 @@ SaveContext& SaveContext::operator=(const SaveContext&) = default;
 SaveContext& SaveContext::operator=(SaveContext&&) noexcept = default;
 SaveContext::~SaveContext() = default;
 
-std::filesystem::path SaveContext::directory() const {
-  return save_->temporary_path() / directory_;
+std::optional<std::filesystem::path> SaveContext::directory() const {
+  const std::optional<std::filesystem::path> staged = save_->staged_path();
+  return staged ? std::optional(*staged / directory_) : std::nullopt;
 }
 
 Background<> SaveContext::directory_created() const {

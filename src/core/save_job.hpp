@@ -85,8 +85,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   [[nodiscard]] std::shared_ptr<std::pmr::memory_resource> plan_memory() const override;
   [[nodiscard]] std::optional<coord::Channel> channel(const std::string& directory,
                                                       std::string_view what) const override;
-  [[nodiscard]] std::filesystem::path temporary_path() const override {
-    return services().checkpoint_store().staged_path(path_, uuid_).value_or(path_);
+  [[nodiscard]] std::optional<std::filesystem::path> staged_path() const override {
+    return services().checkpoint_store().staged_path(path_, uuid_);
   }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
   void claim(const std::string& relative, std::uint64_t bytes) override { files_.claim(relative, bytes); }

@@ -295,7 +295,7 @@ TEST_F(Threads, AHandlerThatWritesOnPastItsContextLeavesNothing) {
   acted.background = [&](const SaveContext& context) {
     entered.set();
     may_write.get();
-    testing::write_text(context.directory() / "late.txt", "x");
+    testing::write_text(*context.directory() / "late.txt", "x");
     written.set();
     go_on_.get();
   };
@@ -446,7 +446,7 @@ class LooksForItsDirectory final : public CheckpointableHandler<Acted> {
   Awaitable<Background<>> save(SaveContext context, const Acted&) const override {
     bool is_there = false;
     std::function<void()> look = [&] {
-      is_there = eventually([&] { return std::filesystem::exists(context.directory()); });
+      is_there = eventually([&] { return std::filesystem::exists(*context.directory()); });
     };
     co_await context.run(std::move(look));
     if (!is_there) {

@@ -41,7 +41,9 @@ class TestSave final : public SaveBackend {
   [[nodiscard]] std::optional<coord::Channel> channel(const std::string&, std::string_view) const override {
     return std::nullopt;
   }
-  [[nodiscard]] std::filesystem::path temporary_path() const override { return directory_.path(); }
+  [[nodiscard]] std::optional<std::filesystem::path> staged_path() const override {
+    return directory_.path();
+  }
   [[nodiscard]] const async::Event& created() const noexcept override { return created_; }
   void claim(const std::string& relative, std::uint64_t bytes) override {
     if (!claimed.insert(relative).second) {

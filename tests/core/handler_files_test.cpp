@@ -170,9 +170,9 @@ class SyncWatcher final : public testing::ForwardingSyscalls {
 
 Background<> write_past(SaveContext context) {
   co_await context.directory_created();
-  std::filesystem::create_directories(context.directory() / "sub/deeper");
-  testing::write_text(context.directory() / "own.txt", "own");
-  testing::write_text(context.directory() / "sub/deeper/own.txt", "deeper");
+  std::filesystem::create_directories(*context.directory() / "sub/deeper");
+  testing::write_text(*context.directory() / "own.txt", "own");
+  testing::write_text(*context.directory() / "sub/deeper/own.txt", "deeper");
 }
 
 Awaitable<Background<>> write_past_the_context(SaveContext context) {

@@ -456,7 +456,7 @@ class PathHandler final : public CheckpointableHandler<Part> {
   static Background<> write(SaveContext context, std::string text, bool announces) {
     co_await context.directory_created();
     const std::string name = fmt::format("file-{}", context.coordinator().rank());
-    testing::write_text(context.directory() / name, text);
+    testing::write_text(*context.directory() / name, text);
     if (announces) {
       co_await context.adopt_file(name);
     }

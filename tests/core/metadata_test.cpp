@@ -131,7 +131,7 @@ TEST_F(Metadata, SaysThatTheProgramIsShortOfDescriptorsAndBlamesNoItem) {
 TEST_F(Metadata, OfAnItemsDirectoryKnowsWhereItsFilesAre) {
   std::filesystem::path seen;
   static_cast<void>(
-      describe(target() / "b", [&](const LoadContext& context) { seen = context.directory(); }));
+      describe(target() / "b", [&](const LoadContext& context) { seen = context.directory().value(); }));
 
   EXPECT_EQ(seen, target() / "b");
 }

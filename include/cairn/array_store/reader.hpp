@@ -55,7 +55,7 @@ class StoredFiles {
   /// same order, each with what it wants itself, which may be nothing. Errors about a missing or damaged file say
   /// what is noted of it.
   [[nodiscard]] virtual Awaitable<> read_files(PiecesByFile pieces, NotesByFile notes) const;
-  /// Maps a file into memory.
+  /// Maps a file into memory; null where that cannot be: then it is read.
   [[nodiscard]] virtual std::shared_ptr<const std::span<const std::byte>> map(
       std::string_view file) const = 0;
 };

@@ -43,8 +43,10 @@ class LoadContext {
   /// The id of the handler that wrote the files, as the checkpoint records it: one that is registered with aliases
   /// learns which version it reads. Empty for a foreign folder.
   [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
-  /// Where its files are. Files read past this class are not verified.
-  [[nodiscard]] std::filesystem::path directory() const;
+  /// Where its files are, for messages; nothing need lie there.
+  [[nodiscard]] std::filesystem::path path() const;
+  /// The directory that they lie in, if they do. Files read past this class are not verified.
+  [[nodiscard]] std::optional<std::filesystem::path> directory() const;
   [[nodiscard]] coord::Coordinator& coordinator() const noexcept;
   /// Returns the copier that reaches the memory of a device; null when the context has none for it.
   [[nodiscard]] DeviceCopier* copier(Device device) const noexcept;
@@ -54,7 +56,7 @@ class LoadContext {
     return options().find<T>();
   }
 
-  /// The files of this checkpointable, relative to directory(), sorted.
+  /// The files of this checkpointable, relative to it, sorted.
   [[nodiscard]] std::vector<std::string> files() const;
   /// The size of one, or nothing when there is none of that name.
   [[nodiscard]] std::optional<std::uint64_t> file_bytes(std::string_view file) const;
@@ -83,8 +85,9 @@ class LoadContext {
   [[nodiscard]] Background<> read_files(PiecesByFile pieces, NotesByFile notes) const;
   [[nodiscard]] Background<> read_files(PiecesByFile pieces) const;
 
-  /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Blocks for as long
-  /// as opening a file takes. Who makes the file shorter while the result lives ends the program (SIGBUS).
+  /// Maps a file into memory: nothing is read before it is looked at, and nothing is verified. Null where files cannot
+  /// be mapped: they are read then. Blocks for as long as opening a file takes. Who makes the file shorter while the
+  /// result lives ends the program (SIGBUS).
   ///
   /// Errors: Errc::not_found; Errc::io_failure when the file is shorter than recorded; OS errors.
   [[nodiscard]] std::shared_ptr<const std::span<const std::byte>> map_file(std::string_view file) const;

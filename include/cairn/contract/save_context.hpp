@@ -43,10 +43,11 @@ class SaveContext {
 
   /// The checkpointable's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Where its files go. It may not exist before `directory_created` has finished. A handler may write regular files
-  /// there itself, also in sub-directories; when its background phase ends, they must be complete. They are read once
-  /// more, hashed and synced before the commit; one whose size changes then fails the save.
-  [[nodiscard]] std::filesystem::path directory() const;
+  /// Where its files go; nothing where the checkpoint is not written in a directory. It may not exist before
+  /// `directory_created` has finished. A handler may write regular files there itself, also in sub-directories; when
+  /// its background phase ends, they must be complete. They are read once more, hashed and synced before the commit;
+  /// one whose size changes then fails the save.
+  [[nodiscard]] std::optional<std::filesystem::path> directory() const;
   [[nodiscard]] Background<> directory_created() const;
 
   [[nodiscard]] Snapshot snapshot() const noexcept;
@@ -73,7 +74,8 @@ class SaveContext {
     return static_cast<typename T::Use*>(use(typeid(T)));
   }
 
-  /// Writes a whole file, checksummed on the way. `file` is relative to directory(): sub-directories in it are made.
+  /// Writes a whole file, checksummed on the way. `file` is relative to the checkpointable: sub-directories in it are
+  /// made.
   ///
   /// Phase:  call it in either; the returned part belongs to the background, and must be awaited there: a save whose
   ///         handler forgets one fails with Errc::handler_failed.

@@ -63,8 +63,8 @@ struct TreeLoadOptions {
   bool file_metadata = false;
   /// Arrays are read-only views of the files, mapped into memory: for tools that look at a few values. An array is
   /// read when its elements are looked at, and not verified. Those that are cast, assembled from slices, placed into
-  /// memory or asked for as a box are loaded as usual. A process that truncates a file meanwhile ends the program
-  /// (SIGBUS).
+  /// memory or asked for as a box are loaded as usual, and so is all where files cannot be mapped. A process that
+  /// truncates a file meanwhile ends the program (SIGBUS).
   bool map = false;
   /// Further names of arrays, each with a name of the same array: of those that the checkpoint does not have, what is
   /// asked for under one is loaded from another that it has. Paths, as Tree describes them. So a model whose head is

@@ -58,8 +58,9 @@ class SaveBackend {
   [[nodiscard]] virtual std::optional<coord::Channel> channel(const std::string& directory,
                                                               std::string_view what) const = 0;
 
-  /// The directory being written; its path is known from the start, it exists once `created` has happened.
-  [[nodiscard]] virtual std::filesystem::path temporary_path() const = 0;
+  /// The directory being written, if there is one; its path is known from the start, it exists once `created` has
+  /// happened.
+  [[nodiscard]] virtual std::optional<std::filesystem::path> staged_path() const = 0;
   [[nodiscard]] virtual const async::Event& created() const noexcept = 0;
 
   /// Reserves a file's name, and counts its bytes.
@@ -68,7 +69,7 @@ class SaveBackend {
   virtual void claim(const std::string& relative, std::uint64_t bytes) = 0;
   /// Counts bytes of a file that were not known when its name was claimed.
   virtual void grow(std::uint64_t bytes) noexcept = 0;
-  /// Creates a file in the directory being written. Blocks.
+  /// Creates a file of the new checkpoint. Blocks.
   ///
   /// Errors: Errc::cancelled when the save was given up, and its directory is being removed.
   [[nodiscard]] virtual std::unique_ptr<io::NewFile> create_file(const std::string& relative,
