@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/memory_store.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cairn/handlers/json.hpp"
+#include "cairn/testing/local_ranks.hpp"
+
+#include "api/fixture.hpp"
+
+namespace cairn::testing {
+namespace {
+
+using ::testing::IsEmpty;
+
+ContextOptions in_memory(std::shared_ptr<const MemoryStore> memory) {
+  ContextOptions options;
+  options.engine = io::EngineKind::threads;
+  options.worker_threads = 2;
+  options.staging_bytes = std::size_t{64} << 20;
+  options.checkpoint_store = std::move(memory);
+  return options;
+}
+
+/// Saves and loads where nothing lies in a directory.
+class InMemory : public ApiTest {
+ protected:
+  InMemory() : InMemory(std::make_shared<const MemoryStore>()) {}
+  explicit InMemory(std::shared_ptr<const MemoryStore> memory)
+      : ApiTest(in_memory(memory)), memory_(std::move(memory)) {}
+
+  const std::shared_ptr<const MemoryStore> memory_;
+  const Tree model_ = {{"w", std::vector<float>(3'000'000, 1.5F)}, {"step", 7}, {"name", "text"}};
+};
+
+TEST_F(InMemory, TreesAndDocumentsAreLoadedAsTheyWereSaved) {
+  const nlohmann::json document = {{"rate", 0.5}};
+  save_items({{"model", model_}, {"document", document}});
+
+  Loaded loaded = load_items();
+  EXPECT_EQ(loaded.take<Tree>("model"), model_);
+  EXPECT_EQ(loaded.take<nlohmann::json>("document"), document);
+  EXPECT_EQ(checkpointables_metadata(target(), *context_).at("document").as<AbstractJson>().kind,
+            JsonKind::object);
+  EXPECT_THAT(left(), IsEmpty());
+  EXPECT_EQ(memory_->begun(), 0u);
+}
+
+TEST_F(InMemory, BorrowedValuesAndMappedArraysAre) {
+  SaveOptions save_options;
+  save_options.snapshot = Snapshot::borrow;
+  save_items({{"model", model_}}, save_options);
+  TreeLoadOptions of_tree;
+  of_tree.map = true;
+  LoadOptions options;
+  options.handler_options.set(of_tree);
+
+  Loaded loaded = load_checkpointables(target(), {}, options, *context_);
+
+  EXPECT_EQ(loaded.take<Tree>("model"), model_);
+}
+
+TEST_F(InMemory, ASaveRefusesWhatIsThere) {
+  save_items({{"model", tree_}});
+
+  EXPECT_THAT([&] { save_items({{"model", model_}}); }, Fails(Errc::already_exists));
+  SaveOptions options;
+  options.overwrite = true;
+  save_items({{"model", model_}}, options);
+  EXPECT_EQ(load_items().take<Tree>("model"), model_);
+}
+
+TEST_F(InMemory, RanksSaveOneCheckpoint) {
+  const std::string failures = failures_on_ranks(2, [&](std::shared_ptr<coord::Coordinator> coordinator) {
+    ContextOptions options = in_memory(memory_);
+    options.coordinator = std::move(coordinator);
+    const Context context(std::move(options));
+    save_checkpointables(target(), {{"model", model_}}, SaveOptions(), context);
+  });
+
+  EXPECT_EQ(failures, "");
+  EXPECT_EQ(load_items().take<Tree>("model"), model_);
+  EXPECT_EQ(memory_->begun(), 0u);
+}
+
+}  // namespace
+}  // namespace cairn::testing
