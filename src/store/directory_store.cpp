@@ -36,6 +36,10 @@ class DirectoryStore final : public Store {
                                                    const std::string& known_manifest) const override {
     return open_source(syscalls, path, known_manifest);
   }
+  [[nodiscard]] std::shared_ptr<const Source> open_committed(
+      io::Syscalls& syscalls, const std::filesystem::path& path) const override {
+    return open_committed_source(syscalls, path);
+  }
   [[nodiscard]] std::unique_ptr<Destination> look(io::Syscalls& syscalls, const std::filesystem::path& path,
                                                   bool overwrite, unsigned create_parents) const override {
     return std::make_unique<DirectoryDestination>(look_at_target(syscalls, path, overwrite, create_parents));

@@ -52,6 +52,7 @@ class CommittedSource final : public DirectorySource {
   [[nodiscard]] const io::Directory* directory() const noexcept override { return &checkpoint_.directory(); }
   [[nodiscard]] const Manifest* manifest() const noexcept override { return &checkpoint_.manifest(); }
   [[nodiscard]] std::string manifest_text() const override { return checkpoint_.manifest_text(); }
+  [[nodiscard]] std::uint64_t manifest_bytes() const override { return checkpoint_.commit().manifest_bytes; }
   [[nodiscard]] bool is_described_by(std::string_view text) const override {
     return checkpoint_.commit().manifest_hash == hash_text(text);
   }
@@ -201,6 +202,12 @@ std::optional<std::uint64_t> ForeignSource::file_bytes(std::string_view relative
   return found == files_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::shared_ptr<const Source> source_of(CommittedDirectory checkpoint) {
+  std::vector<SourceItem> items = items_of(checkpoint.manifest());
+  std::filesystem::path found = checkpoint.path();
+  return std::make_shared<CommittedSource>(std::move(found), std::move(checkpoint), std::move(items));
+}
+
 [[noreturn]] void throw_not_committed(const std::filesystem::path& path) {
   throw Error(Errc::not_committed,
               fmt::format("{} is a temporary directory, not a committed checkpoint", path.string()));
@@ -251,13 +258,16 @@ std::vector<SourceItem> items_of(const Manifest& manifest) {
   return items;
 }
 
+std::shared_ptr<const Source> open_committed_source(io::Syscalls& syscalls,
+                                                    const std::filesystem::path& path) {
+  return source_of(CommittedDirectory::open(syscalls, path));
+}
+
 std::shared_ptr<const Source> open_source(io::Syscalls& syscalls, const std::filesystem::path& given,
                                           const std::string& known_manifest) {
   const std::filesystem::path path = io::named_path(std::filesystem::absolute(given));
   if (std::optional<CommittedDirectory> checkpoint = open_if_committed(syscalls, path, known_manifest)) {
-    std::vector<SourceItem> items = items_of(checkpoint->manifest());
-    std::filesystem::path found = checkpoint->path();
-    return std::make_shared<CommittedSource>(std::move(found), std::move(*checkpoint), std::move(items));
+    return source_of(std::move(*checkpoint));
   }
   if (has_reserved_prefix(path.filename().string()) ||
       has_reserved_prefix(path.parent_path().filename().string())) {

@@ -22,11 +22,13 @@
 #include "async/internal/start.hpp"
 #include "base/internal/mutex.hpp"
 #include "io/internal/chunk_hash.hpp"
-#include "io/internal/disk_file.hpp"
 #include "staging/internal/checked_file.hpp"
 #include "staging/internal/own_plane.hpp"
+#include "store/commit_record.hpp"
 #include "store/contents.hpp"
 #include "store/internal/committed_directory.hpp"
+#include "store/internal/source.hpp"
+#include "store/names.hpp"
 
 namespace cairn::store {
 namespace {
@@ -74,7 +76,7 @@ std::string origin_text(std::optional<std::uint32_t> rank) {
 /// workers read what is small or cached, and compare.
 class Check {
  public:
-  Check(io::Syscalls& syscalls, const CommittedDirectory& checkpoint, const VerifyOptions& options)
+  Check(io::Syscalls& syscalls, const Source& checkpoint, const VerifyOptions& options)
       : checkpoint_(checkpoint),
         options_(options),
         directory_(options.directory),
@@ -88,7 +90,7 @@ class Check {
   [[nodiscard]] bool is_wanted(std::string_view path) const;
   void count_files();
   void check_tables();
-  void find_foreign();
+  void find_foreign(const io::Directory& root);
   void look_at(const std::string& relative, const io::DirectoryEntry& entry,
                const std::set<std::string>& directories, std::vector<std::string>& pending);
 
@@ -104,6 +106,7 @@ class Check {
   [[nodiscard]] staging::FileToRead to_read(const FileEntry& entry) const;
   /// False when there is nothing to compare: the problem has been reported.
   [[nodiscard]] bool open(Examined& file);
+  [[nodiscard]] std::optional<io::FileStatus> status(const std::string& path) const;
   [[nodiscard]] bool has_expected_form(const std::string& path, std::uint64_t size_bytes);
   [[nodiscard]] std::optional<io::FileDigest> digest(const FileEntry& entry);
   /// Reads some of a file here and now, and compares each chunk while it is in the processor's caches.
@@ -117,7 +120,7 @@ class Check {
   void report_chunk(Damage damage, const FileEntry& entry, std::uint64_t chunk, std::string_view why);
   void keep(VerifyProblem problem);
 
-  const CommittedDirectory& checkpoint_;
+  const Source& checkpoint_;
   const VerifyOptions& options_;
   const std::string directory_;
   const std::size_t threads_;
@@ -146,9 +149,11 @@ VerifyReport Check::run() {
   count_files();
   check_tables();
   check_files();
-  find_foreign();
+  if (const io::Directory* root = checkpoint_.directory()) {
+    find_foreign(*root);
+  }
   const MutexLock lock(mutex_);
-  report_.path = checkpoint_.path();
+  report_.path = checkpoint_.root();
   report_.bytes = compared_bytes_;
   std::sort(report_.problems.begin(), report_.problems.end(), [](const auto& a, const auto& b) {
     return std::tie(a.file, a.begin_bytes) < std::tie(b.file, b.begin_bytes);
@@ -158,19 +163,21 @@ VerifyReport Check::run() {
 }
 
 void Check::count_files() {
-  const Manifest& manifest = checkpoint_.manifest();
+  const Manifest& manifest = *checkpoint_.manifest();
   const auto is_directory = [this](const CheckpointableEntry& entry) {
     return entry.directory == directory_;
   };
   if (!directory_.empty() &&
       std::none_of(manifest.checkpointables.begin(), manifest.checkpointables.end(), is_directory)) {
     throw Error(Errc::not_found,
-                fmt::format("{} has no checkpointable in '{}'", checkpoint_.path().string(), directory_));
+                fmt::format("{} has no checkpointable in '{}'", checkpoint_.root().string(), directory_));
   }
-  tables_ = chunk_tables(manifest.files);
   const MutexLock lock(mutex_);
-  report_.files = 2 + tables_.size();  // COMMIT and checkpoint.json were compared when they were read.
-  compared_bytes_ = kCommitBytes + checkpoint_.commit().manifest_bytes;
+  if (checkpoint_.directory() != nullptr) {
+    tables_ = chunk_tables(manifest.files);
+    report_.files = 2 + tables_.size();  // COMMIT and checkpoint.json were compared when they were read.
+    compared_bytes_ = kCommitBytes + checkpoint_.manifest_bytes();
+  }
   for (const FileEntry& entry : manifest.files) {
     if (is_wanted(entry.path)) {
       ++report_.files;
@@ -303,11 +310,10 @@ Awaitable<> Check::check_runs(Examined* file) {
 staging::FileToRead Check::to_read(const FileEntry& entry) const {
   staging::FileToRead file;
   file.name = entry.path;
-  file.path = checkpoint_.path() / entry.path;
+  file.path = checkpoint_.root() / entry.path;
   file.size_bytes = entry.size_bytes;
-  file.open = [this, &entry, path = file.path](io::Engine& engine, bool use_direct) {
-    const auto open = [this, &entry](int flags) { return checkpoint_.open_file(entry.path, flags); };
-    return std::make_unique<io::DiskFile>(engine, path, entry.size_bytes, use_direct, open);
+  file.open = [this, &entry](io::Engine& engine, bool use_direct) {
+    return checkpoint_.open_file(engine, entry.path, use_direct);
   };
   return file;
 }
@@ -332,9 +338,23 @@ bool Check::open(Examined& file) {
   return is_open;
 }
 
+std::optional<io::FileStatus> Check::status(const std::string& path) const {
+  if (const io::Directory* root = checkpoint_.directory()) {
+    return root->status(path);
+  }
+  const std::optional<std::uint64_t> bytes = checkpoint_.file_bytes(path);
+  if (!bytes) {
+    return std::nullopt;
+  }
+  io::FileStatus status;
+  status.kind = io::FileKind::regular;
+  status.size_bytes = *bytes;
+  return status;
+}
+
 bool Check::has_expected_form(const std::string& path, std::uint64_t size_bytes) {
   try {
-    const std::optional<io::FileStatus> status = checkpoint_.directory().status(path);
+    const std::optional<io::FileStatus> status = this->status(path);
     if (!status) {
       report(Damage::missing, path, size_bytes, "it is missing");
       return false;
@@ -410,15 +430,15 @@ void Check::compare_root(const Examined& file) {
   }
 }
 
-void Check::find_foreign() {
+void Check::find_foreign(const io::Directory& root) {
   std::set<std::string> directories;
   if (tables_.size() > 1) {
     directories.insert(std::string(kTablesName));
   }
-  for (const CheckpointableEntry& entry : checkpoint_.manifest().checkpointables) {
+  for (const CheckpointableEntry& entry : checkpoint_.manifest()->checkpointables) {
     directories.insert(entry.directory);
   }
-  for (const FileEntry& entry : checkpoint_.manifest().files) {
+  for (const FileEntry& entry : checkpoint_.manifest()->files) {
     for (std::size_t at = entry.path.find('/'); at != std::string::npos; at = entry.path.find('/', at + 1)) {
       directories.insert(entry.path.substr(0, at));
     }
@@ -428,7 +448,6 @@ void Check::find_foreign() {
     const std::string prefix = std::exchange(pending.back(), {});
     pending.pop_back();
     try {
-      const io::Directory& root = checkpoint_.directory();
       const std::vector<io::DirectoryEntry> entries =
           prefix.empty() ? root.list() : root.open_directory(prefix).list();
       for (const io::DirectoryEntry& entry : entries) {
@@ -447,7 +466,7 @@ void Check::find_foreign() {
 
 void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry,
                     const std::set<std::string>& directories, std::vector<std::string>& pending) {
-  if (is_own_file(relative) || tables_by_name_.contains(relative) || checkpoint_.find(relative) != nullptr) {
+  if (is_own_file(relative) || tables_by_name_.contains(relative) || checkpoint_.file_bytes(relative)) {
     return;
   }
   if (directories.contains(relative)) {
@@ -466,11 +485,11 @@ void Check::look_at(const std::string& relative, const io::DirectoryEntry& entry
 }
 
 std::optional<std::uint32_t> Check::writer_of(const std::string& file) const {
-  if (checkpoint_.manifest().world_size < 2) {
+  if (checkpoint_.manifest()->world_size < 2) {
     return std::nullopt;
   }
-  if (const FileEntry* entry = checkpoint_.find(file)) {
-    return entry->rank;
+  if (const std::optional<std::uint32_t> rank = checkpoint_.writer_of(file)) {
+    return rank;
   }
   const auto table = tables_by_name_.find(file);
   return table == tables_by_name_.end() ? std::nullopt : std::optional(table->second);
@@ -481,7 +500,7 @@ void Check::report(Damage damage, std::string file, std::uint64_t size_bytes, st
   problem.damage = damage;
   problem.end_bytes = size_bytes;
   problem.rank = writer_of(file);
-  const std::string path = (checkpoint_.path() / file).string();
+  const std::string path = (checkpoint_.root() / file).string();
   // Errors of the layers below name the file themselves.
   problem.text = why.find(path) != std::string_view::npos
                      ? fmt::format("{}{}", why, origin_text(problem.rank))
@@ -499,7 +518,7 @@ void Check::report_chunk(Damage damage, const FileEntry& entry, std::uint64_t ch
   problem.end_bytes = std::min(problem.begin_bytes + io::kChunkBytes, entry.size_bytes);
   problem.rank = writer_of(entry.path);
   problem.text =
-      fmt::format("{}{}: chunk {} (bytes {} to {}): {}", (checkpoint_.path() / entry.path).string(),
+      fmt::format("{}{}: chunk {} (bytes {} to {}): {}", (checkpoint_.root() / entry.path).string(),
                   origin_text(problem.rank), chunk, problem.begin_bytes, problem.end_bytes, why);
   keep(std::move(problem));
 }
@@ -520,11 +539,12 @@ std::string_view name(Damage damage) noexcept {
   return kNames[static_cast<std::size_t>(damage)];
 }
 
-VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options) {
+VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path, const VerifyOptions& options,
+                    const Store& store) {
   for (int restarts = 0;; ++restarts) {
-    const CommittedDirectory checkpoint = CommittedDirectory::open(syscalls, path);
-    VerifyReport report = Check(syscalls, checkpoint, options).run();
-    if (report.is_sound() || !checkpoint.directory().is_replaced()) {
+    const std::shared_ptr<const Source> checkpoint = store.open_committed(syscalls, path);
+    VerifyReport report = Check(syscalls, *checkpoint, options).run();
+    if (report.is_sound() || checkpoint->directory() == nullptr || !checkpoint->directory()->is_replaced()) {
       return report;
     }
     if (restarts == kMostRestarts) {

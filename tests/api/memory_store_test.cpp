@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "cairn/api/maintain.hpp"
 #include "cairn/handlers/json.hpp"
 #include "cairn/testing/local_ranks.hpp"
 
@@ -18,6 +19,7 @@ namespace cairn::testing {
 namespace {
 
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 ContextOptions in_memory(std::shared_ptr<const MemoryStore> memory) {
   ContextOptions options;
@@ -74,6 +76,22 @@ TEST_F(InMemory, ASaveRefusesWhatIsThere) {
   options.overwrite = true;
   save_items({{"model", model_}}, options);
   EXPECT_EQ(load_items().take<Tree>("model"), model_);
+}
+
+TEST_F(InMemory, ACheckpointIsVerified) {
+  save_items({{"model", model_}});
+  const store::VerifyReport sound = verify(target(), {}, *context_);
+  EXPECT_TRUE(sound.is_sound());
+  EXPECT_GE(sound.bytes, 12'000'000u);
+
+  memory_->alter(target());
+
+  const store::VerifyReport report = verify(target(), {}, *context_);
+  ASSERT_EQ(report.problems.size(), 1u);
+  EXPECT_EQ(report.problems[0].damage, store::Damage::altered);
+  EXPECT_THAT(report.problems[0].file, StartsWith("model/"));
+  EXPECT_THAT([&] { static_cast<void>(load_items()); }, Fails(Errc::checksum_mismatch));
+  EXPECT_THAT([&] { static_cast<void>(verify(directory_ / "missing", {}, *context_)); }, Fails(Errc::not_found));
 }
 
 TEST_F(InMemory, RanksSaveOneCheckpoint) {

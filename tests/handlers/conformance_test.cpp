@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include <nlohmann/json.hpp>
 
 #include "cairn/handlers/builtin.hpp"
@@ -8,6 +10,7 @@
 #include "cairn/testing/handler_conformance.hpp"
 
 #include "handlers/counter.hpp"
+#include "support/memory_store.hpp"
 
 namespace cairn::testing {
 namespace {
@@ -202,6 +205,22 @@ TEST_F(HandlerConformanceOfAStillKeeper, IsFoundWhateverTheChangeLeaves) {
   EXPECT_FALSE(leaves_the_value_alone());
 }
 
+/// The same where checkpoints lie in memory.
+template <class Traits>
+struct InMemory : Traits {
+  static ContextOptions context_options() {
+    static const auto store = std::make_shared<const MemoryStore>();
+    ContextOptions options;
+    options.checkpoint_store = store;
+    return options;
+  }
+};
+
+using InMemoryTraits =
+    ::testing::Types<InMemory<TreeTraits>, InMemory<ArrayTraits>, InMemory<ShardedArrayTraits>,
+                     InMemory<JsonTraits>, InMemory<StatefulTraits>, InMemory<PointTraits>>;
+
+INSTANTIATE_TYPED_TEST_SUITE_P(InMemory, HandlerConformance, InMemoryTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Tree, HandlerConformance, TreeTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(Array, HandlerConformance, ArrayTraits);
 INSTANTIATE_TYPED_TEST_SUITE_P(ShardedArray, HandlerConformance, ShardedArrayTraits);

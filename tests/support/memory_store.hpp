@@ -38,6 +38,10 @@ class MemoryStore final : public store::Store {
     }
     return std::make_shared<Committed>(path, found->second);
   }
+  [[nodiscard]] std::shared_ptr<const store::Source> open_committed(
+      io::Syscalls& syscalls, const std::filesystem::path& path) const override {
+    return open(syscalls, path);
+  }
   [[nodiscard]] std::unique_ptr<store::Destination> look(io::Syscalls&, const std::filesystem::path& path,
                                                          bool overwrite, unsigned) const override {
     const std::lock_guard lock(mutex_);
@@ -53,6 +57,16 @@ class MemoryStore final : public store::Store {
   [[nodiscard]] std::optional<std::filesystem::path> staged_path(const std::filesystem::path&,
                                                                  const store::Uuid&) const override {
     return std::nullopt;
+  }
+
+  /// Changes a byte of the largest file of a checkpoint.
+  void alter(const std::filesystem::path& path) const {
+    const std::lock_guard lock(mutex_);
+    const auto& files = committed_.at(path)->files;
+    const auto largest = std::max_element(files.begin(), files.end(), [](const auto& a, const auto& b) {
+      return a.second->size() < b.second->size();
+    });
+    largest->second->back() ^= std::byte{1};
   }
 
   /// Returns how many checkpoints are being written.

@@ -56,6 +56,8 @@ class Source {
   ///
   /// Errors: Errc::checksum_mismatch, OS errors.
   [[nodiscard]] virtual std::string manifest_text() const { return {}; }
+  /// Returns how long that text is.
+  [[nodiscard]] virtual std::uint64_t manifest_bytes() const { return manifest_text().size(); }
   /// Returns whether that is this text.
   [[nodiscard]] virtual bool is_described_by(std::string_view text) const { return text == manifest_text(); }
 
@@ -100,6 +102,12 @@ class Source {
 
 /// Returns the checkpointables of a checkpoint.
 [[nodiscard]] std::vector<SourceItem> items_of(const Manifest& manifest);
+
+/// Opens a committed checkpoint.
+///
+/// Errors: as CommittedDirectory::open.
+[[nodiscard]] std::shared_ptr<const Source> open_committed_source(io::Syscalls& syscalls,
+                                                                  const std::filesystem::path& path);
 
 /// Opens a checkpoint, the directory of one of its checkpointables, a foreign folder or a foreign file. In foreign
 /// folders symbolic links are followed to regular files, in checkpoints they are not. A file that lists others

@@ -44,6 +44,9 @@ class Store {
   [[nodiscard]] virtual std::shared_ptr<const Source> open(io::Syscalls& syscalls,
                                                            const std::filesystem::path& path,
                                                            const std::string& known_manifest = {}) const = 0;
+  /// As store::open_committed_source.
+  [[nodiscard]] virtual std::shared_ptr<const Source> open_committed(
+      io::Syscalls& syscalls, const std::filesystem::path& path) const = 0;
   /// Looks whether a checkpoint may be saved to `path`, which target_path has given; as store::look_at_target.
   [[nodiscard]] virtual std::unique_ptr<Destination> look(io::Syscalls& syscalls,
                                                           const std::filesystem::path& path, bool overwrite,

@@ -6,6 +6,7 @@
 #include "cairn/store/reports.hpp"
 
 #include "io/internal/syscalls.hpp"
+#include "store/internal/store.hpp"
 
 namespace cairn::store {
 
@@ -19,6 +20,6 @@ namespace cairn::store {
 ///         COMMIT and checkpoint.json there is nothing to compare with. Errc::not_found when `directory` is none of
 ///         the checkpoint.
 [[nodiscard]] VerifyReport verify(io::Syscalls& syscalls, const std::filesystem::path& path,
-                                  const VerifyOptions& options = {});
+                                  const VerifyOptions& options = {}, const Store& store = directory_store());
 
 }  // namespace cairn::store
