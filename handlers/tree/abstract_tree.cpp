@@ -392,9 +392,9 @@ void AbstractTree::shard(const Sharding& sharding, std::uint32_t rank) {
 }
 
 const Tree& AbstractTree::stored_value() const& noexcept {
-  static const Tree kNull;
+  static const Tree& null = *new Tree;  // Never destroyed, as other static objects may have trees.
   const Scalar* scalar = std::get_if<Scalar>(&value_);
-  return scalar ? scalar->value : kNull;
+  return scalar ? scalar->value : null;
 }
 
 Narrowing AbstractTree::narrowing() const noexcept {

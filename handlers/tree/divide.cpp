@@ -407,9 +407,9 @@ std::vector<WrittenPart> parts_of(std::span<const HeldArray> arrays,
 }
 
 const ShardingOptions& sharding_options(const SaveContext& context) {
-  static const ShardingOptions kNone;
+  static const ShardingOptions& none = *new ShardingOptions;  // Never destroyed: saves may end after main.
   const ShardingOptions* given = context.option<ShardingOptions>();
-  return given != nullptr ? *given : kNone;
+  return given != nullptr ? *given : none;
 }
 
 void add_divided(array_store::Writer& writer, std::span<const HeldArray> arrays,

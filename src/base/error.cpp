@@ -81,7 +81,8 @@ std::string_view name(Errc code) noexcept {
 }
 
 const std::error_category& cairn_category() noexcept {
-  static const CairnCategory category;
+  // Never destroyed: what ends with the program still tells of failures.
+  static const CairnCategory& category = *new CairnCategory;
   return category;
 }
 

@@ -58,7 +58,7 @@ class DirectoryStore final : public Store {
 }  // namespace
 
 const Store& directory_store() noexcept {
-  static const DirectoryStore store;
+  static const DirectoryStore& store = *new DirectoryStore;  // Never destroyed: saves may end after main.
   return store;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -100,6 +101,22 @@ TEST(Checked, RefusesWhatDoesNotFit) {
   EXPECT_EQ(checked_add<unsigned char>(200, 56), std::nullopt);
   EXPECT_EQ(checked_multiply<int>(1 << 16, 1 << 15), std::nullopt);
   EXPECT_EQ(round_up(4097u, 4096u), 8192u);
+}
+
+/// Says whether errors can still be made when the program ends, after what was made last has been destroyed.
+void end_with_an_error() {
+  std::atexit([] {
+    const Error error(Errc::closed, "the end");
+    std::_Exit(error.code().message() == "closed" ? 5 : 6);
+  });
+  static_cast<void>(cairn_category());
+  std::exit(0);
+}
+
+TEST(ErrorDeathTest, CanBeMadeUntilTheProgramHasEnded) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+
+  EXPECT_EXIT(end_with_an_error(), ::testing::ExitedWithCode(5), "");
 }
 
 }  // namespace
