@@ -14,7 +14,6 @@
 #include "api/internal/look.hpp"
 #include "core/internal/disk_calls.hpp"
 #include "core/internal/paths.hpp"
-#include "core/services.hpp"
 #include "store/internal/recovery.hpp"
 #include "store/internal/verify.hpp"
 
@@ -66,7 +65,7 @@ store::VerifyReport verify(const std::filesystem::path& path, const VerifyOption
     }
   };
   std::function<store::VerifyReport()> check = [calls, path, how = std::move(how)] {
-    return store::verify(calls.syscalls(), path, how, calls.services()->checkpoint_store());
+    return store::verify(calls.syscalls(), path, how, calls.checkpoint_store());
   };
   try {
     return calls.ask(fmt::format("check of {}", path.string()), options.deadline, std::move(check));

@@ -119,6 +119,10 @@ const Clock& DiskCalls::clock() const noexcept {
   return services_->clock;
 }
 
+const store::Store& DiskCalls::checkpoint_store() const noexcept {
+  return services_->checkpoint_store();
+}
+
 void DiskCalls::run(const std::string& what, std::chrono::nanoseconds deadline,
                     std::function<void()> work) const {
   run_or_wait(services_, deadline, std::move(work), [&] { return too_late(what, deadline, ""); });

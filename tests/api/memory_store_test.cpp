@@ -91,7 +91,8 @@ TEST_F(InMemory, ACheckpointIsVerified) {
   EXPECT_EQ(report.problems[0].damage, store::Damage::altered);
   EXPECT_THAT(report.problems[0].file, StartsWith("model/"));
   EXPECT_THAT([&] { static_cast<void>(load_items()); }, Fails(Errc::checksum_mismatch));
-  EXPECT_THAT([&] { static_cast<void>(verify(directory_ / "missing", {}, *context_)); }, Fails(Errc::not_found));
+  EXPECT_THAT([&] { static_cast<void>(verify(directory_ / "missing", {}, *context_)); },
+              Fails(Errc::not_found));
 }
 
 TEST_F(InMemory, RanksSaveOneCheckpoint) {

@@ -13,7 +13,10 @@
 
 #include "cairn/async/awaitable.hpp"
 #include "cairn/async/require.hpp"
+#include "cairn/contract/checkpointable.hpp"
 #include "cairn/contract/handler.hpp"
+#include "cairn/contract/registry.hpp"
+#include "cairn/contract/value_traits.hpp"
 
 namespace cairn::testing {
 
@@ -100,5 +103,15 @@ class HeldBack final : public CheckpointableHandler<typename H::Value, typename 
   std::shared_ptr<const H> handler_ = std::make_shared<const H>();
   std::shared_future<void> gate_;
 };
+
+/// Returns whether a value can be copied, so that it shows whether its handler uses it after the blocking phase.
+template <class H, class Value>
+bool can_be_copied(const Value& value) {
+  const Checkpointable item("item", value);
+  const auto memory = std::make_shared<WatchedMemory>();
+  const bool is_copied = erase_handler(std::make_shared<const H>())->copy(item.value(), memory) != nullptr;
+  memory->end();
+  return is_copied;
+}
 
 }  // namespace cairn::testing

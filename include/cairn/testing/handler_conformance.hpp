@@ -11,7 +11,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,6 @@
 #include "cairn/api/save.hpp"
 #include "cairn/base/error.hpp"
 #include "cairn/contract/registry.hpp"
-#include "cairn/contract/value_traits.hpp"
 #include "cairn/coord/coordinator.hpp"
 #include "cairn/testing/decorated_handlers.hpp"
 #include "cairn/testing/local_ranks.hpp"
@@ -51,9 +49,8 @@ class HandlerConformance : public ::testing::Test {
   static ContextOptions context_options() {
     if constexpr (requires { Traits::context_options(); }) {
       return Traits::context_options();
-    } else {
-      return {};
     }
+    return {};
   }
 
   /// A context in which `handler` serves the values.
@@ -106,16 +103,6 @@ class HandlerConformance : public ::testing::Test {
            << "the background phase has read the caller's value, which had been changed by then";
   }
 
-  /// Returns whether a value can be copied for `leaves_the_value_alone`.
-  static bool can_be_copied(const Subject& subject) {
-    const Checkpointable item("item", subject);
-    const auto memory = std::make_shared<WatchedMemory>();
-    const bool is_copied =
-        erase_handler(std::make_shared<const Handler>())->copy(item.value(), memory) != nullptr;
-    memory->end();
-    return is_copied;
-  }
-
   /// Returns whether nothing of the value is used after the blocking phase, not even what `change` leaves as
   /// it is.
   ::testing::AssertionResult leaves_the_value_alone() {
@@ -148,8 +135,7 @@ class HandlerConformance : public ::testing::Test {
 
   [[nodiscard]] std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;
-    const auto folder = path() / "item";
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path() / "item")) {
       if (entry.is_regular_file()) {
         found.push_back(entry.path());
       }
@@ -178,7 +164,7 @@ TYPED_TEST_P(HandlerConformance, KeepsTheValueOfTheBlockingPhase) {
 }
 
 TYPED_TEST_P(HandlerConformance, UsesTheValueInItsBlockingPhaseOnly) {
-  if (!this->can_be_copied(TypeParam::make())) {
+  if (!can_be_copied<typename TypeParam::Handler>(TypeParam::make())) {
     GTEST_SKIP() << "the type of the value does not say that it can be copied; see cairn::IsCopyable";
   }
 
@@ -239,8 +225,7 @@ TYPED_TEST_P(HandlerConformance, ReportsMissingFiles) {
   if (this->context_options().checkpoint_store) {
     GTEST_SKIP() << "the files lie in no directory";
   }
-  const auto subject = TypeParam::make();
-  this->start(subject).wait();
+  this->start(TypeParam::make()).wait();
 
   for (const auto& file : this->files()) {
     std::filesystem::remove(file);
@@ -294,8 +279,7 @@ TYPED_TEST_P(HandlerConformance, RefusesAnAbstractValueOfAnotherKind) {
 
 TYPED_TEST_P(HandlerConformance, IsNotTriedOnWhatALaterVersionWrote) {
   using Later = LaterVersion<typename TypeParam::Handler>;
-  const auto subject = TypeParam::make();
-  this->start(subject, this->template context_of<Later>()).wait();
+  this->start(TypeParam::make(), this->template context_of<Later>()).wait();
 
   try {
     static_cast<void>(this->load("item"));

@@ -20,6 +20,10 @@ namespace cairn::io {
 class Syscalls;
 }
 
+namespace cairn::store {
+class Store;
+}
+
 namespace cairn::core {
 
 class Services;
@@ -38,6 +42,7 @@ class DiskCalls {
 
   [[nodiscard]] io::Syscalls& syscalls() const noexcept;
   [[nodiscard]] const Clock& clock() const noexcept;
+  [[nodiscard]] const store::Store& checkpoint_store() const noexcept;
   [[nodiscard]] const std::shared_ptr<Services>& services() const noexcept { return services_; }
 
   /// Runs `work` and returns when it has ended; rethrows what it throws.
