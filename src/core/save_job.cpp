@@ -167,8 +167,9 @@ Awaitable<> SaveJob::work() {
     co_await boost::asio::this_coro::throw_if_cancelled(false);
     if (joint_) {
       commit_.stop();  // Before others are told: what they hear must stay true.
+      const bool is_of_all = failure == joint_->failure();
       joint_->fail(for_others(failure));
-      Awaitable<std::exception_ptr> attributed = attribute(failure);
+      Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
       failure = co_await std::move(attributed);
     }
     co_await stop_helpers();  // They write to the directory, and read the caller's memory.
@@ -415,7 +416,8 @@ Awaitable<> SaveJob::finish_item(std::size_t index, Background<> background) {
 }
 
 void SaveJob::rethrow_of_item(const std::exception_ptr& failure, const SaveItem& item, Asked asked) const {
-  if (joint_ && failure == joint_->failure()) {  // Why it was stopped says the same, and the save's name.
+  // Why it was stopped says the same, and the save's name. Where it was not yet, `attribute` adds that.
+  if (joint_ && failure == joint_->failure()) {
     std::rethrow_exception(asked == Asked::to_stop ? async::cancelled() : failure);
   }
   rethrow_of(failure, who(item), asked);

@@ -150,8 +150,9 @@ class SaveJob final : public Operation, public contract::SaveBackend {
   [[nodiscard]] bool may_follow(const std::exception_ptr& failure) const;
   /// Returns what the other ranks are told of a failure of this one.
   [[nodiscard]] std::exception_ptr for_others(const std::exception_ptr& failure) const;
-  /// The failure of another rank where `failure` is only its consequence; else `failure`.
-  Awaitable<std::exception_ptr> attribute(std::exception_ptr failure);
+  /// Returns the failure of another rank where `failure` is only its consequence; else `failure`. `is_of_all` says
+  /// that all ranks are told that one alike.
+  Awaitable<std::exception_ptr> attribute(std::exception_ptr failure, bool is_of_all);
   void send_committed() noexcept;
   [[nodiscard]] joint::Verdict committed() const;
 

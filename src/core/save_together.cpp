@@ -55,12 +55,13 @@ Errc code_of_abortion(const joint::Verdict& verdict) {
   return verdict.is_peer_lost ? Errc::peer_lost : Errc::peer_failed;
 }
 
-/// A failure of another rank with the save named; any other as it is.
-std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title) {
+/// A failure of another rank, or one that all ranks are told alike, with the save named; any other as it is.
+std::exception_ptr with_save_named(const std::exception_ptr& failure, std::string_view title,
+                                   bool is_of_all) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    if (coord::is_of_peer(error.code())) {
+    if (is_of_all || coord::is_of_peer(error.code())) {
       return std::make_exception_ptr(Error(error.code(), named(error.detail(), title)));
     }
   } catch (...) {  // Of this rank.
@@ -289,12 +290,12 @@ std::exception_ptr SaveJob::for_others(const std::exception_ptr& failure) const 
   return may_follow(failure) ? coord::as_following(why) : why;
 }
 
-Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure) {
+Awaitable<std::exception_ptr> SaveJob::attribute(std::exception_ptr failure, bool is_of_all) {
   const std::optional<std::error_code> code = code_of(failure);
   const bool was_told =
       may_be_told_a_consequence_ && (async::is_cancelled(failure) || (code && coord::is_of_peer(*code)));
   if (!was_told && !may_follow(failure)) {
-    co_return with_save_named(failure, title());
+    co_return with_save_named(failure, title(), is_of_all);
   }
   // Rank 0 removes what it has made once it has heard of a failure. A rank may see that before it hears of the failure,
   // or before it ends because it was stopped; and others may hear of what it misses before they hear of the failure.

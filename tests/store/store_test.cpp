@@ -67,7 +67,7 @@ class Stores : public ::testing::TestWithParam<Kind> {
   }
 
   const testing::TempDir temp_;
-  const testing::MemoryStore memory_;
+  const testing::MemoryStore memory_{};
   const std::filesystem::path path_ = temp_ / "step";
   const std::unique_ptr<io::Engine> engine_ = io::make_engine(io::EngineKind::threads).engine;
 };
