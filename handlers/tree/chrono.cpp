@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+#include "cairn/base/ieee_arithmetic.hpp"
 #include "cairn/handlers/tree_chrono.hpp"
 
 #include "containers.hpp"
@@ -51,11 +52,12 @@ Ratio ratio_of(TickPeriod stored, TickPeriod wanted) {
   return {ratio.num / divisor, ratio.den / divisor};
 }
 
-/// The quotient of a float and an integer; nothing when it is not exactly a float.
+/// The quotient of a float and an integer; nothing when it is not exactly a float. Called under an IeeeArithmetic.
 std::optional<double> exact_quotient(double product, Wide divisor) {
-  const auto by = static_cast<double>(divisor);
-  const double quotient = product / by;
-  const bool is_exact = static_cast<Wide>(by) == divisor && std::fma(quotient, by, -product) == 0;
+  const double by = IeeeArithmetic::in_order(static_cast<double>(divisor));
+  const double quotient = IeeeArithmetic::in_order(IeeeArithmetic::in_order(product) / by);
+  const bool is_exact =
+      IeeeArithmetic::in_order(static_cast<Wide>(by) == divisor && std::fma(quotient, by, -product) == 0);
   return is_exact ? std::optional(quotient) : std::nullopt;
 }
 
@@ -64,9 +66,11 @@ std::optional<Tree> exact_ticks(double ticks, Ratio ratio) {
   if (!std::isfinite(ticks)) {
     return ticks;
   }
-  const auto factor = static_cast<double>(ratio.num);
-  const double product = ticks * factor;
-  if (static_cast<Wide>(factor) != ratio.num || std::fma(ticks, factor, -product) != 0) {
+  const double factor = IeeeArithmetic::in_order(static_cast<double>(ratio.num));
+  const double product = IeeeArithmetic::in_order(IeeeArithmetic::in_order(ticks) * factor);
+  const bool is_exact = IeeeArithmetic::in_order(static_cast<Wide>(factor) == ratio.num &&
+                                                 std::fma(ticks, factor, -product) == 0);
+  if (!is_exact) {
     return std::nullopt;
   }
   const std::optional<double> quotient = exact_quotient(product, ratio.den);
@@ -110,6 +114,7 @@ Tree ticks_of(const Tree& stored, TickPeriod wanted, bool is_floating, std::stri
   if (ratio.num == 1 && ratio.den == 1) {
     return ticks;
   }
+  const IeeeArithmetic arithmetic;
   const bool is_integer = ticks.is_integer();
   const auto large = ticks.large_integer();
   const Wide whole = large ? Wide{*large} : Wide{is_integer ? ticks.as<std::int64_t>() : 0};
@@ -124,7 +129,8 @@ Tree ticks_of(const Tree& stored, TickPeriod wanted, bool is_floating, std::stri
                             shown(path), number, period.num, period.den, wanted.num, wanted.den));
   }
   return is_floating || !is_integer
-             ? Tree(number * static_cast<double>(ratio.num) / static_cast<double>(ratio.den))
+             ? Tree(IeeeArithmetic::in_order(IeeeArithmetic::in_order(number) *
+                                             static_cast<double>(ratio.num) / static_cast<double>(ratio.den)))
              : rounded_ticks(whole, ratio);
 }
 

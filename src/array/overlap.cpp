@@ -77,8 +77,12 @@ Region region_of(const Destination& destination) {
     if (dimension.stride < span) {
       refuse_self(destination);
     }
-    if (region.dimensions.empty() && dimension.stride == region.run_bytes) {
+    Dimension* const inner = region.dimensions.empty() ? nullptr : &region.dimensions.back();
+    if (inner == nullptr && dimension.stride == region.run_bytes) {
       region.run_bytes *= dimension.extent;
+    } else if (inner != nullptr && dimension.stride == inner->stride * inner->extent) {
+      inner->extent *=
+          dimension.extent;  // It goes on at the same distance: components of a field, halves of an axis.
     } else {
       region.dimensions.push_back(dimension);
     }

@@ -85,11 +85,11 @@ std::optional<Numbered> numbered(std::string_view name) {
   return number ? std::optional(Numbered{name.substr(0, digits), *number}) : std::nullopt;
 }
 
-/// Returns whether the step called `a` comes after the one called `b`.
-bool is_above(std::string_view a, std::string_view b) {
+/// Returns whether the step called `a` comes after the one called `b`, or is the same in another width.
+bool is_not_below(std::string_view a, std::string_view b) {
   const std::optional<Numbered> first = numbered(a);
   const std::optional<Numbered> second = numbered(b);
-  return first && second && first->prefix == second->prefix && first->number > second->number;
+  return first && second && first->prefix == second->prefix && first->number >= second->number;
 }
 
 /// Errors: Errc::already_exists where the root has one of the checkpoints of a line, or a step after the lowest of
@@ -107,8 +107,8 @@ void require_room(const io::Directory& root, const std::vector<store::Checkpoint
     if (wanted.contains(each.checkpoint)) {
       refuse(each.entry, "");
     }
-    if (is_above(each.checkpoint, line.front().checkpoint)) {
-      refuse(each.entry, fmt::format(", a later step than '{}'", line.front().checkpoint));
+    if (is_not_below(each.checkpoint, line.front().checkpoint)) {
+      refuse(each.entry, fmt::format(", which is not below '{}'", line.front().checkpoint));
     }
   }
   for (const store::CheckpointEntry& each : line) {

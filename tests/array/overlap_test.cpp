@@ -95,6 +95,19 @@ TEST(CheckDisjoint, AcceptsColumnsThatInterleave) {
   EXPECT_THAT([&] { check_disjoint(columns); }, Fails(Errc::invalid_argument, HasSubstr("row")));
 }
 
+TEST(CheckDisjoint, TakesComponentsOfALargeField) {
+  const std::vector<float> memory(std::size_t{1000} * 1100 * 2 * 3);
+  std::vector<Destination> components;
+  for (std::size_t i = 0; i < 3; ++i) {
+    components.emplace_back(std::to_string(i), view_of(memory, {1000, 1100, 2}, {6600, 6, 3}, i));
+  }
+
+  EXPECT_NO_THROW(check_disjoint(components));
+
+  components.emplace_back("again", view_of(memory, {1000, 1100, 2}, {6600, 6, 3}, 1));
+  EXPECT_THAT([&] { check_disjoint(components); }, Fails(Errc::invalid_argument, HasSubstr("again")));
+}
+
 TEST(CheckDisjoint, KnowsPackedTypesAndDevices) {
   const std::vector<std::uint8_t> memory(8);
   const ArrayView packed(memory.data(), {16}, DType::float4);

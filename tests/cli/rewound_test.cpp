@@ -138,6 +138,15 @@ TEST_F(CliRewound, IsBroughtBackLastLineFirstOrByName) {
   EXPECT_THAT(steps(), ElementsAre(100, 150, 200, 300));
 }
 
+TEST_F(CliRewound, DoesNotComeBackBesideTheSameStepInAnotherWidth) {
+  cairn::save(root_ / "0200", Tree{{"x", 1}}, SaveOptions(), context_);
+
+  const CliResult result = run_cli({"unrewind", root_});
+
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("0200 is there, which is not below '200', so nothing is moved"));
+}
+
 TEST_F(CliRewound, DoesNotComeBackBelowLaterSteps) {
   Checkpointer run(root_, {}, context_);
   save(run, 400);
@@ -145,7 +154,7 @@ TEST_F(CliRewound, DoesNotComeBackBelowLaterSteps) {
   const CliResult result = run_cli({"unrewind", root_});
 
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("400 is there, a later step than '200', so nothing is moved"));
+  EXPECT_THAT(result.err, HasSubstr("400 is there, which is not below '200', so nothing is moved"));
   EXPECT_THAT(steps(), ElementsAre(100, 400));
 }
 

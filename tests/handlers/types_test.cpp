@@ -29,6 +29,7 @@
 #include "cairn/handlers/into.hpp"
 
 #include "handlers/store.hpp"
+#include "support/other_arithmetic.hpp"
 
 namespace cairn {
 namespace {
@@ -318,6 +319,19 @@ TEST(Durations, RefuseAPeriodThatWouldRound) {
   EXPECT_EQ(convert<std::chrono::duration<double>>(1ms, Narrowing::allowed).count(), 0.001);
   EXPECT_EQ(convert<std::chrono::nanoseconds>(std::chrono::hours::max(), Narrowing::allowed),
             std::chrono::nanoseconds::max());
+}
+
+TEST(Durations, DoNotDependOnTheProgramsArithmetic) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  const std::chrono::duration<double> stored(0.1);
+  const double expected = convert<Milliseconds>(stored, Narrowing::allowed).count();
+  const Milliseconds smallest(5e-324);
+  for (const int rounding : testing::OtherArithmetic::kRoundings) {
+    const testing::OtherArithmetic arithmetic(rounding);
+    EXPECT_EQ(convert<Milliseconds>(stored, Narrowing::allowed).count(), expected);
+    EXPECT_THAT([&] { static_cast<void>(convert<std::chrono::duration<double>>(smallest)); },
+                Fails(Errc::unsafe_cast));
+  }
 }
 
 TEST(Durations, RefuseWhatIsNoDuration) {
