@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "cairn/array/shared_memory.hpp"
@@ -53,10 +56,11 @@ bool is_same_array(const ArrayLeaf& a, const ArrayLeaf& b) {
 FoundAliases find_aliases(std::span<const ArrayLeaf> leaves) {
   FoundAliases found;
   std::vector<NamedView> different;
-  std::map<const std::byte*, std::vector<const ArrayLeaf*>> by_address;  // Of the first element.
+  // By the first element and the bytes: views of one begin may be many, and are the same only where they end alike.
+  std::map<std::pair<const std::byte*, std::uint64_t>, std::vector<const ArrayLeaf*>> by_memory;
   for (const ArrayLeaf& leaf : leaves) {
     const std::vector<const ArrayView*> views = views_of(*leaf.leaf);
-    std::vector<const ArrayLeaf*>& before = by_address[views.front()->data()];
+    std::vector<const ArrayLeaf*>& before = by_memory[{views.front()->data(), views.front()->byte_count()}];
     const auto same = std::find_if(before.begin(), before.end(),
                                    [&leaf](const ArrayLeaf* other) { return is_same_array(*other, leaf); });
     if (same != before.end()) {

@@ -21,6 +21,9 @@ inline constexpr std::string_view kPublishingName = ".publishing";
 /// How the directory is called that holds the parts of a checkpoint: before its name.
 inline constexpr std::string_view kPartialPrefix = ".partial-";
 
+/// How the names of what a training keeps beside its steps begin: pins, histories of runs, steps that were set aside.
+inline constexpr std::string_view kRunPrefix = ".cairn-";
+
 /// Longest name of a checkpoint: leaves room for what is put around it in a name of 255 bytes.
 inline constexpr std::size_t kMostTargetBytes = 200;
 

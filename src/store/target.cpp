@@ -24,7 +24,8 @@ Target parse_target(const std::filesystem::path& path) {
     throw Error(Errc::invalid_argument, fmt::format("'{}': names of checkpoints have at most {} bytes",
                                                     path.string(), kMostTargetBytes));
   }
-  if (reserved_kind(parsed.name) || parsed.name.starts_with(kPartialPrefix)) {
+  if (reserved_kind(parsed.name) || parsed.name.starts_with(kPartialPrefix) ||
+      parsed.name.starts_with(kRunPrefix)) {
     throw Error(Errc::invalid_argument, fmt::format("'{}' is a name that Cairn reserves", path.string()));
   }
   return parsed;

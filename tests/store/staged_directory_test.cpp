@@ -152,6 +152,14 @@ TEST_F(StagedDirectoryCreate, RefusesNamesOfTemporaries) {
               Fails(Errc::invalid_argument, HasSubstr("a name that Cairn reserves")));
 }
 
+TEST_F(StagedDirectoryCreate, RefusesNamesOfWhatTrainingsKeep) {
+  for (const char* name :
+       {".cairn-pins", ".cairn-rewound", ".cairn-damaged", ".cairn-runs", ".cairn-later"}) {
+    EXPECT_THAT([&] { create(temp_ / name); },
+                Fails(Errc::invalid_argument, HasSubstr("a name that Cairn reserves")));
+  }
+}
+
 TEST_F(StagedDirectoryCreate, ReportsAReadOnlyParent) {
   syscalls_.plan({io::Call::make_directory, 1, io::kForEver, -EROFS});
 
