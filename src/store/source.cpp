@@ -130,7 +130,7 @@ class ForeignSource final : public DirectorySource {
 
   const io::Directory folder_;
   std::map<std::string, std::uint64_t, std::less<>> files_;
-  std::set<std::string, std::less<>> links_;  // Those of the files that are behind symbolic links.
+  std::set<std::string, std::less<>> links_;                      // Files that symbolic links lead to.
   std::map<std::string, std::string, std::less<>> broken_links_;  // With what is wrong with them.
 };
 
@@ -219,7 +219,7 @@ std::optional<CommittedDirectory> open_if_committed(io::Syscalls& syscalls, cons
   try {
     return CommittedDirectory::open(syscalls, path, known_manifest);
   } catch (const Error& error) {
-    // What has a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
+    // A directory with a manifest is a checkpoint that lost its COMMIT, not a folder of somebody else's.
     std::error_code ignored;
     if (error.code() != Errc::not_committed || std::filesystem::exists(path / kManifestName, ignored)) {
       throw;
@@ -235,7 +235,7 @@ std::shared_ptr<const Source> open_item(io::Syscalls& syscalls, const std::files
   try {
     checkpoint.emplace(CommittedDirectory::open(syscalls, path.parent_path(), known_manifest));
   } catch (const Error& error) {
-    // Who may not look into a directory may be given what is in it.
+    // A user who may not look into a directory may be given what is in it.
     if (error.code() == Errc::not_committed || error.code() == Errc::not_found ||
         error.code() == std::errc::permission_denied) {
       return nullptr;

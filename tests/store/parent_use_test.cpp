@@ -58,7 +58,7 @@ class JoinedRemoval final : public testing::ForwardingSyscalls {
     });
     begins.wait();
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(20));  // Where that is too short, it joins nothing old.
+        std::chrono::milliseconds(20));  // If that is too short, it joins nothing old.
     return ForwardingSyscalls::unlink_at(directory, name, is_directory);
   }
 

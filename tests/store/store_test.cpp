@@ -28,7 +28,7 @@ using testing::FailsWithErrno;
 
 enum class Kind { directory, memory };
 
-/// What every store must do.
+/// Every store must do this.
 class Stores : public ::testing::TestWithParam<Kind> {
  protected:
   [[nodiscard]] const Store& store() const {

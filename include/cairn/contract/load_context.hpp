@@ -43,7 +43,7 @@ class LoadContext {
   /// The id of the handler that wrote the files, as the checkpoint records it: one that is registered with aliases
   /// learns which version it reads. Empty for a foreign folder.
   [[nodiscard]] const std::string& handler_id() const noexcept { return handler_id_; }
-  /// Where its files are, for messages; nothing need lie there.
+  /// The place of its files, for messages; nothing need lie there.
   [[nodiscard]] std::filesystem::path path() const;
   /// The directory that they lie in, if they do. Files read past this class are not verified.
   [[nodiscard]] std::optional<std::filesystem::path> directory() const;

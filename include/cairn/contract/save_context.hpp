@@ -43,10 +43,10 @@ class SaveContext {
 
   /// The checkpointable's name.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  /// Where its files go; nothing where the checkpoint is not written in a directory. It may not exist before
-  /// `directory_created` has finished. A handler may write regular files there itself, also in sub-directories; when
-  /// its background phase ends, they must be complete. They are read once more, hashed and synced before the commit;
-  /// one whose size changes then fails the save.
+  /// The directory that its files go to; nothing where the checkpoint is not written in a directory. It may not exist
+  /// before `directory_created` has finished. A handler may write regular files there itself, also in
+  /// sub-directories; when its background phase ends, they must be complete. They are read once more, hashed and
+  /// synced before the commit; one whose size changes then fails the save.
   [[nodiscard]] std::optional<std::filesystem::path> directory() const;
   [[nodiscard]] Background<> directory_created() const;
 

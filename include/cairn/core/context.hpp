@@ -103,7 +103,7 @@ struct ContextOptions {
   std::function<void(std::span<std::byte>)>
       random;                              ///< Fills memory with random bytes. Null: the operating system's.
   std::shared_ptr<io::Syscalls> syscalls;  ///< Null: the operating system's.
-  /// Where saves and loads find checkpoints. Null: the file system.
+  /// Finds checkpoints for saves and loads. Null: the file system.
   std::shared_ptr<const store::Store> checkpoint_store;
 };
 

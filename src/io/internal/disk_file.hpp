@@ -18,7 +18,7 @@ namespace cairn::io {
 
 /// A file on a disk that is read, past the page cache where it is not in that.
 ///
-/// Where a file or its disk takes no direct reads, which some say only when one is made, they go through the cache.
+/// Reads go through the cache if the file or its disk takes no direct ones, which some say only when one is made.
 class DiskFile final : public StoredFile {
  public:
   /// Opens the file for reading, with these flags more. Blocks.
@@ -46,7 +46,7 @@ class DiskFile final : public StoredFile {
   const FileHandle buffered_;
   const bool is_cached_;
   FileHandle direct_;
-  bool is_direct_ = false;  // Whether `direct_` serves.
+  bool is_direct_ = false;  // `direct_` serves.
   std::string refusal_;     // Why it does not.
   std::uint64_t direct_bytes_ = 0;
 };

@@ -29,7 +29,7 @@ struct SourceItem {
   std::string directory;   ///< Empty for foreign files: they lie at the top.
 };
 
-/// Where the files of a load come from: a checkpoint, or files of other programs.
+/// Gives a load its files: those of a checkpoint, or of other programs.
 ///
 /// Every call blocks.
 /// Threads: const methods may run concurrently.

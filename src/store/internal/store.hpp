@@ -14,7 +14,7 @@
 
 namespace cairn::store {
 
-/// Where a checkpoint is to be saved, once that was looked at. Every call blocks.
+/// The place of a checkpoint that is to be saved, once it was looked at. Every call blocks.
 class Destination {
  public:
   virtual ~Destination() = default;
