@@ -79,7 +79,7 @@ class DeviceCopierConformance : public ::testing::TestWithParam<RigMaker> {
   std::unique_ptr<CopierRig> rig_;
 };
 
-/// Opens after a while, from another thread.
+/// What a stream waits for until the test lets it go on.
 class Gate {
  public:
   Gate() : opened_(promise_.get_future().share()) {}
@@ -89,6 +89,14 @@ class Gate {
   }
 
   void open() { promise_.set_value(); }
+
+  /// Opens after a while, whatever the caller waits for meanwhile: who starts copies may have to.
+  [[nodiscard]] std::jthread open_soon() {
+    return std::jthread([this] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      open();
+    });
+  }
 
  private:
   std::promise<void> promise_;
@@ -159,19 +167,16 @@ TEST_P(DeviceCopierConformance, MakesCopiesInTheOrderOfTheirStarts) {
 TEST_P(DeviceCopierConformance, FollowsAStream) {
   const auto memory = upload(noise(64));
   std::vector<std::byte> seen(64);
+  const auto pin = copier().pin(seen);
   const DeviceCopy down{memory.get(), seen.data(), seen.size()};
   Gate gate;
   std::atomic<bool> has_run = false;
   rig_->enqueue(rig_->stream(), gate.waiting());
   rig_->enqueue(rig_->stream(), [&] { has_run = true; });
+  const std::jthread opener = gate.open_soon();
 
   copier().follow(rig_->stream());
-  const auto transfer = copier().start({&down, 1}, CopyDirection::to_host);
-  const std::jthread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    gate.open();
-  });
-  transfer->wait();
+  copier().start({&down, 1}, CopyDirection::to_host)->wait();
 
   EXPECT_TRUE(has_run);
 }
@@ -180,12 +185,14 @@ TEST_P(DeviceCopierConformance, HoldsAStreamUntilItsCopiesAreMade) {
   const auto values = noise(1 << 20);
   const auto memory = upload(values);
   std::vector<std::byte> seen(values.size());
+  const auto pin = copier().pin(seen);
   std::vector<std::byte> seen_by_stream;
   const DeviceCopy down{memory.get(), seen.data(), seen.size()};
   Gate gate;
   std::promise<void> has_run;
   rig_->enqueue(nullptr, gate.waiting());
   copier().follow();  // Copies wait for the gate.
+  const std::jthread opener = gate.open_soon();
 
   const auto transfer = copier().start({&down, 1}, CopyDirection::to_host);
   copier().hold(rig_->stream());
@@ -193,7 +200,6 @@ TEST_P(DeviceCopierConformance, HoldsAStreamUntilItsCopiesAreMade) {
     seen_by_stream = seen;
     has_run.set_value();
   });
-  gate.open();
   has_run.get_future().wait();
 
   EXPECT_EQ(seen_by_stream, values);
@@ -203,17 +209,14 @@ TEST_P(DeviceCopierConformance, WaitsForCopiesThatNobodyWaitedFor) {
   const auto values = noise(1 << 20);
   const auto memory = upload(values);
   std::vector<std::byte> seen(values.size());
+  const auto pin = copier().pin(seen);
   const DeviceCopy down{memory.get(), seen.data(), seen.size()};
   Gate gate;
   rig_->enqueue(nullptr, gate.waiting());
   copier().follow();
-  auto transfer = copier().start({&down, 1}, CopyDirection::to_host);
+  const std::jthread opener = gate.open_soon();
 
-  const std::jthread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    gate.open();
-  });
-  transfer.reset();
+  copier().start({&down, 1}, CopyDirection::to_host).reset();
 
   EXPECT_EQ(seen, values);
 }
