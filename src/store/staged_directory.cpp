@@ -15,9 +15,12 @@
 
 #include "io/internal/check.hpp"
 #include "io/internal/durable_file.hpp"
+#include "io/internal/links.hpp"
 #include "store/commit_record.hpp"
+#include "store/directory_scan.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
+#include "store/internal/recovery.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"
@@ -76,6 +79,30 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
       throw;
     }
     return std::nullopt;
+  }
+}
+
+/// Makes way for a copy: an earlier one of the same checkpoint had the same temporary name.
+///
+/// Errors: EBUSY when that is under way, or has left what nobody may remove.
+void make_way(const io::Directory& parent, const std::string& name) {
+  if (!parent.status(name)) {
+    return;
+  }
+  const io::Directory left = parent.open_directory(name);
+  RecoveryOptions options;
+  options.dry_run = true;
+  const Classification found = DirectoryScan(parent, options).classify(left, name);
+  if (found.is_empty) {
+    parent.remove_empty_directory(name);
+  } else if (found.kind == EntryClass::abandoned) {
+    remove_unfinished(parent, name, left);
+  } else if (found.kind == EntryClass::retired) {
+    static_cast<void>(remove_retired(parent, name, left));
+  } else {
+    throw Error(std::error_code(EBUSY, std::system_category()),
+                fmt::format("the same checkpoint is being copied there already: {} is {} ({})",
+                            (parent.path() / name).string(), store::name(found.kind), found.note));
   }
 }
 
@@ -276,6 +303,9 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
     const std::string name = temporary_name(parsed.name, uuid);
+    if (options.is_copy) {
+      make_way(parent, name);
+    }
     std::optional<io::Directory> staged = make_staged(parent, name, options.directory_mode, attempt);
     if (!staged) {
       continue;
@@ -347,6 +377,24 @@ std::unique_ptr<io::NewFile> StagedDirectory::create_file(std::string_view relat
   }
   return std::make_unique<io::DurableFile>(
       io::DurableFile::create(state_->engine, state_->staged, relative, options));
+}
+
+bool StagedDirectory::link_file(std::string_view relative, const io::Directory& from) {
+  const std::size_t slash = relative.rfind('/');
+  if (slash == std::string_view::npos) {
+    throw Error(Errc::malformed_metadata,
+                fmt::format("'{}' lies in no checkpointable's directory", relative));
+  }
+  make_directories(state_->staged, relative);
+  const std::string name(relative.substr(slash + 1));
+  const io::Directory there = from.open_directory(relative.substr(0, slash));
+  const io::Directory here = state_->staged.open_directory(relative.substr(0, slash));
+  const int linked = here.syscalls().link_at(there.fd(), name.c_str(), here.fd(), name.c_str());
+  if (io::has_no_links(linked) || linked == -EXDEV) {
+    return false;
+  }
+  io::require(linked, fmt::format("link {} to", (there.path() / name).string()), here.path() / name);
+  return true;
 }
 
 void StagedDirectory::adopt(std::string_view relative) {

@@ -184,7 +184,12 @@ class MemoryStore final : public store::Store {
         if (store_.committed_.contains(path_) && !options_.overwrite) {
           throw Error(Errc::already_exists, path_.string());
         }
-        manifest.files = enter(digests);
+        const std::vector<store::FileEntry> known = std::exchange(manifest.files, enter(digests));
+        for (store::FileEntry& file : manifest.files) {
+          const auto same = std::find_if(known.begin(), known.end(),
+                                         [&file](const auto& each) { return each.path == file.path; });
+          file.rank = same == known.end() ? 0 : same->rank;
+        }
         manifest.files.insert(manifest.files.end(), others.begin(), others.end());
         std::sort(manifest.files.begin(), manifest.files.end(),
                   [](const auto& a, const auto& b) { return a.path < b.path; });
