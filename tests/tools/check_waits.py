@@ -38,7 +38,6 @@ MAY_BLOCK = {
     "src/io/uring_engine.cpp": OURS,
     "src/io/uring_ring.cpp": "a moment, to try again",
     "src/mpi/transport.cpp": OURS,
-    "src/store/assembly.cpp": OURS,
     "src/store/verify.cpp": OURS,
     "src/training/await_here.hpp": "lends",
     "src/training/step_directory.cpp": "a moment, to try again",
