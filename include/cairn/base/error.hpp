@@ -45,6 +45,7 @@ enum class Errc : int {
   superseded,      ///< A save yielded to a later one, as it was asked to.
   still_running,   ///< `wait(timeout)` came back before the operation: nothing has been promised.
   peer_lost,       ///< Another rank does not answer any more: it has died, is stopped, or cannot be reached.
+  feature_missing,  ///< This build, or this library, lacks what a file or an option asks for; the text names it.
 };
 
 /// Returns what metrics and docs call a code: "not_found". Empty for a value that is not one.

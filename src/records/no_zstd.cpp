@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "records/codec.hpp"
+
+namespace cairn::records {
+
+CodecFunctions zstd_functions() noexcept {
+  return {};
+}
+
+}  // namespace cairn::records
