@@ -83,14 +83,16 @@ ReplacingFile ReplacingFile::create(Syscalls& syscalls, const std::filesystem::p
   require_path(path);
   const std::string name = path.filename();
   if (!is_plain_relative(name)) {
-    throw Error(Errc::invalid_argument, fmt::format("'{}' does not end in the name of a file", path.string()));
+    throw Error(Errc::invalid_argument,
+                fmt::format("'{}' does not end in the name of a file", path.string()));
   }
   const std::filesystem::path parent = path.parent_path();
   ReplacingFile made(Directory::open(syscalls, parent.empty() ? "." : parent), name);
   remove_left_over(made.directory_, temporary_begin(name));
   for (int attempt = 1; !made.try_create(mode); ++attempt) {
     if (attempt == kMostAttempts) {
-      throw Error(Errc::io_failure, fmt::format("{}: every temporary file was removed at once", path.string()));
+      throw Error(Errc::io_failure,
+                  fmt::format("{}: every temporary file was removed at once", path.string()));
     }
   }
   return made;

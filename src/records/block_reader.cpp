@@ -34,8 +34,8 @@ BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& pa
 BlockReader::BlockReader(Bytes memory) : memory_(memory), bytes_(memory.size()) {}
 
 void BlockReader::fail(Errc code, std::uint64_t position, std::string_view reason) const {
-  throw Error(code, fmt::format("{} at {}: {}", file_.is_open() ? path_.string() : "records in memory", position,
-                                reason));
+  throw Error(code, fmt::format("{} at {}: {}", file_.is_open() ? path_.string() : "records in memory",
+                                position, reason));
 }
 
 void BlockReader::read_raw(std::span<std::byte> out, std::uint64_t position) const {
@@ -88,8 +88,8 @@ std::uint64_t BlockReader::read(ChunkRange& chunk, std::uint64_t position, std::
   for (std::size_t done = 0; done < out.size();) {
     const bool is_at_header = position % kBlockBytes == 0;
     const std::uint64_t header_bytes = is_at_header ? kBlockHeaderBytes : 0;
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(
-        kBlockBytes - position % kBlockBytes - header_bytes, out.size() - done));
+    const auto size = static_cast<std::size_t>(
+        std::min<std::uint64_t>(kBlockBytes - position % kBlockBytes - header_bytes, out.size() - done));
     const std::span<std::byte> place = out.subspan(done, size);
     if (!is_at_header) {
       read_raw(place, position);

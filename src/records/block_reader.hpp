@@ -35,7 +35,8 @@ class BlockReader {
   /// the position behind them. All must lie within the file.
   std::uint64_t read(ChunkRange& chunk, std::uint64_t position, std::span<std::byte> out) const;
   /// The same, to the end of a string: it grows as bytes come, but for the room, which is taken at once.
-  std::uint64_t append(ChunkRange& chunk, std::uint64_t position, std::uint64_t bytes, std::string& out) const;
+  std::uint64_t append(ChunkRange& chunk, std::uint64_t position, std::uint64_t bytes,
+                       std::string& out) const;
   /// Verifies the headers of blocks in `[position, chunk.end)`.
   void verify_rest(ChunkRange& chunk, std::uint64_t position) const;
 

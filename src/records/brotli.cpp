@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "records/codec.hpp"
-
 #include <memory>
 #include <new>
 
 #include <brotli/decode.h>
 #include <brotli/encode.h>
+
+#include "records/codec.hpp"
 
 namespace cairn::records {
 namespace {

@@ -73,16 +73,14 @@ std::array<std::byte, kChunkHeaderBytes> encode(const ChunkHeader& header) noexc
       {header.data_bytes, header.data_hash, type_and_records, header.decoded_bytes});
 }
 
-std::optional<BlockHeader> decode_block_header(
-    std::span<const std::byte, kBlockHeaderBytes> bytes) noexcept {
+std::optional<BlockHeader> decode_block_header(std::span<const std::byte, kBlockHeaderBytes> bytes) noexcept {
   if (!has_its_hash(bytes)) {
     return std::nullopt;
   }
   return BlockHeader{load(bytes.data() + kWordBytes), load(bytes.data() + 2 * kWordBytes)};
 }
 
-std::optional<ChunkHeader> decode_chunk_header(
-    std::span<const std::byte, kChunkHeaderBytes> bytes) noexcept {
+std::optional<ChunkHeader> decode_chunk_header(std::span<const std::byte, kChunkHeaderBytes> bytes) noexcept {
   if (!has_its_hash(bytes)) {
     return std::nullopt;
   }

@@ -79,7 +79,8 @@ std::uint64_t byte_number(const OptionText& option) {
 }
 
 [[noreturn]] void refuse_feature(const OptionText& option) {
-  throw Error(Errc::feature_missing, fmt::format("option '{}': this library does not write that", option.whole));
+  throw Error(Errc::feature_missing,
+              fmt::format("option '{}': this library does not write that", option.whole));
 }
 
 bool is_off(const OptionText& option) {
@@ -143,9 +144,9 @@ RecordOptions RecordOptions::parse(std::string_view text) {
     const std::size_t comma = text.find(',');
     const OptionText option = option_of(text.substr(0, comma));
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-    const bool is_codec = option.key == "default" || std::any_of(codecs().begin(), codecs().end(), [&](const CodecTraits& codec) {
-      return codec.name == option.key;
-    });
+    const bool is_codec = option.key == "default" ||
+                          std::any_of(codecs().begin(), codecs().end(),
+                                      [&](const CodecTraits& codec) { return codec.name == option.key; });
     if (!keys.insert(is_codec ? "codec" : option.key).second) {
       refuse(option, is_codec ? "the text names a codec already" : "the text has it already");
     }

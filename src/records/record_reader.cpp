@@ -235,8 +235,7 @@ bool RecordReader::State::read_alone(ChunkInFile& chunk, std::string& record) {
     return false;
   }
   record.assign(rest);
-  chunk.position =
-      file.append(chunk.range, chunk.position, chunk.header.decoded_bytes - rest.size(), record);
+  chunk.position = file.append(chunk.range, chunk.position, chunk.header.decoded_bytes - rest.size(), record);
   const std::array<Bytes, 2> fragments = {bytes_of(data).first(before), bytes_of(record)};
   if (hash(fragments) != chunk.header.data_hash) {
     file.fail(Errc::checksum_mismatch, chunk.begin(), "the hash of the chunk's data is another");
@@ -343,7 +342,8 @@ std::optional<std::string_view> RecordReader::State::take(std::string& alone_rec
 std::uint64_t RecordReader::State::begin_of_chunk_around(std::uint64_t block) const {
   const BlockHeader header = file.block_header(block);
   if (header.previous_chunk > block || header.next_chunk > file.file_bytes() - block) {
-    file.fail(Errc::malformed_metadata, block, "the block's header says that its chunk lies outside the file");
+    file.fail(Errc::malformed_metadata, block,
+              "the block's header says that its chunk lies outside the file");
   }
   return block - header.previous_chunk;
 }

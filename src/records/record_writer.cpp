@@ -82,9 +82,9 @@ struct RecordWriter::State {
 RecordWriter::State::State(std::unique_ptr<Output> out_, const RecordOptions& options_)
     : out(std::move(out_)),
       options(options_),
-      chunk_bytes(options.chunk_bytes > 0          ? options.chunk_bytes
+      chunk_bytes(options.chunk_bytes > 0        ? options.chunk_bytes
                   : options.codec == Codec::none ? kPlainChunkBytes
-                                                   : kPackedChunkBytes) {
+                                                 : kPackedChunkBytes) {
   ChunkHeader signature;
   signature.type = chunk_type::kSignature;
   signature.data_hash = hash(Bytes());
@@ -109,7 +109,8 @@ std::uint64_t RecordWriter::State::write(std::span<const Bytes> record) {
   }
   // As riegeli's writer does it, so that positions are the same.
   const std::uint64_t added = bytes + kRecordOverhead;
-  if (records > 0 && (records == kMostRecordsOfChunk || added > chunk_bytes || filled > chunk_bytes - added)) {
+  if (records > 0 &&
+      (records == kMostRecordsOfChunk || added > chunk_bytes || filled > chunk_bytes - added)) {
     close_chunk();
   }
   const std::uint64_t its_position = position + records;
@@ -185,7 +186,8 @@ void RecordWriter::State::write_chunk(const ChunkHeader& header, std::span<const
   while (position < *end) {
     const std::uint64_t in_block = kBlockBytes - position % kBlockBytes;
     const std::uint64_t header_bytes = position % kBlockBytes == 0 ? kBlockHeaderBytes : 0;
-    put(Bytes(kZeros).first(std::min({*end - position, in_block, std::uint64_t{kZeros.size()}}) - header_bytes),
+    put(Bytes(kZeros).first(std::min({*end - position, in_block, std::uint64_t{kZeros.size()}}) -
+                            header_bytes),
         begin, *end);
   }
 }
@@ -233,7 +235,8 @@ RecordWriter RecordWriter::append_to(std::string& bytes, RecordOptions options) 
 RecordWriter create_records(io::Syscalls& syscalls, const std::filesystem::path& path,
                             const RecordOptions& options) {
   check(options);  // Before there is a file.
-  return RecordWriter(std::make_unique<RecordWriter::State>(std::make_unique<FileOutput>(syscalls, path), options));
+  return RecordWriter(
+      std::make_unique<RecordWriter::State>(std::make_unique<FileOutput>(syscalls, path), options));
 }
 
 std::uint64_t RecordWriter::write(std::span<const std::span<const std::byte>> record) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "records/codec.hpp"
-
 #include <snappy-sinksource.h>
 #include <snappy.h>
+
+#include "records/codec.hpp"
 
 namespace cairn::records {
 namespace {

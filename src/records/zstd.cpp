@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "records/codec.hpp"
-
 #include <bit>
 #include <memory>
 #include <new>
 
 #include <zstd.h>
+
+#include "records/codec.hpp"
 
 namespace cairn::records {
 namespace {
@@ -27,8 +27,8 @@ void pack_zstd(const RecordOptions& options, std::span<const Bytes> fragments, s
   if (!context) {
     throw std::bad_alloc();
   }
-  require_good(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel,
-                                      options.level.value_or(kZstdLevel)));
+  require_good(
+      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, options.level.value_or(kZstdLevel)));
   require_good(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, options.window_log.value_or(0)));
   require_good(ZSTD_CCtx_setPledgedSrcSize(context.get(), bytes));
   const std::size_t step_bytes = std::min(ZSTD_CStreamOutSize(), ZSTD_compressBound(bytes));

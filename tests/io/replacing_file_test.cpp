@@ -14,10 +14,10 @@ namespace cairn::io {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::UnorderedElementsAre;
 using testing::Fails;
 using testing::list_tree;
 using testing::TempDir;
+using ::testing::UnorderedElementsAre;
 using testing::write_text;
 
 TEST(ReplacingFile, RemovesWhatCrashedWritersOfTheNameHaveLeft) {
@@ -28,7 +28,8 @@ TEST(ReplacingFile, RemovesWhatCrashedWritersOfTheNameHaveLeft) {
 
   ReplacingFile::create(posix_syscalls(), temp / "file").publish();
 
-  EXPECT_THAT(list_tree(temp.path()), UnorderedElementsAre(".file-notes.tmp", ".other-0123456789abcdef.tmp", "file"));
+  EXPECT_THAT(list_tree(temp.path()),
+              UnorderedElementsAre(".file-notes.tmp", ".other-0123456789abcdef.tmp", "file"));
 }
 
 TEST(ReplacingFile, LeavesWhatALivingWriterHas) {
@@ -69,7 +70,8 @@ TEST(ReplacingFile, RefusesPathsWithoutAName) {
   const TempDir temp;
 
   for (const auto& path : {temp.path() / "", temp.path() / ".", std::filesystem::path()}) {
-    EXPECT_THAT([&] { ReplacingFile::create(posix_syscalls(), path); }, Fails(Errc::invalid_argument)) << path;
+    EXPECT_THAT([&] { ReplacingFile::create(posix_syscalls(), path); }, Fails(Errc::invalid_argument))
+        << path;
   }
 }
 

@@ -24,8 +24,8 @@ namespace cairn::records {
 namespace {
 
 using ::testing::ElementsAreArray;
-using ::testing::HasSubstr;
 using testing::Fails;
+using ::testing::HasSubstr;
 using testing::read_text;
 using testing::sha256;
 
@@ -67,8 +67,8 @@ std::vector<FixtureFile> fixture_files(bool is_transposed) {
 }
 
 bool can_read(const FixtureFile& file) {
-  return (file.codec != "b" || is_built_in(Codec::brotli)) && (file.codec != "z" || is_built_in(Codec::zstd)) &&
-         (file.codec != "s" || is_built_in(Codec::snappy));
+  return (file.codec != "b" || is_built_in(Codec::brotli)) &&
+         (file.codec != "z" || is_built_in(Codec::zstd)) && (file.codec != "s" || is_built_in(Codec::snappy));
 }
 
 std::string number_bytes(std::uint64_t number) {
@@ -217,9 +217,11 @@ TEST_P(RecordsFixture, IsRefusedWhenItIsCut) {
   const std::string bytes = read_text(GetParam().path);
   const auto chunks = GetParam().facts.at("chunks");
   for (std::size_t size = bytes.size() > 10000 ? bytes.size() - 200 : 0; size < bytes.size(); ++size) {
-    const bool is_end_of_chunk = std::any_of(chunks.begin(), chunks.end(), [&](const auto& chunk) { return chunk.at("begin") == size; });
+    const bool is_end_of_chunk = std::any_of(chunks.begin(), chunks.end(),
+                                             [&](const auto& chunk) { return chunk.at("begin") == size; });
     if (!is_end_of_chunk || size == 0) {
-      ASSERT_THAT([&] { read_all(std::string_view(bytes).substr(0, size)); }, Fails(Errc::malformed_metadata)) << size;
+      ASSERT_THAT([&] { read_all(std::string_view(bytes).substr(0, size)); }, Fails(Errc::malformed_metadata))
+          << size;
     }
   }
 }

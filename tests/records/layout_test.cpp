@@ -36,19 +36,20 @@ std::span<const std::byte, size> fixed(const std::string& text) {
 
 TEST(RecordsHash, IsThatOfRiegeli) {
   const std::array<std::pair<std::size_t, std::uint64_t>, 10> known = {{{0, 0x72c3b1e9c0139fe1},
-                                                                         {1, 0x2cd57bc47907559d},
-                                                                         {3, 0x3bbb8da470c80319},
-                                                                         {16, 0x3e13be3a4140f4a7},
-                                                                         {17, 0xa7084c614077eaca},
-                                                                         {31, 0x4d262a709c34ae7d},
-                                                                         {32, 0xb73f6df550f9dce4},
-                                                                         {33, 0xec2f920014eaa741},
-                                                                         {64, 0xe34b1e100f1322af},
-                                                                         {100, 0xe809487465a44f74}}};
+                                                                        {1, 0x2cd57bc47907559d},
+                                                                        {3, 0x3bbb8da470c80319},
+                                                                        {16, 0x3e13be3a4140f4a7},
+                                                                        {17, 0xa7084c614077eaca},
+                                                                        {31, 0x4d262a709c34ae7d},
+                                                                        {32, 0xb73f6df550f9dce4},
+                                                                        {33, 0xec2f920014eaa741},
+                                                                        {64, 0xe34b1e100f1322af},
+                                                                        {100, 0xe809487465a44f74}}};
 
   for (const auto& [bytes, expected] : known) {
     const std::string text = counting(bytes);
-    const std::array<Bytes, 3> parts = {bytes_of(text).first(bytes / 3), Bytes(), bytes_of(text).subspan(bytes / 3)};
+    const std::array<Bytes, 3> parts = {bytes_of(text).first(bytes / 3), Bytes(),
+                                        bytes_of(text).subspan(bytes / 3)};
     EXPECT_EQ(hash(bytes_of(text)), expected) << bytes;
     EXPECT_EQ(hash(parts), expected) << bytes << " in parts";
   }
@@ -66,10 +67,10 @@ TEST(RecordsLayout, ReadsHeadersOfBlocks) {
 }
 
 TEST(RecordsLayout, ReadsHeadersOfChunksAndKnowsWhereTheyEnd) {
-  const auto first = decode_chunk_header(
-      fixed<40>(from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000")));
-  const auto second = decode_chunk_header(
-      fixed<40>(from_hex("b4998ec610168927f52903000000000071c570159d14718c720b00000000000041990f0000000000")));
+  const auto first = decode_chunk_header(fixed<40>(
+      from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000")));
+  const auto second = decode_chunk_header(fixed<40>(
+      from_hex("b4998ec610168927f52903000000000071c570159d14718c720b00000000000041990f0000000000")));
 
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->type, chunk_type::kSimple);
@@ -80,7 +81,8 @@ TEST(RecordsLayout, ReadsHeadersOfChunksAndKnowsWhereTheyEnd) {
 }
 
 TEST(RecordsLayout, WritesHeadersAsItReadsThem) {
-  const std::string text = from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000");
+  const std::string text =
+      from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000");
 
   const auto again = encode(*decode_chunk_header(fixed<40>(text)));
 
@@ -88,7 +90,8 @@ TEST(RecordsLayout, WritesHeadersAsItReadsThem) {
 }
 
 TEST(RecordsLayout, AHeaderWithAnotherHashIsNone) {
-  std::string text = from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000");
+  std::string text =
+      from_hex("9e5c01fcc92bbcb58b2b0200000000001d8fb7a808e066807202000000000000ab260b0000000000");
   text[9] ^= 1;
 
   EXPECT_FALSE(decode_chunk_header(fixed<40>(text)).has_value());
@@ -109,7 +112,8 @@ TEST(RecordsLayout, AChunkBeyondAllFilesHasNoEnd) {
 }
 
 TEST(RecordsVarint, ComesBack) {
-  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{127}, std::uint64_t{128}, ~std::uint64_t{0}}) {
+  for (const std::uint64_t number :
+       {std::uint64_t{0}, std::uint64_t{127}, std::uint64_t{128}, ~std::uint64_t{0}}) {
     std::string text;
     append_varint(text, number);
     std::string_view rest(text);

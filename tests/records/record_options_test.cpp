@@ -14,11 +14,12 @@
 namespace cairn::records {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Fails;
+using ::testing::HasSubstr;
 
 TEST(RecordOptionsParse, TakesRiegelisWords) {
-  const RecordOptions options = RecordOptions::parse("brotli:9,window_log:12,chunk_size:300,transpose:false,parallelism:4");
+  const RecordOptions options =
+      RecordOptions::parse("brotli:9,window_log:12,chunk_size:300,transpose:false,parallelism:4");
 
   EXPECT_EQ(options.codec, Codec::brotli);
   EXPECT_EQ(options.level, 9);
@@ -37,19 +38,41 @@ TEST(RecordOptionsParse, SizesHaveUnits) {
 }
 
 TEST(RecordOptionsParse, RefusesWhatIsNoOptionByItsName) {
-  for (const std::string text :
-       {"gzip", "brotli:12", "brotli:-1", "brotli:x", "brotli:", "zstd:23", "zstd:1x", "snappy:3", "uncompressed:1",
-        "brotli,zstd", "default,snappy", "chunk_size:1,chunk_size:2", "chunk_size", "chunk_size:0", "chunk_size:-1",
-        "chunk_size:17E", "chunk_size:1kk", "chunk_size:99999999999999999999", "window_log:12", "snappy,window_log:12",
-        "zstd,window_log:9", "zstd,window_log:32", "brotli,window_log:31", "transpose:maybe", "parallelism:-1",
-        "brotli,,zstd", "brotli,window_log:"}) {
-    EXPECT_THAT([&] { static_cast<void>(RecordOptions::parse(text)); }, Fails(Errc::invalid_argument)) << text;
+  for (const std::string text : {"gzip",
+                                 "brotli:12",
+                                 "brotli:-1",
+                                 "brotli:x",
+                                 "brotli:",
+                                 "zstd:23",
+                                 "zstd:1x",
+                                 "snappy:3",
+                                 "uncompressed:1",
+                                 "brotli,zstd",
+                                 "default,snappy",
+                                 "chunk_size:1,chunk_size:2",
+                                 "chunk_size",
+                                 "chunk_size:0",
+                                 "chunk_size:-1",
+                                 "chunk_size:17E",
+                                 "chunk_size:1kk",
+                                 "chunk_size:99999999999999999999",
+                                 "window_log:12",
+                                 "snappy,window_log:12",
+                                 "zstd,window_log:9",
+                                 "zstd,window_log:32",
+                                 "brotli,window_log:31",
+                                 "transpose:maybe",
+                                 "parallelism:-1",
+                                 "brotli,,zstd",
+                                 "brotli,window_log:"}) {
+    EXPECT_THAT([&] { static_cast<void>(RecordOptions::parse(text)); }, Fails(Errc::invalid_argument))
+        << text;
   }
 }
 
 TEST(RecordOptionsParse, SaysWhatIsNotWritten) {
-  for (const std::string text : {"transpose", "transpose:true", "bucket_fraction:0.5", "padding:64k", "initial_padding",
-                                 "final_padding", "brotli_encoder:x", "snappy:2"}) {
+  for (const std::string text : {"transpose", "transpose:true", "bucket_fraction:0.5", "padding:64k",
+                                 "initial_padding", "final_padding", "brotli_encoder:x", "snappy:2"}) {
     EXPECT_THAT([&] { static_cast<void>(RecordOptions::parse(text)); },
                 Fails(Errc::feature_missing, HasSubstr(text.substr(0, text.find(':')))))
         << text;

@@ -21,9 +21,9 @@ namespace cairn::records {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::Fails;
 using testing::FailsWithErrno;
+using ::testing::HasSubstr;
 using testing::TempDir;
 using testing::write_text;
 
@@ -46,7 +46,8 @@ std::string packed(Codec codec, std::string_view text) {
 }
 
 /// A record of `claimed` bytes, of which the codec has packed `text`.
-std::string file_of_packed(Codec codec, std::uint64_t claimed, std::string_view text, std::string_view behind = "") {
+std::string file_of_packed(Codec codec, std::uint64_t claimed, std::string_view text,
+                           std::string_view behind = "") {
   const std::string size = varint(claimed);
   const std::string sizes = varint(size.size()) + packed(codec, size);
   const std::string data = traits(codec).letter + varint(sizes.size()) + sizes + varint(claimed) +
@@ -79,9 +80,11 @@ TEST(RecordReaderOpen, RefusesWhatIsNoSuchFile) {
   std::filesystem::create_directory(temp / "directory");
 
   EXPECT_THAT([&] { RecordReader(temp / "missing"); }, Fails(Errc::not_found, HasSubstr("missing")));
-  EXPECT_THAT([&] { RecordReader(temp / "text"); }, Fails(Errc::malformed_metadata, HasSubstr("signature is missing")));
+  EXPECT_THAT([&] { RecordReader(temp / "text"); },
+              Fails(Errc::malformed_metadata, HasSubstr("signature is missing")));
   EXPECT_THAT([&] { RecordReader(temp / "empty"); }, Fails(Errc::malformed_metadata, HasSubstr("too short")));
-  EXPECT_THAT([&] { RecordReader(temp / "directory"); }, Fails(Errc::malformed_metadata, HasSubstr("not a regular")));
+  EXPECT_THAT([&] { RecordReader(temp / "directory"); },
+              Fails(Errc::malformed_metadata, HasSubstr("not a regular")));
   EXPECT_THAT([&] { RecordReader(""); }, Fails(Errc::invalid_argument));
 }
 
@@ -147,7 +150,8 @@ TEST(RecordReaderNext, VerifiesChunksWithoutRecords) {
   padding.type = chunk_type::kPadding;
   padding.data_hash = 1;
 
-  EXPECT_THAT(reading(HandMadeFile().add(padding, "zeros").bytes()), Fails(Errc::checksum_mismatch, HasSubstr("at 64")));
+  EXPECT_THAT(reading(HandMadeFile().add(padding, "zeros").bytes()),
+              Fails(Errc::checksum_mismatch, HasSubstr("at 64")));
 }
 
 TEST(RecordReaderNext, RefusesChunksThatContradictThemselves) {
@@ -205,8 +209,14 @@ TEST(RecordReaderNext, RecordsAreNoLargerThanTheReaderAllows) {
   ReaderOptions options;
   options.most_record_bytes = 3;
 
-  EXPECT_THAT(reading(write_all({"abcd"}, "").file, options), Fails(Errc::malformed_metadata, HasSubstr("most_record_bytes")));
-  EXPECT_THAT([&] { reading(write_all({"abc"}, "").file, options)(); return true; }(), true);
+  EXPECT_THAT(reading(write_all({"abcd"}, "").file, options),
+              Fails(Errc::malformed_metadata, HasSubstr("most_record_bytes")));
+  EXPECT_THAT(
+      [&] {
+        reading(write_all({"abc"}, "").file, options)();
+        return true;
+      }(),
+      true);
 }
 
 TEST(RecordReaderCodecs, RefuseDataThatIsNotWhatItClaims) {
@@ -217,17 +227,24 @@ TEST(RecordReaderCodecs, RefuseDataThatIsNotWhatItClaims) {
     EXPECT_THAT(reading(file_of_packed(codec, 4, "abc")), Fails(Errc::malformed_metadata)) << "less";
     EXPECT_THAT(reading(file_of_packed(codec, 2, "abc")), Fails(Errc::malformed_metadata)) << "more";
     EXPECT_THAT(reading(file_of_packed(codec, 0, "abc")), Fails(Errc::malformed_metadata)) << "some for none";
-    EXPECT_THAT(reading(file_of_packed(codec, 3, "abc", "d")), Fails(Errc::malformed_metadata)) << "bytes behind it";
-    EXPECT_THAT(reading(file_of_packed(codec, std::uint64_t{1} << 39, zeros)), Fails(Errc::malformed_metadata)) << "a huge claim";
-    EXPECT_THAT(reading(file_of_packed(codec, std::uint64_t{1} << 60, zeros)), Fails(Errc::malformed_metadata)) << "a larger one";
+    EXPECT_THAT(reading(file_of_packed(codec, 3, "abc", "d")), Fails(Errc::malformed_metadata))
+        << "bytes behind it";
+    EXPECT_THAT(reading(file_of_packed(codec, std::uint64_t{1} << 39, zeros)),
+                Fails(Errc::malformed_metadata))
+        << "a huge claim";
+    EXPECT_THAT(reading(file_of_packed(codec, std::uint64_t{1} << 60, zeros)),
+                Fails(Errc::malformed_metadata))
+        << "a larger one";
   }
 }
 
 TEST(RecordReaderCodecs, ThoseThatAreNotBuiltInAreNamed) {
   for (const Codec codec : {Codec::brotli, Codec::zstd, Codec::snappy}) {
     if (!is_built_in(codec)) {
-      EXPECT_THAT(reading(HandMadeFile().add(simple_header(1, 1), traits(codec).letter + std::string("\1\1a")).bytes()),
-                  Fails(Errc::feature_missing, HasSubstr(std::string(traits(codec).package))));
+      EXPECT_THAT(
+          reading(
+              HandMadeFile().add(simple_header(1, 1), traits(codec).letter + std::string("\1\1a")).bytes()),
+          Fails(Errc::feature_missing, HasSubstr(std::string(traits(codec).package))));
     }
   }
 }
@@ -241,15 +258,19 @@ TEST(RecordReaderBlocks, MustAgreeWithTheirChunks) {
   };
   const std::uint64_t end = write_all({std::string(200'000, 'x')}, "").file.size();
 
-  EXPECT_THAT(reading(with_header(65536, {65536 - 64, end - 65536})), ::testing::Not(Fails(Errc::malformed_metadata)));
-  EXPECT_THAT(reading(with_header(65536, {65536 - 65, end - 65536})), Fails(Errc::malformed_metadata, HasSubstr("at 65536")));
+  EXPECT_THAT(reading(with_header(65536, {65536 - 64, end - 65536})),
+              ::testing::Not(Fails(Errc::malformed_metadata)));
+  EXPECT_THAT(reading(with_header(65536, {65536 - 65, end - 65536})),
+              Fails(Errc::malformed_metadata, HasSubstr("at 65536")));
   EXPECT_THAT(reading(with_header(65536, {65536 - 64, end - 65535})), Fails(Errc::malformed_metadata));
-  EXPECT_THAT(reading(with_header(131072, {131072 - 64, ~std::uint64_t{0}})), Fails(Errc::malformed_metadata));
+  EXPECT_THAT(reading(with_header(131072, {131072 - 64, ~std::uint64_t{0}})),
+              Fails(Errc::malformed_metadata));
 }
 
 TEST(RecordReaderSeek, BlocksThatLeadOutOfTheFileAreErrors) {
   std::string file = write_all({std::string(200'000, 'x'), "b"}, "").file;
-  for (const BlockHeader header : {BlockHeader{131073, 1}, BlockHeader{100, ~std::uint64_t{0}}, BlockHeader{131060, 30}}) {
+  for (const BlockHeader header :
+       {BlockHeader{131073, 1}, BlockHeader{100, ~std::uint64_t{0}}, BlockHeader{131060, 30}}) {
     const auto bytes = encode(header);
     file.replace(131072, bytes.size(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
     RecordReader reader(bytes_of(file));
@@ -265,7 +286,8 @@ TEST(RecordReaderSeek, EndsWithTheFile) {
   reader.seek(file.size());
 
   EXPECT_FALSE(reader.next(record));
-  EXPECT_THAT([&] { reader.seek(file.size() + 1); }, Fails(Errc::malformed_metadata, HasSubstr("ends before")));
+  EXPECT_THAT([&] { reader.seek(file.size() + 1); },
+              Fails(Errc::malformed_metadata, HasSubstr("ends before")));
   EXPECT_FALSE(reader.next(record));
   reader.seek(0);
   EXPECT_TRUE(reader.next(record));

@@ -55,7 +55,8 @@ TEST_P(RecordWriterCodecs, RandomRecordsComeBackAndAreFoundByTheirPositions) {
       bytes += records.back().size() + 50;
     }
 
-    const WrittenRecords written = write_all(records, GetParam() + ",chunk_size:" + std::to_string(chunk_bytes));
+    const WrittenRecords written =
+        write_all(records, GetParam() + ",chunk_size:" + std::to_string(chunk_bytes));
     const ReadRecords read = read_all(written.file);
 
     ASSERT_TRUE(read.records == records) << chunk_bytes;
@@ -198,7 +199,8 @@ TEST(RecordWriterFile, IsTheOldOneOrTheNewOneWhateverFails) {
       }
       hits = syscalls.hits();
       const std::string there = read_text(temp / "file");
-      EXPECT_TRUE(there == contents || (there == "old" && !is_done)) << static_cast<int>(call) << " " << first;
+      EXPECT_TRUE(there == contents || (there == "old" && !is_done))
+          << static_cast<int>(call) << " " << first;
       if (call != io::Call::unlink) {
         EXPECT_THAT(list_tree(temp.path()), ElementsAre("file")) << static_cast<int>(call) << " " << first;
       }

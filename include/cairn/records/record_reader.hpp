@@ -32,7 +32,7 @@ struct ChunkDescription {
   std::uint64_t end = 0;  ///< Where the next chunk begins.
   /// 's' signature, 'm' metadata, 'p' padding, 'r' records, 't' transposed records, which are not read.
   char type = 0;
-  std::uint64_t data_bytes = 0;     ///< In the file, without headers.
+  std::uint64_t data_bytes = 0;  ///< In the file, without headers.
   std::uint64_t records = 0;
   std::uint64_t decoded_bytes = 0;  ///< Of all its records.
   std::optional<Codec> codec;       ///< Nothing: its data is not packed by one that is known.
@@ -52,7 +52,9 @@ struct ChunkDescription {
 /// Source:  docs/format.md, "Records files".
 class RecordReader {
  public:
-  /// Opens a file, behind symbolic links, too, and reads its signature. Errors: Errc::not_found as well.
+  /// Opens a file, behind symbolic links, too, and reads its signature.
+  ///
+  /// Errors: Errc::not_found as well.
   explicit RecordReader(const std::filesystem::path& path, ReaderOptions options = {});
   /// Ownership: the bytes must stay valid as long as the reader.
   explicit RecordReader(std::span<const std::byte> bytes, ReaderOptions options = {});
@@ -68,7 +70,9 @@ class RecordReader {
   [[nodiscard]] std::uint64_t position() const noexcept;
 
   /// `next` gives the record at `position`, or the first one behind it. Within the chunk that was read last nothing is
-  /// read or unpacked again. Errors: Errc::malformed_metadata as well when the file ends before `position`.
+  /// read or unpacked again.
+  ///
+  /// Errors: Errc::malformed_metadata as well when the file ends before `position`.
   void seek(std::uint64_t position);
   /// `next` gives the last record. Returns false, and changes nothing, when the file has none.
   [[nodiscard]] bool seek_to_last();

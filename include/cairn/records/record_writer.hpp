@@ -47,8 +47,10 @@ class RecordWriter {
   /// Ownership: the bytes must stay valid until `write` has returned.
   std::uint64_t write(std::span<const std::span<const std::byte>> record);
   std::uint64_t write(std::string_view record);
-  /// Writes what is left and ends the file. Errors: Errc::closed when it was called before. An error of the last sync,
-  /// that of the directory, may leave the new file under its name.
+  /// Writes what is left and ends the file.
+  ///
+  /// Errors: Errc::closed when it was called before. An error of the last sync, that of the directory, may leave the
+  ///         new file under its name.
   void finish();
 
  private:

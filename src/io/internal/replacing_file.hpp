@@ -21,7 +21,8 @@ class ReplacingFile {
   /// Creates the temporary file; the directory must be there. Blocks.
   ///
   /// Errors: Errc::invalid_argument for a path without a name; OS errors pass through.
-  static ReplacingFile create(Syscalls& syscalls, const std::filesystem::path& path, std::uint32_t mode = 0666);
+  static ReplacingFile create(Syscalls& syscalls, const std::filesystem::path& path,
+                              std::uint32_t mode = 0666);
 
   ReplacingFile(ReplacingFile&& other) noexcept;
   ReplacingFile& operator=(ReplacingFile&&) = delete;
