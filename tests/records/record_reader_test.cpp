@@ -170,7 +170,7 @@ TEST(RecordReaderNext, RefusesChunksThatContradictThemselves) {
       {"sizes that end behind the chunk", simple(1, 1, std::string("\0\x7f\1a", 4))},
       {"sizes without an end", simple(1, 1, std::string("\0\x80", 2))},
       {"a size too few", simple(2, 1, plain("\1", "a"))},
-      {"a size too many", simple(1, 1, plain("\1\0", "a"))},
+      {"a size too many", simple(1, 1, plain(std::string_view("\1\0", 2), "a"))},
       {"sizes that are more", simple(2, 2, plain("\1\2", "ab"))},
       {"sizes that are less", simple(2, 3, plain("\1\1", "abc"))},
       {"values that are less", simple(2, 3, plain("\1\2", "ab"))},
