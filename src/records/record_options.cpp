@@ -146,7 +146,7 @@ RecordOptions RecordOptions::parse(std::string_view text) {
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
     const bool is_codec = option.key == "default" ||
                           std::any_of(codecs().begin(), codecs().end(),
-                                      [&](const CodecTraits& codec) { return codec.name == option.key; });
+                                      [&](const CodecTraits& known) { return known.name == option.key; });
     if (!keys.insert(is_codec ? "codec" : option.key).second) {
       refuse(option, is_codec ? "the text names a codec already" : "the text has it already");
     }
