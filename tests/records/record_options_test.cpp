@@ -18,6 +18,9 @@ using testing::Fails;
 using ::testing::HasSubstr;
 
 TEST(RecordOptionsParse, TakesRiegelisWords) {
+  if (!is_built_in(Codec::brotli) || !is_built_in(Codec::zstd)) {
+    GTEST_SKIP() << "this build has no brotli, or no zstd";
+  }
   const RecordOptions options =
       RecordOptions::parse("brotli:9,window_log:12,chunk_size:300,transpose:false,parallelism:4");
 
