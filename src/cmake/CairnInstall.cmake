@@ -33,8 +33,8 @@ function(cairn_collect_dependencies packages pkgconfig target)
       string(APPEND found_packages "cairn_needs(${package})\n")
     endif()
   endforeach()
-  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2" "libbrotlienc=libbrotlienc"
-               "libbrotlidec=libbrotlidec" "snappy=snappy" "libzstd=libzstd")
+  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2"
+               "brotli=libbrotlienc;libbrotlidec" "snappy=snappy" "zstd=libzstd")
     cairn_split_rule(name specification "${rule}")
     if(libraries MATCHES "PkgConfig::${name}")
       string(APPEND found_pkgconfig "cairn_needs_pkgconfig(${name} \"${specification}\")\n")

@@ -4,12 +4,12 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "base/internal/checked.hpp"
 #include "io/internal/check.hpp"
 
 namespace cairn::records {
@@ -24,7 +24,7 @@ BlockReader::BlockReader(io::Syscalls& syscalls, const std::filesystem::path& pa
   }
   file_ = io::FileHandle(syscalls, io::require(fd, "open", path));
   io::FileStatus status;
-  io::require(io::uninterrupted([&] { return syscalls.status(file_.fd(), status); }), "stat", path);
+  io::require(io::uninterrupted([&] { return syscalls.status(fd, status); }), "stat", path);
   if (status.kind != io::FileKind::regular) {
     throw Error(Errc::malformed_metadata, fmt::format("{} is not a regular file", path.string()));
   }
@@ -38,19 +38,29 @@ void BlockReader::fail(Errc code, std::uint64_t position, std::string_view reaso
                                 position, reason));
 }
 
-void BlockReader::read_raw(std::span<std::byte> out, std::uint64_t position) const {
+void BlockReader::read(std::span<char> out, std::uint64_t position) const {
   if (file_.is_open()) {
-    io::read_all(file_, out, position, path_);
+    io::read_all(file_, std::as_writable_bytes(out), position, path_);
   } else if (!out.empty()) {
     std::memcpy(out.data(), memory_.data() + position, out.size());
   }
 }
 
-BlockHeader BlockReader::decoded(std::span<const std::byte, kBlockHeaderBytes> bytes,
-                                 std::uint64_t position) const {
+void BlockReader::check_signature() const {
+  std::string bytes(kSignatureBytes, '\0');
+  read(std::span(bytes).first(static_cast<std::size_t>(std::min(kSignatureBytes, bytes_))), 0);
+  if (bytes != signature()) {
+    fail(Errc::malformed_metadata, 0, "this is not a riegeli/records file: the signature is missing");
+  }
+}
+
+BlockHeader BlockReader::decoded(std::string_view bytes, std::uint64_t position) const {
   const std::optional<BlockHeader> header = decode_block_header(bytes);
   if (!header) {
     fail(Errc::checksum_mismatch, position, "the hash of the block's header is another");
+  }
+  if (header->previous_chunk > position || header->next_chunk > bytes_ - position) {
+    fail(Errc::malformed_metadata, position, "the block's header says that its chunk lies outside the file");
   }
   return *header;
 }
@@ -59,108 +69,86 @@ BlockHeader BlockReader::block_header(std::uint64_t position) const {
   if (bytes_ - position < kBlockHeaderBytes) {
     fail(Errc::malformed_metadata, position, "the file ends within the header of a block");
   }
-  std::array<std::byte, kBlockHeaderBytes> bytes{};
-  read_raw(bytes, position);
+  std::string bytes(kBlockHeaderBytes, '\0');
+  read(bytes, position);
   return decoded(bytes, position);
 }
 
-void BlockReader::check_block_header(ChunkRange& chunk, std::uint64_t position,
-                                     std::span<const std::byte, kBlockHeaderBytes> bytes) const {
-  const BlockHeader header = decoded(bytes, position);
-  if (header.previous_chunk != position - chunk.begin) {
-    fail(Errc::malformed_metadata, position,
-         fmt::format("the block's header says that its chunk begins {} bytes before, which is not {}",
-                     header.previous_chunk, chunk.begin));
-  }
-  if (header.next_chunk > bytes_ - position) {
-    fail(Errc::malformed_metadata, chunk.begin, "the file ends within a chunk");
-  }
+void BlockReader::require_same(Chunk& chunk, const BlockHeader& header, std::uint64_t position) const {
+  const std::uint64_t begin = position - header.previous_chunk;
   const std::uint64_t end = position + header.next_chunk;
-  if (chunk.end.value_or(end) != end) {
+  if (begin != chunk.begin || (chunk.end > 0 && end != chunk.end)) {
     fail(Errc::malformed_metadata, position,
-         fmt::format("the block's header says that its chunk ends at {}, which ends at {}", end, *chunk.end));
+         fmt::format("the block's header says that its chunk lies from {} to {}; it begins at {}", begin, end,
+                     chunk.begin));
   }
   chunk.end = end;
 }
 
-std::uint64_t BlockReader::read(ChunkRange& chunk, std::uint64_t position, std::span<std::byte> out) const {
-  std::array<std::byte, kBlockHeaderBytes> apart{};
-  for (std::size_t done = 0; done < out.size();) {
-    const bool is_at_header = position % kBlockBytes == 0;
-    const std::uint64_t header_bytes = is_at_header ? kBlockHeaderBytes : 0;
-    const auto size = static_cast<std::size_t>(
-        std::min<std::uint64_t>(kBlockBytes - position % kBlockBytes - header_bytes, out.size() - done));
-    const std::span<std::byte> place = out.subspan(done, size);
-    if (!is_at_header) {
-      read_raw(place, position);
-    } else if (done < kBlockHeaderBytes) {
-      read_raw(apart, position);
-      check_block_header(chunk, position, apart);
-      read_raw(place, position + kBlockHeaderBytes);
-    } else {
-      // One call a block: its header is read over the bytes in front of the block's own, which are put back.
-      const std::span<std::byte, kBlockHeaderBytes> before(place.data() - kBlockHeaderBytes,
-                                                           kBlockHeaderBytes);
-      std::memcpy(apart.data(), before.data(), kBlockHeaderBytes);
-      read_raw({before.data(), kBlockHeaderBytes + size}, position);
-      check_block_header(chunk, position, before);
-      std::memcpy(before.data(), apart.data(), kBlockHeaderBytes);
-    }
-    position += header_bytes + size;
-    done += size;
-  }
-  return position;
-}
-
-std::uint64_t BlockReader::append(ChunkRange& chunk, std::uint64_t position, std::uint64_t bytes,
-                                  std::string& out) const {
-  // What grows by steps is cleared in the processor's cache, right before it is read to.
+void BlockReader::append(Chunk& chunk, std::uint64_t bytes, std::string& out) const {
+  // What grows by steps is cleared, read and moved in the processor's cache.
   constexpr std::uint64_t kStepBytes = std::uint64_t{1} << 20;
-  out.reserve(out.size() + static_cast<std::size_t>(bytes));
-  for (std::uint64_t left = bytes; left > 0;) {
-    const auto step = static_cast<std::size_t>(std::min(left, kStepBytes));
-    const std::size_t begin = out.size();
-    out.resize(begin + step);
-    position = read(chunk, position, std::as_writable_bytes(std::span(out).subspan(begin)));
-    left -= step;
+  const std::uint64_t end = end_with_headers(chunk.position, bytes);
+  out.reserve(out.size() + static_cast<std::size_t>(end - chunk.position));
+  while (chunk.position < end) {
+    const std::uint64_t whole_blocks = kStepBytes - chunk.position % kBlockBytes;
+    std::size_t kept = out.size();
+    std::size_t next = kept;
+    out.resize(kept + static_cast<std::size_t>(std::min(end - chunk.position, whole_blocks)));
+    read(std::span(out).subspan(kept), chunk.position);
+    while (next < out.size()) {
+      if (chunk.position % kBlockBytes == 0) {
+        const std::string_view header(out.data() + next, kBlockHeaderBytes);
+        require_same(chunk, decoded(header, chunk.position), chunk.position);
+        chunk.position += header.size();
+        next += header.size();
+      }
+      const auto piece = static_cast<std::size_t>(
+          std::min<std::uint64_t>(out.size() - next, kBlockBytes - chunk.position % kBlockBytes));
+      std::memmove(out.data() + kept, out.data() + next, piece);
+      chunk.position += piece;
+      kept += piece;
+      next += piece;
+    }
+    out.resize(kept);
   }
-  return position;
 }
 
-void BlockReader::verify_rest(ChunkRange& chunk, std::uint64_t position) const {
-  std::array<std::byte, kBlockHeaderBytes> bytes{};
-  for (position = (position + kBlockBytes - 1) / kBlockBytes * kBlockBytes; position < *chunk.end;
-       position += kBlockBytes) {
-    read_raw(bytes, position);
-    check_block_header(chunk, position, bytes);
+void BlockReader::verify_rest(Chunk& chunk) const {
+  for (std::uint64_t block = round_up(chunk.position, kBlockBytes); block < chunk.end; block += kBlockBytes) {
+    require_same(chunk, block_header(block), block);
   }
 }
 
-ChunkHeader BlockReader::chunk_header(ChunkRange& chunk, std::uint64_t& position) const {
-  if (!is_chunk_boundary(chunk.begin)) {
-    fail(Errc::malformed_metadata, chunk.begin, "no chunk can begin within the header of a block");
+Chunk BlockReader::chunk_at(std::uint64_t begin) const {
+  if (!is_chunk_boundary(begin)) {
+    fail(Errc::malformed_metadata, begin, "no chunk can begin within the header of a block");
   }
-  if (end_with_headers(chunk.begin, kChunkHeaderBytes) > bytes_) {
-    fail(Errc::malformed_metadata, chunk.begin, "the file ends within the header of a chunk");
+  if (end_with_headers(begin, kChunkHeaderBytes) > bytes_) {
+    fail(Errc::malformed_metadata, begin, "the file ends within the header of a chunk");
   }
-  std::array<std::byte, kChunkHeaderBytes> bytes{};
-  position = read(chunk, chunk.begin, bytes);
+  Chunk chunk;
+  chunk.begin = begin;
+  chunk.position = begin;
+  std::string bytes;
+  append(chunk, kChunkHeaderBytes, bytes);
   const std::optional<ChunkHeader> header = decode_chunk_header(bytes);
   if (!header) {
-    fail(Errc::checksum_mismatch, chunk.begin, "the hash of the chunk's header is another");
+    fail(Errc::checksum_mismatch, begin, "the hash of the chunk's header is another");
   }
-  const std::optional<std::uint64_t> end = chunk_end(chunk.begin, *header);
+  const std::optional<std::uint64_t> end = chunk_end(begin, *header);
   if (!end || *end > bytes_) {
-    fail(Errc::malformed_metadata, chunk.begin,
+    fail(Errc::malformed_metadata, begin,
          fmt::format("the file ends within a chunk of {} bytes and {} records", header->data_bytes,
                      header->records));
   }
-  if (chunk.end.value_or(*end) != *end) {
-    fail(Errc::malformed_metadata, chunk.begin,
-         fmt::format("the chunk ends at {}, and a block's header says {}", *end, *chunk.end));
+  if (chunk.end > 0 && chunk.end != *end) {
+    fail(Errc::malformed_metadata, begin,
+         fmt::format("the chunk ends at {}, and a block's header says {}", *end, chunk.end));
   }
-  chunk.end = end;
-  return *header;
+  chunk.end = *end;
+  chunk.header = *header;
+  return chunk;
 }
 
 }  // namespace cairn::records

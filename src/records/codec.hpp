@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,7 +53,8 @@ class UnpackedBytes {
 
 /// What is done with the bytes of one codec.
 struct CodecFunctions {
-  /// Packs what the fragments are together, `bytes` in all, to the end of `out`. Throws std::bad_alloc only.
+  /// Packs what the fragments are together, `bytes` in all, to the end of `out`. There is at least one; options have
+  /// been checked, and have a level.
   void (*pack)(const RecordOptions& options, std::span<const Bytes> fragments, std::uint64_t bytes,
                std::string& out) = nullptr;
   /// Returns whether `packed` is right, and ends where its last byte is. Gives no more than was claimed.
@@ -63,6 +65,13 @@ struct CodecFunctions {
 [[nodiscard]] CodecFunctions brotli_functions() noexcept;
 [[nodiscard]] CodecFunctions snappy_functions() noexcept;
 [[nodiscard]] CodecFunctions zstd_functions() noexcept;
+
+/// For what fails in a codec only when there is no memory.
+inline void require_memory(bool is_there) {
+  if (!is_there) {
+    throw std::bad_alloc();
+  }
+}
 
 /// What is known of a codec.
 struct CodecTraits {
@@ -77,13 +86,13 @@ struct CodecTraits {
   CodecFunctions functions;
 };
 
-inline constexpr int kLeastWindowLog = 10;
-
 [[nodiscard]] std::span<const CodecTraits> codecs() noexcept;
 [[nodiscard]] const CodecTraits& traits(Codec codec) noexcept;
 /// What an error says of a codec that is not built in.
-[[nodiscard]] std::string missing(const CodecTraits& codec);
+[[nodiscard]] std::string missing(Codec codec);
+/// Returns options with a level.
+///
 /// Errors: as RecordOptions::parse.
-void check(const RecordOptions& options);
+[[nodiscard]] RecordOptions checked(RecordOptions options);
 
 }  // namespace cairn::records

@@ -1,44 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "records/layout.hpp"
 
+#include <initializer_list>
 #include <vector>
 
-#include <boost/endian/conversion.hpp>
 #include <highwayhash/highwayhash_target.h>
 #include <highwayhash/instruction_sets.h>
+
+#include "base/internal/packed.hpp"
 
 namespace cairn::records {
 namespace {
 
-constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 // "Riegeli/records\n", twice.
 constexpr highwayhash::HHKey kHashKey = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952,
                                          0x0a7364726f636572};
 constexpr int kTypeBits = 8;
 
-void store(std::byte* place, std::uint64_t number) noexcept {
-  boost::endian::endian_store<std::uint64_t, kWordBytes, boost::endian::order::little>(
-      reinterpret_cast<unsigned char*>(place), number);
-}
-
-std::uint64_t load(const std::byte* place) noexcept {
-  return boost::endian::endian_load<std::uint64_t, kWordBytes, boost::endian::order::little>(
-      reinterpret_cast<const unsigned char*>(place));
-}
-
-/// A header of numbers, with their hash in front.
-template <std::size_t size>
-std::array<std::byte, size> hashed(const std::array<std::uint64_t, size / kWordBytes - 1>& numbers) noexcept {
-  std::array<std::byte, size> bytes{};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    store(bytes.data() + (i + 1) * kWordBytes, numbers[i]);
+/// A header of these numbers, with their hash in front.
+std::string hashed(std::initializer_list<std::uint64_t> numbers) {
+  std::string text;
+  for (const std::uint64_t number : numbers) {
+    put(text, number);
   }
-  store(bytes.data(), hash(Bytes(bytes).subspan(kWordBytes)));
-  return bytes;
+  std::string header;
+  put(header, hash(bytes_of(text)));
+  return header + text;
 }
 
-bool has_its_hash(Bytes header) noexcept {
-  return load(header.data()) == hash(header.subspan(kWordBytes));
+/// Takes the hash from the front. Returns whether it is that of the rest.
+bool take_hash(std::string_view& header) {
+  const auto expected = take<std::uint64_t>(header);
+  return hash(bytes_of(header)) == expected;
 }
 
 }  // namespace
@@ -62,35 +55,44 @@ std::uint64_t hash(Bytes bytes) noexcept {
   return result;
 }
 
-std::array<std::byte, kBlockHeaderBytes> encode(const BlockHeader& header) noexcept {
-  return hashed<kBlockHeaderBytes>({header.previous_chunk, header.next_chunk});
+std::string encode(const BlockHeader& header) {
+  return hashed({header.previous_chunk, header.next_chunk});
 }
 
-std::array<std::byte, kChunkHeaderBytes> encode(const ChunkHeader& header) noexcept {
+std::string encode(const ChunkHeader& header) {
   const std::uint64_t type_and_records =
       static_cast<unsigned char>(header.type) | (header.records << kTypeBits);
-  return hashed<kChunkHeaderBytes>(
-      {header.data_bytes, header.data_hash, type_and_records, header.decoded_bytes});
+  return hashed({header.data_bytes, header.data_hash, type_and_records, header.decoded_bytes});
 }
 
-std::optional<BlockHeader> decode_block_header(std::span<const std::byte, kBlockHeaderBytes> bytes) noexcept {
-  if (!has_its_hash(bytes)) {
+std::string signature() {
+  ChunkHeader header;
+  header.type = chunk_type::kSignature;
+  header.data_hash = hash(Bytes());
+  return encode(BlockHeader{0, kSignatureBytes}) + encode(header);
+}
+
+std::optional<BlockHeader> decode_block_header(std::string_view bytes) {
+  if (!take_hash(bytes)) {
     return std::nullopt;
   }
-  return BlockHeader{load(bytes.data() + kWordBytes), load(bytes.data() + 2 * kWordBytes)};
+  BlockHeader header;
+  header.previous_chunk = take<std::uint64_t>(bytes);
+  header.next_chunk = take<std::uint64_t>(bytes);
+  return header;
 }
 
-std::optional<ChunkHeader> decode_chunk_header(std::span<const std::byte, kChunkHeaderBytes> bytes) noexcept {
-  if (!has_its_hash(bytes)) {
+std::optional<ChunkHeader> decode_chunk_header(std::string_view bytes) {
+  if (!take_hash(bytes)) {
     return std::nullopt;
   }
   ChunkHeader header;
-  header.data_bytes = load(bytes.data() + kWordBytes);
-  header.data_hash = load(bytes.data() + 2 * kWordBytes);
-  const std::uint64_t type_and_records = load(bytes.data() + 3 * kWordBytes);
+  header.data_bytes = take<std::uint64_t>(bytes);
+  header.data_hash = take<std::uint64_t>(bytes);
+  const auto type_and_records = take<std::uint64_t>(bytes);
   header.type = static_cast<char>(type_and_records);
   header.records = type_and_records >> kTypeBits;
-  header.decoded_bytes = load(bytes.data() + 4 * kWordBytes);
+  header.decoded_bytes = take<std::uint64_t>(bytes);
   return header;
 }
 
@@ -99,6 +101,23 @@ void append_varint(std::string& text, std::uint64_t number) {
     text += static_cast<char>((number & 0x7F) | 0x80);
   }
   text += static_cast<char>(number);
+}
+
+std::optional<std::uint64_t> take_varint(std::string_view& text) noexcept {
+  constexpr int kLastShift = 63;
+  std::uint64_t number = 0;
+  for (int shift = 0; shift <= kLastShift && !text.empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(text.front());
+    text.remove_prefix(1);
+    if (shift == kLastShift && byte > 1) {
+      return std::nullopt;
+    }
+    number |= std::uint64_t{byte & 0x7FU} << shift;
+    if (byte < 0x80) {
+      return number;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace cairn::records

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,7 +25,7 @@ inline constexpr std::uint64_t kUsableBlockBytes = kBlockBytes - kBlockHeaderByt
 inline constexpr std::uint64_t kSignatureBytes = kBlockHeaderBytes + kChunkHeaderBytes;
 inline constexpr std::uint64_t kMostRecordsOfChunk = (std::uint64_t{1} << 56) - 1;
 
-/// The first byte of a chunk's header that says what it is.
+/// What a chunk's header says that it is.
 namespace chunk_type {
 inline constexpr char kSignature = 's';
 inline constexpr char kMetadata = 'm';
@@ -53,14 +52,14 @@ struct ChunkHeader {
 [[nodiscard]] std::uint64_t hash(std::span<const Bytes> fragments);
 [[nodiscard]] std::uint64_t hash(Bytes bytes) noexcept;
 
-[[nodiscard]] std::array<std::byte, kBlockHeaderBytes> encode(const BlockHeader& header) noexcept;
-[[nodiscard]] std::array<std::byte, kChunkHeaderBytes> encode(const ChunkHeader& header) noexcept;
+[[nodiscard]] std::string encode(const BlockHeader& header);
+[[nodiscard]] std::string encode(const ChunkHeader& header);
+/// The block's header and the chunk that every file begins with.
+[[nodiscard]] std::string signature();
 
 /// Returns nothing when the hash in front of a header is not that of the header.
-[[nodiscard]] std::optional<BlockHeader> decode_block_header(
-    std::span<const std::byte, kBlockHeaderBytes> bytes) noexcept;
-[[nodiscard]] std::optional<ChunkHeader> decode_chunk_header(
-    std::span<const std::byte, kChunkHeaderBytes> bytes) noexcept;
+[[nodiscard]] std::optional<BlockHeader> decode_block_header(std::string_view bytes);
+[[nodiscard]] std::optional<ChunkHeader> decode_chunk_header(std::string_view bytes);
 
 /// Returns whether a chunk can begin there: not within the header of a block, nor right behind it.
 [[nodiscard]] constexpr bool is_chunk_boundary(std::uint64_t position) noexcept {
@@ -91,22 +90,6 @@ struct ChunkHeader {
 /// Appends a number as LEB128.
 void append_varint(std::string& text, std::uint64_t number);
 /// Takes such a number from the front. Returns nothing when it does not end, or does not fit.
-[[nodiscard]] inline std::optional<std::uint64_t> take_varint(std::string_view& text) noexcept {
-  constexpr int kLastShift = 63;
-  std::uint64_t number = 0;
-  std::size_t taken = 0;
-  for (int shift = 0; shift <= kLastShift && taken < text.size(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(text[taken++]);
-    if (shift == kLastShift && byte > 1) {
-      return std::nullopt;
-    }
-    number |= std::uint64_t{byte & 0x7FU} << shift;
-    if (byte < 0x80) {
-      text.remove_prefix(taken);
-      return number;
-    }
-  }
-  return std::nullopt;
-}
+[[nodiscard]] std::optional<std::uint64_t> take_varint(std::string_view& text) noexcept;
 
 }  // namespace cairn::records

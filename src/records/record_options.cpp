@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <concepts>
+#include <initializer_list>
+#include <optional>
 #include <set>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -25,113 +26,92 @@ struct OptionText {
 };
 
 OptionText option_of(std::string_view whole) {
-  const std::size_t colon = whole.find(':');
-  if (colon == std::string_view::npos) {
-    return {whole, whole, std::nullopt};
+  const std::size_t colon = std::min(whole.find(':'), whole.size());
+  OptionText option{whole, whole.substr(0, colon), std::nullopt};
+  if (colon < whole.size()) {
+    option.value = whole.substr(colon + 1);
   }
-  return {whole, whole.substr(0, colon), whole.substr(colon + 1)};
+  if (option.key == "default") {
+    option.key = name(Codec::brotli);
+  }
+  return option;
 }
 
-[[noreturn]] void refuse(const OptionText& option, std::string_view reason) {
-  throw Error(Errc::invalid_argument, fmt::format("option '{}': {}", option.whole, reason));
+[[noreturn]] void refuse(const OptionText& option, std::string_view reason,
+                         Errc code = Errc::invalid_argument) {
+  throw Error(code, fmt::format("option '{}': {}", option.whole, reason));
 }
 
-/// Takes digits, with a sign perhaps, from the front.
 template <std::integral T>
-T take_number(const OptionText& option, std::string_view& text) {
-  T number{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (failure != std::errc()) {
+T number_of(const OptionText& option, std::string_view digits) {
+  T value{};
+  const char* const all = digits.data() + digits.size();
+  const auto [end, failure] = std::from_chars(digits.data(), all, value);
+  if (failure != std::errc() || end != all) {
     refuse(option, "its value is not a number of that range");
   }
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return number;
+  return value;
 }
 
 template <std::integral T>
-T whole_number(const OptionText& option) {
-  std::string_view text = option.value.value_or("");
-  const T number = take_number<T>(option, text);
-  if (!text.empty()) {
-    refuse(option, "its value is not a number");
-  }
-  return number;
+T number_of(const OptionText& option) {
+  return number_of<T>(option, option.value.value_or(""));
 }
 
 /// "300", "64k", "1M", "512B".
 std::uint64_t byte_number(const OptionText& option) {
   constexpr std::string_view kUnits = "BKMGTPE";
   constexpr int kBitsOfUnit = 10;
-  std::string_view text = option.value.value_or("");
-  const auto number = take_number<std::uint64_t>(option, text);
-  if (text.empty()) {
-    return number;
+  std::string_view digits = option.value.value_or("");
+  std::size_t unit = std::string_view::npos;
+  if (!digits.empty()) {
+    unit = kUnits.find(digits.back() == 'k' ? 'K' : digits.back());
   }
-  const std::size_t unit = kUnits.find(text == "k" ? 'K' : text.front());
-  if (text.size() != 1 || unit == std::string_view::npos) {
-    refuse(option, "behind the number stands B, k, M, G, T, P or E");
+  if (unit == std::string_view::npos) {
+    unit = 0;
+  } else {
+    digits.remove_suffix(1);
   }
-  const auto bytes = checked_multiply(number, std::uint64_t{1} << (unit * kBitsOfUnit));
-  if (!bytes) {
-    refuse(option, "it does not fit in 64 bits");
+  const auto bytes =
+      checked_multiply(number_of<std::uint64_t>(option, digits), std::uint64_t{1} << (unit * kBitsOfUnit));
+  if (bytes.value_or(0) == 0) {
+    refuse(option, "a chunk has at least one byte, and at most 2^64 - 1");
   }
   return *bytes;
 }
 
-[[noreturn]] void refuse_feature(const OptionText& option) {
-  throw Error(Errc::feature_missing,
-              fmt::format("option '{}': this library does not write that", option.whole));
+bool is_one_of(std::string_view key, std::initializer_list<std::string_view> keys) {
+  return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-bool is_off(const OptionText& option) {
-  if (option.value && *option.value != "true" && *option.value != "false") {
-    refuse(option, "its value is true or false");
-  }
-  return option.value == "false";
-}
-
-void apply_codec(const OptionText& option, const CodecTraits& codec, RecordOptions& options) {
-  options.codec = codec.codec;
-  if (option.value) {
-    if (codec.codec == Codec::none) {
-      refuse(option, "it has no value");
-    }
-    options.level = whole_number<int>(option);
-  }
+const CodecTraits* codec_called(std::string_view key) noexcept {
+  const auto found = std::find_if(codecs().begin(), codecs().end(),
+                                  [&](const CodecTraits& codec) { return codec.name == key; });
+  return found == codecs().end() ? nullptr : &*found;
 }
 
 void apply(const OptionText& option, RecordOptions& options) {
-  for (const CodecTraits& codec : codecs()) {
-    if (option.key == codec.name) {
-      return apply_codec(option, codec, options);
+  const std::string_view key = option.key;
+  if (const CodecTraits* codec = codec_called(key)) {
+    options.codec = codec->codec;
+    if (option.value) {
+      options.level = number_of<int>(option);
     }
-  }
-  if (option.key == "default") {
-    return apply_codec(option, traits(Codec::brotli), options);
-  }
-  if (option.key == "window_log") {
+  } else if (key == "window_log") {
     if (option.value != "auto") {
-      options.window_log = whole_number<int>(option);
+      options.window_log = number_of<int>(option);
     }
-  } else if (option.key == "chunk_size") {
-    if (option.value != "auto") {
-      options.chunk_bytes = byte_number(option);
-      if (options.chunk_bytes == 0) {
-        refuse(option, "a chunk has at least one byte");
-      }
-    }
-  } else if (option.key == "parallelism") {
-    static_cast<void>(whole_number<std::uint32_t>(option));
-  } else if (option.key == "transpose") {
-    if (!is_off(option)) {
-      refuse_feature(option);
-    }
-  } else if (option.key == "bucket_fraction" || option.key == "padding" || option.key == "initial_padding" ||
-             option.key == "final_padding" || option.key == "brotli_encoder" ||
-             option.key == "pad_to_block_boundary") {
-    refuse_feature(option);
-  } else {
+  } else if (key == "chunk_size") {
+    options.chunk_bytes = option.value == "auto" ? 0 : byte_number(option);
+  } else if (key == "parallelism") {
+    static_cast<void>(number_of<std::uint32_t>(option));
+  } else if (key == "transpose" && !is_one_of(option.value.value_or("true"), {"true", "false"})) {
+    refuse(option, "its value is true or false");
+  } else if (!is_one_of(key, {"transpose", "bucket_fraction", "padding", "initial_padding", "final_padding",
+                              "brotli_encoder", "pad_to_block_boundary"})) {
     refuse(option, "there is no such option");
+  } else if (option.whole != "transpose:false") {
+    refuse(option, "this library does not write that", Errc::feature_missing);
   }
 }
 
@@ -141,18 +121,15 @@ RecordOptions RecordOptions::parse(std::string_view text) {
   RecordOptions options;
   std::set<std::string_view> keys;
   while (!text.empty()) {
-    const std::size_t comma = text.find(',');
+    const std::size_t comma = std::min(text.find(','), text.size());
     const OptionText option = option_of(text.substr(0, comma));
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-    const bool is_codec = option.key == "default" ||
-                          std::any_of(codecs().begin(), codecs().end(),
-                                      [&](const CodecTraits& known) { return known.name == option.key; });
-    if (!keys.insert(is_codec ? "codec" : option.key).second) {
-      refuse(option, is_codec ? "the text names a codec already" : "the text has it already");
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (!keys.insert(codec_called(option.key) != nullptr ? "a codec" : option.key).second) {
+      refuse(option, "the text has another one of its kind");
     }
     apply(option, options);
   }
-  check(options);
+  static_cast<void>(checked(options));
   return options;
 }
 

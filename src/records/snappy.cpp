@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+
+#include <fmt/format.h>
 #include <snappy-sinksource.h>
 #include <snappy.h>
+
+#include "cairn/base/error.hpp"
 
 #include "records/codec.hpp"
 
@@ -34,6 +39,10 @@ class FragmentSource final : public snappy::Source {
 
 void pack_snappy(const RecordOptions& /*options*/, std::span<const Bytes> fragments, std::uint64_t bytes,
                  std::string& out) {
+  if (bytes > UINT32_MAX) {
+    throw Error(Errc::invalid_argument,
+                fmt::format("snappy cannot pack {} bytes together, 4 GiB at most", bytes));
+  }
   FragmentSource source(fragments, static_cast<std::size_t>(bytes));
   const std::size_t begin = out.size();
   out.resize(begin + snappy::MaxCompressedLength(source.Available()));

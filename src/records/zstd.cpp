@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <bit>
 #include <memory>
-#include <new>
 
 #include <zstd.h>
 
@@ -10,31 +10,26 @@
 namespace cairn::records {
 namespace {
 
-constexpr int kZstdLevel = 3;
 constexpr int kUsualWindowLog = 27;  // What zstd itself accepts unless told otherwise.
 constexpr int kMostWindowLog = 31;
 
 std::size_t require_good(std::size_t result) {
-  if (ZSTD_isError(result) != 0) {
-    throw std::bad_alloc();  // Options are checked before, so nothing else can be wrong.
-  }
+  require_memory(ZSTD_isError(result) == 0);
   return result;
 }
 
 void pack_zstd(const RecordOptions& options, std::span<const Bytes> fragments, std::uint64_t bytes,
                std::string& out) {
   const std::unique_ptr<ZSTD_CCtx, decltype(&ZSTD_freeCCtx)> context(ZSTD_createCCtx(), &ZSTD_freeCCtx);
-  if (!context) {
-    throw std::bad_alloc();
-  }
-  require_good(
-      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, options.level.value_or(kZstdLevel)));
+  require_memory(context != nullptr);
+  require_good(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, *options.level));
   require_good(ZSTD_CCtx_setParameter(context.get(), ZSTD_c_windowLog, options.window_log.value_or(0)));
   require_good(ZSTD_CCtx_setPledgedSrcSize(context.get(), bytes));
   const std::size_t step_bytes = std::min(ZSTD_CStreamOutSize(), ZSTD_compressBound(bytes));
   std::size_t end = out.size();
-  const auto step = [&](Bytes fragment, ZSTD_EndDirective directive) {
-    ZSTD_inBuffer in{fragment.data(), fragment.size(), 0};
+  for (std::size_t i = 0; i < fragments.size(); ++i) {
+    const ZSTD_EndDirective directive = i + 1 < fragments.size() ? ZSTD_e_continue : ZSTD_e_end;
+    ZSTD_inBuffer in{fragments[i].data(), fragments[i].size(), 0};
     std::size_t left = 0;
     do {
       if (out.size() - end < step_bytes) {
@@ -44,21 +39,13 @@ void pack_zstd(const RecordOptions& options, std::span<const Bytes> fragments, s
       left = require_good(ZSTD_compressStream2(context.get(), &made, &in, directive));
       end += made.pos;
     } while (in.pos < in.size || (directive == ZSTD_e_end && left > 0));
-  };
-  for (std::size_t i = 0; i < fragments.size(); ++i) {
-    step(fragments[i], i + 1 < fragments.size() ? ZSTD_e_continue : ZSTD_e_end);
-  }
-  if (fragments.empty()) {
-    step({}, ZSTD_e_end);
   }
   out.resize(end);
 }
 
 bool unpack_zstd(Bytes packed, UnpackedBytes& out) {
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
-  if (!context) {
-    throw std::bad_alloc();
-  }
+  require_memory(context != nullptr);
   // A window that is larger than what is unpacked makes sense only as long as it costs little.
   const int needed = static_cast<int>(std::bit_width(out.bytes()));
   require_good(ZSTD_DCtx_setParameter(context.get(), ZSTD_d_windowLogMax,

@@ -8,6 +8,7 @@
 #include "cairn/records/record_reader.hpp"
 #include "cairn/records/record_writer.hpp"
 
+#include "base/internal/packed.hpp"
 #include "fuzz/fuzzing.hpp"
 #include "records/layout.hpp"
 
@@ -16,22 +17,20 @@ namespace {
 using cairn::Errc;
 using cairn::fuzz::as_bytes;
 using cairn::fuzz::require;
-using cairn::records::BlockHeader;
-using cairn::records::Bytes;
 using cairn::records::chunk_end;
 using cairn::records::ChunkHeader;
-using cairn::records::decode_block_header;
 using cairn::records::decode_chunk_header;
+using cairn::records::encode;
 using cairn::records::hash;
 using cairn::records::is_built_in;
 using cairn::records::kBlockBytes;
-using cairn::records::kBlockHeaderBytes;
 using cairn::records::kChunkHeaderBytes;
 using cairn::records::kSignatureBytes;
 using cairn::records::ReaderOptions;
 using cairn::records::RecordOptions;
 using cairn::records::RecordReader;
 using cairn::records::RecordWriter;
+using cairn::records::signature;
 
 constexpr std::uint64_t kMostRecordBytes = std::uint64_t{1} << 20;
 
@@ -40,26 +39,11 @@ struct Record {
   std::uint64_t position = 0;
 };
 
-template <class Header>
-void put_header(std::string& file, std::uint64_t place, const Header& header) {
-  const auto bytes = encode(header);
-  file.replace(static_cast<std::size_t>(place), bytes.size(), reinterpret_cast<const char*>(bytes.data()),
-               bytes.size());
-}
-
 /// The header with the hash that it should have.
-template <std::size_t size>
-auto decoded_anyway(std::string bytes) {
-  const std::uint64_t right = hash(as_bytes(bytes).subspan(8));
-  for (std::size_t i = 0; i < 8; ++i) {
-    bytes[i] = static_cast<char>(right >> (8 * i));
-  }
-  const std::span<const std::byte, size> fixed(as_bytes(bytes).data(), size);
-  if constexpr (size == kBlockHeaderBytes) {
-    return *decode_block_header(fixed);
-  } else {
-    return *decode_chunk_header(fixed);
-  }
+std::string mended_header(std::string_view header) {
+  std::string right;
+  cairn::put(right, hash(as_bytes(header).subspan(8)));
+  return right.append(header.substr(8));
 }
 
 /// Mends the hashes of a file that lies within one block.
@@ -67,19 +51,16 @@ std::string mended(std::string file) {
   if (file.size() < kSignatureBytes) {
     return file;
   }
-  put_header(file, 0, decoded_anyway<kBlockHeaderBytes>(file.substr(0, kBlockHeaderBytes)));
-  for (std::uint64_t begin = 0; begin < file.size() && begin < kBlockBytes;) {
-    const std::uint64_t place = begin == 0 ? kBlockHeaderBytes : begin;
-    if (file.size() - place < kChunkHeaderBytes) {
-      break;
-    }
-    ChunkHeader header = decoded_anyway<kChunkHeaderBytes>(file.substr(place, kChunkHeaderBytes));
+  file.replace(0, kSignatureBytes, signature());
+  for (std::uint64_t begin = kSignatureBytes;
+       begin + kChunkHeaderBytes <= file.size() && begin < kBlockBytes;) {
+    ChunkHeader header = *decode_chunk_header(mended_header(file.substr(begin, kChunkHeaderBytes)));
     const auto end = chunk_end(begin, header);
-    const std::uint64_t data = place + kChunkHeaderBytes;
+    const std::uint64_t data = begin + kChunkHeaderBytes;
     if (end && *end <= file.size() && *end <= kBlockBytes && header.data_bytes <= file.size() - data) {
       header.data_hash = hash(as_bytes(file).subspan(data, header.data_bytes));
     }
-    put_header(file, place, header);
+    file.replace(begin, kChunkHeaderBytes, encode(header));
     if (!end || *end <= begin) {
       break;
     }
@@ -93,9 +74,6 @@ std::string around(std::string_view data) {
   if (data.size() < 3) {
     return {};
   }
-  ChunkHeader signature;
-  signature.type = cairn::records::chunk_type::kSignature;
-  signature.data_hash = hash(Bytes());
   ChunkHeader header;
   header.type = cairn::records::chunk_type::kSimple;
   header.records = static_cast<unsigned char>(data[0]);
@@ -107,9 +85,8 @@ std::string around(std::string_view data) {
   const auto end = chunk_end(kSignatureBytes, header);
   std::string file(*end < kBlockBytes ? *end : 0, '\0');
   if (!file.empty()) {
-    put_header(file, 0, BlockHeader{0, kSignatureBytes});
-    put_header(file, kBlockHeaderBytes, signature);
-    put_header(file, kSignatureBytes, header);
+    file.replace(0, kSignatureBytes, signature());
+    file.replace(kSignatureBytes, kChunkHeaderBytes, encode(header));
     file.replace(kSignatureBytes + kChunkHeaderBytes, data.size(), data);
   }
   return file;

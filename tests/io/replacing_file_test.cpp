@@ -26,7 +26,7 @@ TEST(ReplacingFile, RemovesWhatCrashedWritersOfTheNameHaveLeft) {
   write_text(temp / ".other-0123456789abcdef.tmp", "of another name");
   write_text(temp / ".file-notes.tmp", "not ours");
 
-  ReplacingFile::create(posix_syscalls(), temp / "file").publish();
+  ReplacingFile(posix_syscalls(), temp / "file").publish();
 
   EXPECT_THAT(list_tree(temp.path()),
               UnorderedElementsAre(".file-notes.tmp", ".other-0123456789abcdef.tmp", "file"));
@@ -34,9 +34,9 @@ TEST(ReplacingFile, RemovesWhatCrashedWritersOfTheNameHaveLeft) {
 
 TEST(ReplacingFile, LeavesWhatALivingWriterHas) {
   const TempDir temp;
-  ReplacingFile first = ReplacingFile::create(posix_syscalls(), temp / "file");
+  ReplacingFile first(posix_syscalls(), temp / "file");
 
-  ReplacingFile::create(posix_syscalls(), temp / "file").publish();
+  ReplacingFile(posix_syscalls(), temp / "file").publish();
 
   EXPECT_EQ(list_tree(temp.path()).size(), 2U);
   first.publish();
@@ -52,7 +52,7 @@ TEST(ReplacingFile, TakesAnotherNameWhenItsOwnIsRemovedBeforeItIsLocked) {
     }
   };
 
-  ReplacingFile::create(syscalls, temp / "file").publish();
+  ReplacingFile(syscalls, temp / "file").publish();
 
   EXPECT_THAT(list_tree(temp.path()), ElementsAre("file"));
 }
@@ -61,7 +61,7 @@ TEST(ReplacingFile, TakesNamesOfEveryLength) {
   const TempDir temp;
   const std::string name(255, 'n');
 
-  ReplacingFile::create(posix_syscalls(), temp / name).publish();
+  ReplacingFile(posix_syscalls(), temp / name).publish();
 
   EXPECT_THAT(list_tree(temp.path()), ElementsAre(name));
 }
@@ -70,7 +70,7 @@ TEST(ReplacingFile, RefusesPathsWithoutAName) {
   const TempDir temp;
 
   for (const auto& path : {temp.path() / "", temp.path() / ".", std::filesystem::path()}) {
-    EXPECT_THAT([&] { ReplacingFile::create(posix_syscalls(), path); }, Fails(Errc::invalid_argument))
+    EXPECT_THAT([&] { const ReplacingFile file(posix_syscalls(), path); }, Fails(Errc::invalid_argument))
         << path;
   }
 }

@@ -41,7 +41,9 @@ std::string plain(std::string_view sizes, std::string_view values) {
 std::string packed(Codec codec, std::string_view text) {
   std::string out;
   const std::vector<Bytes> whole = {bytes_of(text)};
-  traits(codec).functions.pack({}, whole, text.size(), out);
+  RecordOptions options;
+  options.codec = codec;
+  traits(codec).functions.pack(checked(options), whole, text.size(), out);
   return out;
 }
 
@@ -82,7 +84,8 @@ TEST(RecordReaderOpen, RefusesWhatIsNoSuchFile) {
   EXPECT_THAT([&] { RecordReader(temp / "missing"); }, Fails(Errc::not_found, HasSubstr("missing")));
   EXPECT_THAT([&] { RecordReader(temp / "text"); },
               Fails(Errc::malformed_metadata, HasSubstr("signature is missing")));
-  EXPECT_THAT([&] { RecordReader(temp / "empty"); }, Fails(Errc::malformed_metadata, HasSubstr("too short")));
+  EXPECT_THAT([&] { RecordReader(temp / "empty"); },
+              Fails(Errc::malformed_metadata, HasSubstr("signature is missing")));
   EXPECT_THAT([&] { RecordReader(temp / "directory"); },
               Fails(Errc::malformed_metadata, HasSubstr("not a regular")));
   EXPECT_THAT([&] { RecordReader(""); }, Fails(Errc::invalid_argument));
@@ -158,14 +161,14 @@ TEST(RecordReaderNext, RefusesChunksThatContradictThemselves) {
   ChunkHeader padding;
   padding.type = chunk_type::kPadding;
   padding.records = 1;
-  ChunkHeader signature;
+  ChunkHeader signature = padding;
   signature.type = chunk_type::kSignature;
   const auto simple = [](std::uint64_t records, std::uint64_t bytes, std::string_view data) {
     return HandMadeFile().add(simple_header(records, bytes), data).bytes();
   };
   const std::vector<std::pair<const char*, std::string>> files = {
       {"padding with records", HandMadeFile().add(padding, "").bytes()},
-      {"signature with data", HandMadeFile().add(signature, "x").bytes()},
+      {"signature with records", HandMadeFile().add(signature, "").bytes()},
       {"no data", simple(1, 0, "")},
       {"sizes that end behind the chunk", simple(1, 1, std::string("\0\x7f\1a", 4))},
       {"sizes without an end", simple(1, 1, std::string("\0\x80", 2))},
@@ -195,9 +198,7 @@ TEST(RecordReaderNext, ClaimsBeyondTheFileCostNothing) {
   const std::string file = HandMadeFile().add(huge, plain(varint(huge.decoded_bytes), "a")).bytes();
   ChunkHeader many = simple_header((std::uint64_t{1} << 56) - 1, 0);
   many.data_hash = 1;
-  const auto header = encode(many);
-  std::string cut = HandMadeFile().bytes();
-  cut.append(reinterpret_cast<const char*>(header.data()), header.size());
+  const std::string cut = HandMadeFile().bytes() + encode(many);
   ReaderOptions options;
   options.most_record_bytes = ~std::uint64_t{0};
 
@@ -253,8 +254,7 @@ TEST(RecordReaderBlocks, MustAgreeWithTheirChunks) {
   const std::string file = write_all({std::string(200'000, 'x'), "b"}, "").file;
   const auto with_header = [&](std::size_t block, BlockHeader header) {
     std::string changed = file;
-    const auto bytes = encode(header);
-    return changed.replace(block, bytes.size(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    return changed.replace(block, kBlockHeaderBytes, encode(header));
   };
   const std::uint64_t end = write_all({std::string(200'000, 'x')}, "").file.size();
 
@@ -271,8 +271,7 @@ TEST(RecordReaderSeek, BlocksThatLeadOutOfTheFileAreErrors) {
   std::string file = write_all({std::string(200'000, 'x'), "b"}, "").file;
   for (const BlockHeader header :
        {BlockHeader{131073, 1}, BlockHeader{100, ~std::uint64_t{0}}, BlockHeader{131060, 30}}) {
-    const auto bytes = encode(header);
-    file.replace(131072, bytes.size(), reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    file.replace(131072, kBlockHeaderBytes, encode(header));
     RecordReader reader(bytes_of(file));
     EXPECT_THROW(reader.seek(131080), Error);
   }

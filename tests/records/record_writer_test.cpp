@@ -156,6 +156,19 @@ TEST(RecordWriter, ChecksOptionsThatNoTextHasHad) {
   EXPECT_THAT(list_tree(temp.path()), ElementsAre());
 }
 
+TEST(RecordWriter, RefusesMoreThanSnappyCanPackTogether) {
+  if (!is_built_in(Codec::snappy)) {
+    GTEST_SKIP() << "this build has no snappy";
+  }
+  const std::string part(std::size_t{1} << 20, 'x');
+  const std::vector<std::span<const std::byte>> parts(4096, bytes_of(part));
+  std::string file;
+  RecordWriter writer = RecordWriter::append_to(file, RecordOptions::parse("snappy"));
+
+  EXPECT_THAT([&] { writer.write(parts); },
+              Fails(Errc::invalid_argument, ::testing::HasSubstr("4294967296")));
+}
+
 TEST(RecordWriterFile, ReplacesWhatIsThereOnlyWithFinish) {
   const TempDir temp;
   write_text(temp / "file", "old");

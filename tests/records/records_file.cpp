@@ -6,15 +6,6 @@
 #include "cairn/records/record_writer.hpp"
 
 namespace cairn::records {
-namespace {
-
-template <class Header>
-std::string text_of(const Header& header) {
-  const auto bytes = encode(header);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-}  // namespace
 
 ReadRecords read_all(RecordReader& reader) {
   ReadRecords all;
@@ -40,11 +31,7 @@ WrittenRecords write_all(const std::vector<std::string>& records, std::string_vi
   return written;
 }
 
-HandMadeFile::HandMadeFile() {
-  ChunkHeader signature;
-  signature.type = chunk_type::kSignature;
-  add(signature, "");
-}
+HandMadeFile::HandMadeFile() : bytes_(signature()) {}
 
 HandMadeFile& HandMadeFile::add(ChunkHeader header, std::string_view data) {
   header.data_bytes = data.size();
@@ -53,7 +40,7 @@ HandMadeFile& HandMadeFile::add(ChunkHeader header, std::string_view data) {
   }
   const std::uint64_t begin = bytes_.size();
   const std::uint64_t end = chunk_end(begin, header).value();
-  put(text_of(header), begin, end);
+  put(encode(header), begin, end);
   put(data, begin, end);
   while (bytes_.size() < end) {
     put(std::string_view("\0", 1), begin, end);
@@ -64,7 +51,7 @@ HandMadeFile& HandMadeFile::add(ChunkHeader header, std::string_view data) {
 void HandMadeFile::put(std::string_view bytes, std::uint64_t begin, std::uint64_t end) {
   for (const char byte : bytes) {
     if (bytes_.size() % kBlockBytes == 0) {
-      bytes_ += text_of(BlockHeader{bytes_.size() - begin, end - bytes_.size()});
+      bytes_ += encode(BlockHeader{bytes_.size() - begin, end - bytes_.size()});
     }
     bytes_ += byte;
   }

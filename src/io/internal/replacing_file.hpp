@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -14,26 +13,21 @@ namespace cairn::io {
 /// 1. It is made as `.<name>-<16 digits>.tmp` beside the name, and locked, which says that its writer lives.
 /// 2. `publish` syncs it, renames it over the name, and syncs the directory: at every instant readers find the whole
 /// old file or the whole new one. One that is dropped before is removed. What crashed writers of the same name have
-/// left, which nobody has locked, is removed when the next one is made.
-/// Threads: a value; one at a time.
+/// left, which nobody has locked, is removed when the next one is made. Where files cannot be locked nothing is.
+/// Threads: one at a time.
 class ReplacingFile {
  public:
   /// Creates the temporary file; the directory must be there. Blocks.
   ///
   /// Errors: Errc::invalid_argument for a path without a name; OS errors pass through.
-  static ReplacingFile create(Syscalls& syscalls, const std::filesystem::path& path,
-                              std::uint32_t mode = 0666);
-
-  ReplacingFile(ReplacingFile&& other) noexcept;
-  ReplacingFile& operator=(ReplacingFile&&) = delete;
+  ReplacingFile(Syscalls& syscalls, const std::filesystem::path& path);
   ReplacingFile(const ReplacingFile&) = delete;
   ReplacingFile& operator=(const ReplacingFile&) = delete;
   ~ReplacingFile();
 
   [[nodiscard]] const FileHandle& file() const noexcept { return file_; }
-  [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
-  /// Of the temporary file; for errors.
-  [[nodiscard]] std::filesystem::path path() const { return directory_.path() / temporary_; }
+  /// What it replaces; for errors.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
   /// Call it once, after all has been written. An error of the directory's sync leaves the new file under its name.
   ///
@@ -41,11 +35,13 @@ class ReplacingFile {
   void publish();
 
  private:
-  ReplacingFile(Directory directory, std::string name);
-  [[nodiscard]] bool try_create(std::uint32_t mode);
+  ReplacingFile(Directory directory, const std::filesystem::path& path);
+  void remove_left_over() const;
+  [[nodiscard]] bool try_create();
 
   Directory directory_;
-  std::string name_;
+  std::filesystem::path path_;
+  std::string begin_;      ///< Of the names of temporary files.
   std::string temporary_;  ///< Empty: there is none, or none any more.
   FileHandle file_;
 };
