@@ -36,12 +36,13 @@ set(options -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${FOLDER}/prefix"
 run_step("${CMAKE_COMMAND}" -S "${FOLDER}/source" -B "${FOLDER}/build" "-DWANTED_VERSION=${CAIRN_VERSION}" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/build")
 run_step("${FOLDER}/build/consumer")
-foreach(program consumer_rank consumer_message)
+foreach(program consumer_rank consumer_message consumer_records)
   if(EXISTS "${FOLDER}/build/${program}")
     run_step("${FOLDER}/build/${program}")
   endif()
 endforeach()
-run_step("${CMAKE_COMMAND}" -S "${COMPONENTS}" -B "${FOLDER}/components" "-DWITHOUT_CUDA=${WITHOUT_CUDA}" "-DWITH_PROTO=${WITH_PROTO}" ${options})
+run_step("${CMAKE_COMMAND}" -S "${COMPONENTS}" -B "${FOLDER}/components" "-DWITHOUT_CUDA=${WITHOUT_CUDA}" "-DWITH_PROTO=${WITH_PROTO}"
+  "-DWITH_RECORDS=${WITH_RECORDS}" ${options})
 run_step("${CMAKE_COMMAND}" -S "${FOLDER}/coroutines" -B "${FOLDER}/warnings" ${options})
 run_step("${CMAKE_COMMAND}" --build "${FOLDER}/warnings")
 

@@ -35,12 +35,18 @@ std::vector<std::string> options_of_all_codecs() {
   return all;
 }
 
+/// A text of pieces that lie elsewhere in it, too.
 std::string random_text(std::mt19937_64& random, std::size_t bytes) {
-  std::string text(bytes, '\0');
+  std::string pieces(4096, '\0');
   const std::uint64_t letters = 1 + random() % 64;
-  for (char& letter : text) {
+  for (char& letter : pieces) {
     letter = static_cast<char>(random() % letters);
   }
+  std::string text;
+  while (text.size() < bytes) {
+    text.append(pieces, random() % 2048, 1 + random() % 2048);
+  }
+  text.resize(bytes);
   return text;
 }
 
