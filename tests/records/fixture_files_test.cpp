@@ -200,7 +200,7 @@ TEST_P(RecordsFixture, NoByteIsChangedUnseen) {
   }
   const std::vector<std::string> before = read_all(bytes).records;
 
-  for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 1000) {
+  for (std::size_t i = 0; i < bytes.size(); i += 1 + bytes.size() / 300) {
     std::string changed = bytes;
     changed[i] = static_cast<char>(changed[i] ^ 0x10);
     bool is_refused = false;
@@ -219,7 +219,7 @@ TEST_P(RecordsFixture, IsRefusedWhenItIsCut) {
   const std::string bytes = read_text(GetParam().path);
   const auto chunks = GetParam().facts.at("chunks");
   for (std::size_t size = bytes.size() > 10000 ? bytes.size() - 200 : 0; size < bytes.size();
-       size += 1 + bytes.size() / 1000) {
+       size += 1 + bytes.size() / 300) {
     const bool is_end_of_chunk = std::any_of(chunks.begin(), chunks.end(),
                                              [&](const auto& chunk) { return chunk.at("begin") == size; });
     if (!is_end_of_chunk || size == 0) {

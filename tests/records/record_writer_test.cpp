@@ -56,7 +56,7 @@ TEST_P(RecordWriterCodecs, RandomRecordsComeBackAndAreFoundByTheirPositions) {
   std::mt19937_64 random(7);
   for (const std::uint64_t chunk_bytes : {1, 100, 4096, 65536, 1 << 20}) {
     std::vector<std::string> records;
-    for (std::size_t bytes = 0; bytes < 600'000;) {
+    for (std::size_t bytes = 0; bytes < 400'000;) {
       records.push_back(random_text(random, random() % 8 == 0 ? random() % 70'000 : random() % 100));
       bytes += records.back().size() + 50;
     }
@@ -68,7 +68,7 @@ TEST_P(RecordWriterCodecs, RandomRecordsComeBackAndAreFoundByTheirPositions) {
     ASSERT_TRUE(read.records == records) << chunk_bytes;
     ASSERT_EQ(read.positions, written.positions) << chunk_bytes;
     RecordReader reader(bytes_of(written.file));
-    for (int i = 0; i < 200; ++i) {
+    for (int i = 0; i < 50; ++i) {
       const std::size_t number = random() % records.size();
       std::string record;
       reader.seek(written.positions[number]);
@@ -198,7 +198,7 @@ TEST(RecordWriterFile, ReplacesWhatIsThereOnlyWithFinish) {
 
 // The n-th call of each kind fails: then the old file is there and nothing else, or the new one, whole.
 TEST(RecordWriterFile, IsTheOldOneOrTheNewOneWhateverFails) {
-  const std::string contents = write_all({"a", std::string(3'000'000, 'x'), "b"}, "").file;
+  const std::string contents = write_all({"a", std::string(300'000, 'x'), "b"}, "").file;
   for (const io::Call call : io::kAllCalls) {
     for (int first = 1, hits = 1; hits > 0 && first < 200; ++first) {
       const TempDir temp;
@@ -209,7 +209,7 @@ TEST(RecordWriterFile, IsTheOldOneOrTheNewOneWhateverFails) {
       try {
         RecordWriter writer = create_records(syscalls, temp / "file");
         writer.write("a");
-        writer.write(std::string(3'000'000, 'x'));
+        writer.write(std::string(300'000, 'x'));
         writer.write("b");
         writer.finish();
         is_done = true;
