@@ -31,6 +31,17 @@ find_package(Eigen3 QUIET NO_MODULE)  # For a test and an example: the adapter i
 find_package(Protobuf QUIET)
 cairn_decide(CAIRN_HAS_PROTOBUF CAIRN_PROTOBUF "${Protobuf_FOUND}" "libprotobuf-dev and protobuf-compiler")
 
+if(NOT CAIRN_RECORDS STREQUAL "OFF")
+  find_package(HighwayHash QUIET)
+endif()
+cairn_decide(CAIRN_HAS_RECORDS CAIRN_RECORDS "${HighwayHash_FOUND}" "HighwayHash (libhighwayhash-dev)")
+if(CAIRN_HAS_RECORDS)
+  # Each codec is there or not: what needs one that is not gets an error with the name of its package.
+  pkg_check_modules(brotli QUIET IMPORTED_TARGET GLOBAL libbrotlienc libbrotlidec)
+  pkg_check_modules(snappy QUIET IMPORTED_TARGET GLOBAL snappy)
+  pkg_check_modules(zstd QUIET IMPORTED_TARGET GLOBAL libzstd)
+endif()
+
 if(NOT CAIRN_MPI STREQUAL "OFF")
   set(MPI_CXX_SKIP_MPICXX ON)
   find_package(MPI QUIET COMPONENTS CXX)

@@ -27,13 +27,14 @@ function(cairn_collect_dependencies packages pkgconfig target)
   set(found_packages)
   set(found_pkgconfig)
   foreach(rule "Boost::=Boost 1.81" "fmt::=fmt" "nlohmann_json::=nlohmann_json" "Threads::=Threads"
-               "protobuf::=Protobuf" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
+               "protobuf::=Protobuf" "HighwayHash::=HighwayHash" "CUDA::=CUDAToolkit" "MPI::=MPI COMPONENTS CXX")
     cairn_split_rule(prefix package "${rule}")
     if(libraries MATCHES "${prefix}")
       string(APPEND found_packages "cairn_needs(${package})\n")
     endif()
   endforeach()
-  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2")
+  foreach(rule "xxhash=libxxhash" "liburing=liburing>=2.2"
+               "brotli=libbrotlienc;libbrotlidec" "snappy=snappy" "zstd=libzstd")
     cairn_split_rule(name specification "${rule}")
     if(libraries MATCHES "PkgConfig::${name}")
       string(APPEND found_pkgconfig "cairn_needs_pkgconfig(${name} \"${specification}\")\n")
@@ -61,6 +62,7 @@ configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/cairnConfig.cmake.in"
 # Before 1.0 a new minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/cairnConfig.cmake" "${PROJECT_BINARY_DIR}/cairnConfigVersion.cmake"
+  "${CMAKE_CURRENT_LIST_DIR}/FindHighwayHash.cmake"
   DESTINATION "${package_folder}")
 
 # For programs that are not built with CMake. Its paths are relative to itself, so that an installation can be moved.

@@ -24,6 +24,7 @@ LAYERS = {
     "joint": ["base", "async", "io", "staging", "store", "coord"],
     "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
+    "records": ["base", "async", "io"],
     "handlers": INTERFACES,
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],

@@ -20,6 +20,7 @@ vcpkg_cmake_configure(
   SOURCE_PATH "${SOURCE_PATH}"
   OPTIONS
     ${options}
+    -DCAIRN_RECORDS=OFF  # vcpkg has no HighwayHash.
     -DCAIRN_BUILD_TESTS=OFF
     -DCAIRN_BUILD_EXAMPLES=OFF
     -DCAIRN_BUILD_BENCH=OFF
