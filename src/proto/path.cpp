@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include <fmt/format.h>
@@ -30,13 +31,10 @@ bool is_name_character(char c) {
 }
 
 template <class Number>
-std::optional<PathElement> whole_number(std::string_view text) {
+std::optional<Number> whole_number(std::string_view text) {
   Number number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return PathElement(number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
 class PathReader {
@@ -101,15 +99,14 @@ class PathReader {
     return is_letter(word.front()) ? PathElement(word) : number(word);
   }
 
-  PathElement number(std::string_view word) {
-    auto element = whole_number<std::uint64_t>(word);
-    if (!element) {
-      element = whole_number<std::int64_t>(word);
+  [[nodiscard]] PathElement number(std::string_view word) const {
+    if (const auto number = whole_number<std::uint64_t>(word)) {
+      return {*number};
     }
-    if (!element) {
-      refuse(fmt::format("'{}' is not a whole number of 64 bits", word));
+    if (const auto number = whole_number<std::int64_t>(word)) {
+      return {*number};
     }
-    return *element;
+    refuse(fmt::format("'{}' is not a whole number of 64 bits", word));
   }
 
   char escaped() {

@@ -144,7 +144,9 @@ void set_string(MergePlace& place, std::string bytes, bool append) {
 MergePlace make_place(Message& out, const MergeStep& step, std::uint64_t& empty_elements) {
   MergePlace place;
   place.message = &out;
-  const auto name = [&] { return to_text(*out.GetDescriptor(), step.path); };
+  const auto name = [&] {
+    return fmt::format("chunk {} at {}", step.chunk, to_text(*out.GetDescriptor(), step.path));
+  };
   for (std::size_t i = 0; i < step.path.size(); ++i) {
     Message& message = *place.message;
     const Reflection& reflection = *message.GetReflection();
