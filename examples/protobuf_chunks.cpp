@@ -74,8 +74,8 @@ void cut_by_size(const ModelConfig& model) {
   cairn::proto::AutoSplitter splitter(model, options);
   for (const cairn::proto::Chunk& chunk : splitter.chunks()) {
     std::string bytes(chunk.size_bytes(), '\0');
-    chunk.write(
-        std::as_writable_bytes(std::span(bytes)));  // Any thread may: each chunk is serialised by itself.
+    // Any thread may: each chunk is serialised by itself.
+    chunk.write(std::as_writable_bytes(std::span(bytes)));
   }
   // [/auto]
   std::cout << "by size: " << splitter.chunks().size() << '\n';
