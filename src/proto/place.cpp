@@ -27,7 +27,7 @@ using google::protobuf::MapValueRef;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-[[noreturn]] void refuse(std::string_view name, const std::string& why) {
+[[noreturn]] void refuse_place(std::string_view name, const std::string& why) {
   throw Error(Errc::malformed_metadata, fmt::format("{}: {}", name, why));
 }
 
@@ -40,12 +40,12 @@ void extend(Message& message, const FieldDescriptor& field, std::uint64_t index,
     return;
   }
   if (field.message_type() == nullptr) {
-    refuse(name, fmt::format("there is no element {} among {}", index, size));
+    refuse_place(name, fmt::format("there is no element {} among {}", index, size));
   }
   const std::uint64_t missing = index - size;
   if (missing > empty_elements) {
-    refuse(name,
-           fmt::format("{} elements before it are in no chunk, and {} are allowed", missing, empty_elements));
+    refuse_place(name, fmt::format("{} elements before it are in no chunk, and {} are allowed", missing,
+                                   empty_elements));
   }
   empty_elements -= missing;
   for (std::uint64_t i = size; i <= index; ++i) {
@@ -102,8 +102,8 @@ T choose(std::optional<T> text, std::optional<T> binary, const FieldDescriptor& 
                                   *text, *binary));
   }
   if (!text && !binary) {
-    refuse(name, fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
-                             value.type_name()));
+    refuse_place(name, fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
+                                   value.type_name()));
   }
   return text ? *text : *binary;
 }

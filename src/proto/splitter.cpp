@@ -82,7 +82,7 @@ Located locate(const Message& root, std::span<const Tag> tags, const std::string
   return at;
 }
 
-void refuse(const std::string& name, std::string_view why) {
+[[noreturn]] void refuse_cut(const std::string& name, std::string_view why) {
   throw Error(Errc::invalid_argument, fmt::format("'{}': {}", name, why));
 }
 
@@ -108,7 +108,7 @@ ComposableSplitter::ComposableSplitter(const Message& message, ComposableSplitte
   resolve(path_in_parent, walk, tags);
   const std::string name = parent.state_->plan->text(tags);
   if (walk.type() == nullptr || walk.type()->full_name() != message.GetDescriptor()->full_name()) {
-    refuse(name, fmt::format("there is no message of type {}", message.GetDescriptor()->full_name()));
+    refuse_cut(name, fmt::format("there is no message of type {}", message.GetDescriptor()->full_name()));
   }
   (void)locate(parent.state_->message, std::span(tags).subspan(parent.state_->prefix.size()), name);
   state_.reset(new State{message, parent.state_->plan, std::move(tags), walk, true});
@@ -132,13 +132,13 @@ void ComposableSplitter::add_chunk(const Path& path) {
   const std::string name = plan.text(tags);
   const Located found = locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name);
   if (walk.is_at_list()) {
-    refuse(name, "add_range cuts out elements; one element has an index or a key");
+    refuse_cut(name, "add_range cuts out elements; one element has an index or a key");
   }
   if (!found.is_set) {
-    refuse(name, "nothing is there");
+    refuse_cut(name, "nothing is there");
   }
   if (walk.type() == nullptr && found.text == nullptr) {
-    refuse(name, "only messages and strings are cut out as they are");
+    refuse_cut(name, "only messages and strings are cut out as they are");
   }
   if (tags.empty()) {
     return;  // What is left of the root is its base chunk anyway.
@@ -162,17 +162,17 @@ void ComposableSplitter::add_chunk(Chunk chunk, const Path& path, std::optional<
   const std::string name = plan.text(tags);
   (void)locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name);
   if (walk.is_at_list()) {
-    refuse(name, "a chunk goes to one element, which has an index or a key");
+    refuse_cut(name, "a chunk goes to one element, which has an index or a key");
   }
   const Descriptor* type = chunk.type();
   if ((type == nullptr) != (walk.type() == nullptr) ||
       (type != nullptr && type->full_name() != walk.type()->full_name())) {
-    refuse(name, fmt::format("there is {}, and the chunk is {}",
-                             walk.type() == nullptr ? "no message" : "a " + walk.type()->full_name(),
-                             type == nullptr ? "bytes" : "a " + type->full_name()));
+    refuse_cut(name, fmt::format("there is {}, and the chunk is {}",
+                                 walk.type() == nullptr ? "no message" : "a " + walk.type()->full_name(),
+                                 type == nullptr ? "bytes" : "a " + type->full_name()));
   }
   if (position && *position > plan.planned.size()) {
-    refuse(name, fmt::format("there is no position {} among {} chunks", *position, plan.planned.size()));
+    refuse_cut(name, fmt::format("there is no position {} among {} chunks", *position, plan.planned.size()));
   }
   if (!tags.empty()) {
     plan.cut(tags);
@@ -190,18 +190,18 @@ void ComposableSplitter::add_range(const Path& field, std::size_t begin, std::si
   resolve(field, walk, tags);
   const std::string name = plan.text(tags);
   if (!walk.is_at_list()) {
-    refuse(name, "it is not a repeated field or a map as a whole");
+    refuse_cut(name, "it is not a repeated field or a map as a whole");
   }
   const Message& message =
       *locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name).message;
   const auto size = static_cast<std::size_t>(message.GetReflection()->FieldSize(message, walk.value()));
   if (begin > end || end > size) {
-    refuse(name, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
+    refuse_cut(name, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
   }
   for (std::size_t length = 1; length < tags.size(); ++length) {
     const Tags above(tags.begin(), tags.begin() + static_cast<std::ptrdiff_t>(length));
     if (plan.is_cut(above)) {
-      refuse(name, fmt::format("it lies in '{}', which was cut out before", plan.text(above)));
+      refuse_cut(name, fmt::format("it lies in '{}', which was cut out before", plan.text(above)));
     }
   }
   PlannedChunk range;
