@@ -12,8 +12,8 @@
 
 #include "cairn/base/error.hpp"
 
+#include "proto/nesting.hpp"
 #include "proto/selection.hpp"
-#include "proto/wire.hpp"
 
 namespace cairn::proto {
 namespace {

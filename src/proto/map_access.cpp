@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/scalars.hpp"
+
 namespace cairn::proto {
 namespace {
 
@@ -98,28 +100,8 @@ bool find_entry(const Message& message, const FieldDescriptor& field, const MapK
 }
 
 void copy_scalar(const MapValueConstRef& from, MapValueRef& to, const FieldDescriptor& value) {
-  switch (value.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return to.SetInt32Value(from.GetInt32Value());
-    case FieldDescriptor::CPPTYPE_INT64:
-      return to.SetInt64Value(from.GetInt64Value());
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return to.SetUInt32Value(from.GetUInt32Value());
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return to.SetUInt64Value(from.GetUInt64Value());
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return to.SetFloatValue(from.GetFloatValue());
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return to.SetDoubleValue(from.GetDoubleValue());
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return to.SetBoolValue(from.GetBoolValue());
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return to.SetEnumValue(from.GetEnumValue());
-    case FieldDescriptor::CPPTYPE_STRING:
-      return to.SetStringValue(from.GetStringValue());
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return;
-  }
+  with_scalar(value,
+              [&](const auto& functions) { (to.*functions.set_value)((from.*functions.get_value)()); });
 }
 
 void move_entries(Message& from, Message& to, const FieldDescriptor& field) {

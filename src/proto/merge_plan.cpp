@@ -2,11 +2,14 @@
 #include "proto/merge_plan.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cairn/base/error.hpp"
+
+#include "proto/nesting.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -33,19 +36,12 @@ class MergePlanner {
  private:
   struct TaggedField {
     Tags tags;
+    std::uint64_t chunk = 0;
     const chunked::ChunkedMessage* message = nullptr;
   };
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw Error(Errc::malformed_metadata, fmt::format("{}: {}", to_text(root_, path_), why));
-  }
-
-  static bool comes_before(const TaggedField& left, const TaggedField& right) {
-    const TagsBefore before;
-    if (before(left.tags, right.tags) || before(right.tags, left.tags)) {
-      return before(left.tags, right.tags);
-    }
-    return left.message->chunk_index() < right.message->chunk_index();
   }
 
   void take_chunk(std::uint64_t chunk, const Walk& at, bool has_no_tags) {
@@ -56,7 +52,7 @@ class MergePlanner {
       refuse(fmt::format("chunk {} is used twice", chunk));
     }
     is_used_[static_cast<std::size_t>(chunk)] = true;
-    plan_.steps.push_back({chunk, path_, at.type(), at.value(), at.depth(), has_no_tags});
+    plan_.steps.push_back({chunk, path_, at.type(), at.value(), has_no_tags});
   }
 
   void visit(const chunked::ChunkedMessage& node, const Walk& at, bool has_no_tags, int depth) {
@@ -71,11 +67,14 @@ class MergePlanner {
     for (const chunked::ChunkedField& field : node.chunked_fields()) {
       TaggedField& tagged = fields.emplace_back();
       tagged.message = &field.message();
+      tagged.chunk = field.message().chunk_index();
       for (const chunked::FieldIndex& tag : field.field_tag()) {
         tagged.tags.push_back(to_tag(tag));
       }
     }
-    std::stable_sort(fields.begin(), fields.end(), comes_before);
+    std::stable_sort(fields.begin(), fields.end(), [](const TaggedField& left, const TaggedField& right) {
+      return std::tie(left.tags, left.chunk) < std::tie(right.tags, right.chunk);
+    });
     for (TaggedField& field : fields) {
       Walk walk = at;
       const std::size_t length = path_.size();
@@ -85,6 +84,9 @@ class MergePlanner {
       for (Tag& tag : field.tags) {
         path_.push_back(std::move(tag));
         walk.step(path_);
+      }
+      if (levels(path_) > kMostNesting) {
+        refuse(fmt::format("messages lie in each other more than {} levels deep", kMostNesting));
       }
       if (walk.is_at_list()) {
         refuse(walk.value()->is_map() ? "the path ends without a key" : "the path ends without an index");

@@ -20,7 +20,6 @@ struct MergeStep {
   Tags path;                                           // From the root; keys are of the kind of their maps.
   const google::protobuf::Descriptor* type = nullptr;  // Of the message there; null for a scalar.
   const google::protobuf::FieldDescriptor* value = nullptr;  // The field whose type the scalar has.
-  int depth = 0;                                             // Messages in each other above it.
   bool has_no_tags = false;  // A further part of its message, or the root itself.
 };
 

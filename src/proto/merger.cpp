@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/merger.hpp"
 
+#include <system_error>
+
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <google/protobuf/arena.h>
@@ -16,11 +22,11 @@
 #include "cairn/proto/chunked.pb.h"
 
 #include "base/internal/checked.hpp"
+#include "base/internal/thread.hpp"
 #include "proto/merge_plan.hpp"
-#include "proto/parallel.hpp"
+#include "proto/nesting.hpp"
 #include "proto/place.hpp"
 #include "proto/splice.hpp"
-#include "proto/wire.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -43,21 +49,17 @@ std::string name_of(const MergeStep& step, const Descriptor& root) {
 
 /// Checks that a chunk is of the kind that its place wants.
 void check_kind(const Chunk& chunk, const MergeStep& step, const Descriptor& root) {
-  if (step.type == nullptr && chunk.type() != nullptr) {
-    throw Error(Errc::malformed_metadata,
-                fmt::format("{}: it is a {}, and a value of type {} belongs there", name_of(step, root),
-                            chunk.type()->full_name(), step.value->type_name()));
+  const Descriptor* type = chunk.type();
+  const bool are_messages = type != nullptr && step.type != nullptr;
+  if (are_messages ? type->full_name() == step.type->full_name()
+                   : type == nullptr && (step.type == nullptr || step.has_no_tags)) {
+    return;
   }
-  if (step.type != nullptr && chunk.type() == nullptr && !step.has_no_tags) {
-    throw Error(Errc::malformed_metadata, fmt::format("{}: it is bytes, and a {} belongs there",
-                                                      name_of(step, root), step.type->full_name()));
-  }
-  if (step.type != nullptr && chunk.type() != nullptr &&
-      chunk.type()->full_name() != step.type->full_name()) {
-    throw Error(Errc::type_mismatch,
-                fmt::format("{}: it is a {}, and a {} belongs there", name_of(step, root),
-                            chunk.type()->full_name(), step.type->full_name()));
-  }
+  throw Error(are_messages ? Errc::type_mismatch : Errc::malformed_metadata,
+              fmt::format("{}: it is {}, and a {} belongs there", name_of(step, root),
+                          type == nullptr ? "bytes" : "a " + type->full_name(),
+                          step.type != nullptr ? step.type->full_name()
+                                               : fmt::format("value of type {}", step.value->type_name())));
 }
 
 /// Makes what one step merges, where the result lives: in its arena, or on the heap.
@@ -76,11 +78,48 @@ ReadyChunk make_ready(const Chunk& chunk, const MergeStep& step, const Message& 
   }
   if (chunk.type() != nullptr) {
     chunk.copy_to(*ready.message);
-  } else if (!parse(chunk.bytes(), *ready.message, kMostNesting - step.depth)) {
+  } else if (!parse(chunk.bytes(), *ready.message, kMostNesting - levels(step.path))) {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: the bytes are not a {}", name_of(step, root), step.type->full_name()));
   }
   return ready;
+}
+
+/// Calls `body` with 0 … count - 1, on the calling thread and on others, `threads` in all. After all calls have ended
+/// it throws the failure of the lowest number.
+void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> has_failed = false;
+  std::vector<std::exception_ptr> failures(count);
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count && !has_failed; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failures[i] = std::current_exception();
+        has_failed = true;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  const std::size_t wanted = std::min<std::size_t>(std::max(1U, threads), std::max<std::size_t>(count, 1));
+  others.reserve(wanted);
+  try {
+    while (others.size() + 1 < wanted) {
+      others.push_back(start_thread("cairn-proto", work));
+    }
+  } catch (const std::system_error&) {
+    // A thread less: those that are there do all of it.
+  }
+  work();
+  for (std::thread& other : others) {
+    other.join();
+  }
+  const auto failure =
+      std::find_if(failures.begin(), failures.end(), [](const auto& one) { return one != nullptr; });
+  if (failure != failures.end()) {
+    std::rethrow_exception(*failure);
+  }
 }
 
 unsigned threads_for(std::uint64_t bytes, unsigned wanted) {
@@ -115,7 +154,7 @@ Merged merge(std::span<const Chunk> chunks, const chunked::ChunkedMessage& chunk
   Merged merged;
   merged.unused_chunks = std::move(plan.unused_chunks);
   std::uint64_t empty_elements = options.most_empty_elements;
-  std::set<Tags, TagsBefore> scalars;  // Those that are set already.
+  std::set<Tags> scalars;  // Those that are set already.
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const MergeStep& step = plan.steps[i];
     MergePlace place = make_place(out, step, empty_elements);

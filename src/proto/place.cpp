@@ -15,7 +15,9 @@
 
 #include "cairn/base/error.hpp"
 
+#include "proto/fields.hpp"
 #include "proto/map_access.hpp"
+#include "proto/scalars.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -23,7 +25,6 @@ namespace {
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
-using google::protobuf::MapValueRef;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
@@ -54,7 +55,11 @@ void extend(Message& message, const FieldDescriptor& field, std::uint64_t index,
 }
 
 template <class T>
-std::optional<T> from_text(std::string_view bytes) {
+std::optional<T> from_text(const std::string& bytes, const FieldDescriptor& field) {
+  if (field.enum_type() != nullptr) {
+    const auto* named = field.enum_type()->FindValueByName(bytes);
+    return named != nullptr ? std::optional(static_cast<T>(named->number())) : std::nullopt;
+  }
   if constexpr (std::is_same_v<T, bool>) {
     return bytes == "true" ? std::optional(true) : bytes == "false" ? std::optional(false) : std::nullopt;
   } else {
@@ -65,11 +70,11 @@ std::optional<T> from_text(std::string_view bytes) {
 }
 
 template <class T>
-std::optional<T> from_binary(std::string_view bytes) {
+std::optional<T> from_binary(const std::string& bytes, const FieldDescriptor& field) {
   if (bytes.size() != sizeof(T)) {
     return std::nullopt;
   }
-  std::string own_order(bytes);
+  std::string own_order = bytes;
   if constexpr (std::endian::native == std::endian::big) {
     std::reverse(own_order.begin(), own_order.end());
   }
@@ -78,64 +83,45 @@ std::optional<T> from_binary(std::string_view bytes) {
   } else {
     T value = 0;
     std::memcpy(&value, own_order.data(), sizeof(T));
-    return value;
+    // An enum of proto2 has no other values than those with a name.
+    const EnumDescriptor* type = field.enum_type();
+    const bool is_known = type == nullptr || type->file()->syntax() == FileDescriptor::SYNTAX_PROTO3 ||
+                          type->FindValueByNumber(static_cast<int>(value)) != nullptr;
+    return is_known ? std::optional(value) : std::nullopt;
   }
-}
-
-std::optional<int> enum_from_text(const EnumDescriptor& type, const std::string& bytes) {
-  const auto* value = type.FindValueByName(bytes);
-  return value != nullptr ? std::optional(value->number()) : std::nullopt;
-}
-
-std::optional<int> enum_from_binary(const EnumDescriptor& type, std::string_view bytes) {
-  const std::optional<std::int32_t> number = from_binary<std::int32_t>(bytes);
-  const bool is_open = type.file()->syntax() == FileDescriptor::SYNTAX_PROTO3;
-  return number && (is_open || type.FindValueByNumber(*number) != nullptr) ? number : std::nullopt;
 }
 
 /// Takes the text where there is one; says so where the bytes mean something else in binary form.
 template <class T>
-T choose(std::optional<T> text, std::optional<T> binary, const FieldDescriptor& value, std::string_view name,
-         std::vector<std::string>& remarks) {
+T number_from(const std::string& bytes, const FieldDescriptor& field, std::string_view name,
+              std::vector<std::string>& remarks) {
+  const std::optional<T> text = from_text<T>(bytes, field);
+  const std::optional<T> binary = from_binary<T>(bytes, field);
   if (text && binary) {
     remarks.push_back(fmt::format("{}: the chunk is read as the text of {}; as binary it would be {}", name,
                                   *text, *binary));
   }
   if (!text && !binary) {
     refuse_place(name, fmt::format("the chunk is not a value of type {}, neither as text nor as binary",
-                                   value.type_name()));
+                                   field.type_name()));
   }
   return text ? *text : *binary;
 }
 
-template <class T>
-void put(MergePlace& place, T value, void (Reflection::*set)(Message*, const FieldDescriptor*, T) const,
-         void (Reflection::*set_element)(Message*, const FieldDescriptor*, int, T) const,
-         void (MapValueRef::*set_entry)(T)) {
-  const Reflection& reflection = *place.message->GetReflection();
-  if (place.entry) {
-    ((*place.entry).*set_entry)(value);
-  } else if (place.index) {
-    (reflection.*set_element)(place.message, place.field, *place.index, value);
-  } else {
-    (reflection.*set)(place.message, place.field, value);
-  }
-}
-
 void set_string(MergePlace& place, std::string bytes, bool append) {
   const Reflection& reflection = *place.message->GetReflection();
+  std::string scratch;
+  if (append) {
+    bytes.insert(0, place.entry ? place.entry->GetStringValue()
+                                : string_of(*place.message, *place.field, place.index, scratch));
+  }
   if (place.entry) {
-    auto& text =
-        const_cast<std::string&>(place.entry->GetStringValue());  // It lies in the map, which is not const.
-    text = append ? text + bytes : std::move(bytes);
+    // It lies in the map, which is not const; the function that sets it copies.
+    const_cast<std::string&>(place.entry->GetStringValue()) = std::move(bytes);
   } else if (place.index) {
-    const std::string before =
-        append ? reflection.GetRepeatedString(*place.message, place.field, *place.index) : std::string();
-    reflection.SetRepeatedString(place.message, place.field, *place.index,
-                                 append ? before + bytes : std::move(bytes));
+    reflection.SetRepeatedString(place.message, place.field, *place.index, std::move(bytes));
   } else {
-    const std::string before = append ? reflection.GetString(*place.message, place.field) : std::string();
-    reflection.SetString(place.message, place.field, append ? before + bytes : std::move(bytes));
+    reflection.SetString(place.message, place.field, std::move(bytes));
   }
 }
 
@@ -178,42 +164,21 @@ MergePlace make_place(Message& out, const MergeStep& step, std::uint64_t& empty_
 
 void set_scalar(MergePlace& place, const FieldDescriptor& value, std::string bytes, bool append,
                 std::string_view name, std::vector<std::string>& remarks) {
-  const auto number = [&]<class T>(T /*type*/) {
-    return choose<T>(from_text<T>(bytes), from_binary<T>(bytes), value, name, remarks);
-  };
-  switch (value.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return put(place, number(std::int32_t{}), &Reflection::SetInt32, &Reflection::SetRepeatedInt32,
-                 &MapValueRef::SetInt32Value);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return put(place, number(std::int64_t{}), &Reflection::SetInt64, &Reflection::SetRepeatedInt64,
-                 &MapValueRef::SetInt64Value);
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return put(place, number(std::uint32_t{}), &Reflection::SetUInt32, &Reflection::SetRepeatedUInt32,
-                 &MapValueRef::SetUInt32Value);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return put(place, number(std::uint64_t{}), &Reflection::SetUInt64, &Reflection::SetRepeatedUInt64,
-                 &MapValueRef::SetUInt64Value);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return put(place, number(float{}), &Reflection::SetFloat, &Reflection::SetRepeatedFloat,
-                 &MapValueRef::SetFloatValue);
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return put(place, number(double{}), &Reflection::SetDouble, &Reflection::SetRepeatedDouble,
-                 &MapValueRef::SetDoubleValue);
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return put(place, number(bool{}), &Reflection::SetBool, &Reflection::SetRepeatedBool,
-                 &MapValueRef::SetBoolValue);
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const EnumDescriptor& type = *value.enum_type();
-      return put(place,
-                 choose(enum_from_text(type, bytes), enum_from_binary(type, bytes), value, name, remarks),
-                 &Reflection::SetEnumValue, &Reflection::SetRepeatedEnumValue, &MapValueRef::SetEnumValue);
+  with_scalar(value, [&]<class T, class Shared>(const ScalarFunctions<T, Shared>& functions) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      set_string(place, std::move(bytes), append);
+    } else {
+      const T number = number_from<T>(bytes, value, name, remarks);
+      const Reflection& reflection = *place.message->GetReflection();
+      if (place.entry) {
+        ((*place.entry).*functions.set_value)(number);
+      } else if (place.index) {
+        (reflection.*functions.set_element)(place.message, place.field, *place.index, number);
+      } else {
+        (reflection.*functions.set)(place.message, place.field, number);
+      }
     }
-    case FieldDescriptor::CPPTYPE_STRING:
-      return set_string(place, std::move(bytes), append);
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return;
-  }
+  });
 }
 
 }  // namespace cairn::proto

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -18,8 +19,8 @@ struct Selection;
 /// Some elements of a field, in a page. Of a singular field the one value is [0, 1).
 struct SelectedItem {
   const google::protobuf::FieldDescriptor* field = nullptr;  // Null: unknown fields.
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
   std::shared_ptr<const MapEntries> entries;  // Of a map: [begin, end) are some of these.
   std::shared_ptr<const Selection> rest;      // Of the one message there: only this.
   bool blank = false;                         // The one element is empty, and stored elsewhere.
@@ -31,9 +32,6 @@ struct Selection {
   std::vector<SelectedItem> items;
   std::uint64_t size_bytes = 0;
 };
-
-/// Sets `size_bytes`. With `cached` messages have the sizes that ByteSizeLong has left in them.
-void measure(Selection& selection, bool cached);
 
 /// Fills an empty message of the same type. With `attach`, `out` lies in an arena and only refers to whole messages of
 /// singular and repeated fields, which it never changes; else all is copied.

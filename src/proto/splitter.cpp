@@ -16,77 +16,53 @@
 #include "proto/splitter_plan.hpp"
 
 namespace cairn::proto {
-namespace {
 
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::MapValueConstRef;
 using google::protobuf::Message;
 
-/// What lies at a path in a message.
-struct Located {
-  const Message* message = nullptr;  // There; of a scalar or a list the message that has it.
-  const std::string* text = nullptr;
-  bool is_set = true;
-};
-
-/// Looks for what lies at `tags`, which fit the type of `root`.
-///
-/// Errors: Errc::invalid_argument for an index that is out of range.
-Located locate(const Message& root, std::span<const Tag> tags, const std::string& name) {
-  Located at{&root, nullptr, true};
-  for (std::size_t i = 0; i < tags.size(); ++i) {
-    const Message& message = *at.message;
+Target ComposableSplitter::State::find(const Path& path) const {
+  Target target{prefix, at, &message};
+  resolve(path, target.walk, target.tags);
+  const Tags& tags = target.tags;
+  for (std::size_t i = prefix.size(); i < tags.size(); ++i) {
+    const Message& above = *target.message;
     const auto number = static_cast<int>(std::get<FieldNumber>(tags[i]).value);
-    const FieldDescriptor& field = *find_field(*message.GetDescriptor(), number);
-    const FieldDescriptor* value = field.is_map() ? field.message_type()->map_value() : &field;
-    std::string scratch;
-    if (!field.is_repeated()) {
-      at.is_set = at.is_set && message.GetReflection()->HasField(message, &field);
-    }
+    const FieldDescriptor& field = *find_field(*above.GetDescriptor(), number);
+    const FieldDescriptor& type = field.is_map() ? *field.message_type()->map_value() : field;
+    Element element;
+    MapValueConstRef value;
     if (field.is_repeated() && ++i == tags.size()) {
-      return at;
+      return target;  // The list as a whole.
     }
     if (field.is_map()) {
-      MapValueConstRef entry;
-      if (!find_entry(message, field, to_map_key(tags[i]), entry)) {
-        at.is_set = false;
-        return at;
+      if (!find_entry(above, field, to_map_key(tags[i]), value)) {
+        target.is_set = false;
+        return target;
       }
-      if (value->message_type() != nullptr) {
-        at.message = &entry.GetMessageValue();
-      } else if (value->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        at.text = &entry.GetStringValue();
-      }
-      continue;
-    }
-    Element element;
-    if (field.is_repeated()) {
+    } else if (field.is_repeated()) {
       const std::uint64_t index = std::get<ElementIndex>(tags[i]).value;
-      const int size = message.GetReflection()->FieldSize(message, &field);
+      const int size = above.GetReflection()->FieldSize(above, &field);
       if (index >= static_cast<std::uint64_t>(size)) {
-        throw Error(Errc::invalid_argument, fmt::format("'{}': there is no element {} among {} of '{}'", name,
-                                                        index, size, field.name()));
+        plan->refuse(tags, fmt::format("there is no element {} among {} of '{}'", index, size, field.name()));
       }
       element = static_cast<int>(index);
+    } else {
+      target.is_set = target.is_set && above.GetReflection()->HasField(above, &field);
     }
-    if (value->message_type() != nullptr) {
-      at.message = &message_of(message, field, element);
-    } else if (value->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      at.text = &string_of(message, field, element, scratch);
-      if (at.text == &scratch) {
-        throw Error(Errc::invalid_argument, fmt::format("'{}': the string does not lie in one piece", name));
+    std::string scratch;
+    if (type.message_type() != nullptr) {
+      target.message = field.is_map() ? &value.GetMessageValue() : &message_of(above, field, element);
+    } else if (type.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      target.text = field.is_map() ? &value.GetStringValue() : &string_of(above, field, element, scratch);
+      if (target.text == &scratch) {
+        plan->refuse(tags, "the string does not lie in one piece");
       }
     }
   }
-  return at;
+  return target;
 }
-
-[[noreturn]] void refuse_cut(const std::string& name, std::string_view why) {
-  throw Error(Errc::invalid_argument, fmt::format("'{}': {}", name, why));
-}
-
-}  // namespace
 
 ComposableSplitter::ComposableSplitter(const Message& message, SplitOptions options)
     : state_(new State{message,
@@ -103,15 +79,13 @@ ComposableSplitter::ComposableSplitter(const Message& message, SplitOptions opti
 
 ComposableSplitter::ComposableSplitter(const Message& message, ComposableSplitter& parent,
                                        const Path& path_in_parent) {
-  Tags tags = parent.state_->prefix;
-  Walk walk = parent.state_->at;
-  resolve(path_in_parent, walk, tags);
-  const std::string name = parent.state_->plan->text(tags);
-  if (walk.type() == nullptr || walk.type()->full_name() != message.GetDescriptor()->full_name()) {
-    refuse_cut(name, fmt::format("there is no message of type {}", message.GetDescriptor()->full_name()));
+  Target target = parent.state_->find(path_in_parent);
+  const Descriptor* type = target.walk.type();
+  if (type == nullptr || type->full_name() != message.GetDescriptor()->full_name()) {
+    parent.state_->plan->refuse(
+        target.tags, fmt::format("there is no message of type {}", message.GetDescriptor()->full_name()));
   }
-  (void)locate(parent.state_->message, std::span(tags).subspan(parent.state_->prefix.size()), name);
-  state_.reset(new State{message, parent.state_->plan, std::move(tags), walk, true});
+  state_.reset(new State{message, parent.state_->plan, std::move(target.tags), target.walk, true});
 }
 
 ComposableSplitter::~ComposableSplitter() = default;
@@ -126,91 +100,68 @@ const SplitOptions& ComposableSplitter::options() const noexcept {
 
 void ComposableSplitter::add_chunk(const Path& path) {
   Plan& plan = *state_->plan;
-  Tags tags = state_->prefix;
-  Walk walk = state_->at;
-  resolve(path, walk, tags);
-  const std::string name = plan.text(tags);
-  const Located found = locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name);
-  if (walk.is_at_list()) {
-    refuse_cut(name, "add_range cuts out elements; one element has an index or a key");
+  Target target = state_->find(path);
+  if (target.walk.is_at_list()) {
+    plan.refuse(target.tags, "add_range cuts out elements; one element has an index or a key");
   }
-  if (!found.is_set) {
-    refuse_cut(name, "nothing is there");
+  if (!target.is_set) {
+    plan.refuse(target.tags, "nothing is there");
   }
-  if (walk.type() == nullptr && found.text == nullptr) {
-    refuse_cut(name, "only messages and strings are cut out as they are");
+  if (target.walk.type() == nullptr && target.text == nullptr) {
+    plan.refuse(target.tags, "only messages and strings are cut out as they are");
   }
-  if (tags.empty()) {
+  if (target.tags.empty()) {
     return;  // What is left of the root is its base chunk anyway.
   }
-  plan.cut(tags);
+  plan.cut(target.tags);
   PlannedChunk chunk;
-  chunk.path = std::move(tags);
-  if (found.text != nullptr) {
-    chunk.chunk = Chunk::borrow(std::string_view(*found.text));
-  } else {
-    chunk.message = found.message;
+  chunk.path = std::move(target.tags);
+  chunk.message = target.message;
+  if (target.text != nullptr) {
+    chunk.chunk = Chunk::borrow(std::string_view(*target.text));
   }
   plan.add(std::move(chunk), std::nullopt);
 }
 
 void ComposableSplitter::add_chunk(Chunk chunk, const Path& path, std::optional<std::size_t> position) {
   Plan& plan = *state_->plan;
-  Tags tags = state_->prefix;
-  Walk walk = state_->at;
-  resolve(path, walk, tags);
-  const std::string name = plan.text(tags);
-  (void)locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name);
-  if (walk.is_at_list()) {
-    refuse_cut(name, "a chunk goes to one element, which has an index or a key");
+  Target target = state_->find(path);
+  if (target.walk.is_at_list()) {
+    plan.refuse(target.tags, "a chunk goes to one element, which has an index or a key");
   }
+  const Descriptor* there = target.walk.type();
   const Descriptor* type = chunk.type();
-  if ((type == nullptr) != (walk.type() == nullptr) ||
-      (type != nullptr && type->full_name() != walk.type()->full_name())) {
-    refuse_cut(name, fmt::format("there is {}, and the chunk is {}",
-                                 walk.type() == nullptr ? "no message" : "a " + walk.type()->full_name(),
-                                 type == nullptr ? "bytes" : "a " + type->full_name()));
+  if ((type == nullptr) != (there == nullptr) ||
+      (type != nullptr && type->full_name() != there->full_name())) {
+    plan.refuse(target.tags, fmt::format("there is {}, and the chunk is {}",
+                                         there == nullptr ? "no message" : "a " + there->full_name(),
+                                         type == nullptr ? "bytes" : "a " + type->full_name()));
   }
-  if (position && *position > plan.planned.size()) {
-    refuse_cut(name, fmt::format("there is no position {} among {} chunks", *position, plan.planned.size()));
-  }
-  if (!tags.empty()) {
-    plan.cut(tags);
+  if (!target.tags.empty()) {
+    plan.cut(target.tags);
   }
   PlannedChunk planned;
-  planned.path = std::move(tags);
+  planned.path = std::move(target.tags);
   planned.chunk = std::move(chunk);
   plan.add(std::move(planned), position);
 }
 
 void ComposableSplitter::add_range(const Path& field, std::size_t begin, std::size_t end) {
   Plan& plan = *state_->plan;
-  Tags tags = state_->prefix;
-  Walk walk = state_->at;
-  resolve(field, walk, tags);
-  const std::string name = plan.text(tags);
-  if (!walk.is_at_list()) {
-    refuse_cut(name, "it is not a repeated field or a map as a whole");
-  }
-  const Message& message =
-      *locate(state_->message, std::span(tags).subspan(state_->prefix.size()), name).message;
-  const auto size = static_cast<std::size_t>(message.GetReflection()->FieldSize(message, walk.value()));
-  if (begin > end || end > size) {
-    refuse_cut(name, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
-  }
-  for (std::size_t length = 1; length < tags.size(); ++length) {
-    const Tags above(tags.begin(), tags.begin() + static_cast<std::ptrdiff_t>(length));
-    if (plan.is_cut(above)) {
-      refuse_cut(name, fmt::format("it lies in '{}', which was cut out before", plan.text(above)));
-    }
+  Target target = state_->find(field);
+  if (!target.walk.is_at_list()) {
+    plan.refuse(target.tags, "it is not a repeated field or a map as a whole");
   }
   PlannedChunk range;
-  range.field = walk.value();
-  range.message = &message;
-  range.begin = begin;
-  range.end = end;
-  tags.pop_back();
-  range.path = std::move(tags);
+  range.field = target.walk.value();
+  range.message = target.message;
+  range.range = {begin, end};
+  const int size = target.message->GetReflection()->FieldSize(*target.message, range.field);
+  if (begin > end || end > static_cast<std::size_t>(size)) {
+    plan.refuse(target.tags, fmt::format("there are no elements [{}, {}) among {}", begin, end, size));
+  }
+  target.tags.pop_back();
+  range.path = std::move(target.tags);
   plan.add_range(std::move(range));
 }
 
@@ -241,6 +192,8 @@ SplitResult ComposableSplitter::split() {
                               plan.root.InitializationErrorString()));
     }
     plan.begin_again();
+    plan.root_bytes = plan.root.ByteSizeLong();
+    plan.check_nesting(plan.root, plan.root_bytes, {});
     build_chunks();
     plan.finish();
     plan.is_finished = true;

@@ -35,21 +35,12 @@ std::optional<Tag> number_as(const Tag& tag) {
       tag);
 }
 
-/// The text of a key.
-std::string key_text(const Tag& tag) {
-  if (const auto* text = std::get_if<std::string>(&tag)) {
-    return in_quotes(*text);
-  }
-  return std::visit(
-      [](const auto& value) -> std::string {
-        if constexpr (std::is_integral_v<std::decay_t<decltype(value)>>) {
-          return fmt::format("{}", value);
-        } else {
-          return "?";
-        }
-      },
-      tag);
-}
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
 
 const FieldDescriptor* find_by_name(const Descriptor& type, const std::string& name) {
   if (const FieldDescriptor* field = type.FindFieldByName(name)) {
@@ -60,12 +51,13 @@ const FieldDescriptor* find_by_name(const Descriptor& type, const std::string& n
 
 }  // namespace
 
-bool TagsBefore::operator()(const Tags& left, const Tags& right) const {
-  return std::lexicographical_compare(left.begin(), left.end(), right.begin(), right.end());
-}
-
 bool is_key(const Tag& tag) noexcept {
   return !std::holds_alternative<FieldNumber>(tag) && !std::holds_alternative<ElementIndex>(tag);
+}
+
+int levels(const Tags& path) noexcept {
+  return static_cast<int>(std::count_if(
+      path.begin(), path.end(), [](const Tag& tag) { return !std::holds_alternative<ElementIndex>(tag); }));
 }
 
 bool begins_with(const Tags& path, const Tags& prefix) {
@@ -100,40 +92,27 @@ Tag to_tag(const chunked::FieldIndex& stored) {
 }
 
 void write_tag(const Tag& tag, chunked::FieldIndex& out) {
-  if (const auto* field = std::get_if<FieldNumber>(&tag)) {
-    out.set_field(field->value);
-  } else if (const auto* index = std::get_if<ElementIndex>(&tag)) {
-    out.set_index(index->value);
-  } else if (const auto* text = std::get_if<std::string>(&tag)) {
-    out.mutable_map_key()->set_s(*text);
-  } else if (const auto* boolean = std::get_if<bool>(&tag)) {
-    out.mutable_map_key()->set_boolean(*boolean);
-  } else if (const auto* ui32 = std::get_if<std::uint32_t>(&tag)) {
-    out.mutable_map_key()->set_ui32(*ui32);
-  } else if (const auto* ui64 = std::get_if<std::uint64_t>(&tag)) {
-    out.mutable_map_key()->set_ui64(*ui64);
-  } else if (const auto* i32 = std::get_if<std::int32_t>(&tag)) {
-    out.mutable_map_key()->set_i32(*i32);
-  } else {
-    out.mutable_map_key()->set_i64(std::get<std::int64_t>(tag));
-  }
+  std::visit(Overloaded{[&out](FieldNumber field) { out.set_field(field.value); },
+                        [&out](ElementIndex index) { out.set_index(index.value); },
+                        [&out](const std::string& key) { out.mutable_map_key()->set_s(key); },
+                        [&out](bool key) { out.mutable_map_key()->set_boolean(key); },
+                        [&out](std::uint32_t key) { out.mutable_map_key()->set_ui32(key); },
+                        [&out](std::uint64_t key) { out.mutable_map_key()->set_ui64(key); },
+                        [&out](std::int32_t key) { out.mutable_map_key()->set_i32(key); },
+                        [&out](std::int64_t key) { out.mutable_map_key()->set_i64(key); }},
+             tag);
 }
 
 MapKey to_map_key(const Tag& key) {
   MapKey result;
-  if (const auto* text = std::get_if<std::string>(&key)) {
-    result.SetStringValue(*text);
-  } else if (const auto* boolean = std::get_if<bool>(&key)) {
-    result.SetBoolValue(*boolean);
-  } else if (const auto* ui32 = std::get_if<std::uint32_t>(&key)) {
-    result.SetUInt32Value(*ui32);
-  } else if (const auto* ui64 = std::get_if<std::uint64_t>(&key)) {
-    result.SetUInt64Value(*ui64);
-  } else if (const auto* i32 = std::get_if<std::int32_t>(&key)) {
-    result.SetInt32Value(*i32);
-  } else {
-    result.SetInt64Value(std::get<std::int64_t>(key));
-  }
+  std::visit(Overloaded{[](FieldNumber /*field*/) {}, [](ElementIndex /*index*/) {},
+                        [&result](const std::string& text) { result.SetStringValue(text); },
+                        [&result](bool value) { result.SetBoolValue(value); },
+                        [&result](std::uint32_t value) { result.SetUInt32Value(value); },
+                        [&result](std::uint64_t value) { result.SetUInt64Value(value); },
+                        [&result](std::int32_t value) { result.SetInt32Value(value); },
+                        [&result](std::int64_t value) { result.SetInt64Value(value); }},
+             key);
   return result;
 }
 
@@ -182,12 +161,12 @@ std::string to_text(const Descriptor& root, std::span<const Tag> tags) {
   std::string text;
   const Descriptor* type = &root;
   for (const Tag& tag : tags) {
-    if (const auto* index = std::get_if<ElementIndex>(&tag)) {
-      text += fmt::format("[{}]", index->value);
-      continue;
-    }
-    if (is_key(tag)) {
-      text += fmt::format("[{}]", key_text(tag));
+    if (!std::holds_alternative<FieldNumber>(tag)) {
+      std::visit(Overloaded{[](FieldNumber /*field*/) {},
+                            [&text](ElementIndex index) { text += fmt::format("[{}]", index.value); },
+                            [&text](const std::string& key) { text += fmt::format("[{}]", in_quotes(key)); },
+                            [&text](auto key) { text += fmt::format("[{}]", key); }},
+                 tag);
       continue;
     }
     const std::uint32_t number = std::get<FieldNumber>(tag).value;
@@ -223,7 +202,6 @@ std::optional<std::string> Walk::take(Tag& tag) {
     value_ = field;
     list_ = field->is_repeated() ? field : nullptr;
     type_ = field->is_repeated() ? nullptr : field->message_type();
-    depth_ += field->message_type() != nullptr ? 1 : 0;
     return std::nullopt;
   }
   if (std::holds_alternative<ElementIndex>(tag)) {
@@ -241,7 +219,6 @@ std::optional<std::string> Walk::take(Tag& tag) {
     }
     tag = std::move(*key);
     value_ = list_->message_type()->map_value();
-    depth_ += value_->message_type() != nullptr ? 1 : 0;
   }
   list_ = nullptr;
   type_ = value_->message_type();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,14 +25,12 @@ namespace cairn::proto {
 
 struct FieldNumber {
   std::uint32_t value = 0;
-  friend bool operator==(FieldNumber, FieldNumber) = default;
-  friend bool operator<(FieldNumber left, FieldNumber right) { return left.value < right.value; }
+  friend auto operator<=>(FieldNumber, FieldNumber) = default;
 };
 
 struct ElementIndex {
   std::uint64_t value = 0;
-  friend bool operator==(ElementIndex, ElementIndex) = default;
-  friend bool operator<(ElementIndex left, ElementIndex right) { return left.value < right.value; }
+  friend auto operator<=>(ElementIndex, ElementIndex) = default;
 };
 
 /// One element of a path as it is stored: a field number, an index, or a key of a map in the six kinds of the wire.
@@ -40,11 +39,9 @@ using Tag = std::variant<FieldNumber, ElementIndex, std::string, bool, std::uint
                          std::int32_t, std::int64_t>;
 using Tags = std::vector<Tag>;
 
-struct TagsBefore {
-  bool operator()(const Tags& left, const Tags& right) const;
-};
-
 [[nodiscard]] bool is_key(const Tag& tag) noexcept;
+/// How many messages lie in each other on the way to a message.
+[[nodiscard]] int levels(const Tags& path) noexcept;
 [[nodiscard]] bool begins_with(const Tags& path, const Tags& prefix);
 
 /// Errors: Errc::malformed_metadata for a tag of no kind.
@@ -84,9 +81,6 @@ class Walk {
   /// The path ends with a repeated field or a map, whose element or entry is not named.
   [[nodiscard]] bool is_at_list() const noexcept { return list_ != nullptr; }
 
-  /// How many messages lie in each other on the way.
-  [[nodiscard]] int depth() const noexcept { return depth_; }
-
  private:
   [[nodiscard]] std::optional<std::string> take(Tag& tag);
 
@@ -94,7 +88,6 @@ class Walk {
   const google::protobuf::Descriptor* root_;
   const google::protobuf::FieldDescriptor* value_ = nullptr;
   const google::protobuf::FieldDescriptor* list_ = nullptr;
-  int depth_ = 0;
   Errc code_;
 };
 

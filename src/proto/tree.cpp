@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <utility>
+#include <tuple>
 
 namespace cairn::proto {
 namespace {
@@ -14,21 +14,14 @@ constexpr int kMostNodes = 40;
 
 using Chunks = std::span<const PlacedChunk>;
 
-/// How many chunks at the begin of `chunks` agree in the first `length` tags.
+/// How many chunks at the begin of `chunks` agree with the first in their first `length` tags.
 std::size_t count_equal(Chunks chunks, std::size_t length) {
   const Tags& first = chunks.front().path;
-  const auto differs = [&](const PlacedChunk& chunk) {
+  const auto differs = [&first, length](const PlacedChunk& chunk) {
     return chunk.path.size() < length ||
            !std::equal(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(length),
                        chunk.path.begin());
   };
-  return static_cast<std::size_t>(std::find_if(chunks.begin(), chunks.end(), differs) - chunks.begin());
-}
-
-/// How many chunks at the begin of `chunks` have one path.
-std::size_t count_same(Chunks chunks) {
-  const Tags& first = chunks.front().path;
-  const auto differs = [&first](const PlacedChunk& chunk) { return chunk.path != first; };
   return static_cast<std::size_t>(std::find_if(chunks.begin(), chunks.end(), differs) - chunks.begin());
 }
 
@@ -58,7 +51,10 @@ void fill_node(chunked::ChunkedMessage& node, Chunks chunks, std::size_t length,
     const std::size_t of_value =
         nodes < kMostNodes && key != first.path.end() ? count_equal(chunks, to_key) : std::size_t{1};
     const std::size_t end = of_value > 1 ? to_key : first.path.size();
-    const std::size_t taken = of_value > 1 ? of_value : count_same(chunks);
+    std::size_t taken = of_value;
+    while (of_value == 1 && taken < chunks.size() && chunks[taken].path == first.path) {
+      ++taken;
+    }
     fill_node(add_field(node, first.path, length, end), chunks.first(taken), end, nodes + 1);
     chunks = chunks.subspan(taken);
   }
@@ -68,11 +64,7 @@ void fill_node(chunked::ChunkedMessage& node, Chunks chunks, std::size_t length,
 
 chunked::ChunkedMessage make_tree(std::vector<PlacedChunk> chunks) {
   std::stable_sort(chunks.begin(), chunks.end(), [](const PlacedChunk& left, const PlacedChunk& right) {
-    const TagsBefore before;
-    if (before(left.path, right.path) || before(right.path, left.path)) {
-      return before(left.path, right.path);
-    }
-    return std::pair(left.is_part, left.chunk) < std::pair(right.is_part, right.chunk);
+    return std::tie(left.path, left.is_part, left.chunk) < std::tie(right.path, right.is_part, right.chunk);
   });
   chunked::ChunkedMessage root;
   fill_node(root, chunks, 0, 0);

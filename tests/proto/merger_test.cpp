@@ -315,6 +315,10 @@ TEST(Merge, RefusesTreesAndPathsWithoutEnd) {
   }
   EXPECT_THAT([&] { merge({}, tree, out); },
               Fails(Errc::malformed_metadata, HasSubstr("more than 2000 tags")));
+
+  long_field.mutable_field_tag()->DeleteSubrange(1001, 1000);
+  EXPECT_THAT([&] { merge({}, tree, out); },
+              Fails(Errc::malformed_metadata, HasSubstr("more than 1000 levels deep")));
 }
 
 TEST(Merge, RefusesMoreBytesThanAllowed) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
@@ -13,6 +14,7 @@
 #include <google/protobuf/unknown_field_set.h>
 
 #include "proto/map_access.hpp"
+#include "proto/scalars.hpp"
 
 namespace cairn::testing {
 namespace {
@@ -31,10 +33,10 @@ std::uint64_t random_number(Dice& dice) {
 }
 
 std::string random_text(Dice& dice) {
-  const std::size_t length = dice.one_in(12) ? dice.below(2000) : dice.below(24);
-  std::string text;
-  for (std::size_t i = 0; i < length; ++i) {
-    text += static_cast<char>('a' + dice.below(26));
+  const std::size_t length = dice.one_in(12) ? dice.below(1000) : dice.below(24);
+  std::string text(length, static_cast<char>('a' + dice.below(26)));
+  if (length > 0) {
+    text[dice.below(length)] = static_cast<char>('a' + dice.below(26));
   }
   return text;
 }
@@ -45,43 +47,25 @@ int random_enum(const FieldDescriptor& field, Dice& dice) {
 }
 
 int random_count(Dice& dice) {
-  return static_cast<int>(dice.one_in(10) ? dice.below(60) : dice.below(4));
+  return static_cast<int>(dice.one_in(16) ? dice.below(40) : dice.below(4));
+}
+
+/// A scalar of the type of a field.
+template <class T>
+T random_scalar(const FieldDescriptor& field, Dice& dice) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return random_text(dice);
+  } else {
+    return field.enum_type() != nullptr ? static_cast<T>(random_enum(field, dice))
+                                        : static_cast<T>(random_number(dice));
+  }
 }
 
 void set_scalar_randomly(Message& message, const FieldDescriptor& field, Dice& dice) {
-  const Reflection& set = *message.GetReflection();
-  const bool add = field.is_repeated();
-  const auto number = random_number(dice);
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return add ? set.AddInt32(&message, &field, static_cast<std::int32_t>(number))
-                 : set.SetInt32(&message, &field, static_cast<std::int32_t>(number));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return add ? set.AddInt64(&message, &field, static_cast<std::int64_t>(number))
-                 : set.SetInt64(&message, &field, static_cast<std::int64_t>(number));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return add ? set.AddUInt32(&message, &field, static_cast<std::uint32_t>(number))
-                 : set.SetUInt32(&message, &field, static_cast<std::uint32_t>(number));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return add ? set.AddUInt64(&message, &field, number) : set.SetUInt64(&message, &field, number);
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return add ? set.AddFloat(&message, &field, static_cast<float>(number))
-                 : set.SetFloat(&message, &field, static_cast<float>(number));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return add ? set.AddDouble(&message, &field, static_cast<double>(number))
-                 : set.SetDouble(&message, &field, static_cast<double>(number));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return add ? set.AddBool(&message, &field, number % 2 == 1)
-                 : set.SetBool(&message, &field, number % 2 == 1);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return add ? set.AddEnumValue(&message, &field, random_enum(field, dice))
-                 : set.SetEnumValue(&message, &field, random_enum(field, dice));
-    case FieldDescriptor::CPPTYPE_STRING:
-      return add ? set.AddString(&message, &field, random_text(dice))
-                 : set.SetString(&message, &field, random_text(dice));
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return;
-  }
+  proto::with_scalar(field, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
+    const auto set = field.is_repeated() ? functions.add : functions.set;
+    (message.GetReflection()->*set)(&message, &field, random_scalar<T>(field, dice));
+  });
 }
 
 MapKey random_key(const FieldDescriptor& field, Dice& dice) {
@@ -113,29 +97,12 @@ MapKey random_key(const FieldDescriptor& field, Dice& dice) {
 void add_entry_randomly(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
   MapValueRef value = proto::entry_for(message, field, random_key(field, dice));
   const FieldDescriptor& type = *field.message_type()->map_value();
-  const auto number = random_number(dice);
-  switch (type.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      return fill_randomly(*value.MutableMessageValue(), dice, most_depth - 1);
-    case FieldDescriptor::CPPTYPE_STRING:
-      return value.SetStringValue(random_text(dice));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return value.SetBoolValue(number % 2 == 1);
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return value.SetEnumValue(random_enum(type, dice));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return value.SetFloatValue(static_cast<float>(number));
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return value.SetDoubleValue(static_cast<double>(number));
-    case FieldDescriptor::CPPTYPE_INT32:
-      return value.SetInt32Value(static_cast<std::int32_t>(number));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return value.SetUInt32Value(static_cast<std::uint32_t>(number));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return value.SetInt64Value(static_cast<std::int64_t>(number));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return value.SetUInt64Value(number);
+  if (type.message_type() != nullptr) {
+    return fill_randomly(*value.MutableMessageValue(), dice, most_depth - 1);
   }
+  proto::with_scalar(type, [&]<class T, class Shared>(const proto::ScalarFunctions<T, Shared>& functions) {
+    (value.*functions.set_value)(random_scalar<T>(type, dice));
+  });
 }
 
 void fill_field(Message& message, const FieldDescriptor& field, Dice& dice, int most_depth) {
@@ -189,7 +156,7 @@ void fill_randomly(Message& message, Dice& dice, int most_depth) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     fields.push_back(message.GetDescriptor()->field(i));
   }
-  const std::size_t one_in = 2 + dice.below(12);
+  const std::size_t one_in = dice.one_in(8) ? 2 : 8 + dice.below(24);
   for (const FieldDescriptor* field : fields) {
     if (dice.one_in(field->message_type() != nullptr ? one_in + 2 : one_in)) {
       fill_field(message, *field, dice, most_depth);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cairn/proto/splitter.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -21,9 +22,11 @@
 #include "cairn/proto/chunked.pb.h"
 #include "cairn/proto/merger.hpp"
 
+#include "proto/nesting.hpp"
 #include "shapes.pb.h"
 #include "shapes3.pb.h"
 #include "support/fails.hpp"
+#include "support/sanitizer.hpp"
 
 namespace cairn::proto {
 namespace {
@@ -31,8 +34,10 @@ namespace {
 using cairn::test::shapes::All;
 using cairn::test::shapes::Strict;
 using cairn::test::shapes3::A;
+using cairn::test::shapes3::Graph;
 using cairn::test::shapes3::Layer;
 using cairn::test::shapes3::ModelConfig;
+using cairn::test::shapes3::Node;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
 using testing::Fails;
@@ -340,12 +345,12 @@ TEST(ComposableSplitter, RefusesWhatCannotBeCut) {
          self.add_chunk({"m_string", "other"});
        }},
       {"only messages and strings", [](ByHand& self) { self.add_chunk({"f_int32"}); }},
-      {"'f_leaf' is cut out twice",
+      {"'f_leaf': it is cut out twice",
        [](ByHand& self) {
          self.add_chunk({"f_leaf"});
          self.add_chunk({"f_leaf"});
        }},
-      {"'f_leaf.name' lies in 'f_leaf'",
+      {"'f_leaf.name': it lies in 'f_leaf'",
        [](ByHand& self) {
          self.add_chunk({"f_leaf"});
          self.add_chunk({"f_leaf", "name"});
@@ -468,6 +473,89 @@ TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {
                                      "'" + std::string(800, 's') + "'", "'" + std::string(900, 'm') + "'"));
   expect_same_when_merged(splitter, message);
   EXPECT_EQ(splitter.chunks()[1].bytes().data(), message.f_bytes().data()) << "the bytes were copied";
+}
+
+/// Messages below `message`, each in the one before.
+All& nest(All& message, int levels) {
+  All* inner = &message;
+  for (int i = 0; i < levels; ++i) {
+    inner = inner->mutable_child();
+  }
+  return *inner;
+}
+
+TEST(AutoSplitter, RefusesMessagesThatCouldNotBeReadAgain) {
+  All deepest;
+  nest(deepest, 1000);
+  AutoSplitter splitter(deepest);
+  expect_same_when_merged(splitter, deepest);
+  All again;
+  EXPECT_TRUE(parse(deepest.SerializeAsString(), again, kMostNesting));
+
+  All deeper;
+  nest(deeper, 1001);
+  All by_groups = deepest;
+  nest(by_groups, 1000).mutable_single();
+  All by_map = deepest;
+  (*nest(by_map, 999).mutable_m_bool())[true].set_f_bool(true);
+  All by_scalar_map = deepest;
+  (*nest(by_scalar_map, 1000).mutable_m_sint32())[1] = 1;
+  All by_list = deepest;
+  (void)nest(by_list, 1000).add_r_all();
+  All by_unknown = deepest;
+  by_unknown.GetReflection()->MutableUnknownFields(&nest(by_unknown, 1000))->AddGroup(5000);
+  for (const All& message : {deeper, by_groups, by_map, by_scalar_map, by_list, by_unknown}) {
+    // Small enough for one page, which is never taken apart.
+    AutoSplitter too_deep(message);
+    EXPECT_THAT([&] { (void)too_deep.chunks(); },
+                Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
+    All read;
+    EXPECT_FALSE(parse(message.SerializeAsString(), read, kMostNesting));
+  }
+}
+
+TEST(AutoSplitter, RefusesAChildThatIsTooDeepWhereItLies) {
+  All message;
+  nest(message, 500);
+  All part;
+  nest(part, 600);
+  ByHand splitter(message, [&part](ByHand& self) {
+    Path path;
+    for (int i = 0; i < 500; ++i) {
+      path.emplace_back("child");
+    }
+    AutoSplitter(part, self, path).build_chunks();
+  });
+
+  EXPECT_THAT([&] { (void)splitter.chunks(); },
+              Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
+}
+
+TEST(AutoSplitter, PlansTheCutsOfManyNodes) {
+  const int nodes = testing::kHasSanitizer ? 10'000 : 1'000'000;
+  Graph graph;
+  for (int i = 0; i < nodes; ++i) {
+    Node& node = *graph.add_nodes();
+    node.set_name(fmt::format("node/{}", i));
+    node.set_operation("MatMul");
+    (*node.mutable_attributes())["T"].set_i(i);
+  }
+  SplitOptions options;
+  options.max_size = 1 << 20;
+  AutoSplitter splitter(graph, options);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const auto chunks = splitter.chunks();
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+
+  fmt::print("planning the cuts of {} nodes took {:.3f} s\n", nodes, taken.count());
+  std::uint64_t bytes = 0;
+  for (const Chunk& chunk : chunks) {
+    bytes += chunk.size_bytes();
+    EXPECT_LE(chunk.size_bytes(), options.max_size);
+  }
+  EXPECT_EQ(bytes, graph.ByteSizeLong());
+  EXPECT_LE(chunks.size(), 2 + bytes / options.max_size);
 }
 
 TEST(AutoSplitter, CutsMessagesThatLieDeepInEachOther) {
