@@ -24,7 +24,7 @@ LAYERS = {
     "joint": ["base", "async", "io", "staging", "store", "coord"],
     "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
-    "proto": ["base", "async", "io"],
+    "proto": ["base"],
     "handlers": INTERFACES,
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],

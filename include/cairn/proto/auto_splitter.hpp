@@ -10,8 +10,7 @@ namespace cairn::proto {
 ///
 /// The same message and limit give the same chunks and, chunk by chunk, the same bytes with one build of protobuf. A
 /// page is above max_size only where a single key of a map, or a single unknown field, is too large by itself.
-/// Errors:  Errc::invalid_argument, with path and size, for a page from 2^31 - 1 bytes on; for messages that lie in
-///          each other more than 1000 levels deep.
+/// Errors:  Errc::invalid_argument, with path and size, for a page from 2^31 - 1 bytes on.
 /// Example: for (const Chunk& chunk : AutoSplitter(graph).chunks()) ...
 class AutoSplitter final : public ComposableSplitter {
  public:

@@ -37,7 +37,8 @@ struct SplitResult {
 /// Ownership: the message, and a parent, must stay valid as long as the splitter and its chunks are used.
 /// Threads:   one at a time.
 /// Errors:    Errc::invalid_argument, with the path, for a path that does not fit the type or leads nowhere, for what
-///            is cut out twice or lies below something that was, and for a message chunk above max_size.
+///            is cut out twice or lies below something that was, for a message chunk above max_size, and for
+///            messages that lie in each other more than 1000 levels deep, which could not be read again.
 /// Example:   LayerSplitter(model.hidden_layers(0), *this, {"hidden_layers", 0}).build_chunks();
 class ComposableSplitter {
  public:
