@@ -35,9 +35,11 @@ class AutoPager final : public Pager {
   std::vector<PlannedChunk>& cuts() { return cuts_; }
 
  private:
-  [[nodiscard]] bool is_asked(const FieldDescriptor& field) const override {
+  [[nodiscard]] std::uint64_t asked_from(const FieldDescriptor& field) const override {
     const FieldDescriptor& type = field.is_map() ? *field.message_type()->map_value() : field;
-    return type.message_type() != nullptr || type.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    const bool may_be_cut =
+        type.message_type() != nullptr || type.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    return may_be_cut ? third_ + 1 : kNever;
   }
 
   Kept keep(const PageValue& value) override {

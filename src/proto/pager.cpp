@@ -49,9 +49,10 @@ class Pager::Packer {
   /// Adds an item to the page, or to a new one where it does not fit. Where the field is packed, `bytes` have no tag.
   void add(SelectedItem item, std::uint64_t bytes) {
     const Selection& before = pages_.back();
-    if (!before.items.empty() && before.items.back().field != item.field) {
+    if (before.items.empty() || before.items.back().field != item.field) {
       closed_ = before.size_bytes;
       open_ = 0;
+      is_packed_ = item.field != nullptr && item.field->is_packed();
     }
     if (!before.items.empty() && closed_ + written(item, open_ + bytes) > max_size_) {
       begin_page();
@@ -73,9 +74,8 @@ class Pager::Packer {
  private:
   static bool is_plain(const SelectedItem& item) { return item.rest == nullptr && !item.blank; }
 
-  static std::uint64_t written(const SelectedItem& item, std::uint64_t bytes) {
-    return item.field != nullptr && item.field->is_packed() ? tag_bytes(*item.field) + with_length(bytes)
-                                                            : bytes;
+  [[nodiscard]] std::uint64_t written(const SelectedItem& item, std::uint64_t bytes) const {
+    return is_packed_ ? tag_bytes(*item.field) + with_length(bytes) : bytes;
   }
 
   void begin_page() {
@@ -88,6 +88,7 @@ class Pager::Packer {
   const std::uint64_t max_size_;
   std::uint64_t closed_ = 0;  // Bytes of the fields of the page before its last one.
   std::uint64_t open_ = 0;    // Of its last field; where that is packed without tag and length.
+  bool is_packed_ = false;    // The last field is.
   std::vector<Selection> pages_;
 };
 
@@ -123,14 +124,14 @@ void Pager::add_elements(const Message& message, std::uint64_t bytes, const Fiel
   const auto entries =
       field.is_map() ? std::make_shared<const MapEntries>(sorted_entries(message, field)) : nullptr;
   const std::uint64_t tag = field.is_packed() ? 0 : tag_bytes(field);
-  const bool asks = is_asked(field);
+  const std::uint64_t from = asked_from(field);
+  std::string scratch;
   const auto add = [&](std::size_t i) {
     const Element element = field.is_repeated() ? Element(static_cast<int>(i)) : Element();
     const MapEntry* entry = entries != nullptr ? &(*entries)[i] : nullptr;
-    std::string scratch;
     const PageValue value = value_of(message, bytes, field, element, entry, scratch);
     Kept kept;
-    if (asks) {
+    if (value.bytes + value.key_bytes >= from) {
       if (element) {
         path_.push_back(entry != nullptr ? to_tag(entry->key) : Tag(ElementIndex{i}));
       }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -53,10 +54,12 @@ class Pager {
                     Range range);
 
  protected:
+  static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
   /// Says what the page gets of the value at `path()`.
   virtual Kept keep(const PageValue& value) = 0;
-  /// Returns whether `keep` is to be asked about values of the field at `path()`.
-  [[nodiscard]] virtual bool is_asked(const google::protobuf::FieldDescriptor& field) const = 0;
+  /// Returns from how many bytes on, with its key, `keep` is asked about a value of the field at `path()`.
+  [[nodiscard]] virtual std::uint64_t asked_from(const google::protobuf::FieldDescriptor& field) const = 0;
   /// Returns the elements of the field at `path()`, of `count`, that pages have at all.
   [[nodiscard]] virtual std::vector<Range> ranges(std::size_t count) const { return {Range{0, count}}; }
 

@@ -39,8 +39,8 @@ class ComposableSplitter::Plan::Leftovers final : public Pager {
   }
 
  private:
-  [[nodiscard]] bool is_asked(const FieldDescriptor& /*field*/) const override {
-    return plan_.touches(path(), true);
+  [[nodiscard]] std::uint64_t asked_from(const FieldDescriptor& /*field*/) const override {
+    return plan_.touches(path(), true) ? 0 : kNever;
   }
 
   Kept keep(const PageValue& value) override {

@@ -37,6 +37,7 @@ using cairn::test::shapes3::A;
 using cairn::test::shapes3::Graph;
 using cairn::test::shapes3::Layer;
 using cairn::test::shapes3::ModelConfig;
+using cairn::test::shapes3::Modern;
 using cairn::test::shapes3::Node;
 using google::protobuf::Message;
 using google::protobuf::TextFormat;
@@ -476,8 +477,8 @@ TEST(AutoSplitter, MakesABytesChunkOfEachLargeString) {
 }
 
 /// Messages below `message`, each in the one before.
-All& nest(All& message, int levels) {
-  All* inner = &message;
+Modern& nest(Modern& message, int levels) {
+  Modern* inner = &message;
   for (int i = 0; i < levels; ++i) {
     inner = inner->mutable_child();
   }
@@ -485,39 +486,37 @@ All& nest(All& message, int levels) {
 }
 
 TEST(AutoSplitter, RefusesMessagesThatCouldNotBeReadAgain) {
-  All deepest;
+  Modern deepest;
   nest(deepest, 1000);
   AutoSplitter splitter(deepest);
   expect_same_when_merged(splitter, deepest);
-  All again;
+  Modern again;
   EXPECT_TRUE(parse(deepest.SerializeAsString(), again, kMostNesting));
 
-  All deeper;
+  Modern deeper;
   nest(deeper, 1001);
-  All by_groups = deepest;
-  nest(by_groups, 1000).mutable_single();
-  All by_map = deepest;
-  (*nest(by_map, 999).mutable_m_bool())[true].set_f_bool(true);
-  All by_scalar_map = deepest;
-  (*nest(by_scalar_map, 1000).mutable_m_sint32())[1] = 1;
-  All by_list = deepest;
-  (void)nest(by_list, 1000).add_r_all();
-  All by_unknown = deepest;
+  Modern by_map = deepest;
+  (*nest(by_map, 999).mutable_children())["k"].set_boolean(true);
+  Modern by_scalar_map = deepest;
+  (*nest(by_scalar_map, 1000).mutable_enums())["k"] = cairn::test::shapes3::TANH;
+  Modern by_list = deepest;
+  (void)nest(by_list, 1000).add_list();
+  Modern by_unknown = deepest;
   by_unknown.GetReflection()->MutableUnknownFields(&nest(by_unknown, 1000))->AddGroup(5000);
-  for (const All& message : {deeper, by_groups, by_map, by_scalar_map, by_list, by_unknown}) {
+  for (const Modern& message : {deeper, by_map, by_scalar_map, by_list, by_unknown}) {
     // Small enough for one page, which is never taken apart.
     AutoSplitter too_deep(message);
     EXPECT_THAT([&] { (void)too_deep.chunks(); },
                 Fails(Errc::invalid_argument, HasSubstr("more than 1000 levels deep")));
-    All read;
+    Modern read;
     EXPECT_FALSE(parse(message.SerializeAsString(), read, kMostNesting));
   }
 }
 
 TEST(AutoSplitter, RefusesAChildThatIsTooDeepWhereItLies) {
-  All message;
+  Modern message;
   nest(message, 500);
-  All part;
+  Modern part;
   nest(part, 600);
   ByHand splitter(message, [&part](ByHand& self) {
     Path path;
