@@ -51,6 +51,12 @@ foreach(library IN ITEMS cairn ${CAIRN_COMPONENTS})
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  get_target_property(generated cairn_${library} CAIRN_GENERATED_HEADERS)
+  foreach(folder IN LISTS generated)
+    if(folder)
+      install(DIRECTORY "${folder}/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+    endif()
+  endforeach()
   install(EXPORT cairn-${library}-targets NAMESPACE cairn:: DESTINATION "${package_folder}")
   cairn_collect_dependencies(CAIRN_PACKAGE_DEPENDENCIES CAIRN_PKGCONFIG_DEPENDENCIES cairn_${library})
   configure_file("${CMAKE_CURRENT_LIST_DIR}/cairn-needs.cmake.in" "${PROJECT_BINARY_DIR}/cairn-${library}-needs.cmake" @ONLY)
@@ -96,5 +102,9 @@ install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN __
 foreach(folder IN ITEMS bench/compare data/golden faults kill mutants ranks stress verdicts)
   install(FILES tests/${folder}/README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}/tests/${folder}")
 endforeach()
+# The schema of chunked messages, for programs that use it in one of their own.
+if(CAIRN_HAS_PROTOBUF)
+  install(FILES include/cairn/proto/chunked.proto DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/cairn/proto")
+endif()
 # The schema of index.fb, for readers in other languages.
 install(FILES src/formats/index.fbs DESTINATION "${CMAKE_INSTALL_DATADIR}/cairn")

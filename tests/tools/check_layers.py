@@ -25,10 +25,11 @@ LAYERS = {
     "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
     "core": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint", "contract"],
     "records": ["base", "async", "io"],
+    "proto": ["base"],
     "handlers": INTERFACES,
     "cuda": ["base", "async", "array", "io", "staging"],
     "mpi": ["base", "async", "coord"],
-    "api": [*INTERFACES, "joint", "handlers", "cuda", "mpi"],
+    "api": [*INTERFACES, "joint", "proto", "handlers", "cuda", "mpi"],
     "training": [*INTERFACES, "joint", "handlers", "api"],
     "flash": [*INTERFACES, "handlers", "api", "training"],
     "testing": [*INTERFACES, "handlers", "api"],  # Suites that users run on handlers of their own; installed, not linked.
