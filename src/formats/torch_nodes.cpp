@@ -370,19 +370,22 @@ class NodeWalk {
       return false;
     }
     const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(pickle_->integer(numbers[i])); };
-    __extension__ using Wide = __int128;
-    const Wide step = at(2);
-    const Wide way = step > 0 ? Wide{at(1)} - at(0) : Wide{at(0)} - at(1);
-    const Wide stride = step > 0 ? step : -step;
-    if (step == 0) {
+    const bool is_upward = at(2) > 0;
+    if (at(2) == 0) {
       return false;
     }
-    const auto count = way <= 0 ? 0 : static_cast<std::uint64_t>((way + stride - 1) / stride);
+    // Unsigned, where distances of 64 bits fit and sums wrap around to what they should be.
+    const std::uint64_t begin = pickle_->integer(numbers[0]);
+    const std::uint64_t end = pickle_->integer(numbers[1]);
+    const std::uint64_t step = pickle_->integer(numbers[2]);
+    const bool is_empty = is_upward ? at(0) >= at(1) : at(0) <= at(1);
+    const std::uint64_t distance = is_upward ? end - begin : begin - end;
+    const std::uint64_t count = is_empty ? 0 : (distance - 1) / (is_upward ? step : 0 - step) + 1;
     add_value(ListSize{count});
     const std::size_t path_bytes = path_.size();
     for (std::uint64_t i = 0; i < count; ++i) {  // The budget ends it where it is too long.
       append_key(path_, fmt::to_string(i));
-      add_value(static_cast<std::int64_t>(at(0) + static_cast<std::int64_t>(i) * at(2)));
+      add_value(static_cast<std::int64_t>(begin + i * step));
       path_.resize(path_bytes);
     }
     return true;

@@ -205,6 +205,26 @@ TEST(TorchHostile, RefusesFoldersThatDiffer) {
       Fails(Errc::malformed_metadata, HasSubstr("100 bytes")));
 }
 
+TEST(TorchHostile, ReadsRangesBothWays) {
+  const auto range = [](const std::string& numbers) {
+    const Files files{{"f", make_torch_archive("c__builtin__\nxrange\n(" + numbers + "tR.")}};
+    std::string lines;
+    for (const auto& [path, line] : shown(read_archive(files.at("f")), files)) {
+      lines += line + ";";
+    }
+    return lines;
+  };
+  const std::string minus_two = "J\xfe\xff\xff\xff";
+  const std::string least = std::string("\x8a\x08\0\0\0\0\0\0\0\x80", 10);
+
+  EXPECT_EQ(range("K\1K\6K\2"), "list 3;int 1;int 3;int 5;");
+  EXPECT_EQ(range("K\5K\1" + minus_two), "list 2;int 5;int 3;");
+  EXPECT_EQ(range("K\5K\5K\1"), "list 0;");
+  EXPECT_EQ(range(pickled(kMost) + least + least), "list 2;int 9223372036854775807;int -1;");
+  EXPECT_EQ(range("K\1K\6J" + std::string(4, '\0')),
+            "left out: an object that a call of 'builtins.xrange' would make;");
+}
+
 TEST(TorchHostile, LeavesOutKeysAndTextsThatAreNone) {
   const Files files{{"f", make_torch_archive("}(NK\1" + pickled(std::string_view("t")) +
                                              pickled(std::string_view("\xff")) + "u.")}};
