@@ -157,7 +157,12 @@ class DcpDescriber {
       }
       stored_.push_back(stored_chunk(pickle_->state(key), pickle_->state(value)));
     });
-    std::sort(stored_.begin(), stored_.end(), comes_before);
+    for (std::uint32_t i = 0; i < stored_.size(); ++i) {
+      order_.emplace_back(stored_[i].hash, i);
+    }
+    std::sort(order_.begin(), order_.end(), [&](const Place& a, const Place& b) {
+      return a.first != b.first ? a.first < b.first : comes_before(stored_[a.second], stored_[b.second]);
+    });
   }
 
   StoredChunk stored_chunk(PickleNode index, PickleNode info) {
@@ -214,12 +219,15 @@ class DcpDescriber {
     wanted.name = name;
     wanted.offset = offset;
     wanted.hash = hash_of(name, offset);
-    const auto found = std::lower_bound(stored_.begin(), stored_.end(), wanted, comes_before);
-    if (found == stored_.end() || comes_before(wanted, *found)) {
+    const auto found = std::lower_bound(order_.begin(), order_.end(), wanted,
+                                        [&](const Place& place, const StoredChunk& chunk) {
+                                          return comes_before(stored_[place.second], chunk);
+                                        });
+    if (found == order_.end() || comes_before(wanted, stored_[found->second])) {
       throw Error(Errc::incomplete_shards,
                   fmt::format("{}: the part of '{}' at {} is in no file", path_, name, offset));
     }
-    return *found;
+    return stored_[found->second];
   }
 
   // ---- state_dict_metadata
@@ -279,6 +287,10 @@ class DcpDescriber {
     }
     if (pickle_->kind(chunks) != PickleKind::list) {
       refuse(name, "'chunks' is not a list");
+    }
+    if (!whole) {
+      budget_.take(pickle_->size(chunks) * sizeof(std::uint64_t));
+      array.slices.reserve(pickle_->size(chunks));
     }
     PickleNode chunk{};
     for (Pickle::Items items = pickle_->items(chunks); items.next(chunk);) {
@@ -348,7 +360,9 @@ class DcpDescriber {
   std::string_view path_;
   DescriptionBudget budget_;
   ForeignCatalogue catalogue_;
+  using Place = std::pair<std::size_t, std::uint32_t>;  ///< A hash, and which of stored_ has it.
   std::vector<StoredChunk> stored_;
+  std::vector<Place> order_;  ///< Sorted: cheaper to move than what lies there.
   std::unordered_map<std::string_view, std::uint32_t> file_numbers_;
   std::unordered_map<std::string_view, PickleNode> flattened_;  ///< What `mcore_data` says of names.
 };

@@ -43,6 +43,10 @@ class PickleReader {
                                                         input.size(), kMaxPickleBytes));
     }
     out_.input_ = input;
+    // As much as descriptions of tensors need; what grows by doubling is there twice for a moment.
+    out_.nodes_.reserve(kFirstInteger + kSharedIntegers + input.size() / 6);
+    out_.runs_.reserve(1 + input.size() / 2);
+    out_.objects_.reserve(input.size() / 20);
     out_.runs_.push_back(0);  // A run at 0 would read as none.
     for (const PickleKind kind :
          {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple}) {

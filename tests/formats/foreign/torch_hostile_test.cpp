@@ -142,7 +142,7 @@ TEST(TorchHostile, EndsLongTextsThatComeAgainAndAgain) {
 
 TEST(TorchHostile, EndsLoopsAndDepth) {
   expect_refused("]q\1h\1a.", "deeper than 1000 levels");
-  expect_refused("}q\1K\1h\1s.", "deeper than 1000 levels");
+  expect_refused("}q\1K\1h\1s.", "many times as large");
   expect_refused(std::string(100'000, ']') + std::string(99'999, 'a') + ".", "deeper than 1000 levels");
 }
 
@@ -168,7 +168,7 @@ TEST(TorchHostile, RunsNothing) {
     const auto lines = shown(read_archive(files.at("f")), files);
 
     EXPECT_EQ(lines.at("w"), "F32 [2, 3] " + sha256(kStorage[0]));
-    EXPECT_THAT(lines.at("bad"), ::testing::StartsWith("left out: an object that a call of '"));
+    EXPECT_THAT(lines.at("bad"), ::testing::StartsWith("left out: an object "));
   }
   EXPECT_TRUE(testing::list_tree(directory.path()).empty());
 }

@@ -115,9 +115,11 @@ TEST(Zip, RefusesCountsAndPlacesThatLie) {
     bad[end + at] = value;
     return bad;
   };
-  std::string three = with(8, 3);
-  three[end + 10] = 3;
-  expect_bad_archive(three, "it says 3");
+  std::string one = with(8, 1);
+  one[end + 10] = 1;
+  expect_bad_archive(one, "has 2 members, but it says 1");
+  one[end + 8] = one[end + 10] = 3;
+  expect_bad_archive(one, "has no room for 3 members");
   expect_bad_archive(with(8, 1), "several parts");
   expect_bad_archive(with(4, 1), "several parts");
   expect_bad_archive(with(12, 1), "does not end where");
