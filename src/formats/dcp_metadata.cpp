@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +15,6 @@
 #include "cairn/formats/index.hpp"
 #include "cairn/sharding/flat_range.hpp"
 
-#include "base/internal/checked.hpp"
 #include "base/internal/utf8.hpp"
 #include "formats/file_name.hpp"
 #include "formats/internal/pickle.hpp"
@@ -25,37 +24,36 @@
 namespace cairn::formats {
 namespace {
 
-constexpr std::string_view kModule = "torch.distributed.checkpoint.metadata.";
+constexpr std::string_view kClasses = "torch.distributed.checkpoint.metadata.";
 constexpr std::size_t kMostMembers = 64;  // Of an object; torch writes ten.
-constexpr std::string_view kMetadataName = ".metadata";
 
-/// Where one of the values of a checkpoint lies: `storage_data` maps names and offsets to these.
-struct StoredChunk {
+/// By what `storage_data` finds a file: the name of a value and the offset of a chunk, empty for an object.
+struct ChunkKey {
   std::string_view name;
-  std::size_t hash = 0;  ///< Of the name and the offset, so that few are compared.
-  Shape offset;          ///< Empty for an object.
-  FileRange range;
-  std::uint32_t form = 0;
+  Shape offset;
+
+  [[nodiscard]] std::size_t hash() const noexcept {
+    std::size_t hash = std::hash<std::string_view>{}(name);
+    for (const std::uint64_t number : offset) {
+      hash = (hash ^ static_cast<std::size_t>(number)) * 0x9e3779b97f4a7c15u;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+
+  friend bool operator<(const ChunkKey& a, const ChunkKey& b) {
+    return a.name != b.name ? a.name < b.name
+                            : std::lexicographical_compare(a.offset.begin(), a.offset.end(), b.offset.begin(),
+                                                           b.offset.end());
+  }
 };
 
-std::size_t hash_of(std::string_view name, const Shape& offset) noexcept {
-  std::size_t hash = std::hash<std::string_view>{}(name);
-  for (const std::uint64_t number : offset) {
-    hash = (hash ^ static_cast<std::size_t>(number)) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-  }
-  return hash;
-}
-
-bool comes_before(const StoredChunk& a, const StoredChunk& b) {
-  if (a.hash != b.hash) {
-    return a.hash < b.hash;
-  }
-  if (a.name != b.name) {
-    return a.name < b.name;
-  }
-  return std::lexicographical_compare(a.offset.begin(), a.offset.end(), b.offset.begin(), b.offset.end());
-}
+/// An entry of `storage_data`. A million of them are sorted by hash, and a key is read again where hashes are equal.
+struct StoredChunk {
+  std::size_t hash = 0;
+  PickleNode key{};
+  PickleNode info{};
+};
 
 class DcpDescriber {
  public:
@@ -66,17 +64,24 @@ class DcpDescriber {
 
   ForeignCatalogue run() {
     const PickleNode root = pickle_->root();
-    if (pickle_->kind(root) != PickleKind::object || !pickle_->class_name(root).ends_with("Metadata")) {
+    if (!pickle_->class_name(root).ends_with("Metadata")) {
       refuse("", "it does not describe a checkpoint of torch.distributed");
     }
-    const PickleNode state = pickle_->state(root);
-    read_storage(member(state, "storage_data", ""));
-    if (const auto flattened = optional_member(state, "mcore_data"); flattened && *flattened != kNoneNode) {
-      for_each(*flattened,
-               [&](PickleNode key, PickleNode value) { flattened_[text(key, "a name")] = value; });
+    const PickleNode state = state_of(root);
+    const PickleNode storage = member(state, "storage_data", "");
+    stored_.reserve(pickle_->size(storage) / 2);
+    for_each(storage, [&](PickleNode key, PickleNode info) {
+      stored_.push_back({key_of(state_of(key)).hash(), state_of(key), state_of(info)});
+    });
+    std::sort(stored_.begin(), stored_.end(), [&](const StoredChunk& a, const StoredChunk& b) {
+      return a.hash != b.hash ? a.hash < b.hash : key_of(a.key) < key_of(b.key);
+    });
+    if (const PickleNode flattened = optional_member(state, "mcore_data"); flattened != kNoneNode) {
+      for_each(flattened,
+               [&](PickleNode name, PickleNode value) { flattened_[text(name, "a name")] = value; });
     }
     for_each(member(state, "state_dict_metadata", ""),
-             [&](PickleNode key, PickleNode value) { describe_entry(text(key, "a name"), value); });
+             [&](PickleNode name, PickleNode entry) { describe(text(name, "a name"), entry); });
     return std::move(catalogue_);
   }
 
@@ -88,22 +93,27 @@ class DcpDescriber {
 
   // ---- nodes
 
-  [[nodiscard]] std::optional<PickleNode> optional_member(PickleNode map, std::string_view key) const {
+  [[nodiscard]] PickleNode state_of(PickleNode node) const {
+    return pickle_->kind(node) == PickleKind::object ? pickle_->state(node) : kNoneNode;
+  }
+
+  /// A member of an object's state; None where it is missing.
+  [[nodiscard]] PickleNode optional_member(PickleNode map, std::string_view key) const {
     if (pickle_->kind(map) != PickleKind::map) {
-      return std::nullopt;
+      return kNoneNode;
     }
     if (pickle_->size(map) > 2 * kMostMembers) {  // It may be shared, and would be searched for each chunk.
       refuse("", fmt::format("an object with '{}' has more than {} members", key, kMostMembers));
     }
-    return pickle_->find(map, key);
+    return pickle_->find(map, key).value_or(kNoneNode);
   }
 
   [[nodiscard]] PickleNode member(PickleNode map, std::string_view key, std::string_view name) const {
-    const std::optional<PickleNode> found = optional_member(map, key);
-    if (!found) {
+    const PickleNode found = optional_member(map, key);
+    if (found == kNoneNode) {
       refuse(name, fmt::format("'{}' is missing", key));
     }
-    return *found;
+    return found;
   }
 
   template <class Each>
@@ -125,10 +135,10 @@ class DcpDescriber {
     return pickle_->text(node);
   }
 
-  [[nodiscard]] std::uint64_t count(PickleNode node, std::string_view name) const {
-    const std::optional<std::uint64_t> number = count_of(*pickle_, node);
+  [[nodiscard]] std::uint64_t count(PickleNode map, std::string_view key, std::string_view name) const {
+    const std::optional<std::uint64_t> number = count_of(*pickle_, member(map, key, name));
     if (!number) {
-      refuse(name, "a number from 0 up was expected");
+      refuse(name, fmt::format("'{}' is not a number from 0 up", key));
     }
     return *number;
   }
@@ -141,50 +151,37 @@ class DcpDescriber {
     return std::move(*numbers);
   }
 
-  /// Returns whether a node is an object of that class; its state is then a map, where it has one.
-  [[nodiscard]] bool is_object(PickleNode node, std::string_view class_name) const {
-    return pickle_->kind(node) == PickleKind::object &&
-           pickle_->class_name(node) == std::string(kModule).append(class_name);
-  }
-
   // ---- storage_data
 
-  void read_storage(PickleNode map) {
-    stored_.reserve(pickle_->kind(map) == PickleKind::map ? pickle_->size(map) / 2 : 0);
-    for_each(map, [&](PickleNode key, PickleNode value) {
-      if (pickle_->kind(key) != PickleKind::object || pickle_->kind(value) != PickleKind::object) {
-        refuse("", "'storage_data' maps other than places to files");
-      }
-      stored_.push_back(stored_chunk(pickle_->state(key), pickle_->state(value)));
-    });
-    for (std::uint32_t i = 0; i < stored_.size(); ++i) {
-      order_.emplace_back(stored_[i].hash, i);
+  [[nodiscard]] ChunkKey key_of(PickleNode index) const {
+    ChunkKey key{text(member(index, "fqn", ""), "a name in 'storage_data'"), {}};
+    if (const PickleNode offset = optional_member(index, "offset"); offset != kNoneNode) {
+      key.offset = shape(offset, key.name);
     }
-    std::sort(order_.begin(), order_.end(), [&](const Place& a, const Place& b) {
-      return a.first != b.first ? a.first < b.first : comes_before(stored_[a.second], stored_[b.second]);
-    });
+    return key;
   }
 
-  StoredChunk stored_chunk(PickleNode index, PickleNode info) {
-    StoredChunk chunk;
-    chunk.name = text(member(index, "fqn", ""), "a name in 'storage_data'");
-    if (const auto offset = optional_member(index, "offset"); offset && *offset != kNoneNode) {
-      chunk.offset = shape(*offset, chunk.name);
+  /// Says where a chunk lies, and how.
+  void find_stored(std::string_view name, const Shape& offset, FileRange& range, std::uint32_t& form) {
+    const ChunkKey wanted{name, offset};
+    const std::size_t hash = wanted.hash();
+    const auto found = std::lower_bound(
+        stored_.begin(), stored_.end(), wanted, [&](const StoredChunk& chunk, const ChunkKey& key) {
+          return chunk.hash != hash ? chunk.hash < hash : key_of(chunk.key) < key;
+        });
+    if (found == stored_.end() || found->hash != hash || wanted < key_of(found->key)) {
+      throw Error(Errc::incomplete_shards,
+                  fmt::format("{}: the part of '{}' at {} is in no file", path_, name, offset));
     }
-    chunk.hash = hash_of(chunk.name, chunk.offset);
-    const std::string_view file = text(member(info, "relative_path", chunk.name), "the name of a file");
-    chunk.range.file = number_of_file(file);
-    chunk.range.begin = count(member(info, "offset", chunk.name), chunk.name);
-    const std::uint64_t length = count(member(info, "length", chunk.name), chunk.name);
-    chunk.range.end = chunk.range.begin + length;  // Both are below 2^63.
-    if (chunk.range.end > static_cast<std::uint64_t>(INT64_MAX)) {
-      refuse(chunk.name, "it ends beyond 2^63 bytes");
+    const PickleNode info = found->info;
+    range.file = number_of_file(text(member(info, "relative_path", name), "the name of a file"));
+    range.begin = count(info, "offset", name);
+    range.end = range.begin + count(info, "length", name);  // Both are below 2^63.
+    if (range.end > static_cast<std::uint64_t>(INT64_MAX)) {
+      refuse(name, "it ends beyond 2^63 bytes");
     }
-    const auto transforms = optional_member(info, "transform_descriptors");
-    if (transforms && *transforms != kNoneNode) {
-      chunk.form = form_of(*transforms, chunk.name);
-    }
-    return chunk;
+    const PickleNode transforms = optional_member(info, "transform_descriptors");
+    form = transforms == kNoneNode ? 0 : form_of(transforms, name);
   }
 
   std::uint32_t form_of(PickleNode transforms, std::string_view name) {
@@ -214,133 +211,98 @@ class DcpDescriber {
     return known->second;
   }
 
-  [[nodiscard]] const StoredChunk& find_stored(std::string_view name, const Shape& offset) const {
-    StoredChunk wanted;
-    wanted.name = name;
-    wanted.offset = offset;
-    wanted.hash = hash_of(name, offset);
-    const auto found = std::lower_bound(order_.begin(), order_.end(), wanted,
-                                        [&](const Place& place, const StoredChunk& chunk) {
-                                          return comes_before(stored_[place.second], chunk);
-                                        });
-    if (found == order_.end() || comes_before(wanted, stored_[found->second])) {
-      throw Error(Errc::incomplete_shards,
-                  fmt::format("{}: the part of '{}' at {} is in no file", path_, name, offset));
-    }
-    return stored_[found->second];
-  }
-
   // ---- state_dict_metadata
 
-  void describe_entry(std::string_view name, PickleNode entry) {
+  void describe(std::string_view name, PickleNode entry) {
     std::string tree_path;
     append_key(tree_path, name);
-    budget_.take(tree_path.size());
-    if (is_object(entry, "BytesStorageMetadata")) {
-      const StoredChunk& stored = find_stored(name, {});
-      catalogue_.objects.push_back({std::move(tree_path), stored.range, stored.form});
-      return;
+    budget_.take(sizeof(ForeignArray) + tree_path.size());
+    const std::string type = pickle_->class_name(entry);
+    if (type == std::string(kClasses).append("BytesStorageMetadata")) {
+      ForeignObject object{std::move(tree_path), {}, 0};
+      find_stored(name, {}, object.range, object.form);
+      catalogue_.objects.push_back(std::move(object));
+    } else if (type == std::string(kClasses).append("TensorStorageMetadata")) {
+      describe_tensor(name, std::move(tree_path), state_of(entry));
+    } else {
+      refuse(name, fmt::format("it is neither a tensor nor an object but '{}'", type));
     }
-    if (!is_object(entry, "TensorStorageMetadata")) {
-      refuse(name, fmt::format("it is neither a tensor nor an object but '{}'",
-                               pickle_->kind(entry) == PickleKind::object ? pickle_->class_name(entry) : ""));
+  }
+
+  void describe_tensor(std::string_view name, std::string tree_path, PickleNode state) {
+    const Pickle::Nodes properties = pickle_->tuple(state_of(member(state, "properties", name)));
+    const std::string type = properties.empty() ? "" : pickle_->class_name(properties[0]);
+    const std::optional<DType> dtype = torch_dtype(type);
+    if (type.empty()) {
+      refuse(name, "its properties have no dtype");
     }
-    const PickleNode state = pickle_->state(entry);
-    const std::string type = dtype_name(member(state, "properties", name), name);
-    constexpr std::string_view kTorch = "torch.";
-    const std::optional<DType> dtype =
-        type.starts_with(kTorch) ? torch_dtype(std::string_view(type).substr(kTorch.size())) : std::nullopt;
     if (!dtype || is_packed(*dtype)) {  // Half as many elements would lie in each box.
       budget_.take(type.size());
       catalogue_.left_out.push_back({std::move(tree_path), fmt::format("a tensor of '{}'", type)});
       return;
     }
-    ForeignArray array;
-    array.path = std::move(tree_path);
-    array.dtype = *dtype;
-    array.shape = shape(member(state, "size", name), name);
-    if (!byte_count(array.dtype, array.shape)) {
+    const Shape stored_shape = shape(member(state, "size", name), name);
+    ForeignArray array{std::move(tree_path), *dtype, stored_shape, {}};
+    const auto original = flattened_.find(name);
+    const PickleNode whole = original == flattened_.end()
+                                 ? kNoneNode
+                                 : optional_member(original->second, "nd_reformulated_orig_global_shape");
+    if (whole != kNoneNode) {
+      array.shape = shape(whole, name);
+    }
+    if (!byte_count(array.dtype, array.shape) || !byte_count(array.dtype, stored_shape)) {
       refuse(name, fmt::format("{} of shape {} exceeds 2^63 bytes", type, array.shape));
     }
-    add_slices(name, member(state, "chunks", name), array);
+    add_slices(name, member(state, "chunks", name), stored_shape, whole != kNoneNode, array);
     catalogue_.arrays.push_back(std::move(array));
   }
 
-  [[nodiscard]] std::string dtype_name(PickleNode properties, std::string_view name) const {
-    const PickleNode state =
-        pickle_->kind(properties) == PickleKind::object ? pickle_->state(properties) : kNoneNode;
-    if (pickle_->kind(state) != PickleKind::tuple || pickle_->size(state) == 0 ||
-        pickle_->kind(pickle_->item(state, 0)) != PickleKind::global) {
-      refuse(name, "its properties have no dtype");
-    }
-    return pickle_->class_name(pickle_->item(state, 0));
-  }
-
-  void add_slices(std::string_view name, PickleNode chunks, ForeignArray& array) {
-    const auto original = flattened_.find(name);
-    const std::optional<PickleNode> whole =
-        original == flattened_.end() ? std::nullopt
-                                     : optional_member(original->second, "nd_reformulated_orig_global_shape");
-    const Shape stored_shape = array.shape;
-    if (whole) {
-      array.shape = shape(*whole, name);
-    }
+  void add_slices(std::string_view name, PickleNode chunks, const Shape& stored_shape, bool is_flat,
+                  ForeignArray& array) {
     if (pickle_->kind(chunks) != PickleKind::list) {
       refuse(name, "'chunks' is not a list");
     }
-    if (!whole) {
-      budget_.take(pickle_->size(chunks) * sizeof(std::uint64_t));
-      array.slices.reserve(pickle_->size(chunks));
-    }
+    const std::size_t slice_bytes = sizeof(ForeignSlice) + 2 * stored_shape.size() * sizeof(std::uint64_t);
+    budget_.take(pickle_->size(chunks) * slice_bytes);
+    array.slices.reserve(pickle_->size(chunks));
     PickleNode chunk{};
     for (Pickle::Items items = pickle_->items(chunks); items.next(chunk);) {
-      if (pickle_->kind(chunk) != PickleKind::object) {
-        refuse(name, "a chunk is not an object");
-      }
-      const PickleNode state = pickle_->state(chunk);
-      const Shape offsets = shape(member(state, "offsets", name), name);
-      const Shape sizes = shape(member(state, "sizes", name), name);
-      const Box box = offsets.size() == sizes.size() ? Box(offsets, sizes) : Box();
-      if (offsets.size() != sizes.size() || !box.is_within(stored_shape)) {
+      const Shape offsets = shape(member(state_of(chunk), "offsets", name), name);
+      const Shape sizes = shape(member(state_of(chunk), "sizes", name), name);
+      if (offsets.size() != sizes.size() || !Box(offsets, sizes).is_within(stored_shape)) {
         refuse(name, fmt::format("a chunk of {} at {} is not inside {}", sizes, offsets, stored_shape));
       }
-      if (box.is_empty()) {
+      ForeignSlice slice;
+      slice.box = Box(offsets, sizes);
+      if (slice.box.is_empty()) {
         continue;  // It may share its offset with a full one, and only one of the two is in a file.
       }
-      const StoredChunk& stored = find_stored(name, offsets);
-      ForeignSlice slice;
-      slice.range = stored.range;
-      slice.form = stored.form;
+      find_stored(name, offsets, slice.range, slice.form);
       slice.elements = element_count(sizes).value_or(0);
-      if (whole) {
-        add_flat(name, box, stored_shape, slice, array);
+      if (is_flat) {
+        add_flat(name, stored_shape, std::move(slice), array);
       } else {
-        slice.box = box;
-        take_slice(array.shape.size());
         array.slices.push_back(std::move(slice));
       }
     }
   }
 
-  void take_slice(std::size_t rank) { budget_.take(2 * rank * sizeof(std::uint64_t)); }
-
   /// Adds a chunk of a flattened state: of an array [X, Y] that is stored as [X/x, Y/y, x*y] a run of the last axis is
   /// a run of elements of one block of [x, y].
-  void add_flat(std::string_view name, const Box& chunk, const Shape& stored_shape, const ForeignSlice& slice,
-                ForeignArray& array) {
+  void add_flat(std::string_view name, const Shape& stored_shape, ForeignSlice slice, ForeignArray& array) {
     const std::size_t rank = array.shape.size();
+    const Box chunk = slice.box;
     if (chunk.rank() != rank + 1) {
       refuse(name, fmt::format("an array of shape {} is stored as {}", array.shape, stored_shape));
     }
     Shape offsets(rank, 0);
     Shape extents(rank, 0);
     for (std::size_t axis = 0; axis < rank; ++axis) {
-      const std::uint64_t blocks = stored_shape[axis];
-      if (blocks == 0 || array.shape[axis] % blocks != 0 || chunk.extents()[axis] != 1) {
+      if (array.shape[axis] % stored_shape[axis] != 0 || chunk.extents()[axis] != 1) {
         refuse(name, fmt::format("an array of shape {} does not divide into what is stored of it, {}",
                                  array.shape, stored_shape));
       }
-      extents[axis] = array.shape[axis] / blocks;
+      extents[axis] = array.shape[axis] / stored_shape[axis];
       offsets[axis] = chunk.begin(axis) * extents[axis];
     }
     const Box block(offsets, extents);
@@ -348,11 +310,10 @@ class DcpDescriber {
       refuse(name, fmt::format("blocks of {} are stored as {} elements", extents, stored_shape[rank]));
     }
     for (FlatPiece& piece : boxes_of_flat_range(block, chunk.begin(rank), chunk.end(rank))) {
-      take_slice(rank);
-      ForeignSlice part = slice;
-      part.box = std::move(piece.box);
-      part.first = piece.first;
-      array.slices.push_back(std::move(part));
+      budget_.take(sizeof(ForeignSlice) + 2 * rank * sizeof(std::uint64_t));
+      slice.box = std::move(piece.box);
+      slice.first = piece.first;
+      array.slices.push_back(slice);
     }
   }
 
@@ -360,63 +321,10 @@ class DcpDescriber {
   std::string_view path_;
   DescriptionBudget budget_;
   ForeignCatalogue catalogue_;
-  using Place = std::pair<std::size_t, std::uint32_t>;  ///< A hash, and which of stored_ has it.
   std::vector<StoredChunk> stored_;
-  std::vector<Place> order_;  ///< Sorted: cheaper to move than what lies there.
   std::unordered_map<std::string_view, std::uint32_t> file_numbers_;
   std::unordered_map<std::string_view, PickleNode> flattened_;  ///< What `mcore_data` says of names.
 };
-
-/// The rank of "__12.metadata", or nothing for another name.
-std::optional<std::size_t> rank_of(std::string_view file) {
-  constexpr std::string_view kPrefix = "__";
-  if (!file.starts_with(kPrefix) || !file.ends_with(kMetadataName)) {
-    return std::nullopt;
-  }
-  const std::string_view digits =
-      file.substr(kPrefix.size(), file.size() - std::min(file.size(), kPrefix.size() + kMetadataName.size()));
-  const bool is_number =
-      !digits.empty() && digits.size() < 10 && (digits == "0" || digits.front() != '0') &&
-      std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (!is_number) {
-    return std::nullopt;
-  }
-  std::size_t rank = 0;
-  for (const char digit : digits) {
-    rank = 10 * rank + static_cast<std::size_t>(digit - '0');
-  }
-  return rank;
-}
-
-}  // namespace
-
-std::vector<std::string> dcp_metadata_files(std::span<const std::string> files) {
-  if (std::find(files.begin(), files.end(), kMetadataName) != files.end()) {
-    return {std::string(kMetadataName)};
-  }
-  std::map<std::size_t, std::string> by_rank;
-  for (const std::string& file : files) {
-    if (const std::optional<std::size_t> rank = rank_of(file)) {
-      by_rank.emplace(*rank, file);
-    }
-  }
-  std::vector<std::string> found;
-  for (auto& [rank, file] : by_rank) {
-    if (rank != found.size()) {
-      throw Error(Errc::incomplete_shards,
-                  fmt::format("'{}' is there, but '__{}.metadata' is missing", file, found.size()));
-    }
-    found.push_back(std::move(file));
-  }
-  return found;
-}
-
-ForeignCatalogue describe_dcp_metadata(std::span<const std::byte> bytes, std::string_view path) {
-  const Pickle pickle = Pickle::read(bytes, path);
-  return DcpDescriber(pickle, path).run();
-}
-
-namespace {
 
 /// What several ranks say, as it grows.
 class RankJoin {
@@ -424,7 +332,7 @@ class RankJoin {
   void add(const ForeignCatalogue& rank) {
     file_numbers_.clear();
     for (const std::string& file : rank.files) {
-      const auto [known, is_new] = files_.try_emplace(file, static_cast<std::uint32_t>(joined_.files.size()));
+      const auto [known, is_new] = files_.try_emplace(file, static_cast<std::uint32_t>(files_.size()));
       if (is_new) {
         joined_.files.push_back(file);
       }
@@ -434,22 +342,41 @@ class RankJoin {
       add_array(rank, array);
     }
     for (ForeignObject object : rank.objects) {
-      if (names_.try_emplace(object.path, joined_.arrays.size()).second) {
+      if (numbers_.try_emplace(object.path, kNoArray).second) {
         adopt(rank, object.range, object.form);
         joined_.objects.push_back(std::move(object));
       }
     }
     for (const LeftOut& left_out : rank.left_out) {
-      if (names_.try_emplace(left_out.path, joined_.arrays.size()).second) {
+      if (numbers_.try_emplace(left_out.path, kNoArray).second) {
         joined_.left_out.push_back(left_out);
       }
     }
   }
 
-  ForeignCatalogue take() { return std::move(joined_); }
+  /// Of slices with the same box the first stays.
+  ForeignCatalogue take() {
+    for (ForeignArray& array : joined_.arrays) {
+      std::stable_sort(array.slices.begin(), array.slices.end(), comes_before);
+      array.slices.erase(
+          std::unique(array.slices.begin(), array.slices.end(),
+                      [](const ForeignSlice& a, const ForeignSlice& b) { return a.box == b.box; }),
+          array.slices.end());
+    }
+    joined_.is_located = false;
+    return std::move(joined_);
+  }
 
  private:
-  using Corners = std::pair<std::vector<std::uint64_t>, std::vector<std::uint64_t>>;
+  static constexpr std::size_t kNoArray = ~std::size_t{0};
+
+  static bool comes_before(const ForeignSlice& a, const ForeignSlice& b) {
+    const auto less = [](const Shape& one, const Shape& other) {
+      return std::lexicographical_compare(one.begin(), one.end(), other.begin(), other.end());
+    };
+    return a.box.offsets() == b.box.offsets() ? less(a.box.extents(), b.box.extents())
+                                              : less(a.box.offsets(), b.box.offsets());
+  }
 
   void adopt(const ForeignCatalogue& rank, FileRange& range, std::uint32_t& form) {
     range.file = file_numbers_[range.file];
@@ -457,44 +384,68 @@ class RankJoin {
   }
 
   void add_array(const ForeignCatalogue& rank, const ForeignArray& array) {
-    const auto [known, is_new] = names_.try_emplace(array.path, joined_.arrays.size());
+    const auto [known, is_new] = numbers_.try_emplace(array.path, joined_.arrays.size());
     if (is_new) {
       joined_.arrays.push_back({array.path, array.dtype, array.shape, {}});
-      boxes_.emplace_back();
     }
-    if (known->second >= joined_.arrays.size() || joined_.arrays[known->second].path != array.path ||
-        joined_.arrays[known->second].dtype != array.dtype ||
-        joined_.arrays[known->second].shape != array.shape) {
+    ForeignArray* const joined = known->second == kNoArray ? nullptr : &joined_.arrays[known->second];
+    if (joined == nullptr || joined->dtype != array.dtype || joined->shape != array.shape) {
       throw Error(Errc::malformed_metadata, fmt::format("'{}': what ranks say of it differs", array.path));
     }
-    std::map<Corners, char>& boxes = boxes_[known->second];
     for (ForeignSlice slice : array.slices) {
-      Corners corners{{slice.box.offsets().begin(), slice.box.offsets().end()},
-                      {slice.box.extents().begin(), slice.box.extents().end()}};
-      if (boxes.try_emplace(std::move(corners)).second) {
-        adopt(rank, slice.range, slice.form);
-        joined_.arrays[known->second].slices.push_back(std::move(slice));
-      }
+      adopt(rank, slice.range, slice.form);
+      joined->slices.push_back(std::move(slice));
     }
   }
 
   ForeignCatalogue joined_;
   std::unordered_map<std::string, std::uint32_t> files_;
-  std::unordered_map<std::string, std::size_t> names_;  ///< Of arrays with their numbers, of all else.
-  std::vector<std::map<Corners, char>> boxes_;          ///< Of each array.
-  std::vector<std::uint32_t> file_numbers_;             ///< Of the files of one rank.
+  std::unordered_map<std::string, std::size_t>
+      numbers_;                              ///< Of arrays by their paths; kNoArray for all else.
+  std::vector<std::uint32_t> file_numbers_;  ///< Of the files of one rank.
 };
 
+constexpr std::string_view kMetadataName = ".metadata";
+
+/// Returns whether a name is "__<rank>.metadata".
+bool is_of_a_rank(std::string_view file) {
+  if (!file.starts_with("__") || !file.ends_with(kMetadataName) || file.size() < 3 + kMetadataName.size()) {
+    return false;
+  }
+  const std::string_view digits = file.substr(2, file.size() - 2 - kMetadataName.size());
+  return digits.find_first_not_of("0123456789") == std::string_view::npos &&
+         (digits == "0" || digits.front() != '0');
+}
+
 }  // namespace
+
+std::vector<std::string> dcp_metadata_files(std::span<const std::string> files) {
+  const std::unordered_set<std::string_view> names(files.begin(), files.end());
+  if (names.contains(kMetadataName)) {
+    return {std::string(kMetadataName)};
+  }
+  std::vector<std::string> found;
+  for (auto left = std::count_if(names.begin(), names.end(), is_of_a_rank); left > 0; --left) {
+    found.push_back(fmt::format("__{}{}", found.size(), kMetadataName));
+    if (!names.contains(found.back())) {
+      throw Error(Errc::incomplete_shards,
+                  fmt::format("files of other ranks are there, but '{}' is missing", found.back()));
+    }
+  }
+  return found;
+}
+
+ForeignCatalogue describe_dcp_metadata(std::span<const std::byte> bytes, std::string_view path) {
+  const Pickle pickle = Pickle::read(bytes, path);
+  return DcpDescriber(pickle, path).run();
+}
 
 ForeignCatalogue join_dcp_metadata(std::span<const ForeignCatalogue> ranks) {
   RankJoin join;
   for (const ForeignCatalogue& rank : ranks) {
     join.add(rank);
   }
-  ForeignCatalogue joined = join.take();
-  joined.is_located = false;
-  return joined;
+  return join.take();
 }
 
 ForeignSlice locate_dcp_slice(const ForeignArray& array, const ForeignSlice& slice,
@@ -512,26 +463,27 @@ ForeignSlice locate_dcp_slice(const ForeignArray& array, const ForeignSlice& sli
     refuse("its bytes are not those of one tensor");
   }
   const ForeignArray& tensor = chunk.arrays[0];
-  const bool is_whole_tensor = element_count(slice.box.extents()) == slice.elements;
+  const std::uint64_t elements = element_count(slice.box.extents()).value_or(0);
+  const bool is_whole = elements == slice.elements;
   if (tensor.dtype != array.dtype || element_count(tensor.shape) != slice.elements ||
-      (is_whole_tensor && tensor.shape != slice.box.extents() && slice.box.rank() == tensor.shape.size())) {
+      (is_whole && tensor.shape != slice.box.extents() && slice.box.rank() == tensor.shape.size())) {
     refuse(fmt::format("a tensor {} of {} lies in its place", tensor.shape, name(tensor.dtype)));
   }
   const ForeignSlice& bytes = tensor.slices[0];
   const SliceForm& form = chunk.forms[bytes.form];
+  if ((form.strides && form.strides->size() != slice.box.rank()) ||
+      (!is_whole && (form.strides || !form.codecs.empty()))) {
+    refuse("it is a part of a tensor whose elements do not follow one another");
+  }
   ForeignSlice located = slice;
   located.range.begin = slice.range.begin + bytes.range.begin;
   located.range.end = slice.range.begin + bytes.range.end;
   located.form = catalogue.add_form(form);
   located.crc32 = bytes.crc32;
-  if ((form.strides && form.strides->size() != slice.box.rank()) ||
-      (!is_whole_tensor && (form.strides || !form.codecs.empty()))) {
-    refuse("it is a part of a tensor whose elements do not follow one another");
-  }
-  if (!is_whole_tensor) {
+  if (!is_whole) {
     const std::uint64_t item = bits(array.dtype) / 8;
     located.range.begin += slice.first * item;
-    located.range.end = located.range.begin + element_count(slice.box.extents()).value_or(0) * item;
+    located.range.end = located.range.begin + elements * item;
     located.crc32.reset();
   }
   if (located.range.end > slice.range.end) {

@@ -2,9 +2,10 @@
 #include "formats/internal/pickle.hpp"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
-#include <limits>
-#include <unordered_map>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -13,13 +14,106 @@
 namespace cairn::formats {
 namespace {
 
-// Nodes that every pickle shares: None is number 0.
-constexpr std::uint32_t kFalse = 1;
-constexpr std::uint32_t kTrue = 2;
-constexpr std::uint32_t kEmptyTuple = 3;
-constexpr std::uint32_t kFirstInteger = 4;
-constexpr std::uint64_t kSharedIntegers = 256;
+// What the words of a node are, after its kind. Of a tuple: the number of items, the items. Of another container, and
+// of an object: the number of items, the first and the last of its runs, or 0; then of an object its three parts. Of a
+// global: two texts. Of what stands for an object: its identity. A run is the next run, or 0, the number of its items,
+// the items.
+constexpr std::uint32_t kSize = 1;
+constexpr std::uint32_t kFirstRun = 2;
+constexpr std::uint32_t kLastRun = 3;
+constexpr std::uint32_t kParts = 4;
+constexpr std::uint32_t kStateWord = kParts + 2;
+constexpr std::uint32_t kMappingBit = 0x100;  ///< Beside the kind of an object.
+
+constexpr std::uint32_t kHighBit = static_cast<std::uint32_t>(kNoneNode);
+constexpr PickleNode kEmptyTuple{kHighBit + 1};  // None has one word.
+constexpr PickleNode kNothing{~std::uint32_t{0}};
+constexpr std::size_t kMostNumberBytes = 255;  // Each look at an integer costs so much at most.
 constexpr unsigned kNewestProtocol = 5;
+
+/// What an opcode does.
+enum class Does : std::uint8_t {
+  refuse,
+  push,    ///< Pushes a value, which is read from the input when somebody asks.
+  global,  ///< Pushes the class that two lines name.
+  make,    ///< Pushes None or an empty container.
+  tuple,   ///< Pushes a tuple of as many nodes as its code says.
+  fill,    ///< Pushes a container of what lies above the mark.
+  add,     ///< Adds the last item, or a key and a value, to the container below.
+  add_marked,
+  pop,
+  pop_mark,
+  mark,
+  put,
+  memoize,
+  get,
+  class_of_texts,
+  call,
+  call_with_names,
+  set_state,
+  persistent,
+  protocol,
+  frame,
+  stop
+};
+
+struct Opcode {
+  Does does{};
+  PickleKind kind{};
+  std::uint8_t width = 0;   ///< So many bytes follow: a number,
+  bool has_length = false;  ///< or a length, and as many more.
+};
+
+constexpr std::array<Opcode, 256> kOpcodes = [] {
+  using enum PickleKind;
+  std::array<Opcode, 256> all{};
+  all[0x88] = all[0x89] = {Does::push, boolean};
+  all['K'] = {Does::push, integer, 1};
+  all['M'] = {Does::push, integer, 2};
+  all['J'] = {Does::push, integer, 4};
+  all[0x8a] = {Does::push, integer, 1, true};
+  all[0x8b] = {Does::push, integer, 4, true};
+  all['G'] = {Does::push, real, 8};
+  all['U'] = all[0x8c] = {Does::push, text, 1, true};  // Texts of Python 2 among them.
+  all['T'] = all['X'] = {Does::push, text, 4, true};
+  all[0x8d] = {Does::push, text, 8, true};
+  all['C'] = {Does::push, bytes, 1, true};
+  all['B'] = {Does::push, bytes, 4, true};
+  all[0x8e] = all[0x96] = {Does::push, bytes, 8, true};
+  all['c'] = {Does::global, global};
+  all['N'] = {Does::make, none};
+  all[')'] = {Does::make, tuple};
+  all[']'] = {Does::make, list};
+  all['}'] = {Does::make, map};
+  all[0x8f] = {Does::make, set};
+  all[0x85] = all[0x86] = all[0x87] = {Does::tuple, tuple};
+  all['t'] = {Does::fill, tuple};
+  all['l'] = {Does::fill, list};
+  all['d'] = {Does::fill, map};
+  all[0x91] = {Does::fill, set};
+  all['a'] = {Does::add, list};
+  all['s'] = {Does::add, map};
+  all['e'] = {Does::add_marked, list};
+  all['u'] = {Does::add_marked, map};
+  all[0x90] = {Does::add_marked, set};
+  all['0'] = {Does::pop};
+  all['1'] = {Does::pop_mark};
+  all['('] = {Does::mark};
+  all['q'] = {Does::put, none, 1};
+  all['r'] = {Does::put, none, 4};
+  all[0x94] = {Does::memoize};
+  all['h'] = {Does::get, none, 1};
+  all['j'] = {Does::get, none, 4};
+  all[0x93] = {Does::class_of_texts};
+  all['R'] = all[0x81] = {Does::call};
+  all[0x92] = {Does::call_with_names};
+  all['b'] = {Does::set_state};
+  all['Q'] = {Does::persistent};
+  all[0x80] = {Does::protocol, none, 1};
+  all[0x95] = {Does::frame, none, 8};
+  all['.'] = {Does::stop};
+  return all;
+}();
 
 /// Text forms of before protocol 1, extensions, and buffers that are not in the file.
 struct UnreadOpcode {
@@ -32,6 +126,34 @@ constexpr UnreadOpcode kUnread[] = {
     {'S', "STRING"},  {'I', "INT"},   {'L', "LONG"},         {'F', "FLOAT"},
     {'V', "UNICODE"}, {'2', "DUP"},   {0x97, "NEXT_BUFFER"}, {0x98, "READONLY_BUFFER"}};
 
+constexpr bool is_leaf(PickleNode node) noexcept {
+  return static_cast<std::uint32_t>(node) < kHighBit;
+}
+
+constexpr bool has_sign(char byte) noexcept {
+  return (static_cast<unsigned char>(byte) & 0x80u) != 0;
+}
+
+/// A little-endian number in two's complement, without the bytes that only repeat its sign.
+std::string_view shortened(std::string_view bytes) noexcept {
+  const char filling = !bytes.empty() && has_sign(bytes.back()) ? '\xff' : '\0';
+  while (bytes.size() > 1 && bytes.back() == filling &&
+         has_sign(bytes[bytes.size() - 2]) == has_sign(filling)) {
+    bytes.remove_suffix(1);
+  }
+  return bytes;
+}
+
+std::uint64_t number_of(std::string_view bytes) noexcept {
+  std::uint64_t number = 0;
+  std::memcpy(&number, bytes.data(), bytes.size());
+  return number;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
 
 /// The machine: a stack of nodes, the heights at which marks lie in it, and a memo of nodes by number.
@@ -43,31 +165,14 @@ class PickleReader {
                                                         input.size(), kMaxPickleBytes));
     }
     out_.input_ = input;
-    // As much as descriptions of tensors need; what grows by doubling is there twice for a moment.
-    out_.nodes_.reserve(kFirstInteger + kSharedIntegers + input.size() / 6);
-    out_.runs_.reserve(1 + input.size() / 2);
-    out_.objects_.reserve(input.size() / 20);
-    out_.runs_.push_back(0);  // A run at 0 would read as none.
-    for (const PickleKind kind :
-         {PickleKind::none, PickleKind::boolean, PickleKind::boolean, PickleKind::tuple}) {
-      out_.nodes_.push_back({kind, false, 0, out_.nodes_.size() == kTrue ? 1u : 0u});
-    }
-    for (std::uint64_t i = 0; i < kSharedIntegers; ++i) {
-      out_.nodes_.push_back({PickleKind::integer, false, 0, i});
-    }
+    out_.words_.reserve(
+        input.size());  // Enough for descriptions of tensors; what grows is there twice for a moment.
+    make(PickleKind::none, {});
+    make(PickleKind::tuple, {PickleNode{}});
   }
 
   Pickle run() {
-    while (true) {
-      opcode_at_ = at_;
-      const auto opcode = take<std::uint8_t>();
-      if (opcode == '.') {
-        break;
-      }
-      if (!read_memo(opcode) && !read_number(opcode) && !read_text(opcode) && !read_container(opcode) &&
-          !read_items(opcode) && !read_object(opcode)) {
-        refuse_opcode(opcode);
-      }
+    while (step()) {
     }
     if (stack_.size() != 1 || !marks_.empty()) {
       refuse("it ends with other than one value");
@@ -80,19 +185,100 @@ class PickleReader {
   }
 
  private:
-  using Node = Pickle::Node;
-
   [[noreturn]] void refuse(std::string_view why) const {
     throw Error(Errc::malformed_metadata,
                 fmt::format("{}: byte {} of the pickle: {}", path_, opcode_at_, why));
   }
 
   [[noreturn]] void refuse_opcode(std::uint8_t opcode) const {
-    const auto* const known =
-        std::find_if(std::begin(kUnread), std::end(kUnread),
-                     [&](const UnreadOpcode& unread) { return unread.opcode == opcode; });
-    refuse(known == std::end(kUnread) ? fmt::format("{:#04x} is not an opcode", opcode)
-                                      : fmt::format("the opcode {} is not read", known->name));
+    for (const UnreadOpcode& unread : kUnread) {
+      if (unread.opcode == opcode) {
+        refuse(fmt::format("the opcode {} is not read", unread.name));
+      }
+    }
+    refuse(fmt::format("{:#04x} is not an opcode", opcode));
+  }
+
+  /// Reads one opcode; false at the end.
+  bool step() {
+    opcode_at_ = at_;
+    const auto code = static_cast<std::uint8_t>(take_bytes(1).front());
+    const Opcode opcode = kOpcodes[code];
+    const std::uint64_t number = number_of(take_bytes(opcode.width));
+    switch (opcode.does) {
+      case Does::refuse:
+        refuse_opcode(code);
+      case Does::push:
+        static_cast<void>(take_bytes(opcode.has_length ? number : 0));
+        return push(PickleNode{static_cast<std::uint32_t>(opcode_at_)});
+      case Does::global:
+        skip_line();
+        skip_line();
+        return push(PickleNode{static_cast<std::uint32_t>(opcode_at_)});
+      case Does::make:
+        return push(new_container(opcode.kind));
+      case Does::tuple:
+        return push_filled(PickleKind::tuple, below(code - 0x84u));
+      case Does::fill:
+        return push_filled(opcode.kind, take_mark());
+      case Does::add:
+        return add_items(below(opcode.kind == PickleKind::map ? 2 : 1), opcode.kind);
+      case Does::add_marked:
+        return add_items(take_mark(), opcode.kind);
+      case Does::pop:  // As Python has it: a mark may go, too.
+        stack_.resize(stack_.size() == fence() ? take_mark() : below(1));
+        return true;
+      case Does::pop_mark:
+        stack_.resize(take_mark());
+        return true;
+      case Does::mark:
+        marks_.push_back(stack_.size());
+        return true;
+      case Does::memoize:
+        return put(memo_.size());
+      case Does::put:
+        return put(static_cast<std::size_t>(number));
+      case Does::get:
+        return get(static_cast<std::size_t>(number));
+      case Does::stop:
+        return false;
+      default:
+        return read_object(opcode.does, number);
+    }
+  }
+
+  bool read_object(Does does, std::uint64_t number) {
+    if (does == Does::protocol && number > kNewestProtocol) {
+      throw Error(Errc::unsupported_version,
+                  fmt::format("{}: a pickle of protocol {}; {} is the newest that is read", path_, number,
+                              kNewestProtocol));
+    }
+    if (does == Does::frame && number > out_.input_.size() - at_) {
+      refuse("a frame ends beyond the pickle");
+    }
+    if (does == Does::protocol || does == Does::frame) {
+      return true;
+    }
+    const PickleNode last = pop();
+    switch (does) {
+      case Does::class_of_texts: {
+        const PickleNode module = pop();
+        if (out_.kind(module) != PickleKind::text || out_.kind(last) != PickleKind::text) {
+          refuse("a class is named by other than texts");
+        }
+        return push(make(PickleKind::global, {module, last}));
+      }
+      case Does::call:
+        return push_object(pop(), last);
+      case Does::call_with_names: {
+        const PickleNode arguments = pop();
+        return push_object(pop(), out_.size(last) > 0 ? kNoneNode : arguments);
+      }
+      case Does::set_state:
+        return set_state(top(), last);
+      default:
+        return push(make(PickleKind::persistent, {last}));
+    }
   }
 
   // ---- the input
@@ -101,42 +287,64 @@ class PickleReader {
     if (size > out_.input_.size() - at_) {
       refuse(fmt::format("{} bytes are asked for, and {} are left", size, out_.input_.size() - at_));
     }
-    const std::string_view bytes(reinterpret_cast<const char*>(out_.input_.data()) + at_,
-                                 static_cast<std::size_t>(size));
     at_ += static_cast<std::size_t>(size);
-    return bytes;
+    return text_of(out_.input_).substr(at_ - static_cast<std::size_t>(size), static_cast<std::size_t>(size));
   }
 
-  template <class T>
-  T take() {
-    T value{};
-    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
-    return value;
+  void skip_line() {
+    const std::size_t end = text_of(out_.input_).find('\n', at_);
+    if (end == std::string_view::npos) {
+      refuse("a name has no end");
+    }
+    at_ = end + 1;
   }
 
-  // ---- nodes and the stack
+  // ---- nodes
 
-  PickleNode make(Node node) {
-    const auto number = static_cast<std::uint32_t>(out_.nodes_.size());  // At most two for each byte.
-    out_.nodes_.push_back(node);
-    return PickleNode{number};
+  void append(std::span<const PickleNode> words) {
+    if (words.size() > kHighBit - out_.words_.size()) {
+      refuse("it has too many items");
+    }
+    out_.words_.insert(out_.words_.end(), words.begin(), words.end());
   }
 
-  // These return true, as do the functions below that push: the opcode has been read.
+  PickleNode make(PickleKind kind, std::initializer_list<PickleNode> words) {
+    const PickleNode node{kHighBit + static_cast<std::uint32_t>(out_.words_.size())};
+    const PickleNode first{static_cast<std::uint32_t>(kind)};
+    append({&first, 1});
+    append({words.begin(), words.size()});
+    return node;
+  }
+
+  PickleNode new_container(PickleKind kind) {
+    if (kind == PickleKind::none || kind == PickleKind::tuple) {
+      return kind == PickleKind::none ? kNoneNode : kEmptyTuple;
+    }
+    return make(kind, {PickleNode{}, PickleNode{}, PickleNode{}});
+  }
+
+  PickleNode& word(PickleNode node, std::uint32_t i) {
+    return out_.words_[static_cast<std::uint32_t>(node) - kHighBit + i];
+  }
+
+  // ---- the stack; what pushes returns true: the pickle goes on
+
   bool push(PickleNode node) {
     stack_.push_back(node);
     return true;
   }
-  bool push(std::uint32_t shared) { return push(PickleNode{shared}); }
 
   [[nodiscard]] std::size_t fence() const noexcept { return marks_.empty() ? 0 : marks_.back(); }
 
-  [[nodiscard]] PickleNode top() const {
-    if (stack_.size() <= fence()) {
+  /// The height of the stack below so many nodes, all of them above the last mark.
+  [[nodiscard]] std::size_t below(std::size_t count) const {
+    if (stack_.size() - fence() < count) {
       refuse("the stack is empty");
     }
-    return stack_.back();
+    return stack_.size() - count;
   }
+
+  [[nodiscard]] PickleNode top() const { return stack_[below(1)]; }
 
   PickleNode pop() {
     const PickleNode node = top();
@@ -144,12 +352,7 @@ class PickleReader {
     return node;
   }
 
-  /// The nodes above so many of the stack.
-  [[nodiscard]] std::span<const PickleNode> above(std::size_t height) const {
-    return std::span(stack_).subspan(height);
-  }
-
-  std::size_t pop_mark() {
+  std::size_t take_mark() {
     if (marks_.empty()) {
       refuse("no mark lies on the stack");
     }
@@ -158,360 +361,87 @@ class PickleReader {
     return height;
   }
 
-  [[nodiscard]] Node& node(PickleNode number) { return out_.nodes_[static_cast<std::uint32_t>(number)]; }
-
-  // ---- opcodes
-
-  bool read_memo(std::uint8_t opcode) {
-    switch (opcode) {
-      case 0x94:  // MEMOIZE
-        return put(static_cast<std::uint32_t>(memo_.size() + sparse_memo_.size()));
-      case 'q':
-        return put(take<std::uint8_t>());
-      case 'r':
-        return put(take<std::uint32_t>());
-      case 'h':
-        return get(take<std::uint8_t>());
-      case 'j':
-        return get(take<std::uint32_t>());
-      default:
-        return false;
+  bool put(std::size_t number) {
+    if (number >= out_.input_.size()) {  // As many as there are opcodes would do.
+      refuse(fmt::format("a value is memorised as number {}", number));
     }
-  }
-
-  /// Numbers that follow one another lie in a row; any others cost an entry each, however large they are.
-  bool put(std::uint32_t number) {
-    const PickleNode value = top();
-    if (number < memo_.size()) {
-      memo_[number] = value;
-    } else if (number == memo_.size()) {
-      memo_.push_back(value);
-      sparse_memo_.erase(number);
-    } else {
-      sparse_memo_[number] = value;
-    }
+    memo_.resize(std::max(memo_.size(), number + 1), kNothing);
+    memo_[number] = top();
     return true;
   }
 
-  bool get(std::uint32_t number) {
-    if (number < memo_.size()) {
-      return push(memo_[number]);
-    }
-    const auto found = sparse_memo_.find(number);
-    if (found == sparse_memo_.end()) {
+  bool get(std::size_t number) {
+    if (number >= memo_.size() || memo_[number] == kNothing) {
       refuse(fmt::format("nothing was memorised as number {}", number));
     }
-    return push(found->second);
+    return push(memo_[number]);
   }
 
-  bool read_number(std::uint8_t opcode) {
-    switch (opcode) {
-      case 'N':
-        return push(kNoneNode);
-      case 0x88:
-        return push(kTrue);
-      case 0x89:
-        return push(kFalse);
-      case 'K':
-        return push(kFirstInteger + take<std::uint8_t>());
-      case 'M':
-        return push_integer(take<std::uint16_t>());
-      case 'J':
-        return push_integer(take<std::int32_t>());
-      case 'G': {
-        const std::uint64_t bits = __builtin_bswap64(take<std::uint64_t>());
-        return push(make({PickleKind::real, false, 0, bits}));
-      }
-      case 0x8a:
-        return push_long(take_bytes(take<std::uint8_t>()));
-      case 0x8b:
-        return push_long(take_bytes(take<std::uint32_t>()));
-      default:
-        return false;
+  bool push_filled(PickleKind kind, std::size_t height) {
+    const std::span<const PickleNode> items = std::span(stack_).subspan(height);
+    PickleNode container = new_container(kind);
+    if (kind != PickleKind::tuple) {
+      stack_.insert(stack_.begin() + static_cast<std::ptrdiff_t>(height), container);
+      return add_items(height + 1, kind);
     }
-  }
-
-  bool push_integer(std::int64_t value) {
-    if (value >= 0 && static_cast<std::uint64_t>(value) < kSharedIntegers) {
-      return push(kFirstInteger + static_cast<std::uint32_t>(value));
+    if (!items.empty()) {
+      container = make(kind, {PickleNode{static_cast<std::uint32_t>(items.size())}});
+      append(items);
+      stack_.resize(height);
     }
-    return push(make({PickleKind::integer, false, 0, static_cast<std::uint64_t>(value)}));
-  }
-
-  /// Takes a little-endian two's complement number.
-  bool push_long(std::string_view bytes) {
-    const auto has_sign = [](char byte) { return (static_cast<unsigned char>(byte) & 0x80u) != 0; };
-    const bool is_negative = !bytes.empty() && has_sign(bytes.back());
-    const char filling = is_negative ? '\xff' : '\0';
-    while (bytes.size() > 1 && bytes.back() == filling && has_sign(bytes[bytes.size() - 2]) == is_negative) {
-      bytes.remove_suffix(1);
-    }
-    std::uint64_t value = is_negative ? ~std::uint64_t{0} : 0;
-    std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
-    if (bytes.size() <= sizeof value) {
-      return push_integer(static_cast<std::int64_t>(value));
-    }
-    const bool is_unsigned = bytes.size() == sizeof value + 1 && bytes.back() == '\0';
-    return push(
-        make({is_unsigned ? PickleKind::unsigned_integer : PickleKind::huge_integer, false, 0, value}));
-  }
-
-  bool read_text(std::uint8_t opcode) {
-    switch (opcode) {
-      case 'U':  // Texts of Python 2 among them.
-      case 0x8c:
-        return push(make_text(PickleKind::text, take<std::uint8_t>()));
-      case 'T':
-      case 'X':
-        return push(make_text(PickleKind::text, take<std::uint32_t>()));
-      case 0x8d:
-        return push(make_text(PickleKind::text, take<std::uint64_t>()));
-      case 'C':
-        return push(make_text(PickleKind::bytes, take<std::uint8_t>()));
-      case 'B':
-        return push(make_text(PickleKind::bytes, take<std::uint32_t>()));
-      case 0x8e:
-      case 0x96:
-        return push(make_text(PickleKind::bytes, take<std::uint64_t>()));
-      default:
-        return false;
-    }
-  }
-
-  PickleNode make_text(PickleKind kind, std::uint64_t size) {
-    const std::uint64_t begin = at_;
-    return make({kind, false, static_cast<std::uint32_t>(take_bytes(size).size()), begin});
-  }
-
-  bool read_container(std::uint8_t opcode) {
-    switch (opcode) {
-      case '(':
-        marks_.push_back(stack_.size());
-        return true;
-      case ')':
-        return push(kEmptyTuple);
-      case ']':
-        return push(make({PickleKind::list, false, 0, 0}));
-      case '}':
-        return push(make({PickleKind::map, false, 0, 0}));
-      case 0x8f:
-        return push(make({PickleKind::set, false, 0, 0}));
-      case 't':
-        return push_tuple(pop_mark());
-      case 0x85:
-      case 0x86:
-      case 0x87: {
-        const std::size_t count = opcode - 0x84u;
-        if (stack_.size() - fence() < count) {
-          refuse("the stack is empty");
-        }
-        return push_tuple(stack_.size() - count);
-      }
-      case 'l':
-        return push_filled(PickleKind::list);
-      case 'd':
-        return push_filled(PickleKind::map);
-      case 0x91:
-        return push_filled(PickleKind::set);
-      default:
-        return false;
-    }
-  }
-
-  std::uint32_t room_for(std::size_t count) const {
-    if (count + 2 > std::numeric_limits<std::uint32_t>::max() - out_.runs_.size()) {
-      refuse("it has too many items");
-    }
-    return static_cast<std::uint32_t>(out_.runs_.size());
-  }
-
-  void append_runs(std::span<const PickleNode> items) {
-    for (const PickleNode item : items) {
-      out_.runs_.push_back(static_cast<std::uint32_t>(item));
-    }
-  }
-
-  bool push_tuple(std::size_t height) {
-    const std::span<const PickleNode> items = above(height);
-    if (items.empty()) {
-      return push(kEmptyTuple);
-    }
-    const std::uint32_t begin = room_for(items.size());
-    append_runs(items);
-    const auto size = static_cast<std::uint32_t>(items.size());
-    stack_.resize(height);
-    return push(make({PickleKind::tuple, false, size, begin}));
-  }
-
-  bool push_filled(PickleKind kind) {
-    const std::size_t height = pop_mark();
-    const PickleNode container = make({kind, false, 0, 0});
-    add_items(container, height, kind);
     return push(container);
   }
 
-  bool read_items(std::uint8_t opcode) {
-    switch (opcode) {
-      case 'a':
-        return add_items_below_top(1, PickleKind::list);
-      case 's':
-        return add_items_below_top(2, PickleKind::map);
-      case 'e':
-        return add_marked_items(PickleKind::list);
-      case 'u':
-        return add_marked_items(PickleKind::map);
-      case 0x90:
-        return add_marked_items(PickleKind::set);
-      case '0':
-        if (stack_.size() == fence()) {  // As Python has it: a mark goes, too.
-          static_cast<void>(pop_mark());
-        } else {
-          static_cast<void>(pop());
-        }
-        return true;
-      case '1':
-        stack_.resize(pop_mark());
-        return true;
-      default:
-        return false;
-    }
-  }
-
-  bool add_items_below_top(std::size_t count, PickleKind kind) {
-    if (stack_.size() - fence() <= count) {
-      refuse("the stack is empty");
-    }
-    const std::size_t height = stack_.size() - count;
-    add_items(stack_[height - 1], height, kind);
-    return true;
-  }
-
-  bool add_marked_items(PickleKind kind) {
-    const std::size_t height = pop_mark();
+  /// Adds what lies above `height` to the container of that kind below it, or to an object that takes such items.
+  bool add_items(std::size_t height, PickleKind kind) {
     if (height <= fence()) {
-      refuse("no container lies below the mark");
+      refuse("the stack is empty: no container lies below its items");
     }
-    add_items(stack_[height - 1], height, kind);
-    return true;
-  }
-
-  /// Adds what lies above `height` to a container of that kind, or to an object that takes such items, and drops it.
-  void add_items(PickleNode container, std::size_t height, PickleKind kind) {
-    const std::span<const PickleNode> items = above(height);
-    Node& target = node(container);
+    const PickleNode target = stack_[height - 1];
+    const std::span<const PickleNode> items = std::span(stack_).subspan(height);
     const bool is_mapping = kind == PickleKind::map;
-    const bool is_object = target.kind == PickleKind::object;
-    if (target.kind != kind && (!is_object || (target.size > 0 && target.is_mapping != is_mapping))) {
+    const bool is_object = out_.kind(target) == PickleKind::object &&
+                           (out_.size(target) == 0 || out_.is_mapping(target) == is_mapping);
+    if (out_.kind(target) != kind && !is_object) {
       refuse("items are added to what takes none");
     }
     if (is_mapping && items.size() % 2 != 0) {
       refuse("a key has no value");
     }
     if (!items.empty()) {
-      const std::uint32_t place = room_for(items.size());
-      std::uint64_t& ends =
-          is_object ? out_.objects_[static_cast<std::size_t>(target.value)].runs : target.value;
-      if (target.size > 0) {
-        out_.runs_[static_cast<std::size_t>(ends >> 32)] = place;
+      const PickleNode run{static_cast<std::uint32_t>(out_.words_.size())};
+      const PickleNode head[] = {PickleNode{}, PickleNode{static_cast<std::uint32_t>(items.size())}};
+      append(head);
+      append(items);
+      const auto last = static_cast<std::uint32_t>(word(target, kLastRun));
+      (last == 0 ? word(target, kFirstRun) : out_.words_[last]) = run;
+      word(target, kLastRun) = run;
+      word(target, kSize) = PickleNode{static_cast<std::uint32_t>(out_.size(target) + items.size())};
+      if (is_object && is_mapping) {
+        word(target, 0) = PickleNode{static_cast<std::uint32_t>(PickleKind::object) | kMappingBit};
       }
-      const std::uint64_t first = target.size > 0 ? ends & 0xffff'ffffu : place;
-      ends = first | std::uint64_t{place} << 32;
-      out_.runs_.push_back(0);
-      out_.runs_.push_back(static_cast<std::uint32_t>(items.size()));
-      append_runs(items);
-      target.size += static_cast<std::uint32_t>(items.size());
-      target.is_mapping = is_mapping;
     }
     stack_.resize(height);
-  }
-
-  bool read_object(std::uint8_t opcode) {
-    switch (opcode) {
-      case 'c': {
-        const PickleNode module = take_line();
-        return push_global(module, take_line());
-      }
-      case 0x93: {
-        const PickleNode name = pop();
-        return push_global(pop(), name);
-      }
-      case 'R':
-      case 0x81: {
-        const PickleNode arguments = pop();
-        return push_object(pop(), arguments);
-      }
-      case 0x92: {
-        const bool has_names = out_.size(pop()) > 0;
-        const PickleNode arguments = pop();
-        return push_object(pop(), has_names ? kNoneNode : arguments);
-      }
-      case 'b': {
-        const PickleNode state = pop();
-        if (out_.kind(top()) != PickleKind::object) {
-          refuse("a state is given to what takes none");
-        }
-        PickleNode& slot = out_.objects_[static_cast<std::size_t>(node(top()).value)].state;
-        if (slot != kNoneNode) {
-          refuse("an object gets two states");
-        }
-        slot = state;
-        return true;
-      }
-      case 'Q': {
-        const PickleNode identity = pop();
-        return push(make({PickleKind::persistent, false, 0, static_cast<std::uint32_t>(identity)}));
-      }
-      case 0x80:
-        return check_protocol(take<std::uint8_t>());
-      case 0x95: {
-        const auto size = take<std::uint64_t>();
-        if (size > out_.input_.size() - at_) {
-          refuse("a frame ends beyond the pickle");
-        }
-        return true;
-      }
-      default:
-        return false;
-    }
-  }
-
-  bool check_protocol(unsigned protocol) const {
-    if (protocol > kNewestProtocol) {
-      throw Error(Errc::unsupported_version,
-                  fmt::format("{}: a pickle of protocol {}; {} is the newest that is read", path_, protocol,
-                              kNewestProtocol));
-    }
     return true;
-  }
-
-  PickleNode take_line() {
-    const std::string_view rest(reinterpret_cast<const char*>(out_.input_.data()) + at_,
-                                out_.input_.size() - at_);
-    const std::size_t size = rest.find('\n');
-    if (size == std::string_view::npos) {
-      refuse("a name has no end");
-    }
-    const PickleNode line = make_text(PickleKind::text, size);
-    ++at_;
-    return line;
-  }
-
-  bool push_global(PickleNode module, PickleNode name) {
-    if (out_.kind(module) != PickleKind::text || out_.kind(name) != PickleKind::text) {
-      refuse("a class is named by other than texts");
-    }
-    const std::uint64_t both =
-        static_cast<std::uint32_t>(module) | std::uint64_t{static_cast<std::uint32_t>(name)} << 32;
-    return push(make({PickleKind::global, false, 0, both}));
   }
 
   bool push_object(PickleNode callable, PickleNode arguments) {
     if (arguments != kNoneNode && out_.kind(arguments) != PickleKind::tuple) {
       refuse("arguments are not a tuple");
     }
-    const std::uint64_t number = out_.objects_.size();
-    out_.objects_.push_back({callable, arguments, kNoneNode, 0});
-    return push(make({PickleKind::object, false, 0, number}));
+    constexpr PickleNode kZero{};
+    return push(make(PickleKind::object, {kZero, kZero, kZero, callable, arguments, kNoneNode}));
+  }
+
+  bool set_state(PickleNode object, PickleNode state) {
+    if (out_.kind(object) != PickleKind::object) {
+      refuse("a state is given to what takes none");
+    }
+    if (out_.state(object) != kNoneNode) {
+      refuse("an object gets two states");
+    }
+    word(object, kStateWord) = state;
+    return true;
   }
 
   std::string_view path_;
@@ -521,33 +451,85 @@ class PickleReader {
   std::vector<PickleNode> stack_;
   std::vector<std::size_t> marks_;
   std::vector<PickleNode> memo_;
-  std::unordered_map<std::uint32_t, PickleNode> sparse_memo_;
 };
 
 Pickle Pickle::read(std::span<const std::byte> input, std::string_view path) {
   return PickleReader(input, path).run();
 }
 
-std::string_view Pickle::text(PickleNode node) const noexcept {
-  return {reinterpret_cast<const char*>(input_.data()) + at(node).value, at(node).size};
+PickleKind Pickle::kind(PickleNode node) const noexcept {
+  if (!is_leaf(node)) {
+    return static_cast<PickleKind>(static_cast<std::uint32_t>(word(node, 0)) & ~kMappingBit);
+  }
+  const Opcode leaf = kOpcodes[static_cast<std::uint8_t>(input_[static_cast<std::uint32_t>(node)])];
+  if (leaf.kind != PickleKind::integer || !leaf.has_length) {
+    return leaf.kind;
+  }
+  std::string_view number = text(node);
+  if (number.size() > kMostNumberBytes) {
+    return PickleKind::huge_integer;
+  }
+  number = shortened(number);
+  if (number.size() <= sizeof(std::uint64_t)) {
+    return PickleKind::integer;
+  }
+  return number.size() == sizeof(std::uint64_t) + 1 && number.back() == '\0' ? PickleKind::unsigned_integer
+                                                                             : PickleKind::huge_integer;
+}
+
+std::string_view Pickle::text(PickleNode leaf) const noexcept {
+  const std::string_view rest = text_of(input_).substr(static_cast<std::uint32_t>(leaf));
+  const Opcode opcode = kOpcodes[static_cast<std::uint8_t>(rest.front())];
+  const std::string_view number = rest.substr(1, opcode.width);
+  return opcode.has_length ? rest.substr(1 + number.size(), static_cast<std::size_t>(number_of(number)))
+                           : number;
+}
+
+bool Pickle::boolean(PickleNode node) const noexcept {
+  return input_[static_cast<std::uint32_t>(node)] == std::byte{0x88};
+}
+
+std::uint64_t Pickle::integer(PickleNode node) const noexcept {
+  std::string_view bytes = text(node);
+  const auto opcode = static_cast<char>(input_[static_cast<std::uint32_t>(node)]);
+  const bool is_negative = opcode != 'K' && opcode != 'M' && !bytes.empty() && has_sign(bytes.back());
+  std::uint64_t value = is_negative ? ~std::uint64_t{0} : 0;
+  bytes = bytes.substr(0, sizeof value);
+  std::memcpy(&value, bytes.data(), bytes.size());
+  return value;
+}
+
+double Pickle::real(PickleNode node) const noexcept {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, text(node).data(), sizeof bits);
+  return std::bit_cast<double>(__builtin_bswap64(bits));
+}
+
+std::uint64_t Pickle::offset(PickleNode node) const noexcept {
+  return static_cast<std::uint64_t>(text(node).data() - text_of(input_).data());
+}
+
+std::size_t Pickle::size(PickleNode node) const noexcept {
+  const PickleKind is = kind(node);
+  const bool has_items = !is_leaf(node) && is >= PickleKind::tuple && is <= PickleKind::object;
+  return has_items ? static_cast<std::uint32_t>(word(node, kSize)) : 0;
 }
 
 Pickle::Items Pickle::items(PickleNode node) const noexcept {
-  const Node& container = at(node);
   Items items;
-  items.runs_ = runs_.data();
-  if (container.kind == PickleKind::tuple) {
-    items.at_ = static_cast<std::uint32_t>(container.value);
-    items.left_ = container.size;
-  } else if (container.size > 0) {
-    const std::uint64_t runs = container.kind == PickleKind::object ? object_at(node).runs : container.value;
-    items.next_run_ = static_cast<std::uint32_t>(runs);
+  items.words_ = words_;
+  items.run_ = tuple(node);
+  if (items.run_.empty() && size(node) > 0) {
+    items.next_run_ = static_cast<std::uint32_t>(word(node, kFirstRun));
   }
   return items;
 }
 
-PickleNode Pickle::item(PickleNode tuple, std::size_t i) const noexcept {
-  return PickleNode{runs_[static_cast<std::size_t>(at(tuple).value) + i]};
+Pickle::Nodes Pickle::tuple(PickleNode node) const noexcept {
+  if (kind(node) != PickleKind::tuple) {
+    return {};
+  }
+  return Nodes(words_).subspan(static_cast<std::uint32_t>(node) - kHighBit + kSize + 1, size(node));
 }
 
 std::optional<PickleNode> Pickle::find(PickleNode map, std::string_view key) const noexcept {
@@ -562,6 +544,17 @@ std::optional<PickleNode> Pickle::find(PickleNode map, std::string_view key) con
   return found;
 }
 
+bool Pickle::is_mapping(PickleNode object) const noexcept {
+  return (static_cast<std::uint32_t>(word(object, 0)) & kMappingBit) != 0;
+}
+
+std::optional<Pickle::Nodes> Pickle::call(PickleNode node, std::string_view name) const {
+  if (kind(node) != PickleKind::object || arguments(node) == kNoneNode || class_name(node) != name) {
+    return std::nullopt;
+  }
+  return tuple(arguments(node));
+}
+
 std::string Pickle::class_name(PickleNode node) const {
   if (kind(node) == PickleKind::object) {
     node = callable(node);
@@ -569,14 +562,23 @@ std::string Pickle::class_name(PickleNode node) const {
   if (kind(node) != PickleKind::global) {
     return {};
   }
-  const std::uint64_t both = at(node).value;
-  std::string module(text(PickleNode{static_cast<std::uint32_t>(both)}));
+  std::string module;
+  std::string_view name;
+  if (is_leaf(node)) {
+    const std::string_view lines = text_of(input_).substr(static_cast<std::uint32_t>(node) + 1);
+    module = lines.substr(0, lines.find('\n'));
+    name = lines.substr(module.size() + 1);
+    name = name.substr(0, name.find('\n'));
+  } else {
+    module = text(word(node, 1));
+    name = text(word(node, 2));
+  }
   if (module == "__builtin__") {
     module = "builtins";
   } else if (constexpr std::string_view kOldNumpy = "numpy.core."; module.starts_with(kOldNumpy)) {
     module.insert(std::string_view("numpy.").size(), "_");
   }
-  return module.append(".").append(text(PickleNode{static_cast<std::uint32_t>(both >> 32)}));
+  return module.append(".").append(name);
 }
 
 }  // namespace cairn::formats

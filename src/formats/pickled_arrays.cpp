@@ -20,31 +20,31 @@ namespace {
 /// An element type by its names in torch: of the dtype, and of the storage where that has a class of its own.
 struct TorchType {
   std::string_view dtype;
-  std::string_view storage;
   DType type;
+  std::string_view storage;
 };
-constexpr std::string_view kPacked = "float4_e2m1fn_x2";
-constexpr TorchType kTorchTypes[] = {{"bool", "torch.BoolStorage", DType::boolean},
-                                     {"uint8", "torch.ByteStorage", DType::uint8},
-                                     {"uint16", "", DType::uint16},
-                                     {"uint32", "", DType::uint32},
-                                     {"uint64", "", DType::uint64},
-                                     {"int8", "torch.CharStorage", DType::int8},
-                                     {"int16", "torch.ShortStorage", DType::int16},
-                                     {"int32", "torch.IntStorage", DType::int32},
-                                     {"int64", "torch.LongStorage", DType::int64},
-                                     {"float16", "torch.HalfStorage", DType::float16},
-                                     {"bfloat16", "torch.BFloat16Storage", DType::bfloat16},
-                                     {"float32", "torch.FloatStorage", DType::float32},
-                                     {"float64", "torch.DoubleStorage", DType::float64},
-                                     {"complex64", "torch.ComplexFloatStorage", DType::complex64},
-                                     {"complex128", "torch.ComplexDoubleStorage", DType::complex128},
-                                     {"float8_e4m3fn", "", DType::float8_e4m3},
-                                     {"float8_e5m2", "", DType::float8_e5m2},
-                                     {"float8_e4m3fnuz", "", DType::float8_e4m3fnuz},
-                                     {"float8_e5m2fnuz", "", DType::float8_e5m2fnuz},
-                                     {"float8_e8m0fnu", "", DType::float8_e8m0},
-                                     {kPacked, "", DType::float4}};
+constexpr std::string_view kTorch = "torch.";
+constexpr TorchType kTorchTypes[] = {{"bool", DType::boolean, "BoolStorage"},
+                                     {"uint8", DType::uint8, "ByteStorage"},
+                                     {"int8", DType::int8, "CharStorage"},
+                                     {"int16", DType::int16, "ShortStorage"},
+                                     {"int32", DType::int32, "IntStorage"},
+                                     {"int64", DType::int64, "LongStorage"},
+                                     {"float16", DType::float16, "HalfStorage"},
+                                     {"bfloat16", DType::bfloat16, "BFloat16Storage"},
+                                     {"float32", DType::float32, "FloatStorage"},
+                                     {"float64", DType::float64, "DoubleStorage"},
+                                     {"complex64", DType::complex64, "ComplexFloatStorage"},
+                                     {"complex128", DType::complex128, "ComplexDoubleStorage"},
+                                     {"uint16", DType::uint16, {}},
+                                     {"uint32", DType::uint32, {}},
+                                     {"uint64", DType::uint64, {}},
+                                     {"float8_e4m3fn", DType::float8_e4m3, {}},
+                                     {"float8_e5m2", DType::float8_e5m2, {}},
+                                     {"float8_e4m3fnuz", DType::float8_e4m3fnuz, {}},
+                                     {"float8_e5m2fnuz", DType::float8_e5m2fnuz, {}},
+                                     {"float8_e8m0fnu", DType::float8_e8m0, {}},
+                                     {"float4_e2m1fn_x2", DType::float4, {}}};
 
 constexpr std::pair<std::string_view, DType> kNumpyTypes[] = {
     {"b1", DType::boolean},   {"u1", DType::uint8},      {"u2", DType::uint16},  {"u4", DType::uint32},
@@ -52,8 +52,9 @@ constexpr std::pair<std::string_view, DType> kNumpyTypes[] = {
     {"i8", DType::int64},     {"f2", DType::float16},    {"f4", DType::float32}, {"f8", DType::float64},
     {"c8", DType::complex64}, {"c16", DType::complex128}};
 
-constexpr std::string_view kTensorClasses[] = {"torch.Tensor", "torch.nn.parameter.Parameter",
-                                               "torch.nn.parameter.Buffer"};
+constexpr std::array kTensorClasses = {std::string_view("torch.Tensor"),
+                                       std::string_view("torch.nn.parameter.Parameter"),
+                                       std::string_view("torch.nn.parameter.Buffer")};
 
 constexpr std::size_t kMostArguments = 16;
 constexpr int kMostWrappers = 8;
@@ -75,14 +76,7 @@ bool is_row_major(const Shape& shape, const Shape& strides) {
   return true;
 }
 
-}  // namespace
-
-std::optional<DType> torch_dtype(std::string_view name) noexcept {
-  const auto* const found = std::find_if(std::begin(kTorchTypes), std::end(kTorchTypes),
-                                         [&](const TorchType& type) { return type.dtype == name; });
-  return found == std::end(kTorchTypes) ? std::nullopt : std::optional(found->type);
-}
-
+/// The bytes that a text in UTF-8 stands for, one for each code point; nothing where one is above 255.
 std::optional<std::string> decode_latin1(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size());
@@ -96,26 +90,29 @@ std::optional<std::string> decode_latin1(std::string_view text) {
   return bytes;
 }
 
-PickledArrays::PickledArrays(const Pickle& pickle, const TorchArchive& archive, ForeignCatalogue& catalogue,
-                             DescriptionBudget& budget, std::string_view path)
-    : pickle_(&pickle), archive_(&archive), catalogue_(&catalogue), budget_(&budget), path_(path) {}
+}  // namespace
+
+std::optional<DType> torch_dtype(std::string_view name) noexcept {
+  name.remove_prefix(name.starts_with(kTorch) ? kTorch.size() : 0);
+  for (const TorchType& type : kTorchTypes) {
+    if (type.dtype == name) {
+      return type.type;
+    }
+  }
+  return std::nullopt;
+}
 
 void PickledArrays::refuse(std::string_view tree_path, std::string_view why) const {
   throw Error(Errc::malformed_metadata, fmt::format("{}: '{}': {}", path_, tree_path, why));
 }
 
-PickledArrays::Arguments PickledArrays::arguments(PickleNode tuple, std::size_t least, std::size_t most,
-                                                  const ForeignArray& array) const {
-  const bool is_tuple = pickle_->kind(tuple) == PickleKind::tuple;
-  if (!is_tuple || pickle_->size(tuple) < least || pickle_->size(tuple) > most) {
+PickledArrays::Nodes PickledArrays::arguments(PickleNode tuple, std::size_t least, std::size_t most,
+                                              const ForeignArray& array) const {
+  const Nodes found = pickle_->tuple(tuple);
+  if (found.size() < least || found.size() > most) {
     refuse(array.path, "an array is made of other arguments than torch or numpy writes");
   }
-  Arguments arguments;
-  PickleNode node{};
-  for (Pickle::Items items = pickle_->items(tuple); items.next(node);) {
-    arguments.push_back(node);
-  }
-  return arguments;
+  return found;
 }
 
 std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArray& array) {
@@ -132,9 +129,9 @@ std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArr
       given = pickle_->arguments(object);
     } else if (function == "torch._tensor._rebuild_from_type_v2" ||
                function == "torch._tensor._rebuild_from_type") {
-      const Arguments parts = arguments(given, 3, kMostArguments, array);
+      const Nodes parts = arguments(given, 3, kMostArguments, array);
       const std::string type = pickle_->class_name(parts[1]);
-      if (std::find(std::begin(kTensorClasses), std::end(kTensorClasses), type) == std::end(kTensorClasses)) {
+      if (std::find(kTensorClasses.begin(), kTensorClasses.end(), type) == kTensorClasses.end()) {
         return fmt::format("a tensor of the class '{}'", type);
       }
       function = pickle_->class_name(parts[0]);
@@ -143,33 +140,39 @@ std::optional<std::string> PickledArrays::describe(PickleNode object, ForeignArr
       break;
     }
   }
-  constexpr std::string_view kTensor = "torch._utils._rebuild_tensor";
-  if (function == kTensor || function == "torch._utils._rebuild_tensor_v2") {
+  if (function == "torch._utils._rebuild_tensor" || function == "torch._utils._rebuild_tensor_v2") {
     return describe_tensor(arguments(given, 4, 7, array), false, array);
   }
   if (function == "torch._utils._rebuild_tensor_v3") {
     return describe_tensor(arguments(given, 7, 8, array), true, array);
   }
   if (function == "numpy._core.multiarray._reconstruct") {
-    return describe_reconstructed(object, array);
+    const std::string type = pickle_->class_name(arguments(given, 3, 3, array)[0]);
+    if (type != "numpy.ndarray") {
+      return fmt::format("an array of the class '{}'", type);
+    }
+    // A version, where there is one; shape, dtype, whether columns come first, and the data.
+    const Nodes state = arguments(pickle_->state(object), 4, 5, array).last<4>();
+    const bool is_fortran = pickle_->kind(state[2]) == PickleKind::boolean && pickle_->boolean(state[2]);
+    return describe_numpy(state[1], state[0], state[3], is_fortran, array);
   }
   if (function == "numpy._core.numeric._frombuffer") {
-    const Arguments parts = arguments(given, 4, 4, array);
+    const Nodes parts = arguments(given, 4, 4, array);
     const bool is_fortran = pickle_->kind(parts[3]) == PickleKind::text && pickle_->text(parts[3]) == "F";
     return describe_numpy(parts[1], parts[2], parts[0], is_fortran, array);
   }
   return std::nullopt;
 }
 
-std::string PickledArrays::describe_tensor(const Arguments& arguments, bool has_dtype, ForeignArray& array) {
-  const std::size_t metadata = has_dtype ? 7 : 6;
-  if (arguments.size() > metadata && pickle_->kind(arguments[metadata]) == PickleKind::map) {
-    if (pickle_->size(arguments[metadata]) > 2 * kMostArguments) {
+std::string PickledArrays::describe_tensor(Nodes arguments, bool has_dtype, ForeignArray& array) {
+  const std::size_t marks = has_dtype ? 7 : 6;
+  if (arguments.size() > marks && pickle_->kind(arguments[marks]) == PickleKind::map) {
+    if (pickle_->size(arguments[marks]) > 2 * kMostArguments) {
       refuse(array.path, "a tensor has more marks than torch writes");
     }
     for (const std::string_view bit : {"conj", "neg"}) {
-      const std::optional<PickleNode> is_set = pickle_->find(arguments[metadata], bit);
-      if (is_set && pickle_->kind(*is_set) == PickleKind::boolean && pickle_->boolean(*is_set)) {
+      const PickleNode is_set = pickle_->find(arguments[marks], bit).value_or(kNoneNode);
+      if (pickle_->kind(is_set) == PickleKind::boolean && pickle_->boolean(is_set)) {
         return fmt::format("a tensor that is to be {}", bit == "conj" ? "conjugated" : "negated");
       }
     }
@@ -178,18 +181,16 @@ std::string PickledArrays::describe_tensor(const Arguments& arguments, bool has_
     refuse(array.path, "a tensor has no storage");
   }
   // "storage", its class or "UntypedStorage", its key, its device, its size in elements, which are bytes when untyped.
-  const Arguments storage = this->arguments(pickle_->identity(arguments[0]), 5, 6, array);
+  const Nodes storage = this->arguments(pickle_->identity(arguments[0]), 5, 6, array);
   const std::string type = pickle_->class_name(has_dtype ? arguments[6] : storage[1]);
-  constexpr std::string_view kPrefix = "torch.";
+  const std::string_view name = std::string_view(type).substr(type.starts_with(kTorch) ? kTorch.size() : 0);
   const auto* const known =
       std::find_if(std::begin(kTorchTypes), std::end(kTorchTypes), [&](const TorchType& each) {
-        return has_dtype ? type.starts_with(kPrefix) && type.substr(kPrefix.size()) == each.dtype
-                         : type == each.storage;
+        return !name.empty() && name == (has_dtype ? each.dtype : each.storage);
       });
-  if (type.empty() || known == std::end(kTorchTypes)) {
+  if (known == std::end(kTorchTypes)) {
     return fmt::format("a tensor of '{}'", type);
   }
-  array.dtype = known->type;
   const auto offset = count_of(*pickle_, arguments[1]);
   const auto shape = shape_of(*pickle_, arguments[2]);
   const auto strides = shape_of(*pickle_, arguments[3]);
@@ -197,16 +198,10 @@ std::string PickledArrays::describe_tensor(const Arguments& arguments, bool has_
     refuse(array.path,
            "the offset, shape or strides of a tensor are not numbers from 0 up, or differ in rank");
   }
-  const ZipMember& member = find_storage(storage[2], array);
-  const bool is_untyped = pickle_->class_name(storage[1]) == "torch.storage.UntypedStorage";
-  const auto count = count_of(*pickle_, storage[4]);
-  const auto bytes = checked_multiply(count.value_or(0), is_untyped ? 1 : element_bytes(array.dtype));
-  if (!count || !bytes || *bytes != member.size) {
-    refuse(array.path, fmt::format("its storage '{}' has {} bytes, but its tensor says otherwise",
-                                   member.name, member.size));
-  }
+  const ZipMember& member = storage_of(storage, known->type, array);
+  array.dtype = known->type;
   array.shape = *shape;
-  if (known->dtype == kPacked) {
+  if (is_packed(array.dtype)) {
     if (shape->empty() || !is_row_major(*shape, *strides)) {
       return fmt::format("a tensor of '{}' whose elements do not follow one another", type);
     }
@@ -215,20 +210,27 @@ std::string PickledArrays::describe_tensor(const Arguments& arguments, bool has_
   }
   if (!byte_count(array.dtype, array.shape)) {
     refuse(array.path, fmt::format("{} of shape {} is not a whole number of bytes below 2^63",
-                                   name(array.dtype), array.shape));
+                                   cairn::name(array.dtype), array.shape));
   }
   add_view(member, *offset, *shape, *strides, array);
   return {};
 }
 
-const ZipMember& PickledArrays::find_storage(PickleNode key, const ForeignArray& array) const {
-  if (pickle_->kind(key) != PickleKind::text) {
+const ZipMember& PickledArrays::storage_of(Nodes storage, DType dtype, const ForeignArray& array) const {
+  if (pickle_->kind(storage[2]) != PickleKind::text) {
     refuse(array.path, "the key of a storage is not a text");
   }
-  const std::string name = "data/" + std::string(pickle_->text(key));
+  const std::string name = "data/" + std::string(pickle_->text(storage[2]));
   const ZipMember* const member = archive_->find(name);
   if (member == nullptr) {
     refuse(array.path, fmt::format("its storage '{}' is missing in the archive", name));
+  }
+  const bool is_untyped = pickle_->class_name(storage[1]) == "torch.storage.UntypedStorage";
+  const auto count = count_of(*pickle_, storage[4]);
+  const auto bytes = checked_multiply(count.value_or(0), is_untyped ? 1 : element_bytes(dtype));
+  if (!count || bytes != member->size) {
+    refuse(array.path, fmt::format("its storage '{}' has {} bytes, but its tensor says otherwise",
+                                   member->name, member->size));
   }
   return *member;
 }
@@ -256,31 +258,23 @@ void PickledArrays::add_view(const ZipMember& storage, std::uint64_t offset, con
     form.strides.emplace(strides.size(), 0);
     for (std::size_t axis = 0; axis < strides.size();
          ++axis) {  // Of an axis of one index any number would do.
-      const std::uint64_t stride = shape[axis] == 1 ? 0 : strides[axis] * item;
-      (*form.strides)[axis] = static_cast<std::int64_t>(stride);
+      (*form.strides)[axis] = shape[axis] == 1 ? 0 : static_cast<std::int64_t>(strides[axis] * item);
     }
   }
-  ForeignSlice slice;
-  slice.box = Box::whole(array.shape);
-  slice.range = {0, storage.begin + offset * item, storage.begin + (*last + 1) * item};
-  slice.form = catalogue_->add_form(form);
-  slice.elements = element_count(array.shape).value_or(0);
-  if (archive_->directory.has_crc32 && slice.range.end - slice.range.begin == storage.size) {
-    slice.crc32 = storage.crc32;
-  }
-  array.slices.push_back(std::move(slice));
+  const FileRange range{0, storage.begin + offset * item, storage.begin + (*last + 1) * item};
+  const bool has_sum = archive_->directory.has_crc32 && range.end - range.begin == storage.size;
+  add_slice(range, form, has_sum ? std::optional(storage.crc32) : std::nullopt, array);
 }
 
-std::string PickledArrays::describe_reconstructed(PickleNode object, ForeignArray& array) {
-  const Arguments made = arguments(pickle_->arguments(object), 3, 3, array);
-  if (const std::string type = pickle_->class_name(made[0]); type != "numpy.ndarray") {
-    return fmt::format("an array of the class '{}'", type);
-  }
-  // A version, where there is one; shape, dtype, whether columns come first, and the data.
-  Arguments state = arguments(pickle_->state(object), 4, 5, array);
-  state.erase(state.begin(), state.end() - 4);
-  const bool is_fortran = pickle_->kind(state[2]) == PickleKind::boolean && pickle_->boolean(state[2]);
-  return describe_numpy(state[1], state[0], state[3], is_fortran, array);
+void PickledArrays::add_slice(FileRange range, const SliceForm& form, std::optional<std::uint32_t> crc32,
+                              ForeignArray& array) {
+  ForeignSlice slice;
+  slice.box = Box::whole(array.shape);
+  slice.range = range;
+  slice.form = catalogue_->add_form(form);
+  slice.elements = element_count(array.shape).value_or(0);
+  slice.crc32 = crc32;
+  array.slices.push_back(std::move(slice));
 }
 
 std::string PickledArrays::describe_numpy(PickleNode dtype, PickleNode shape, PickleNode data,
@@ -291,18 +285,18 @@ std::string PickledArrays::describe_numpy(PickleNode dtype, PickleNode shape, Pi
                 : "an array of numpy of a structured dtype";
   }
   const std::optional<Shape> extents = shape_of(*pickle_, shape);
-  const std::optional<Content> bytes = content(data);
-  if (!extents || !bytes || byte_count(*type->dtype, *extents) != bytes->bytes.size()) {
+  const std::optional<Content> found = content(data);
+  if (!extents || !found || byte_count(*type->dtype, *extents) != found->bytes.size()) {
     refuse(array.path, "an array of numpy has other than the bytes that its shape asks for");
   }
   array.dtype = *type->dtype;
   array.shape = *extents;
-  if (bytes->bytes.empty()) {
+  if (found->bytes.empty()) {
     return {};
   }
   SliceForm form;
   form.is_big_endian = type->is_big_endian && element_bytes(array.dtype) > 1;
-  if (bytes->is_latin1) {
+  if (found->is_latin1) {
     form.codecs.emplace_back(kLatin1Codec);
   }
   if (is_fortran && extents->size() > 1) {
@@ -313,77 +307,64 @@ std::string PickledArrays::describe_numpy(PickleNode dtype, PickleNode shape, Pi
       stride *= array.shape[axis];
     }
   }
-  ForeignSlice slice;
-  slice.box = Box::whole(array.shape);
-  const std::uint64_t begin = archive_->find("data.pkl")->begin + bytes->begin;
-  slice.range = {0, begin, begin + bytes->stored};
-  slice.form = catalogue_->add_form(form);
-  slice.elements = element_count(array.shape).value_or(0);
-  array.slices.push_back(std::move(slice));
+  const auto* const pickle = reinterpret_cast<const char*>(archive_->pickle.data());
+  const std::uint64_t begin =
+      archive_->find("data.pkl")->begin + static_cast<std::uint64_t>(found->stored.data() - pickle);
+  add_slice({0, begin, begin + found->stored.size()}, form, std::nullopt, array);
   return {};
 }
 
 std::optional<PickledArrays::Content> PickledArrays::content(PickleNode node) {
   Content content;
-  if (pickle_->kind(node) == PickleKind::object && pickle_->class_name(node) == "builtins.bytearray") {
-    const PickleNode given = pickle_->arguments(node);
-    if (pickle_->kind(given) == PickleKind::tuple && pickle_->size(given) == 0) {
+  if (const std::optional<Nodes> given = pickle_->call(node, "builtins.bytearray");
+      given && given->size() < 2) {
+    if (given->empty()) {
       return content;
     }
-    if (pickle_->kind(given) != PickleKind::tuple || pickle_->size(given) > 2) {
-      return std::nullopt;
-    }
-    node = pickle_->item(given, 0);
+    node = given->front();
   }
-  if (pickle_->kind(node) == PickleKind::object) {
-    const std::string name = pickle_->class_name(node);
-    const PickleNode given = pickle_->arguments(node);
-    const std::size_t count = pickle_->kind(given) == PickleKind::tuple ? pickle_->size(given) : 3;
-    if (name == "builtins.bytes" && count == 0) {
-      return content;
-    }
-    if (name != "_codecs.encode" || count != 2 ||
-        pickle_->kind(pickle_->item(given, 1)) != PickleKind::text ||
-        pickle_->text(pickle_->item(given, 1)) != "latin1") {
+  if (const std::optional<Nodes> given = pickle_->call(node, "builtins.bytes"); given && given->empty()) {
+    return content;
+  }
+  // Protocol 2 has no bytes: the text that they would be in Latin-1 stands for them.
+  if (const std::optional<Nodes> given = pickle_->call(node, "_codecs.encode"); given) {
+    if (given->size() != 2 || pickle_->kind((*given)[1]) != PickleKind::text ||
+        pickle_->text((*given)[1]) != "latin1") {
       return std::nullopt;
     }
-    node = pickle_->item(given, 0);
+    node = given->front();
     content.is_latin1 = true;
   }
   if (pickle_->kind(node) != (content.is_latin1 ? PickleKind::text : PickleKind::bytes)) {
     return std::nullopt;
   }
-  const std::string_view stored = pickle_->text(node);
-  budget_->take(stored.size());
-  std::optional<std::string> bytes = content.is_latin1 ? decode_latin1(stored) : std::string(stored);
+  content.stored = pickle_->text(node);
+  budget_->take(content.stored.size());
+  std::optional<std::string> bytes =
+      content.is_latin1 ? decode_latin1(content.stored) : std::string(content.stored);
   if (!bytes) {
     return std::nullopt;
   }
-  content.begin = pickle_->offset(node);
-  content.stored = stored.size();
   content.bytes = std::move(*bytes);
   return content;
 }
 
 std::optional<NumpyDType> PickledArrays::numpy_dtype(PickleNode node) const {
-  if (pickle_->kind(node) != PickleKind::object || pickle_->class_name(node) != "numpy.dtype") {
+  const Nodes made = pickle_->call(node, "numpy.dtype").value_or(Nodes());
+  const auto is_text = [&](PickleNode each) { return pickle_->kind(each) == PickleKind::text; };
+  if (made.empty() || !is_text(made[0])) {
     return std::nullopt;
   }
-  const PickleNode made = pickle_->arguments(node);
-  const PickleNode state =
-      pickle_->state(node);  // A version, the byte order, and of structured ones the fields.
-  if (pickle_->kind(made) != PickleKind::tuple || pickle_->size(made) == 0 ||
-      pickle_->kind(pickle_->item(made, 0)) != PickleKind::text ||
-      pickle_->kind(state) != PickleKind::tuple || pickle_->size(state) < 5 ||
-      pickle_->kind(pickle_->item(state, 1)) != PickleKind::text) {
+  // A version, the byte order, and of structured ones the fields.
+  const Nodes state = pickle_->tuple(pickle_->state(node));
+  if (state.size() < 5 || !is_text(state[1])) {
     return std::nullopt;
   }
   NumpyDType type;
-  const std::string_view code = pickle_->text(pickle_->item(made, 0));
-  const std::string_view order = pickle_->text(pickle_->item(state, 1));
-  type.name = std::string(order).append(code);
-  type.is_big_endian = order == ">";
-  const bool is_plain = pickle_->item(state, 2) == kNoneNode && pickle_->item(state, 3) == kNoneNode;
+  const std::string_view code = pickle_->text(made[0]);
+  type.name = std::string(pickle_->text(state[1])).append(code);
+  type.is_big_endian = type.name.starts_with('>');
+  const bool is_plain = state[2] == kNoneNode && state[3] == kNoneNode;
   for (const auto& [name, dtype] : kNumpyTypes) {
     if (name == code && is_plain) {
       type.dtype = dtype;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "cairn/array/dtype.hpp"
 #include "cairn/array/shape.hpp"
@@ -16,9 +14,6 @@
 #include "formats/internal/torch_archive.hpp"
 
 namespace cairn::formats {
-
-/// The bytes that a text in UTF-8 stands for, one for each code point; nothing where one is above 255.
-[[nodiscard]] std::optional<std::string> decode_latin1(std::string_view text);
 
 /// The element type that a dtype of numpy says.
 struct NumpyDType {
@@ -31,7 +26,8 @@ struct NumpyDType {
 class PickledArrays {
  public:
   PickledArrays(const Pickle& pickle, const TorchArchive& archive, ForeignCatalogue& catalogue,
-                DescriptionBudget& budget, std::string_view path);
+                DescriptionBudget& budget, std::string_view path)
+      : pickle_(&pickle), archive_(&archive), catalogue_(&catalogue), budget_(&budget), path_(path) {}
 
   /// Describes the array that `object` is, whose path is given. Says why not where no array can be that tensor; nothing
   /// where it is neither a tensor nor an array of numpy.
@@ -39,9 +35,8 @@ class PickledArrays {
 
   /// The bytes of a node: bytes, or a text that an encoding would make bytes of. Nothing for others.
   struct Content {
-    std::uint64_t begin = 0;  ///< In the pickle.
-    std::uint64_t stored = 0;
-    bool is_latin1 = false;  ///< They lie as a text.
+    std::string_view stored;  ///< In the pickle.
+    bool is_latin1 = false;   ///< They lie as a text.
     std::string bytes;
   };
   [[nodiscard]] std::optional<Content> content(PickleNode node);
@@ -52,18 +47,19 @@ class PickledArrays {
   [[noreturn]] void refuse(std::string_view tree_path, std::string_view why) const;
 
  private:
-  using Arguments = std::vector<PickleNode>;
+  using Nodes = Pickle::Nodes;
 
   /// The items of a tuple of `least` to `most`.
-  [[nodiscard]] Arguments arguments(PickleNode tuple, std::size_t least, std::size_t most,
-                                    const ForeignArray& array) const;
-  [[nodiscard]] std::string describe_tensor(const Arguments& arguments, bool has_dtype, ForeignArray& array);
-  [[nodiscard]] std::string describe_reconstructed(PickleNode object, ForeignArray& array);
+  [[nodiscard]] Nodes arguments(PickleNode tuple, std::size_t least, std::size_t most,
+                                const ForeignArray& array) const;
+  [[nodiscard]] std::string describe_tensor(Nodes arguments, bool has_dtype, ForeignArray& array);
   [[nodiscard]] std::string describe_numpy(PickleNode dtype, PickleNode shape, PickleNode data,
                                            bool is_fortran, ForeignArray& array);
+  [[nodiscard]] const ZipMember& storage_of(Nodes storage, DType dtype, const ForeignArray& array) const;
   void add_view(const ZipMember& storage, std::uint64_t offset, const Shape& shape, const Shape& strides,
                 ForeignArray& array);
-  [[nodiscard]] const ZipMember& find_storage(PickleNode key, const ForeignArray& array) const;
+  void add_slice(FileRange range, const SliceForm& form, std::optional<std::uint32_t> crc32,
+                 ForeignArray& array);
 
   const Pickle* pickle_;
   const TorchArchive* archive_;

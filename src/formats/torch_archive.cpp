@@ -123,7 +123,6 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
   archive.directory = read_zip_directory(read, file_size, path);
   archive.folder = common_folder(archive.directory, path);
   check_is_saved_object(archive, path);
-  check_stored(archive.directory, path);
   for (ZipMember& member : archive.directory.members) {
     locate_zip_member(member, read(member.header, zip_header_bytes(member)), path);
   }

@@ -19,55 +19,6 @@
 namespace cairn::formats {
 namespace {
 
-/// So much memory an array's description takes, about.
-constexpr std::uint64_t kArrayBytes = 256;
-
-/// What an object means whose callable has a certain name.
-enum class Meaning : std::uint8_t {
-  unknown,
-  map,         ///< Its items.
-  counter,     ///< Its first argument, a map.
-  list,        ///< Its first argument, a list or a tuple.
-  range,       ///< Numbers, from its arguments.
-  attributes,  ///< A map: its state.
-  stream,      ///< Bytes: the first of its state.
-  bytes,       ///< What its arguments encode.
-  path,        ///< A text: its arguments joined.
-  device,      ///< A text: its arguments.
-  first_text,  ///< A text: its argument.
-  numpy_scalar,
-  numpy_dtype,
-};
-
-struct KnownClass {
-  std::string_view name;
-  Meaning meaning;
-};
-constexpr KnownClass kKnownClasses[] = {
-    {"collections.OrderedDict", Meaning::map},
-    {"collections.defaultdict", Meaning::map},
-    {"collections.Counter", Meaning::counter},
-    {"builtins.set", Meaning::list},
-    {"builtins.frozenset", Meaning::list},
-    {"torch.Size", Meaning::list},
-    {"builtins.range", Meaning::range},
-    {"builtins.xrange", Meaning::range},
-    {"argparse.Namespace", Meaning::attributes},
-    {"types.SimpleNamespace", Meaning::attributes},
-    {"_io.BytesIO", Meaning::stream},
-    {"builtins.bytes", Meaning::bytes},
-    {"builtins.bytearray", Meaning::bytes},
-    {"_codecs.encode", Meaning::bytes},
-    {"pathlib.PosixPath", Meaning::path},
-    {"pathlib.PurePosixPath", Meaning::path},
-    {"pathlib._local.PosixPath", Meaning::path},
-    {"pathlib._local.PurePosixPath", Meaning::path},
-    {"torch.device", Meaning::device},
-    {"torch.serialization._get_layout", Meaning::first_text},
-    {"numpy._core.multiarray.scalar", Meaning::numpy_scalar},
-    {"numpy.dtype", Meaning::numpy_dtype},
-};
-
 /// Classes without a place, for which there are better words than their names.
 constexpr std::pair<std::string_view, std::string_view> kNoPlace[] = {
     {"torch._utils._rebuild_qtensor", "a quantised tensor"},
@@ -113,6 +64,8 @@ class NodeWalk {
   }
 
  private:
+  using Nodes = Pickle::Nodes;
+
   struct Frame {
     Pickle::Items items;
     std::size_t path_bytes = 0;
@@ -120,26 +73,35 @@ class NodeWalk {
     std::uint64_t index = 0;
   };
 
+  [[nodiscard]] bool is(PickleKind kind, PickleNode node) const { return pickle_->kind(node) == kind; }
+
+  /// These return true: the node has its place.
   template <class T>
-  void add_value(T value, std::size_t bytes = 0) {
+  bool add_value(T value, std::size_t bytes = 0) {
     budget_.take(path_.size() + bytes);
     catalogue_.values.push_back({path_, std::move(value)});
+    return true;
   }
 
-  void leave_out(std::string why) {
+  bool add_text(std::string_view text) {
+    return is_valid_utf8(text) ? add_value(std::string(text), text.size())
+                               : leave_out("a text that is not Unicode");
+  }
+
+  bool leave_out(std::string why) {
     budget_.take(path_.size() + why.size());
     if (!frames_.empty() && !frames_.back().is_map) {
       add_value(std::monostate());
     }
     catalogue_.left_out.push_back({path_, std::move(why)});
+    return true;
   }
 
   [[nodiscard]] std::optional<std::string> key_of(PickleNode node) const {
-    const PickleKind kind = pickle_->kind(node);
-    if (kind == PickleKind::text && is_valid_utf8(pickle_->text(node))) {
+    if (is(PickleKind::text, node) && is_valid_utf8(pickle_->text(node))) {
       return std::string(pickle_->text(node));
     }
-    if (kind == PickleKind::integer) {
+    if (is(PickleKind::integer, node)) {
       return fmt::to_string(static_cast<std::int64_t>(pickle_->integer(node)));
     }
     return std::nullopt;
@@ -154,7 +116,7 @@ class NodeWalk {
     }
   }
 
-  void visit(PickleNode node) {
+  bool visit(PickleNode node) {
     switch (pickle_->kind(node)) {
       case PickleKind::none:
         return add_value(std::monostate());
@@ -171,9 +133,9 @@ class NodeWalk {
       case PickleKind::text:
         return add_text(pickle_->text(node));
       case PickleKind::bytes:
-        return visit_bytes(node);
+        return add_bytes(node);
       case PickleKind::global:
-        return visit_global(node);
+        return visit_global(pickle_->class_name(node));
       case PickleKind::tuple:
       case PickleKind::list:
       case PickleKind::set:
@@ -185,52 +147,31 @@ class NodeWalk {
       case PickleKind::persistent:
         return leave_out("a storage without a tensor");
     }
+    return false;
   }
 
-  void add_text(std::string_view text) {
-    if (is_valid_utf8(text)) {
-      add_value(std::string(text), text.size());
-    } else {
-      leave_out("a text that is not Unicode");
-    }
-  }
-
-  void visit_bytes(PickleNode node) {
-    if (std::optional<PickledArrays::Content> content = arrays_.content(node)) {
-      const auto bytes = std::as_bytes(std::span(content->bytes));
-      add_value(std::vector<std::byte>(bytes.begin(), bytes.end()), bytes.size());
-    } else {
-      leave_out("bytes in an encoding that is not read");
-    }
-  }
-
-  void visit_global(PickleNode node) {
-    std::string name = pickle_->class_name(node);
-    constexpr std::string_view kTorch = "torch.";
+  bool visit_global(const std::string& name) {
     const bool is_constant =
-        (name.starts_with(kTorch) && torch_dtype(std::string_view(name).substr(kTorch.size()))) ||
+        (name.starts_with("torch.") && torch_dtype(name)) ||
         std::find(std::begin(kTorchConstants), std::end(kTorchConstants), name) != std::end(kTorchConstants);
-    if (is_constant && is_valid_utf8(name)) {
-      add_text(name);
-    } else {
-      leave_out(fmt::format("the class or function '{}'", name));
-    }
+    return is_constant ? add_text(name) : leave_out(fmt::format("the class or function '{}'", name));
   }
 
-  void open_frame(PickleNode node, bool is_map) {
+  bool open_frame(PickleNode node, bool is_map) {
     if (frames_.size() == kMaxPickledDepth) {
       arrays_.refuse(std::string_view(path_).substr(0, 60),
                      fmt::format("the tree is deeper than {} levels", kMaxPickledDepth));
     }
     frames_.push_back({pickle_->items(node), path_.size(), is_map, 0});
+    return true;
   }
 
-  void open_list(PickleNode node) {
+  bool open_list(PickleNode node) {
     add_value(ListSize{pickle_->size(node)});
-    open_frame(node, false);
+    return open_frame(node, false);
   }
 
-  void open_map(PickleNode node) {
+  bool open_map(PickleNode node) {
     if (pickle_->size(node) == 0) {
       return add_value(EmptyMap());
     }
@@ -243,31 +184,26 @@ class NodeWalk {
         keys.push_back(std::move(*key));
       }
     }
-    const std::vector<std::string_view> views(keys.begin(), keys.end());
-    if (const auto twice = find_duplicate(views)) {
+    if (const auto twice = find_duplicate({keys.begin(), keys.end()})) {
       return leave_out(fmt::format("a map of which two keys become '{}'", *twice));
     }
     budget_.take(path_.size());
-    open_frame(node, true);
+    return open_frame(node, true);
   }
 
-  void visit_object(PickleNode node) {
+  bool visit_object(PickleNode node) {
     ForeignArray array;
     array.path = path_;
     if (std::optional<std::string> why = arrays_.describe(node, array)) {
       if (!why->empty()) {
         return leave_out(std::move(*why));
       }
-      budget_.take(kArrayBytes + 2 * path_.size());
+      budget_.take(sizeof(ForeignArray) + sizeof(ForeignSlice) + path_.size());
       catalogue_.arrays.push_back(std::move(array));
-      return;
+      return true;
     }
     const std::string name = pickle_->class_name(node);
-    const auto* const known = std::find_if(std::begin(kKnownClasses), std::end(kKnownClasses),
-                                           [&](const KnownClass& each) { return each.name == name; });
-    if (known == std::end(kKnownClasses) || !visit_known(node, known->meaning)) {
-      leave_out(why_not(name));
-    }
+    return visit_known(node, name) || leave_out(why_not(name));
   }
 
   static std::string why_not(std::string_view name) {
@@ -280,105 +216,99 @@ class NodeWalk {
                         : fmt::format("an object that a call of '{}' would make", name);
   }
 
-  /// The arguments of an object, or none where their number is not what its class asks for.
-  [[nodiscard]] std::vector<PickleNode> arguments(PickleNode object, std::size_t least,
-                                                  std::size_t most) const {
-    const PickleNode tuple = pickle_->arguments(object);
-    std::vector<PickleNode> found;
-    if (pickle_->kind(tuple) == PickleKind::tuple && pickle_->size(tuple) >= least &&
-        pickle_->size(tuple) <= most) {
-      PickleNode node{};
-      for (Pickle::Items items = pickle_->items(tuple); items.next(node);) {
-        found.push_back(node);
+  /// What a call of a certain name means. False where nothing, or the object is not as its class makes it.
+  bool visit_known(PickleNode node, const std::string& name) {
+    using Visit = bool (NodeWalk::*)(PickleNode, Nodes);
+    static constexpr std::pair<std::string_view, Visit> kKnown[] = {
+        {"collections.OrderedDict", &NodeWalk::visit_items},
+        {"collections.defaultdict", &NodeWalk::visit_items},
+        {"collections.Counter", &NodeWalk::visit_counter},
+        {"builtins.set", &NodeWalk::visit_list},
+        {"builtins.frozenset", &NodeWalk::visit_list},
+        {"torch.Size", &NodeWalk::visit_list},
+        {"builtins.range", &NodeWalk::visit_range},
+        {"builtins.xrange", &NodeWalk::visit_range},
+        {"argparse.Namespace", &NodeWalk::visit_attributes},
+        {"types.SimpleNamespace", &NodeWalk::visit_attributes},
+        {"_io.BytesIO", &NodeWalk::visit_stream},
+        {"builtins.bytes", &NodeWalk::visit_bytes},
+        {"builtins.bytearray", &NodeWalk::visit_bytes},
+        {"_codecs.encode", &NodeWalk::visit_bytes},
+        {"pathlib.PosixPath", &NodeWalk::visit_path},
+        {"pathlib.PurePosixPath", &NodeWalk::visit_path},
+        {"pathlib._local.PosixPath", &NodeWalk::visit_path},
+        {"pathlib._local.PurePosixPath", &NodeWalk::visit_path},
+        {"torch.device", &NodeWalk::visit_device},
+        {"torch.serialization._get_layout", &NodeWalk::visit_layout},
+        {"numpy._core.multiarray.scalar", &NodeWalk::visit_scalar},
+        {"numpy.dtype", &NodeWalk::visit_dtype}};
+    for (const auto& [known, visit_it] : kKnown) {
+      if (known == name) {
+        return (this->*visit_it)(node, pickle_->tuple(pickle_->arguments(node)));
       }
-    }
-    return found;
-  }
-
-  /// False when the object is not as its class makes it: then it has no place.
-  bool visit_known(PickleNode node, Meaning meaning) {
-    const PickleNode state = pickle_->state(node);
-    const std::vector<PickleNode> one = arguments(node, 1, 1);
-    switch (meaning) {
-      case Meaning::unknown:
-        return false;
-      case Meaning::map: {
-        const bool is_plain = pickle_->size(node) == 0 || pickle_->is_mapping(node);
-        // A defaultdict is made with what makes its values.
-        if (!is_plain ||
-            (pickle_->arguments(node) != kNoneNode && pickle_->size(pickle_->arguments(node)) > 1)) {
-          return false;
-        }
-        open_map(node);
-        return true;
-      }
-      case Meaning::counter:
-        return pickle_->size(node) == 0 && !one.empty() && open_map_at(one[0]);
-      case Meaning::list:
-        if (one.empty() ||
-            (pickle_->kind(one[0]) != PickleKind::list && pickle_->kind(one[0]) != PickleKind::tuple)) {
-          return false;
-        }
-        open_list(one[0]);
-        return true;
-      case Meaning::range:
-        return visit_range(arguments(node, 3, 3));
-      case Meaning::attributes:
-        return open_map_at(state);
-      case Meaning::stream:
-        if (pickle_->kind(state) != PickleKind::tuple || pickle_->size(state) != 3) {
-          return false;
-        }
-        visit_bytes(pickle_->item(state, 0));
-        return true;
-      case Meaning::bytes:
-        visit_bytes(node);
-        return true;
-      case Meaning::path:
-        return visit_path(node);
-      case Meaning::device:
-        return visit_device(arguments(node, 1, 2));
-      case Meaning::first_text:
-        if (one.empty() || pickle_->kind(one[0]) != PickleKind::text) {
-          return false;
-        }
-        add_text(pickle_->text(one[0]));
-        return true;
-      case Meaning::numpy_scalar:
-        return visit_scalar(arguments(node, 2, 2));
-      case Meaning::numpy_dtype:
-        if (const std::optional<NumpyDType> dtype = arrays_.numpy_dtype(node)) {
-          add_text(dtype->name);
-          return true;
-        }
-        return false;
     }
     return false;
   }
 
-  bool open_map_at(PickleNode node) {
-    if (pickle_->kind(node) != PickleKind::map) {
-      return false;
-    }
-    open_map(node);
-    return true;
+  bool visit_items(PickleNode node, Nodes made_of) {  // A defaultdict is made of what makes its values.
+    const bool is_map = pickle_->size(node) == 0 || pickle_->is_mapping(node);
+    return is_map && made_of.size() < 2 && open_map(node);
   }
 
-  bool visit_range(const std::vector<PickleNode>& numbers) {
-    const auto is_integer = [&](PickleNode node) { return pickle_->kind(node) == PickleKind::integer; };
-    if (numbers.empty() || !std::all_of(numbers.begin(), numbers.end(), is_integer)) {
-      return false;
+  bool visit_counter(PickleNode node, Nodes made_of) {
+    return pickle_->size(node) == 0 && made_of.size() == 1 && is(PickleKind::map, made_of[0]) &&
+           open_map(made_of[0]);
+  }
+
+  bool visit_list(PickleNode, Nodes made_of) {
+    return made_of.size() == 1 && (is(PickleKind::list, made_of[0]) || is(PickleKind::tuple, made_of[0])) &&
+           open_list(made_of[0]);
+  }
+
+  bool visit_attributes(PickleNode node, Nodes) {
+    return is(PickleKind::map, pickle_->state(node)) && open_map(pickle_->state(node));
+  }
+
+  bool visit_stream(PickleNode node, Nodes) {
+    const Nodes state = pickle_->tuple(pickle_->state(node));
+    return state.size() == 3 && add_bytes(state[0]);
+  }
+
+  bool visit_bytes(PickleNode node, Nodes) { return add_bytes(node); }
+
+  bool add_bytes(PickleNode node) {
+    const std::optional<PickledArrays::Content> content = arrays_.content(node);
+    if (!content) {
+      return leave_out("bytes in an encoding that is not read");
     }
-    const auto at = [&](std::size_t i) { return static_cast<std::int64_t>(pickle_->integer(numbers[i])); };
-    const bool is_upward = at(2) > 0;
-    if (at(2) == 0) {
+    const auto bytes = std::as_bytes(std::span(content->bytes));
+    return add_value(std::vector<std::byte>(bytes.begin(), bytes.end()), bytes.size());
+  }
+
+  bool visit_layout(PickleNode, Nodes made_of) {
+    return made_of.size() == 1 && is(PickleKind::text, made_of[0]) && add_text(pickle_->text(made_of[0]));
+  }
+
+  bool visit_dtype(PickleNode node, Nodes) {
+    const std::optional<NumpyDType> dtype = arrays_.numpy_dtype(node);
+    return dtype && add_text(dtype->name);
+  }
+
+  bool visit_range(PickleNode, Nodes numbers) {
+    const auto is_integer = [&](PickleNode node) { return is(PickleKind::integer, node); };
+    if (numbers.size() != 3 || !std::all_of(numbers.begin(), numbers.end(), is_integer) ||
+        pickle_->integer(numbers[2]) == 0) {
       return false;
     }
     // Unsigned, where distances of 64 bits fit and sums wrap around to what they should be.
     const std::uint64_t begin = pickle_->integer(numbers[0]);
     const std::uint64_t end = pickle_->integer(numbers[1]);
     const std::uint64_t step = pickle_->integer(numbers[2]);
-    const bool is_empty = is_upward ? at(0) >= at(1) : at(0) <= at(1);
+    const auto is_less = [](std::uint64_t a, std::uint64_t b) {
+      return static_cast<std::int64_t>(a) < static_cast<std::int64_t>(b);
+    };
+    const bool is_upward = is_less(0, step);
+    const bool is_empty = is_upward ? !is_less(begin, end) : !is_less(end, begin);
     const std::uint64_t distance = is_upward ? end - begin : begin - end;
     const std::uint64_t count = is_empty ? 0 : (distance - 1) / (is_upward ? step : 0 - step) + 1;
     add_value(ListSize{count});
@@ -391,46 +321,36 @@ class NodeWalk {
     return true;
   }
 
-  bool visit_path(PickleNode object) {
-    const PickleNode parts = pickle_->arguments(object);
-    if (pickle_->kind(parts) != PickleKind::tuple) {
-      return false;
-    }
+  bool visit_path(PickleNode, Nodes parts) {
     std::string joined;
-    PickleNode part{};
-    for (Pickle::Items items = pickle_->items(parts); items.next(part);) {
-      if (pickle_->kind(part) != PickleKind::text) {
+    for (const PickleNode part : parts) {
+      if (!is(PickleKind::text, part)) {
         return false;
       }
       budget_.take(pickle_->text(part).size());
-      if (!joined.empty() && !joined.ends_with('/')) {
-        joined.push_back('/');
-      }
-      joined.append(pickle_->text(part));
+      joined.append(joined.empty() || joined.ends_with('/') ? "" : "/").append(pickle_->text(part));
     }
-    add_text(joined.empty() ? "." : joined);
-    return true;
+    return add_text(joined.empty() ? "." : joined);
   }
 
-  bool visit_device(const std::vector<PickleNode>& arguments) {
-    if (arguments.empty() || pickle_->kind(arguments[0]) != PickleKind::text ||
-        (arguments.size() == 2 && pickle_->kind(arguments[1]) != PickleKind::integer)) {
+  bool visit_device(PickleNode, Nodes made_of) {
+    const bool has_number = made_of.size() == 2 && is(PickleKind::integer, made_of[1]);
+    if ((made_of.size() != 1 && !has_number) || !is(PickleKind::text, made_of[0])) {
       return false;
     }
-    std::string device(pickle_->text(arguments[0]));
-    if (arguments.size() == 2) {
-      device += fmt::format(":{}", static_cast<std::int64_t>(pickle_->integer(arguments[1])));
+    std::string device(pickle_->text(made_of[0]));
+    if (has_number) {
+      device += fmt::format(":{}", static_cast<std::int64_t>(pickle_->integer(made_of[1])));
     }
-    add_text(device);
-    return true;
+    return add_text(device);
   }
 
   /// A scalar of numpy is a number, of a type that a tree has.
-  bool visit_scalar(const std::vector<PickleNode>& arguments) {
+  bool visit_scalar(PickleNode, Nodes made_of) {
     const std::optional<NumpyDType> type =
-        arguments.empty() ? std::nullopt : arrays_.numpy_dtype(arguments[0]);
-    std::optional<PickledArrays::Content> content = type ? arrays_.content(arguments[1]) : std::nullopt;
-    if (!type || !type->dtype || !content || content->bytes.size() != bits(*type->dtype) / 8) {
+        made_of.size() == 2 ? arrays_.numpy_dtype(made_of[0]) : std::nullopt;
+    std::optional<PickledArrays::Content> content = type ? arrays_.content(made_of[1]) : std::nullopt;
+    if (!content || !type->dtype || content->bytes.size() != bits(*type->dtype) / 8) {
       return false;
     }
     std::string& bytes = content->bytes;
@@ -443,14 +363,11 @@ class NodeWalk {
     };
     switch (*type->dtype) {
       case DType::boolean:
-        add_value(bytes[0] != 0);
-        return true;
+        return add_value(bytes[0] != 0);
       case DType::float32:
-        add_value(static_cast<double>(as(float{})));
-        return true;
+        return add_value(static_cast<double>(as(float{})));
       case DType::float64:
-        add_value(as(double{}));
-        return true;
+        return add_value(as(double{}));
       default:
         break;
     }
@@ -458,51 +375,43 @@ class NodeWalk {
       return false;
     }
     const bool is_signed = type->name.find('i') != std::string::npos;
-    bytes.resize(sizeof(std::uint64_t),
-                 is_signed && (static_cast<unsigned char>(bytes.back()) & 0x80u) != 0 ? '\xff' : '\0');
+    const bool is_negative = is_signed && (static_cast<unsigned char>(bytes.back()) & 0x80u) != 0;
+    bytes.resize(sizeof(std::uint64_t), is_negative ? '\xff' : '\0');
     const std::uint64_t number = as(std::uint64_t{});
-    if (!is_signed && number > static_cast<std::uint64_t>(INT64_MAX)) {
-      add_value(number);
-    } else {
-      add_value(static_cast<std::int64_t>(number));
-    }
-    return true;
+    return !is_signed && number > static_cast<std::uint64_t>(INT64_MAX)
+               ? add_value(number)
+               : add_value(static_cast<std::int64_t>(number));
   }
 
   const Pickle* pickle_;
-  ForeignCatalogue catalogue_;
   DescriptionBudget budget_;
+  ForeignCatalogue catalogue_;
   PickledArrays arrays_;
   std::vector<Frame> frames_;
-  std::string path_;
+  std::string path_;  ///< Of the node that is visited.
 };
 
 }  // namespace
 
 std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node) {
-  if (pickle.kind(node) != PickleKind::integer ||
-      pickle.integer(node) > static_cast<std::uint64_t>(INT64_MAX)) {
+  if (pickle.kind(node) != PickleKind::integer || static_cast<std::int64_t>(pickle.integer(node)) < 0) {
     return std::nullopt;
   }
   return pickle.integer(node);
 }
 
 std::optional<Shape> shape_of(const Pickle& pickle, PickleNode node) {
-  if (pickle.kind(node) == PickleKind::object && pickle.class_name(node) == "torch.Size") {
-    const PickleNode given = pickle.arguments(node);
-    if (pickle.kind(given) != PickleKind::tuple || pickle.size(given) != 1) {
-      return std::nullopt;
-    }
-    node = pickle.item(given, 0);
+  if (const std::optional<Pickle::Nodes> given = pickle.call(node, "torch.Size");
+      given && given->size() == 1) {
+    node = given->front();
   }
-  if (pickle.kind(node) != PickleKind::tuple || pickle.size(node) > kMaxRank) {
+  const Pickle::Nodes numbers = pickle.tuple(node);
+  if (pickle.kind(node) != PickleKind::tuple || numbers.size() > kMaxRank) {
     return std::nullopt;
   }
-  Shape shape(pickle.size(node), 0);
-  PickleNode number{};
-  Pickle::Items items = pickle.items(node);
-  for (std::size_t axis = 0; items.next(number); ++axis) {
-    const std::optional<std::uint64_t> count = count_of(pickle, number);
+  Shape shape(numbers.size(), 0);
+  for (std::size_t axis = 0; axis < numbers.size(); ++axis) {
+    const std::optional<std::uint64_t> count = count_of(pickle, numbers[axis]);
     if (!count) {
       return std::nullopt;
     }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -33,6 +33,7 @@ static_assert(kEndBytes + kLocatorBytes + kEnd64Bytes == kZipTailBytes);
 constexpr std::uint32_t kElsewhere = 0xffff'ffffu;
 constexpr std::uint16_t kCountElsewhere = 0xffffu;
 constexpr std::uint16_t kExtra64 = 1;
+constexpr std::uint64_t kExtra64Bytes = 4 + 2 * sizeof(std::uint64_t);
 
 constexpr std::uint16_t kEncrypted = 1u << 0 | 1u << 6 | 1u << 13;
 constexpr std::uint16_t kPatched = 1u << 5;
@@ -45,87 +46,94 @@ constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 63;
 }
 
 [[noreturn]] void refuse_member(std::string_view path, std::string_view member, std::string_view why) {
-  throw Error(Errc::malformed_metadata, fmt::format("{}: member '{}': {}", path, member, why));
+  refuse_zip(path, fmt::format("member '{}': {}", member, why));
 }
 
-/// Reads a number at a place that the caller knows to be inside.
-template <class T>
-T number_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
-  static_assert(std::is_unsigned_v<T>);
-  T value{};
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
+/// The little-endian numbers of a record, at places that the caller knows to be inside.
+struct ZipRecord {
+  std::span<const std::byte> bytes;
 
-/// Returns the field of 64-bit numbers among the extra fields of a member, empty where there is none.
-std::span<const std::byte> find_extra64(std::span<const std::byte> extra) noexcept {
-  while (extra.size() >= 4) {
-    const std::size_t size = number_at<std::uint16_t>(extra, 2);
-    if (size > extra.size() - 4) {
-      break;
+  template <class T>
+  [[nodiscard]] T number(std::size_t at) const noexcept {
+    T value{};
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+  }
+  [[nodiscard]] std::uint16_t u16(std::size_t at) const noexcept { return number<std::uint16_t>(at); }
+  [[nodiscard]] std::uint32_t u32(std::size_t at) const noexcept { return number<std::uint32_t>(at); }
+  [[nodiscard]] std::uint64_t u64(std::size_t at) const noexcept { return number<std::uint64_t>(at); }
+};
+
+/// The 64-bit forms of a member's numbers, taken one after the other from its extra fields.
+class WideNumbers {
+ public:
+  WideNumbers(std::span<const std::byte> extra, std::string_view path, std::string_view member)
+      : path_(path), member_(member) {
+    while (extra.size() >= 4) {
+      const std::size_t size = ZipRecord{extra}.u16(2);
+      if (size > extra.size() - 4) {
+        break;
+      }
+      if (ZipRecord{extra}.u16(0) == kExtra64) {
+        numbers_ = extra.subspan(4, size);
+        break;
+      }
+      extra = extra.subspan(4 + size);
     }
-    if (number_at<std::uint16_t>(extra, 0) == kExtra64) {
-      return extra.subspan(4, size);
+  }
+
+  std::uint64_t widened(std::uint32_t number) {
+    if (number != kElsewhere) {
+      return number;
     }
-    extra = extra.subspan(4 + size);
+    if (numbers_.size() < sizeof(std::uint64_t)) {
+      refuse_member(path_, member_, "its 64-bit numbers are missing");
+    }
+    const std::uint64_t wide = ZipRecord{numbers_}.u64(0);
+    numbers_ = numbers_.subspan(sizeof wide);
+    return wide;
   }
-  return {};
-}
 
-/// Takes the 64-bit form of a number that has none of its own.
-std::uint64_t widened(std::uint32_t number, std::span<const std::byte>& extra64, std::string_view path,
-                      std::string_view member) {
-  if (number != kElsewhere) {
-    return number;
-  }
-  if (extra64.size() < sizeof(std::uint64_t)) {
-    refuse_member(path, member, "its 64-bit numbers are missing");
-  }
-  const auto wide = number_at<std::uint64_t>(extra64, 0);
-  extra64 = extra64.subspan(sizeof wide);
-  return wide;
-}
+ private:
+  std::span<const std::byte> numbers_;
+  std::string_view path_;
+  std::string_view member_;
+};
 
-/// What the record of 64-bit numbers says; the two records before the end must agree with it.
+/// What the record of 64-bit numbers says, where there is one; the two records before the end must agree with it.
 ZipDirectoryPlace place_by_end64(std::span<const std::byte> tail, std::uint64_t file_size,
                                  std::string_view path) {
-  const std::uint64_t end64_at = file_size - kZipTailBytes;
-  if (tail.size() < kZipTailBytes || number_at<std::uint32_t>(tail, 0) != kEnd64Signature ||
-      number_at<std::uint64_t>(tail, 4) != kEnd64Bytes - 12) {
+  const ZipRecord end64{tail};
+  if (tail.size() < kZipTailBytes || end64.u32(0) != kEnd64Signature || end64.u64(4) != kEnd64Bytes - 12) {
     refuse_zip(path, "the archive's record of 64-bit numbers is not before its end");
   }
-  const auto locator = tail.subspan(kEnd64Bytes);
-  if (number_at<std::uint64_t>(locator, 8) != end64_at || number_at<std::uint32_t>(locator, 4) != 0 ||
-      number_at<std::uint32_t>(locator, 16) > 1 || number_at<std::uint32_t>(tail, 16) != 0 ||
-      number_at<std::uint32_t>(tail, 20) != 0) {
+  const ZipRecord locator{tail.subspan(kEnd64Bytes)};
+  if (locator.u64(8) != file_size - kZipTailBytes || locator.u32(4) != 0 || locator.u32(16) > 1 ||
+      end64.u32(16) != 0 || end64.u32(20) != 0 || end64.u64(24) != end64.u64(32)) {
     refuse_zip(path, "the archive has several parts, or its records disagree about where they lie");
   }
-  if (number_at<std::uint64_t>(tail, 24) != number_at<std::uint64_t>(tail, 32)) {
-    refuse_zip(path, "the archive has several parts");
-  }
-  return {number_at<std::uint64_t>(tail, 48), number_at<std::uint64_t>(tail, 40),
-          number_at<std::uint64_t>(tail, 32)};
+  return {end64.u64(48), end64.u64(40), end64.u64(32)};
 }
 
-ZipMember parse_entry(std::span<const std::byte> entry, std::size_t name_bytes, std::size_t extra_bytes,
+ZipMember parse_entry(std::span<const std::byte> bytes, std::size_t name_bytes, std::size_t extra_bytes,
                       std::string_view path) {
+  const ZipRecord entry{bytes};
   ZipMember member;
-  member.name.assign(reinterpret_cast<const char*>(entry.data()) + kEntryBytes, name_bytes);
+  member.name.assign(reinterpret_cast<const char*>(bytes.data()) + kEntryBytes, name_bytes);
   if (member.name.empty() || member.name.find('\0') != std::string::npos || !is_valid_utf8(member.name)) {
     refuse_member(path, member.name, "its name is empty or not a text");
   }
-  member.flags = number_at<std::uint16_t>(entry, 8);
-  member.method = number_at<std::uint16_t>(entry, 10);
-  member.crc32 = number_at<std::uint32_t>(entry, 16);
-  std::span<const std::byte> extra64 = find_extra64(entry.subspan(kEntryBytes + name_bytes, extra_bytes));
-  const std::uint64_t unpacked = widened(number_at<std::uint32_t>(entry, 24), extra64, path, member.name);
-  member.size = widened(number_at<std::uint32_t>(entry, 20), extra64, path, member.name);
-  member.header = widened(number_at<std::uint32_t>(entry, 42), extra64, path, member.name);
-  if (number_at<std::uint16_t>(entry, 34) != 0) {
-    refuse_member(path, member.name, "it lies in another part of the archive");
-  }
-  if (member.method == 0 && unpacked != member.size) {
-    refuse_member(path, member.name, fmt::format("{} bytes are stored as {}", unpacked, member.size));
+  member.flags = entry.u16(8);
+  member.method = entry.u16(10);
+  member.crc32 = entry.u32(16);
+  WideNumbers wide(bytes.subspan(kEntryBytes + name_bytes, extra_bytes), path, member.name);
+  const std::uint64_t unpacked = wide.widened(entry.u32(24));
+  member.size = wide.widened(entry.u32(20));
+  member.header = wide.widened(entry.u32(42));
+  if (entry.u16(34) != 0 || (member.method == 0 && unpacked != member.size)) {
+    refuse_member(
+        path, member.name,
+        fmt::format("{} bytes are stored as {}, or in another part of the archive", unpacked, member.size));
   }
   return member;
 }
@@ -162,19 +170,18 @@ const ZipMember* ZipDirectory::find(std::string_view name) const noexcept {
 ZipDirectoryPlace find_zip_directory(std::span<const std::byte> tail, std::uint64_t file_size,
                                      std::string_view path) {
   tail = tail.last(std::min<std::size_t>(tail.size(), kZipTailBytes));
-  if (file_size >= kMaxFileBytes || tail.size() < kEndBytes ||
-      number_at<std::uint32_t>(tail.last(kEndBytes), 0) != kEndSignature ||
-      number_at<std::uint16_t>(tail.last(kEndBytes), 20) != 0) {
+  const ZipRecord end{tail.last(std::min(tail.size(), kEndBytes))};
+  if (file_size >= kMaxFileBytes || tail.size() < kEndBytes || end.u32(0) != kEndSignature ||
+      end.u16(20) != 0) {
     refuse_zip(path, "no directory of an archive lies at its end: the file is cut, or something follows it");
   }
-  const std::span<const std::byte> end = tail.last(kEndBytes);
-  ZipDirectoryPlace place{number_at<std::uint32_t>(end, 16), number_at<std::uint32_t>(end, 12),
-                          number_at<std::uint16_t>(end, 10)};
+  if (end.u16(4) != 0 || end.u16(6) != 0 || end.u16(8) != end.u16(10)) {
+    refuse_zip(path, "the archive has several parts");
+  }
+  ZipDirectoryPlace place{end.u32(16), end.u32(12), end.u16(10)};
   std::uint64_t expected_end = file_size - kEndBytes;
-  const bool has_locator =
-      tail.size() >= kEndBytes + kLocatorBytes &&
-      number_at<std::uint32_t>(tail.last(kEndBytes + kLocatorBytes), 0) == kLocatorSignature;
-  if (has_locator) {
+  if (tail.size() >= kEndBytes + kLocatorBytes &&
+      ZipRecord{tail.last(kEndBytes + kLocatorBytes)}.u32(0) == kLocatorSignature) {
     const ZipDirectoryPlace wide = place_by_end64(tail, file_size, path);
     if ((place.begin != kElsewhere && place.begin != wide.begin) ||
         (place.size != kElsewhere && place.size != wide.size) ||
@@ -184,12 +191,7 @@ ZipDirectoryPlace find_zip_directory(std::span<const std::byte> tail, std::uint6
     place = wide;
     expected_end = file_size - kZipTailBytes;
   }
-  if (number_at<std::uint16_t>(end, 4) != 0 || number_at<std::uint16_t>(end, 6) != 0 ||
-      number_at<std::uint16_t>(end, 8) != number_at<std::uint16_t>(end, 10)) {
-    refuse_zip(path, "the archive has several parts");
-  }
-  const std::optional<std::uint64_t> directory_end = checked_add(place.begin, place.size);
-  if (!directory_end || *directory_end != expected_end) {
+  if (checked_add(place.begin, place.size) != expected_end) {
     refuse_zip(path, fmt::format("a directory of {} bytes at {} does not end where the archive ends, at {}",
                                  place.size, place.begin, expected_end));
   }
@@ -205,13 +207,13 @@ ZipDirectory parse_zip_directory(std::span<const std::byte> bytes, const ZipDire
   ZipDirectory directory;
   directory.members.reserve(static_cast<std::size_t>(place.members));
   while (!bytes.empty()) {
-    if (bytes.size() < kEntryBytes || number_at<std::uint32_t>(bytes, 0) != kEntrySignature) {
+    const ZipRecord entry{bytes};
+    if (bytes.size() < kEntryBytes || entry.u32(0) != kEntrySignature) {
       refuse_zip(path, "the archive's directory is damaged");
     }
-    const std::size_t name_bytes = number_at<std::uint16_t>(bytes, 28);
-    const std::size_t extra_bytes = number_at<std::uint16_t>(bytes, 30);
-    const std::size_t entry_bytes =
-        kEntryBytes + name_bytes + extra_bytes + number_at<std::uint16_t>(bytes, 32);
+    const std::size_t name_bytes = entry.u16(28);
+    const std::size_t extra_bytes = entry.u16(30);
+    const std::size_t entry_bytes = kEntryBytes + name_bytes + extra_bytes + entry.u16(32);
     if (entry_bytes > bytes.size()) {
       refuse_zip(path, "the archive's directory is damaged: an entry reaches beyond it");
     }
@@ -235,44 +237,36 @@ ZipDirectory parse_zip_directory(std::span<const std::byte> bytes, const ZipDire
   return directory;
 }
 
-void check_stored(const ZipDirectory& directory, std::string_view path) {
-  for (const ZipMember& member : directory.members) {
-    if ((member.flags & kEncrypted) != 0) {
-      refuse_member(path, member.name, "it is encrypted");
-    }
-    if (member.method != 0 || (member.flags & kPatched) != 0) {
-      refuse_member(
-          path, member.name,
-          fmt::format("it is compressed (method {}); torch.save stores members as they are", member.method));
-    }
-  }
-}
-
 std::uint64_t zip_header_bytes(const ZipMember& member) noexcept {
-  constexpr std::uint64_t kExtra64Bytes = 4 + 2 * sizeof(std::uint64_t);
   return std::min(kLocalBytes + member.name.size() + kExtra64Bytes, member.limit - member.header);
 }
 
-void locate_zip_member(ZipMember& member, std::span<const std::byte> header, std::string_view path) {
+void locate_zip_member(ZipMember& member, std::span<const std::byte> bytes, std::string_view path) {
+  if ((member.flags & kEncrypted) != 0) {
+    refuse_member(path, member.name, "it is encrypted");
+  }
+  if (member.method != 0 || (member.flags & kPatched) != 0) {
+    refuse_member(
+        path, member.name,
+        fmt::format("it is compressed (method {}); torch.save stores members as they are", member.method));
+  }
+  const ZipRecord header{bytes};
   const std::size_t name_end = kLocalBytes + member.name.size();
-  if (header.size() < name_end || number_at<std::uint32_t>(header, 0) != kLocalSignature ||
-      number_at<std::uint16_t>(header, 26) != member.name.size() ||
-      std::memcmp(header.data() + kLocalBytes, member.name.data(), member.name.size()) != 0) {
+  if (bytes.size() < name_end || header.u32(0) != kLocalSignature || header.u16(26) != member.name.size() ||
+      std::memcmp(bytes.data() + kLocalBytes, member.name.data(), member.name.size()) != 0) {
     refuse_member(path, member.name, "its header is damaged, or of another member");
   }
-  const std::uint64_t extra_bytes = number_at<std::uint16_t>(header, 28);
-  const auto have = std::min<std::uint64_t>(extra_bytes, header.size() - name_end);
-  std::span<const std::byte> extra64 = find_extra64(header.subspan(name_end, static_cast<std::size_t>(have)));
+  const std::size_t extra_bytes = header.u16(28);
+  WideNumbers wide(bytes.subspan(name_end, std::min(extra_bytes, bytes.size() - name_end)), path,
+                   member.name);
+  const std::uint64_t unpacked = wide.widened(header.u32(22));
+  const std::uint64_t packed = wide.widened(header.u32(18));
   const bool is_later = (member.flags & kSizesFollow) != 0;  // Then a header has zeros, or the same.
   const auto agrees = [&](std::uint64_t told, std::uint64_t known) {
     return told == known || (is_later && told == 0);
   };
-  const std::uint64_t unpacked = widened(number_at<std::uint32_t>(header, 22), extra64, path, member.name);
-  const std::uint64_t packed = widened(number_at<std::uint32_t>(header, 18), extra64, path, member.name);
-  if (number_at<std::uint16_t>(header, 6) != member.flags ||
-      number_at<std::uint16_t>(header, 8) != member.method ||
-      !agrees(number_at<std::uint32_t>(header, 14), member.crc32) || !agrees(packed, member.size) ||
-      (member.method == 0 && !agrees(unpacked, member.size))) {
+  if (header.u16(6) != member.flags || header.u16(8) != 0 || !agrees(header.u32(14), member.crc32) ||
+      !agrees(packed, member.size) || !agrees(unpacked, member.size)) {
     refuse_member(path, member.name, "its header and the directory disagree");
   }
   const std::uint64_t begin = member.header + name_end + extra_bytes;

@@ -2,6 +2,7 @@
 // The input is a pickle. An Error, or nodes of which every one that can be reached has items, texts and objects inside
 // the pickle; and the tree that torch's reader makes of them, with storages of 0 to 64 bytes, has sound ranges.
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,20 +21,18 @@ using cairn::fuzz::require;
 
 /// Looks at each node that the root leads to once: they may be shared, and in a circle.
 void check_nodes(const Pickle& pickle, std::size_t input_bytes) {
-  std::vector<bool> is_seen(2 * input_bytes + 1024);
+  std::unordered_set<std::uint32_t> seen;
   std::vector<PickleNode> open{pickle.root()};
   while (!open.empty()) {
     const PickleNode node = open.back();
     open.pop_back();
-    const auto number = static_cast<std::size_t>(node);
-    require(number < is_seen.size(), "there are few nodes");
-    if (is_seen[number]) {
+    if (!seen.insert(static_cast<std::uint32_t>(node)).second) {
       continue;
     }
-    is_seen[number] = true;
+    require(seen.size() <= 2 * input_bytes + 2, "there are few nodes");
     const PickleKind kind = pickle.kind(node);
     if (kind == PickleKind::text || kind == PickleKind::bytes) {
-      require(pickle.offset(node) + pickle.size(node) <= input_bytes, "a text lies inside the pickle");
+      require(pickle.offset(node) + pickle.text(node).size() <= input_bytes, "a text lies inside the pickle");
     } else if (kind == PickleKind::persistent) {
       open.push_back(pickle.identity(node));
     } else if (kind >= PickleKind::tuple) {

@@ -50,22 +50,20 @@ struct ZipDirectoryPlace {
 
 /// Tells where the directory of an archive lies, from the last kZipTailBytes of it, or all where it has fewer.
 ///
-/// Errors (all four): Errc::malformed_metadata, naming the member or what disagrees.
+/// Errors (all three): Errc::malformed_metadata, naming the member or what disagrees.
 /// Source: APPNOTE.TXT 6.3.10 of PKWARE; docs/format.md, "Archives of torch.save", has what is refused beyond it.
 [[nodiscard]] ZipDirectoryPlace find_zip_directory(std::span<const std::byte> tail, std::uint64_t file_size,
                                                    std::string_view path);
 
-/// Reads a directory. What members hold is not looked at: check_stored says whether it can be read.
+/// Reads a directory. Members may be compressed or encrypted until they are located.
 [[nodiscard]] ZipDirectory parse_zip_directory(std::span<const std::byte> bytes,
                                                const ZipDirectoryPlace& place, std::string_view path);
-
-/// Refuses members that are compressed or encrypted.
-void check_stored(const ZipDirectory& directory, std::string_view path);
 
 /// How many bytes from ZipMember::header on locate_zip_member wants.
 [[nodiscard]] std::uint64_t zip_header_bytes(const ZipMember& member) noexcept;
 
-/// Sets ZipMember::begin by the member's local header, which must say what the directory says.
+/// Sets ZipMember::begin by the member's local header, which must say what the directory says. A member that is
+/// compressed or encrypted is refused.
 void locate_zip_member(ZipMember& member, std::span<const std::byte> header, std::string_view path);
 
 /// Reads the directory of an archive, in one thread; members are not located.
