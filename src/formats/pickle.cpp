@@ -31,88 +31,31 @@ constexpr PickleNode kNothing{~std::uint32_t{0}};
 constexpr std::size_t kMostNumberBytes = 255;  // Each look at an integer costs so much at most.
 constexpr unsigned kNewestProtocol = 5;
 
-/// What an opcode does.
-enum class Does : std::uint8_t {
-  refuse,
-  push,    ///< Pushes a value, which is read from the input when somebody asks.
-  global,  ///< Pushes the class that two lines name.
-  make,    ///< Pushes None or an empty container.
-  tuple,   ///< Pushes a tuple of as many nodes as its code says.
-  fill,    ///< Pushes a container of what lies above the mark.
-  add,     ///< Adds the last item, or a key and a value, to the container below.
-  add_marked,
-  pop,
-  pop_mark,
-  mark,
-  put,
-  memoize,
-  get,
-  class_of_texts,
-  call,
-  call_with_names,
-  set_state,
-  persistent,
-  protocol,
-  frame,
-  stop
-};
-
-struct Opcode {
-  Does does{};
+/// An opcode that pushes a value, which is read from the input when somebody asks: of so many bytes, or of a length of
+/// so many bytes and what it says.
+struct Leaf {
   PickleKind kind{};
-  std::uint8_t width = 0;   ///< So many bytes follow: a number,
-  bool has_length = false;  ///< or a length, and as many more.
+  std::uint8_t width = 0;
+  bool has_length = false;
 };
-
-constexpr std::array<Opcode, 256> kOpcodes = [] {
+constexpr std::array<Leaf, 256> kLeaves = [] {
   using enum PickleKind;
-  std::array<Opcode, 256> all{};
-  all[0x88] = all[0x89] = {Does::push, boolean};
-  all['K'] = {Does::push, integer, 1};
-  all['M'] = {Does::push, integer, 2};
-  all['J'] = {Does::push, integer, 4};
-  all[0x8a] = {Does::push, integer, 1, true};
-  all[0x8b] = {Does::push, integer, 4, true};
-  all['G'] = {Does::push, real, 8};
-  all['U'] = all[0x8c] = {Does::push, text, 1, true};  // Texts of Python 2 among them.
-  all['T'] = all['X'] = {Does::push, text, 4, true};
-  all[0x8d] = {Does::push, text, 8, true};
-  all['C'] = {Does::push, bytes, 1, true};
-  all['B'] = {Does::push, bytes, 4, true};
-  all[0x8e] = all[0x96] = {Does::push, bytes, 8, true};
-  all['c'] = {Does::global, global};
-  all['N'] = {Does::make, none};
-  all[')'] = {Does::make, tuple};
-  all[']'] = {Does::make, list};
-  all['}'] = {Does::make, map};
-  all[0x8f] = {Does::make, set};
-  all[0x85] = all[0x86] = all[0x87] = {Does::tuple, tuple};
-  all['t'] = {Does::fill, tuple};
-  all['l'] = {Does::fill, list};
-  all['d'] = {Does::fill, map};
-  all[0x91] = {Does::fill, set};
-  all['a'] = {Does::add, list};
-  all['s'] = {Does::add, map};
-  all['e'] = {Does::add_marked, list};
-  all['u'] = {Does::add_marked, map};
-  all[0x90] = {Does::add_marked, set};
-  all['0'] = {Does::pop};
-  all['1'] = {Does::pop_mark};
-  all['('] = {Does::mark};
-  all['q'] = {Does::put, none, 1};
-  all['r'] = {Does::put, none, 4};
-  all[0x94] = {Does::memoize};
-  all['h'] = {Does::get, none, 1};
-  all['j'] = {Does::get, none, 4};
-  all[0x93] = {Does::class_of_texts};
-  all['R'] = all[0x81] = {Does::call};
-  all[0x92] = {Does::call_with_names};
-  all['b'] = {Does::set_state};
-  all['Q'] = {Does::persistent};
-  all[0x80] = {Does::protocol, none, 1};
-  all[0x95] = {Does::frame, none, 8};
-  all['.'] = {Does::stop};
-  return all;
+  std::array<Leaf, 256> leaves{};
+  leaves[0x88] = leaves[0x89] = {boolean};
+  leaves['K'] = {integer, 1};
+  leaves['M'] = {integer, 2};
+  leaves['J'] = {integer, 4};
+  leaves[0x8a] = {integer, 1, true};
+  leaves[0x8b] = {integer, 4, true};
+  leaves['G'] = {real, 8};
+  leaves['U'] = leaves[0x8c] = {text, 1, true};  // Texts of Python 2 among them.
+  leaves['T'] = leaves['X'] = {text, 4, true};
+  leaves[0x8d] = {text, 8, true};
+  leaves['C'] = {bytes, 1, true};
+  leaves['B'] = {bytes, 4, true};
+  leaves[0x8e] = leaves[0x96] = {bytes, 8, true};
+  leaves['c'] = {global};  // Two lines.
+  return leaves;
 }();
 
 /// Text forms of before protocol 1, extensions, and buffers that are not in the file.
@@ -199,85 +142,125 @@ class PickleReader {
     refuse(fmt::format("{:#04x} is not an opcode", opcode));
   }
 
-  /// Reads one opcode; false at the end.
+  /// Reads one opcode; false at the end. All that it calls return true.
   bool step() {
     opcode_at_ = at_;
-    const auto code = static_cast<std::uint8_t>(take_bytes(1).front());
-    const Opcode opcode = kOpcodes[code];
-    const std::uint64_t number = number_of(take_bytes(opcode.width));
-    switch (opcode.does) {
-      case Does::refuse:
-        refuse_opcode(code);
-      case Does::push:
-        static_cast<void>(take_bytes(opcode.has_length ? number : 0));
-        return push(PickleNode{static_cast<std::uint32_t>(opcode_at_)});
-      case Does::global:
+    const auto code = take<std::uint8_t>();
+    if (const Leaf leaf = kLeaves[code]; leaf.kind != PickleKind::none) {
+      const std::uint64_t number = number_of(take_bytes(leaf.width));
+      static_cast<void>(take_bytes(leaf.has_length ? number : 0));
+      if (leaf.kind == PickleKind::global) {
         skip_line();
         skip_line();
-        return push(PickleNode{static_cast<std::uint32_t>(opcode_at_)});
-      case Does::make:
-        return push(new_container(opcode.kind));
-      case Does::tuple:
-        return push_filled(PickleKind::tuple, below(code - 0x84u));
-      case Does::fill:
-        return push_filled(opcode.kind, take_mark());
-      case Does::add:
-        return add_items(below(opcode.kind == PickleKind::map ? 2 : 1), opcode.kind);
-      case Does::add_marked:
-        return add_items(take_mark(), opcode.kind);
-      case Does::pop:  // As Python has it: a mark may go, too.
-        stack_.resize(stack_.size() == fence() ? take_mark() : below(1));
-        return true;
-      case Does::pop_mark:
-        stack_.resize(take_mark());
-        return true;
-      case Does::mark:
+      }
+      return push(PickleNode{static_cast<std::uint32_t>(opcode_at_)});
+    }
+    switch (code) {
+      case '.':
+        return false;
+      case '(':
         marks_.push_back(stack_.size());
         return true;
-      case Does::memoize:
+      case '0':  // As Python has it: a mark may go, too.
+        stack_.resize(stack_.size() == fence() ? take_mark() : below(1));
+        return true;
+      case '1':
+        stack_.resize(take_mark());
+        return true;
+      case 0x94:  // MEMOIZE
         return put(memo_.size());
-      case Does::put:
-        return put(static_cast<std::size_t>(number));
-      case Does::get:
-        return get(static_cast<std::size_t>(number));
-      case Does::stop:
-        return false;
+      case 'q':
+        return put(take<std::uint8_t>());
+      case 'r':
+        return put(take<std::uint32_t>());
+      case 'h':
+        return get(take<std::uint8_t>());
+      case 'j':
+        return get(take<std::uint32_t>());
+      case 'a':
+        return add_items(below(1), PickleKind::list);
+      case 's':
+        return add_items(below(2), PickleKind::map);
+      case 'e':
+        return add_items(take_mark(), PickleKind::list);
+      case 'u':
+        return add_items(take_mark(), PickleKind::map);
+      case 0x90:
+        return add_items(take_mark(), PickleKind::set);
       default:
-        return read_object(opcode.does, number);
+        return read_container(code);
     }
   }
 
-  bool read_object(Does does, std::uint64_t number) {
-    if (does == Does::protocol && number > kNewestProtocol) {
-      throw Error(Errc::unsupported_version,
-                  fmt::format("{}: a pickle of protocol {}; {} is the newest that is read", path_, number,
-                              kNewestProtocol));
+  bool read_container(std::uint8_t code) {
+    switch (code) {
+      case 'N':
+        return push(kNoneNode);
+      case ')':
+        return push(kEmptyTuple);
+      case ']':
+        return push_filled(PickleKind::list, stack_.size());
+      case '}':
+        return push_filled(PickleKind::map, stack_.size());
+      case 0x8f:
+        return push_filled(PickleKind::set, stack_.size());
+      case 'l':
+        return push_filled(PickleKind::list, take_mark());
+      case 'd':
+        return push_filled(PickleKind::map, take_mark());
+      case 0x91:
+        return push_filled(PickleKind::set, take_mark());
+      case 't':
+        return push_tuple(take_mark());
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        return push_tuple(below(code - 0x84u));
+      case 0x80:
+        if (const unsigned protocol = take<std::uint8_t>(); protocol > kNewestProtocol) {
+          throw Error(Errc::unsupported_version,
+                      fmt::format("{}: a pickle of protocol {}; {} is the newest that is read", path_,
+                                  protocol, kNewestProtocol));
+        }
+        return true;
+      case 0x95:
+        if (take<std::uint64_t>() > out_.input_.size() - at_) {
+          refuse("a frame ends beyond the pickle");
+        }
+        return true;
+      default:
+        return read_object(code);
     }
-    if (does == Does::frame && number > out_.input_.size() - at_) {
-      refuse("a frame ends beyond the pickle");
-    }
-    if (does == Does::protocol || does == Does::frame) {
-      return true;
-    }
-    const PickleNode last = pop();
-    switch (does) {
-      case Does::class_of_texts: {
+  }
+
+  bool read_object(std::uint8_t code) {
+    switch (code) {
+      case 0x93: {
+        const PickleNode name = pop();
         const PickleNode module = pop();
-        if (out_.kind(module) != PickleKind::text || out_.kind(last) != PickleKind::text) {
+        if (out_.kind(module) != PickleKind::text || out_.kind(name) != PickleKind::text) {
           refuse("a class is named by other than texts");
         }
-        return push(make(PickleKind::global, {module, last}));
+        return push(make(PickleKind::global, {module, name}));
       }
-      case Does::call:
-        return push_object(pop(), last);
-      case Does::call_with_names: {
+      case 'R':
+      case 0x81: {
         const PickleNode arguments = pop();
-        return push_object(pop(), out_.size(last) > 0 ? kNoneNode : arguments);
+        return push_object(pop(), arguments);
       }
-      case Does::set_state:
-        return set_state(top(), last);
+      case 0x92: {
+        const bool has_names = out_.size(pop()) > 0;
+        const PickleNode arguments = pop();
+        return push_object(pop(), has_names ? kNoneNode : arguments);
+      }
+      case 'b': {
+        const PickleNode state = pop();
+        return set_state(top(), state);
+      }
+      case 'Q':
+        return push(make(PickleKind::persistent, {pop()}));
       default:
-        return push(make(PickleKind::persistent, {last}));
+        refuse_opcode(code);
     }
   }
 
@@ -289,6 +272,11 @@ class PickleReader {
     }
     at_ += static_cast<std::size_t>(size);
     return text_of(out_.input_).substr(at_ - static_cast<std::size_t>(size), static_cast<std::size_t>(size));
+  }
+
+  template <class T>
+  T take() {
+    return static_cast<T>(number_of(take_bytes(sizeof(T))));
   }
 
   void skip_line() {
@@ -314,13 +302,6 @@ class PickleReader {
     append({&first, 1});
     append({words.begin(), words.size()});
     return node;
-  }
-
-  PickleNode new_container(PickleKind kind) {
-    if (kind == PickleKind::none || kind == PickleKind::tuple) {
-      return kind == PickleKind::none ? kNoneNode : kEmptyTuple;
-    }
-    return make(kind, {PickleNode{}, PickleNode{}, PickleNode{}});
   }
 
   PickleNode& word(PickleNode node, std::uint32_t i) {
@@ -377,19 +358,21 @@ class PickleReader {
     return push(memo_[number]);
   }
 
-  bool push_filled(PickleKind kind, std::size_t height) {
+  bool push_tuple(std::size_t height) {
     const std::span<const PickleNode> items = std::span(stack_).subspan(height);
-    PickleNode container = new_container(kind);
-    if (kind != PickleKind::tuple) {
-      stack_.insert(stack_.begin() + static_cast<std::ptrdiff_t>(height), container);
-      return add_items(height + 1, kind);
-    }
-    if (!items.empty()) {
-      container = make(kind, {PickleNode{static_cast<std::uint32_t>(items.size())}});
-      append(items);
-      stack_.resize(height);
-    }
-    return push(container);
+    const PickleNode tuple =
+        items.empty() ? kEmptyTuple
+                      : make(PickleKind::tuple, {PickleNode{static_cast<std::uint32_t>(items.size())}});
+    append(items);
+    stack_.resize(height);
+    return push(tuple);
+  }
+
+  /// Makes a container of what lies above `height`.
+  bool push_filled(PickleKind kind, std::size_t height) {
+    const PickleNode container = make(kind, {PickleNode{}, PickleNode{}, PickleNode{}});
+    stack_.insert(stack_.begin() + static_cast<std::ptrdiff_t>(height), container);
+    return add_items(height + 1, kind);
   }
 
   /// Adds what lies above `height` to the container of that kind below it, or to an object that takes such items.
@@ -461,7 +444,7 @@ PickleKind Pickle::kind(PickleNode node) const noexcept {
   if (!is_leaf(node)) {
     return static_cast<PickleKind>(static_cast<std::uint32_t>(word(node, 0)) & ~kMappingBit);
   }
-  const Opcode leaf = kOpcodes[static_cast<std::uint8_t>(input_[static_cast<std::uint32_t>(node)])];
+  const Leaf leaf = kLeaves[static_cast<std::uint8_t>(input_[static_cast<std::uint32_t>(node)])];
   if (leaf.kind != PickleKind::integer || !leaf.has_length) {
     return leaf.kind;
   }
@@ -479,10 +462,10 @@ PickleKind Pickle::kind(PickleNode node) const noexcept {
 
 std::string_view Pickle::text(PickleNode leaf) const noexcept {
   const std::string_view rest = text_of(input_).substr(static_cast<std::uint32_t>(leaf));
-  const Opcode opcode = kOpcodes[static_cast<std::uint8_t>(rest.front())];
-  const std::string_view number = rest.substr(1, opcode.width);
-  return opcode.has_length ? rest.substr(1 + number.size(), static_cast<std::size_t>(number_of(number)))
-                           : number;
+  const Leaf form = kLeaves[static_cast<std::uint8_t>(rest.front())];
+  const std::string_view number = rest.substr(1, form.width);
+  return form.has_length ? rest.substr(1 + number.size(), static_cast<std::size_t>(number_of(number)))
+                         : number;
 }
 
 bool Pickle::boolean(PickleNode node) const noexcept {

@@ -2,7 +2,6 @@
 #include "formats/internal/torch_archive.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,7 +15,7 @@
 namespace cairn::formats {
 namespace {
 
-constexpr unsigned kNewestVersion = 3;
+constexpr std::string_view kNewestVersion = "3";
 constexpr std::uint64_t kSmallMember = 64;
 
 [[noreturn]] void refuse_archive(std::string_view path, std::string_view why) {
@@ -79,13 +78,10 @@ std::vector<std::byte> read_member(const ReadAt& read, const ZipMember& member) 
 std::string read_small_member(const ReadAt& read, const TorchArchive& archive, std::string_view name,
                               std::string_view path) {
   const ZipMember* const member = archive.find(name);
-  if (member == nullptr) {
-    return {};
-  }
-  if (member->size > kSmallMember) {
+  if (member != nullptr && member->size > kSmallMember) {
     refuse_archive(path, fmt::format("its '{}' has {} bytes", name, member->size));
   }
-  const std::vector<std::byte> bytes = read_member(read, *member);
+  const auto bytes = member == nullptr ? std::vector<std::byte>() : read_member(read, *member);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -98,20 +94,15 @@ bool read_byte_order(const ReadAt& read, const TorchArchive& archive, std::strin
 }
 
 void check_version(const ReadAt& read, const TorchArchive& archive, std::string_view path) {
-  std::string text = read_small_member(read, archive, "version", path);
-  if (text.ends_with('\n')) {
-    text.pop_back();
+  const std::string text = read_small_member(read, archive, "version", path);
+  const std::string_view version = std::string_view(text).substr(0, text.find('\n'));
+  if (version.find_first_not_of("0123456789") != std::string_view::npos) {
+    refuse_archive(path, fmt::format("its version is '{}', which is not a number", version));
   }
-  unsigned version = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), version);
-  if (!text.empty() && (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())) {
-    refuse_archive(path, fmt::format("its version is '{}', which is not a number", text));
-  }
-  if (version > kNewestVersion) {
+  if (version.size() > 1 || version > kNewestVersion) {
     throw Error(Errc::unsupported_version,
-                fmt::format("{}: an archive of torch.save of version {}; {} is the newest "
-                            "that is read",
-                            path, version, kNewestVersion));
+                fmt::format("{}: an archive of torch.save of version {}; {} is the newest that is read", path,
+                            version, kNewestVersion));
   }
 }
 
