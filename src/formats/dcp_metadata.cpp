@@ -19,7 +19,7 @@
 #include "formats/file_name.hpp"
 #include "formats/internal/pickle.hpp"
 #include "formats/internal/torch_archive.hpp"
-#include "formats/torch_nodes.hpp"
+#include "formats/pickled_arrays.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -71,7 +71,9 @@ class DcpDescriber {
     const PickleNode storage = member(state, "storage_data", "");
     stored_.reserve(pickle_->size(storage) / 2);
     for_each(storage, [&](PickleNode key, PickleNode info) {
-      stored_.push_back({key_of(state_of(key)).hash(), state_of(key), state_of(info)});
+      const ChunkKey chunk = key_of(state_of(key));
+      budget_.take(chunk.name.size());
+      stored_.push_back({chunk.hash(), state_of(key), state_of(info)});
     });
     std::sort(stored_.begin(), stored_.end(), [&](const StoredChunk& a, const StoredChunk& b) {
       return a.hash != b.hash ? a.hash < b.hash : key_of(a.key) < key_of(b.key);
@@ -262,7 +264,9 @@ class DcpDescriber {
     if (pickle_->kind(chunks) != PickleKind::list) {
       refuse(name, "'chunks' is not a list");
     }
-    const std::size_t slice_bytes = sizeof(ForeignSlice) + 2 * stored_shape.size() * sizeof(std::uint64_t);
+    // Its name is looked for, too.
+    const std::size_t slice_bytes =
+        sizeof(ForeignSlice) + 2 * stored_shape.size() * sizeof(std::uint64_t) + name.size();
     budget_.take(pickle_->size(chunks) * slice_bytes);
     array.slices.reserve(pickle_->size(chunks));
     PickleNode chunk{};

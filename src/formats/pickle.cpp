@@ -21,14 +21,15 @@ namespace {
 constexpr std::uint32_t kSize = 1;
 constexpr std::uint32_t kFirstRun = 2;
 constexpr std::uint32_t kLastRun = 3;
-constexpr std::uint32_t kParts = 4;
-constexpr std::uint32_t kStateWord = kParts + 2;
-constexpr std::uint32_t kMappingBit = 0x100;  ///< Beside the kind of an object.
+constexpr std::uint32_t kStateWord = 6;
+constexpr std::uint32_t kMappingBit = 0x100;  // Beside the kind of an object.
 
 constexpr std::uint32_t kHighBit = static_cast<std::uint32_t>(kNoneNode);
-constexpr PickleNode kEmptyTuple{kHighBit + 1};  // None has one word.
-constexpr PickleNode kNothing{~std::uint32_t{0}};
-constexpr std::size_t kMostNumberBytes = 255;  // Each look at an integer costs so much at most.
+constexpr PickleNode kEmptyTuple{kHighBit + 1};    // None has one word.
+constexpr PickleNode kNothing{~std::uint32_t{0}};  // In the memo.
+// Each look at an integer or at a name costs so much at most, since nodes are shared.
+constexpr std::size_t kMostNumberBytes = 255;
+constexpr std::size_t kMostNameBytes = 1024;
 constexpr unsigned kNewestProtocol = 5;
 
 /// An opcode that pushes a value, which is read from the input when somebody asks: of so many bytes, or of a length of
@@ -87,13 +88,13 @@ std::string_view shortened(std::string_view bytes) noexcept {
   return bytes;
 }
 
-std::uint64_t number_of(std::string_view bytes) noexcept {
+std::uint64_t little_endian(std::string_view bytes) noexcept {
   std::uint64_t number = 0;
   std::memcpy(&number, bytes.data(), bytes.size());
   return number;
 }
 
-std::string_view text_of(std::span<const std::byte> bytes) noexcept {
+std::string_view chars_of(std::span<const std::byte> bytes) noexcept {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -108,8 +109,7 @@ class PickleReader {
                                                         input.size(), kMaxPickleBytes));
     }
     out_.input_ = input;
-    out_.words_.reserve(
-        input.size());  // Enough for descriptions of tensors; what grows is there twice for a moment.
+    out_.words_.reserve(input.size());  // Enough for tensors; what grows is there twice for a moment.
     make(PickleKind::none, {});
     make(PickleKind::tuple, {PickleNode{}});
   }
@@ -147,7 +147,7 @@ class PickleReader {
     opcode_at_ = at_;
     const auto code = take<std::uint8_t>();
     if (const Leaf leaf = kLeaves[code]; leaf.kind != PickleKind::none) {
-      const std::uint64_t number = number_of(take_bytes(leaf.width));
+      const std::uint64_t number = little_endian(take_bytes(leaf.width));
       static_cast<void>(take_bytes(leaf.has_length ? number : 0));
       if (leaf.kind == PickleKind::global) {
         skip_line();
@@ -271,16 +271,16 @@ class PickleReader {
       refuse(fmt::format("{} bytes are asked for, and {} are left", size, out_.input_.size() - at_));
     }
     at_ += static_cast<std::size_t>(size);
-    return text_of(out_.input_).substr(at_ - static_cast<std::size_t>(size), static_cast<std::size_t>(size));
+    return chars_of(out_.input_).substr(at_ - static_cast<std::size_t>(size), static_cast<std::size_t>(size));
   }
 
   template <class T>
   T take() {
-    return static_cast<T>(number_of(take_bytes(sizeof(T))));
+    return static_cast<T>(little_endian(take_bytes(sizeof(T))));
   }
 
   void skip_line() {
-    const std::size_t end = text_of(out_.input_).find('\n', at_);
+    const std::size_t end = chars_of(out_.input_).find('\n', at_);
     if (end == std::string_view::npos) {
       refuse("a name has no end");
     }
@@ -461,10 +461,10 @@ PickleKind Pickle::kind(PickleNode node) const noexcept {
 }
 
 std::string_view Pickle::text(PickleNode leaf) const noexcept {
-  const std::string_view rest = text_of(input_).substr(static_cast<std::uint32_t>(leaf));
+  const std::string_view rest = chars_of(input_).substr(static_cast<std::uint32_t>(leaf));
   const Leaf form = kLeaves[static_cast<std::uint8_t>(rest.front())];
   const std::string_view number = rest.substr(1, form.width);
-  return form.has_length ? rest.substr(1 + number.size(), static_cast<std::size_t>(number_of(number)))
+  return form.has_length ? rest.substr(1 + number.size(), static_cast<std::size_t>(little_endian(number)))
                          : number;
 }
 
@@ -486,10 +486,6 @@ double Pickle::real(PickleNode node) const noexcept {
   std::uint64_t bits = 0;
   std::memcpy(&bits, text(node).data(), sizeof bits);
   return std::bit_cast<double>(__builtin_bswap64(bits));
-}
-
-std::uint64_t Pickle::offset(PickleNode node) const noexcept {
-  return static_cast<std::uint64_t>(text(node).data() - text_of(input_).data());
 }
 
 std::size_t Pickle::size(PickleNode node) const noexcept {
@@ -548,13 +544,14 @@ std::string Pickle::class_name(PickleNode node) const {
   std::string module;
   std::string_view name;
   if (is_leaf(node)) {
-    const std::string_view lines = text_of(input_).substr(static_cast<std::uint32_t>(node) + 1);
+    const std::string_view lines =
+        chars_of(input_).substr(static_cast<std::uint32_t>(node) + 1, kMostNameBytes);
     module = lines.substr(0, lines.find('\n'));
-    name = lines.substr(module.size() + 1);
+    name = lines.substr(std::min(module.size() + 1, lines.size()));
     name = name.substr(0, name.find('\n'));
   } else {
-    module = text(word(node, 1));
-    name = text(word(node, 2));
+    module = text(word(node, 1)).substr(0, kMostNameBytes);
+    name = text(word(node, 2)).substr(0, kMostNameBytes);
   }
   if (module == "__builtin__") {
     module = "builtins";

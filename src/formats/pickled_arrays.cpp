@@ -12,7 +12,6 @@
 
 #include "base/internal/checked.hpp"
 #include "base/internal/utf8.hpp"
-#include "formats/torch_nodes.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -100,6 +99,33 @@ std::optional<DType> torch_dtype(std::string_view name) noexcept {
     }
   }
   return std::nullopt;
+}
+
+std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node) {
+  if (pickle.kind(node) != PickleKind::integer || static_cast<std::int64_t>(pickle.integer(node)) < 0) {
+    return std::nullopt;
+  }
+  return pickle.integer(node);
+}
+
+std::optional<Shape> shape_of(const Pickle& pickle, PickleNode node) {
+  if (const std::optional<Pickle::Nodes> given = pickle.call(node, "torch.Size");
+      given && given->size() == 1) {
+    node = given->front();
+  }
+  const Pickle::Nodes numbers = pickle.tuple(node);
+  if (pickle.kind(node) != PickleKind::tuple || numbers.size() > kMaxRank) {
+    return std::nullopt;
+  }
+  Shape shape(numbers.size(), 0);
+  for (std::size_t axis = 0; axis < numbers.size(); ++axis) {
+    const std::optional<std::uint64_t> count = count_of(pickle, numbers[axis]);
+    if (!count) {
+      return std::nullopt;
+    }
+    shape[axis] = *count;
+  }
+  return shape;
 }
 
 void PickledArrays::refuse(std::string_view tree_path, std::string_view why) const {
@@ -361,8 +387,9 @@ std::optional<NumpyDType> PickledArrays::numpy_dtype(PickleNode node) const {
     return std::nullopt;
   }
   NumpyDType type;
-  const std::string_view code = pickle_->text(made[0]);
-  type.name = std::string(pickle_->text(state[1])).append(code);
+  constexpr std::size_t kMostCodeBytes = 16;
+  const std::string_view code = pickle_->text(made[0]).substr(0, kMostCodeBytes);
+  type.name = std::string(pickle_->text(state[1]).substr(0, 1)).append(code);
   type.is_big_endian = type.name.starts_with('>');
   const bool is_plain = state[2] == kNoneNode && state[3] == kNoneNode;
   for (const auto& [name, dtype] : kNumpyTypes) {

@@ -15,6 +15,12 @@
 
 namespace cairn::formats {
 
+/// The numbers of a tuple or a torch.Size; nothing when it is neither, or not of at most kMaxRank numbers from 0 up.
+[[nodiscard]] std::optional<Shape> shape_of(const Pickle& pickle, PickleNode node);
+
+/// The number that a node is, or nothing when it is not one from 0 up.
+[[nodiscard]] std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node);
+
 /// The element type that a dtype of numpy says.
 struct NumpyDType {
   std::optional<DType> dtype;  ///< Nothing: one that arrays do not have.

@@ -10,7 +10,6 @@
 
 #include "formats/internal/first_bytes.hpp"
 #include "formats/internal/pickle.hpp"
-#include "formats/torch_nodes.hpp"
 
 namespace cairn::formats {
 namespace {
@@ -134,18 +133,6 @@ TorchArchive open_torch_archive(const ReadAt& read, std::uint64_t file_size, std
                 fmt::format("{}: member '{}' is not what was written", path, pickle->name));
   }
   return archive;
-}
-
-ForeignCatalogue describe_torch_archive(const TorchArchive& archive, std::string_view path) {
-  const std::string name = std::string(path) + ": data.pkl";
-  const Pickle pickle = Pickle::read(archive.pickle, name);
-  ForeignCatalogue catalogue = describe_torch_nodes(pickle, archive, path);
-  catalogue.files.emplace_back(path);
-  return catalogue;
-}
-
-ForeignCatalogue read_torch_archive(const ReadAt& read, std::uint64_t file_size, std::string_view path) {
-  return describe_torch_archive(open_torch_archive(read, file_size, path), path);
 }
 
 }  // namespace cairn::formats

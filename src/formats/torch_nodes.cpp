@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/torch_nodes.hpp"
-
+// Follows the nodes of an archive's pickle into a tree.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -13,11 +12,15 @@
 #include "cairn/formats/index.hpp"
 
 #include "base/internal/utf8.hpp"
+#include "formats/internal/torch_archive.hpp"
 #include "formats/pickled_arrays.hpp"
 #include "formats/unique_names.hpp"
 
 namespace cairn::formats {
 namespace {
+
+/// Deeper trees are refused; the trees of checkpoints are no deeper.
+constexpr std::size_t kMaxPickledDepth = 1000;
 
 /// Classes without a place, for which there are better words than their names.
 constexpr std::pair<std::string_view, std::string_view> kNoPlace[] = {
@@ -393,36 +396,11 @@ class NodeWalk {
 
 }  // namespace
 
-std::optional<std::uint64_t> count_of(const Pickle& pickle, PickleNode node) {
-  if (pickle.kind(node) != PickleKind::integer || static_cast<std::int64_t>(pickle.integer(node)) < 0) {
-    return std::nullopt;
-  }
-  return pickle.integer(node);
-}
-
-std::optional<Shape> shape_of(const Pickle& pickle, PickleNode node) {
-  if (const std::optional<Pickle::Nodes> given = pickle.call(node, "torch.Size");
-      given && given->size() == 1) {
-    node = given->front();
-  }
-  const Pickle::Nodes numbers = pickle.tuple(node);
-  if (pickle.kind(node) != PickleKind::tuple || numbers.size() > kMaxRank) {
-    return std::nullopt;
-  }
-  Shape shape(numbers.size(), 0);
-  for (std::size_t axis = 0; axis < numbers.size(); ++axis) {
-    const std::optional<std::uint64_t> count = count_of(pickle, numbers[axis]);
-    if (!count) {
-      return std::nullopt;
-    }
-    shape[axis] = *count;
-  }
-  return shape;
-}
-
-ForeignCatalogue describe_torch_nodes(const Pickle& pickle, const TorchArchive& archive,
-                                      std::string_view path) {
-  return NodeWalk(pickle, archive, path).run();
+ForeignCatalogue describe_torch_archive(const TorchArchive& archive, std::string_view path) {
+  const Pickle pickle = Pickle::read(archive.pickle, std::string(path) + ": data.pkl");
+  ForeignCatalogue catalogue = NodeWalk(pickle, archive, path).run();
+  catalogue.files.emplace_back(path);
+  return catalogue;
 }
 
 }  // namespace cairn::formats

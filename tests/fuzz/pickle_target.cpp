@@ -20,7 +20,7 @@ using cairn::formats::PickleNode;
 using cairn::fuzz::require;
 
 /// Looks at each node that the root leads to once: they may be shared, and in a circle.
-void check_nodes(const Pickle& pickle, std::size_t input_bytes) {
+void check_nodes(const Pickle& pickle, std::string_view text) {
   std::unordered_set<std::uint32_t> seen;
   std::vector<PickleNode> open{pickle.root()};
   while (!open.empty()) {
@@ -29,10 +29,11 @@ void check_nodes(const Pickle& pickle, std::size_t input_bytes) {
     if (!seen.insert(static_cast<std::uint32_t>(node)).second) {
       continue;
     }
-    require(seen.size() <= 2 * input_bytes + 2, "there are few nodes");
+    require(seen.size() <= 2 * text.size() + 2, "there are few nodes");
     const PickleKind kind = pickle.kind(node);
     if (kind == PickleKind::text || kind == PickleKind::bytes) {
-      require(pickle.offset(node) + pickle.text(node).size() <= input_bytes, "a text lies inside the pickle");
+      const std::string_view part = pickle.text(node);
+      require(part.data() >= text.data() && part.end() <= text.end(), "a text lies inside the pickle");
     } else if (kind == PickleKind::persistent) {
       open.push_back(pickle.identity(node));
     } else if (kind >= PickleKind::tuple) {
@@ -97,7 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                 [&] { return Pickle::read(cairn::fuzz::as_bytes(text), "input"); });
   }();
   if (pickle) {
-    check_nodes(*pickle, size);
+    check_nodes(*pickle, text);
     describe(text);
   }
   return 0;

@@ -33,7 +33,6 @@ struct FileRange {
   std::uint32_t file = 0;  ///< Of ForeignCatalogue::files.
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  bool operator==(const FileRange&) const = default;
 };
 
 /// A box of an array and where its elements lie.
@@ -54,12 +53,9 @@ struct ForeignArray {
   std::vector<ForeignSlice> slices;
 };
 
-struct EmptyMap {
-  bool operator==(const EmptyMap&) const = default;
-};
+struct EmptyMap {};
 struct ListSize {
   std::uint64_t size = 0;
-  bool operator==(const ListSize&) const = default;
 };
 
 /// A value that is known already; null is std::monostate. A list has an entry of its own, before those of its elements.

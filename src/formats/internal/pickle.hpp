@@ -91,8 +91,6 @@ class Pickle {
   [[nodiscard]] double real(PickleNode node) const noexcept;
   /// The bytes of a text or of bytes, which are a part of the input.
   [[nodiscard]] std::string_view text(PickleNode node) const noexcept;
-  /// Where in the input they begin.
-  [[nodiscard]] std::uint64_t offset(PickleNode node) const noexcept;
 
   /// How many items a container or an object has; a map has two for each of its keys. 0 for all else.
   [[nodiscard]] std::size_t size(PickleNode node) const noexcept;
@@ -114,7 +112,7 @@ class Pickle {
   [[nodiscard]] PickleNode identity(PickleNode persistent) const noexcept { return word(persistent, 1); }
 
   /// "torch._utils._rebuild_tensor_v2": of a global, or of an object's callable; empty where that is computed. Names
-  /// of Python 2 and of old numpy are those of today: "builtins", "numpy._core".
+  /// of Python 2 and of old numpy are those of today: "builtins", "numpy._core". Of a very long one the beginning.
   [[nodiscard]] std::string class_name(PickleNode node) const;
 
  private:

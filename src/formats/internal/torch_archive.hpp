@@ -51,8 +51,4 @@ struct TorchArchive {
 ///         the tensor says, arguments that torch does not write, a tree that is deeper than 1,000 levels.
 [[nodiscard]] ForeignCatalogue describe_torch_archive(const TorchArchive& archive, std::string_view path);
 
-/// Both, one after the other.
-[[nodiscard]] ForeignCatalogue read_torch_archive(const ReadAt& read, std::uint64_t file_size,
-                                                  std::string_view path);
-
 }  // namespace cairn::formats

@@ -19,6 +19,8 @@
 namespace cairn::formats {
 namespace {
 
+constexpr std::uint64_t kMostElements = std::uint64_t{1} << 22;
+
 std::string decoded(std::string bytes, const SliceForm& form, std::size_t swapped) {
   if (!form.codecs.empty()) {
     std::string plain;
@@ -70,11 +72,11 @@ ReadAt reader_of(std::string_view bytes) {
   };
 }
 
-ForeignCatalogue read_archive(std::string_view bytes) {
-  return read_torch_archive(reader_of(bytes), bytes.size(), "f");
+ForeignCatalogue read_archive(std::string_view bytes, std::string_view path) {
+  return describe_torch_archive(open_torch_archive(reader_of(bytes), bytes.size(), path), path);
 }
 
-ForeignCatalogue read_dcp(const Files& files) {
+ForeignCatalogue describe_dcp(const Files& files) {
   std::vector<std::string> names;
   for (const auto& [name, bytes] : files) {
     names.push_back(name);
@@ -83,7 +85,11 @@ ForeignCatalogue read_dcp(const Files& files) {
   for (const std::string& name : dcp_metadata_files(names)) {
     ranks.push_back(describe_dcp_metadata(as_bytes(files.at(name)), name));
   }
-  ForeignCatalogue catalogue = ranks.size() == 1 ? std::move(ranks[0]) : join_dcp_metadata(ranks);
+  return ranks.size() == 1 ? std::move(ranks[0]) : join_dcp_metadata(ranks);
+}
+
+ForeignCatalogue read_dcp(const Files& files) {
+  ForeignCatalogue catalogue = describe_dcp(files);
   for (ForeignArray& array : catalogue.arrays) {
     for (ForeignSlice& slice : array.slices) {
       const std::string& name = catalogue.files[slice.range.file];
@@ -95,7 +101,7 @@ ForeignCatalogue read_dcp(const Files& files) {
           std::string_view(file->second).substr(slice.range.begin, slice.range.end - slice.range.begin);
       ForeignCatalogue chunk;
       if (catalogue.forms[slice.form].codecs.empty()) {
-        chunk = read_torch_archive(reader_of(bytes), bytes.size(), name);
+        chunk = read_archive(bytes, name);
       }
       slice = locate_dcp_slice(array, slice, chunk, catalogue, name);
     }
@@ -111,7 +117,11 @@ std::string elements_of(const ForeignArray& array, const ForeignCatalogue& catal
   if (is_packed_pair) {
     shape[shape.size() - 1] /= 2;
   }
-  std::string out(static_cast<std::size_t>(element_count(shape).value()) * item, '?');
+  const std::uint64_t elements = element_count(shape).value();
+  if (elements > kMostElements) {
+    throw Error(Errc::malformed_metadata, array.path + " is larger than those of tests are");
+  }
+  std::string out(static_cast<std::size_t>(elements) * item, '?');
   for (const ForeignSlice& slice : array.slices) {
     const SliceForm& form = catalogue.forms[slice.form];
     const std::string bytes = decoded(files.at(catalogue.files[slice.range.file])

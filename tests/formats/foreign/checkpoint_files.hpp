@@ -23,12 +23,16 @@ using Files = std::map<std::string, std::string>;
 /// Reads from bytes that must stay; what is asked for beyond them fails the test.
 [[nodiscard]] ReadAt reader_of(std::string_view bytes);
 
-[[nodiscard]] ForeignCatalogue read_archive(std::string_view bytes);
+[[nodiscard]] ForeignCatalogue read_archive(std::string_view bytes, std::string_view path = "f");
+
+/// Describes a distributed checkpoint; no slice is located.
+[[nodiscard]] ForeignCatalogue describe_dcp(const Files& files);
 
 /// Reads a distributed checkpoint, with all slices located.
 [[nodiscard]] ForeignCatalogue read_dcp(const Files& files);
 
-/// The elements of an array, little-endian and row-major, as the slow way finds them.
+/// The elements of an array, little-endian and row-major, as the slow way finds them. An Error for arrays of more than
+/// 4 Mi elements, which a damaged file may describe.
 [[nodiscard]] std::string elements_of(const ForeignArray& array, const ForeignCatalogue& catalogue,
                                       const Files& files);
 

@@ -140,6 +140,17 @@ TEST(TorchHostile, EndsLongTextsThatComeAgainAndAgain) {
   expect_refused("c__builtin__\nrange\n(" + pickled(0) + pickled(kMost) + "K\1tR.", "many times as large");
 }
 
+TEST(TorchHostile, LooksAtLongNamesOfClassesForAMoment) {
+  std::string objects = "(" + pickled(std::string_view(std::string(1 << 20, 'x'))) + "q\1" +
+                        pickled(std::string_view("y")) + "\x93)Rq\2";
+  for (int i = 0; i < 50'000; ++i) {
+    objects += "h\2";
+  }
+  const Files files{{"f", make_torch_archive(objects + "t.")}};
+
+  EXPECT_EQ(shown(read_archive(files.at("f")), files).at("1").size(), 1080u);
+}
+
 TEST(TorchHostile, EndsLoopsAndDepth) {
   expect_refused("]q\1h\1a.", "deeper than 1000 levels");
   expect_refused("}q\1K\1h\1s.", "many times as large");
