@@ -143,12 +143,12 @@ TEST(TorchHostile, EndsLongTextsThatComeAgainAndAgain) {
 TEST(TorchHostile, LooksAtLongNamesOfClassesForAMoment) {
   std::string objects = "(" + pickled(std::string_view(std::string(1 << 20, 'x'))) + "q\1" +
                         pickled(std::string_view("y")) + "\x93)Rq\2";
-  for (int i = 0; i < 50'000; ++i) {
+  for (int i = 0; i < 10'000; ++i) {
     objects += "h\2";
   }
   const Files files{{"f", make_torch_archive(objects + "t.")}};
 
-  EXPECT_EQ(shown(read_archive(files.at("f")), files).at("1").size(), 1080u);
+  EXPECT_EQ(shown(read_archive(files.at("f")), files).at("1").size(), 1074u);
 }
 
 TEST(TorchHostile, EndsLoopsAndDepth) {
