@@ -19,7 +19,7 @@ LAYERS = {
     "coord": ["base", "async"],
     "interop": ["base", "array"],
     "sharding": ["base", "array"],
-    "formats": ["base", "async", "array", "io"],
+    "formats": ["base", "async", "array", "io", "sharding"],
     "array_store": ["base", "async", "array", "io", "staging", "sharding", "formats"],
     "joint": ["base", "async", "io", "staging", "store", "coord"],
     "contract": ["base", "async", "array", "io", "observe", "store", "staging", "coord", "joint"],
