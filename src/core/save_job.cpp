@@ -186,22 +186,27 @@ Awaitable<> SaveJob::work() {
   if (failure) {
     // A save that was cancelled cleans up as well: from here on no co_await throws because of it.
     co_await boost::asio::this_coro::throw_if_cancelled(false);
-    if (joint_) {
-      commit_.stop();  // Before others are told: what they hear must stay true.
-      const bool is_of_all = failure == joint_->failure();
-      joint_->fail(for_others(failure));
-      Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
-      failure = co_await std::move(attributed);
-    }
-    co_await stop_helpers();  // They write to the directory, and read the caller's memory.
-    give_memory_back();       // The clean-up below may take its time.
-    // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
-    directory_gate_.close();
-    co_await directory_gate_.left().wait();
-    std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
-    co_await run_call(std::move(clean));
-    std::rethrow_exception(failure);
+    Awaitable<> end = end_after(std::move(failure));
+    co_await std::move(end);
   }
+}
+
+Awaitable<> SaveJob::end_after(std::exception_ptr failure) {
+  if (joint_) {
+    commit_.stop();  // Before others are told: what they hear must stay true.
+    const bool is_of_all = failure == joint_->failure();
+    joint_->fail(for_others(failure));
+    Awaitable<std::exception_ptr> attributed = attribute(failure, is_of_all);
+    failure = co_await std::move(attributed);
+  }
+  co_await stop_helpers();  // They write to the directory, and read the caller's memory.
+  give_memory_back();       // The clean-up below may take its time.
+  // Calls of handlers may still be under way in the directory: it is removed once the last has returned.
+  directory_gate_.close();
+  co_await directory_gate_.left().wait();
+  std::function<void()> clean = [this, &failure] { failure = clean_up(failure); };
+  co_await run_call(std::move(clean));
+  std::rethrow_exception(failure);
 }
 
 contract::Resources SaveJob::resources() noexcept {

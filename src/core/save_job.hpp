@@ -118,6 +118,8 @@ class SaveJob final : public Operation, public contract::SaveBackend {
 
   // Coroutines that are members are awaited by `work`, which keeps the save.
   Awaitable<> work();
+  /// Cleans up after a failure, tells other ranks, and throws what the save ends with.
+  Awaitable<> end_after(std::exception_ptr failure);
   /// Looks at the target once, and takes the ticket and the place in the queue that the save has from then on.
   /// Returns its turn.
   Awaitable<async::Event> take_ticket();
