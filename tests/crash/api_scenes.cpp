@@ -272,7 +272,8 @@ bool train_on(SimulatedProcess& process, const Promise& promise) {
   return false;
 }
 
-constexpr const char* kOriginal = "original";
+// Its name comes after that of the copy, for whoever takes the first target.
+constexpr const char* kOriginal = "what-is-copied";
 
 void copy_step(SimulatedMachine& machine) {
   SimulatedProcess process(machine);
