@@ -67,4 +67,6 @@ cairn_library(cairn cairn ${library_type} MODULES ${CAIRN_MODULES})
 foreach(component IN LISTS CAIRN_COMPONENTS)
   get_property(modules GLOBAL PROPERTY CAIRN_COMPONENT_${component})
   cairn_library(${component} cairn_${component} ${library_type} MODULES ${modules} LINKS cairn::cairn)
+  # A program that calls a component alone does not name libcairn: the component finds it beside itself.
+  set_target_properties(cairn_${component} PROPERTIES INSTALL_RPATH "$ORIGIN")
 endforeach()

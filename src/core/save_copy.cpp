@@ -19,7 +19,6 @@ namespace cairn::core {
 bool SaveJob::look_for_copy() {
   io::Syscalls& syscalls = services().disk.engine().syscalls();
   original_ = std::make_unique<store::HeldCheckpoint>(services().checkpoint_store(), syscalls, copied_);
-  uuid_ = original_->manifest().uuid;
   if (is_there()) {
     original_.reset();
     const MutexLock lock(mutex_);
@@ -36,7 +35,8 @@ bool SaveJob::look_for_copy() {
 bool SaveJob::is_there() const {
   try {
     io::Syscalls& syscalls = services().disk.engine().syscalls();
-    return services().checkpoint_store().open_committed(syscalls, path_)->manifest()->uuid == uuid_;
+    return services().checkpoint_store().open_committed(syscalls, path_)->manifest()->uuid ==
+           original_->manifest().uuid;
   } catch (const Error&) {  // The look at the target says what is there.
     return false;
   }

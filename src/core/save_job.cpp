@@ -283,7 +283,9 @@ void SaveJob::make_directory() {
   store::StagedOptions options;
   options.overwrite = options_.overwrite;
   options.uuid = uuid_;
-  options.is_copy = is_copy();
+  if (is_copy()) {
+    options.original = original_->manifest().uuid;
+  }
   options.on_step = [this](store::PublishStep step) { end_publish_step(step); };
   options.may_publish = [this] { return commit_.begin_commit(); };
   options.may_retire = [this] { return commit_.state() == CommitState::State::committed; };

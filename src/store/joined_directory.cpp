@@ -215,6 +215,7 @@ StagedDirectory StagedDirectory::join(io::Engine& engine, SaveTarget target, Joi
   state->name = std::move(target.name);
   state->staged_name = name;
   state->uuid = options.uuid;
+  state->checkpoint = options.uuid;
   state->is_joined = true;
   state->rank = options.rank;
   return StagedDirectory(std::move(state));

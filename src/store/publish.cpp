@@ -121,7 +121,7 @@ void seal(State& state, Manifest& manifest, std::uint32_t generation) {
     }
   }
   io::write_small_file(state.staged, kManifestName, text);
-  const CommitRecord record{state.uuid, text.size(), hash_text(text)};
+  const CommitRecord record{state.checkpoint, text.size(), hash_text(text)};
   io::write_small_file(state.staged, kCommitName, encode_commit(record));
   tell(state, PublishStep::describe);
   sync_tree(state.staged);
@@ -171,7 +171,7 @@ Whose whose_directory(const State& state, const std::string& name) {
 /// Whose COMMIT a directory that has its final name holds (marker mode).
 Whose whose_commit(const State& state, const io::Directory& published) {
   try {
-    return read_commit_record(published).uuid == state.uuid ? Whose::ours : Whose::not_ours;
+    return read_commit_record(published).uuid == state.checkpoint ? Whose::ours : Whose::not_ours;
   } catch (const Error& error) {
     return error.code() == Errc::not_committed ? Whose::not_ours : Whose::unknown;
   }
@@ -527,7 +527,7 @@ void replace(State& state, Manifest& manifest, const Current& current) {
 
 void publish_staged(State& state, Manifest manifest, std::span<const io::FileDigest> digests,
                     std::span<const FileEntry> others) {
-  manifest.uuid = state.uuid;
+  manifest.uuid = state.checkpoint;
   std::map<std::string, std::uint32_t, std::less<>> ranks;  // Of files that not rank 0 wrote.
   for (const FileEntry& file : manifest.files) {
     if (file.rank != 0) {

@@ -17,10 +17,8 @@
 #include "io/internal/durable_file.hpp"
 #include "io/internal/links.hpp"
 #include "store/commit_record.hpp"
-#include "store/directory_scan.hpp"
 #include "store/internal/committed_directory.hpp"
 #include "store/internal/parts_directory.hpp"
-#include "store/internal/recovery.hpp"
 #include "store/names.hpp"
 #include "store/owner.hpp"
 #include "store/retire.hpp"
@@ -79,30 +77,6 @@ std::optional<io::Directory> make_staged(const io::Directory& parent, const std:
       throw;
     }
     return std::nullopt;
-  }
-}
-
-/// Makes way for a copy: an earlier one of the same checkpoint had the same temporary name.
-///
-/// Errors: EBUSY when that is under way, or has left what nobody may remove.
-void make_way(const io::Directory& parent, const std::string& name) {
-  if (!parent.status(name)) {
-    return;
-  }
-  const io::Directory left = parent.open_directory(name);
-  RecoveryOptions options;
-  options.dry_run = true;
-  const Classification found = DirectoryScan(parent, options).classify(left, name);
-  if (found.is_empty) {
-    parent.remove_empty_directory(name);
-  } else if (found.kind == EntryClass::abandoned) {
-    remove_unfinished(parent, name, left);
-  } else if (found.kind == EntryClass::retired) {
-    static_cast<void>(remove_retired(parent, name, left));
-  } else {
-    throw Error(std::error_code(EBUSY, std::system_category()),
-                fmt::format("the same checkpoint is being copied there already: {} is {} ({})",
-                            (parent.path() / name).string(), store::name(found.kind), found.note));
   }
 }
 
@@ -303,9 +277,6 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
   for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
     const Uuid uuid = options.uuid ? *options.uuid : make_uuid(options.random);
     const std::string name = temporary_name(parsed.name, uuid);
-    if (options.is_copy) {
-      make_way(parent, name);
-    }
     std::optional<io::Directory> staged = make_staged(parent, name, options.directory_mode, attempt);
     if (!staged) {
       continue;
@@ -328,6 +299,7 @@ StagedDirectory StagedDirectory::create(io::Engine& engine, SaveTarget parsed, S
     state->name = parsed.name;
     state->staged_name = name;
     state->uuid = uuid;
+    state->checkpoint = state->options.original.value_or(uuid);
     state->owner = std::move(owner);
     state->reserve = std::move(reserve);
     state->use = std::move(parsed.use);

@@ -33,9 +33,8 @@ struct CopyOptions {
 /// Memory:  staging buffers of the context's, of 4 MiB each.
 /// Threads: safe; not from one of the context's own threads. Several ranks copy each for itself.
 /// Errors:  Errc::checksum_mismatch, naming file and chunk: the original is damaged. Errc::not_found: there is none, or
-///          it was removed or replaced meanwhile. Errc::not_committed: it is no checkpoint. EBUSY: somebody copies the
-///          same checkpoint to the same path. As saves: Errc::already_exists, Errc::timed_out, Errc::commit_unknown, OS
-///          errors. Nothing is left behind.
+///          it was removed or replaced meanwhile. Errc::not_committed: it is no checkpoint. As saves:
+///          Errc::already_exists, Errc::timed_out, Errc::commit_unknown, OS errors. Nothing is left behind.
 /// Example: cairn::copy_checkpoint("/mnt/fast/run/7", "/mnt/archive/run/7");
 SaveResult copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to,
                            const CopyOptions& options = {}, const Context& context = default_context());

@@ -42,9 +42,9 @@ struct StagedOptions {
   CommitMode commit_mode = CommitMode::automatic;
   /// Identifies the checkpoint and its temporary directory; empty: made from `random`.
   std::optional<Uuid> uuid;
-  /// What a writer that has ended has left under this identifier is removed first: it may be that of a checkpoint
-  /// which was copied before.
-  bool is_copy = false;
+  /// Identifies the checkpoint where it is a copy of another, which has the same; its temporary directory has a uuid of
+  /// its own.
+  std::optional<Uuid> original;
   RandomSource random = system_random;
   /// Told by `publish` when a step has ended (the first two may come twice). Must not throw.
   std::function<void(PublishStep)> on_step;
